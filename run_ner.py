@@ -53,7 +53,19 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
   "scheme", "iob2", choices.TAGGING_SCHEMES, "How labels mark where an entity "
-  "begins; none: labels of single words, such as parts of speech.",
+  "begins; plain: types alone (PER), of which runs are entities; none: labels "
+  "of single words, such as parts of speech.",
+)
+flags.DEFINE_bool(
+  "lenient", False, "Takes labels that the scheme does not have after each "
+  "other (I-PER after O), and counts them as conlleval does.",
+  not_with="scheme=none",
+)
+flags.DEFINE_list(
+  "label_names", [], "Names of the labels that JSON lines have as numbers "
+  "(ner_tags), in order from 0.",
+  needs="do_train|do_eval|predict_labels do_train|do_eval|!predict_file=-",
+  why="",
 )
 flags.DEFINE_bool(
   "predict_labels", True,

@@ -24,7 +24,9 @@ OWN_TASK_KINDS = (
 )
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
-TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "none")
+TAGGING_SCHEMES = (
+  "iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none"
+)
 TAGGING_FEATURES = (
   "embeddings", "second_to_last", "last", "weighted_sum_last_four",
   "concat_last_four", "weighted_sum_all",

@@ -1,6 +1,5 @@
 """Labels of words: of files, of sentences as they come, and of texts."""
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable
 from typing import TextIO
@@ -10,12 +9,11 @@ from absl import logging
 
 import tokenization
 from common import errors, json_files, line_answers
-from tagging import data, windowing
+from tagging import data, text_spans, windowing
 from text import input_sequences
 
 SOURCE = "standard input"
 _LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
-_BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
 
 class SentenceTagger:
@@ -72,7 +70,9 @@ class SentenceTagger:
     for text in texts:
       places = [
         (start, end)
-        for start, end in word_places(text, at_punctuation=at_punctuation)
+        for start, end in text_spans.word_places(
+          text, at_punctuation=at_punctuation
+        )
         if self._tokenizer.encode(text[start:end])
       ]
       found.append({
@@ -90,35 +90,6 @@ class SentenceTagger:
        "probabilities": [float(row.max()) for row in rows]}
       for text, rows in zip(found, of_texts)
     ]
-
-
-def word_places(text: str, *, at_punctuation: bool) -> list:
-  """Returns (start, end) of the words of a text, as tokenization.py cuts them.
-
-  With `at_punctuation` punctuation, and each Han character, is a word.
-  """
-  found, start, end = [], None, 0
-  for place, char in enumerate(text):
-    kind = _kind(char)
-    is_alone = at_punctuation and kind == "alone"
-    if start is not None and (is_alone or kind == "space"):
-      found.append((start, end))
-      start = None
-    if is_alone:
-      found.append((place, place + 1))
-    elif kind in ("letter", "alone"):
-      start = place if start is None else start
-      end = place + 1
-  return found if start is None else [*found, (start, end)]
-
-
-@functools.lru_cache(1 << 16)
-def _kind(char):
-  """Returns what a character is to the words on both sides of it."""
-  words = _BASIC.tokenize(f"a{char}b")
-  # A control character is removed: neither part nor end of a word.
-  kinds = {1: "letter" if words != ["ab"] else "nothing", 2: "space"}
-  return kinds.get(len(words), "alone")
 
 
 class _Stream:
@@ -208,19 +179,20 @@ class ColumnStream(_Stream):
 
   def _answer(self, waiting):
     # Number of rows before an error -> the error.
-    sentences, rows, faults = [], [], {}
+    sentences, rows, words, faults = [], [], set(), {}
     for is_word, block in itertools.groupby(waiting, _is_word):
       block = list(block)
       try:
         if is_word:
           sentences.append(self._sentence(block))
-        rows += (text for _, text, _ in block)
+          words.update(sentences[-1].lines)
+        rows += (line[:2] for line in block)
       except errors.InputError as error:
         self._bad += 1
         faults[len(rows)] = f"error\t{' '.join(str(error).split())}\n"
     # Empty lines alone make no sentence, and are answered as they are.
     predicted = self._tag(sentences) if sentences else []
-    found = list(data.with_column(rows, predicted))
+    found = list(data.with_column(rows, words, predicted))
     # From the end: what is inserted moves what comes after it.
     for place in reversed(faults):
       found.insert(place, faults[place])
@@ -235,7 +207,9 @@ class ColumnStream(_Stream):
       [line[:2] for line in block], SOURCE, word_column=self._word_column,
       labelled=False, first=self._first,
     )
-    number, text, document = block[0]
+    number, text, document = next(
+      line for line in block if line[0] == sentence.lines[0]
+    )
     width = len(data.columns(text))
     if not self._first and len(block) == 1 < width:
       logging.warning(

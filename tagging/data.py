@@ -14,22 +14,38 @@ Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
 
 There `tokens` and `ner_tags`, the names that Hugging Face's data sets use, are
 read too, `labels` may be absent, and consecutive lines with the same `document`
-are one document. All other keys come back with the prediction.
+are one document. All other keys come back with the prediction. Annotations of
+characters, as spaCy, doccano and Prodigy have them, become labels of IOB2, and
+predictions spans:
+
+  {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
+  {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
+
+In columns, lines that begin with # at the start of a sentence are comments
+where they have other columns than words have, and ten columns are CoNLL-U,
+whose ranges (2-3) and empty nodes (3.1) are no words.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from absl import logging
 
 import tokenization
 from common import choices, errors, file_io, json_files
-from tagging import scores
+from tagging import scores, text_spans
 
 SCHEMES = choices.TAGGING_SCHEMES
 _DOCUMENT = "-DOCSTART-"
-_TAGS = {"iob1": "IOB", "iob2": "IOB", "iobes": "IOBES"}
+_TAGS = {
+  "iob1": "IOB", "iob2": "IOB", "iobes": "IOBES", "bilou": "BILUO",
+  "bmes": "BMESO",
+}
+# Tags of other schemes -> those of IOBES.
+_IOBES = {"L": "E", "U": "S", "M": "I"}
+_CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
 _SPACE = " \t\r"
 _WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
 _EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
@@ -60,7 +76,8 @@ def format_of(path: str, file_format: str | None = None) -> str:
 
 def read(
   path: str, *, file_format: str | None = None, labelled: bool | None = True,
-  scheme: str = "iob2", **columns
+  scheme: str = "iob2", lenient: bool = False,
+  label_names: Sequence[str] = (), **columns
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
@@ -70,17 +87,30 @@ def read(
     file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
     labelled: whether it must have labels; None: they are read if it has any.
     scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
-      labels: parts of speech, say.
+      labels: parts of speech, say. "plain" has types without tags.
+    lenient: whether labels may follow each other as the scheme does not have
+      it; how often is logged.
+    label_names: of the numbers that JSON has for labels.
     **columns: word_column and label_column of `parse_columns`.
   """
   file_format = format_of(path, file_format)
+  checker = LabelChecker(scheme, lenient)
   if file_format == "jsonl":
-    return _parse_json(path, scheme, labelled)
-  if file_format == "text":
+    sentences = _parse_json(path, labelled, checker, label_names)
+  elif file_format == "text":
     return parse_columns(_text_lines(path), path, labelled=False)
-  return parse_columns(
-    file_io.read_lines(path), path, labelled=labelled, scheme=scheme, **columns
-  )
+  else:
+    sentences = parse_columns(
+      file_io.read_lines(path), path, labelled=labelled, checker=checker,
+      **columns
+    )
+  if checker.first_odd:
+    logging.warning(
+      "%s: %d labels follow others as %s does not have it, and count as "
+      "conlleval counts them; the first: %s", path, checker.num_odd, scheme,
+      checker.first_odd,
+    )
+  return sentences
 
 
 def _require_sentences(sentences, path):
@@ -130,8 +160,8 @@ def _text_lines(path):
 
 def parse_columns(
   lines: Iterable[tuple[int, str]], path: str, *, word_column: int = 0,
-  label_column: int = -1, scheme: str = "iob2", labelled: bool | None = True,
-  first: tuple[int, int] | None = None
+  label_column: int = -1, labelled: bool | None = True,
+  checker: "LabelChecker | None" = None, first: tuple[int, int] | None = None
 ) -> list[Sentence]:
   """Makes sentences of columns.
 
@@ -143,7 +173,8 @@ def parse_columns(
     lines: (number from 1, line) each.
     path: the file that they are from, for the errors.
     word_column, label_column: which ones, from 0; negative from the end.
-    scheme, labelled: see `read`.
+    labelled: see `read`.
+    checker: of the labels; None: IOB2.
     first: number and columns of the line that all must be like; None: of the
       first word.
   """
@@ -167,6 +198,7 @@ def parse_columns(
         f"a number from {-width} to {width - 1}"
       )
   sentences, faults = [], errors.Faults()
+  checker = checker or LabelChecker("iob2")
   for document, rows in blocks:
     with faults.collected():
       places = [f"{path}:{number}" for number, _ in rows]
@@ -178,7 +210,7 @@ def parse_columns(
           )
       words, *labels = ([row[n] for _, row in rows] for n in used.values())
       for each in labels:
-        check_labels(each, scheme, places)
+        checker.check(each, places)
       sentences.append(Sentence(
         document, [number for number, _ in rows], words,
         labels[0] if labels else None,
@@ -188,17 +220,23 @@ def parse_columns(
 
 
 def _blocks(lines):
-  """Cuts lines at the empty ones and at -DOCSTART-.
+  """Cuts lines at the empty ones and at -DOCSTART-; leaves out comments.
 
   Returns:
     List of (document, [(line number, columns), ...]); the numbers of the
     lines where a sentence is empty.
   """
   blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
-  for number, line in itertools.chain(lines, [(0, _DOCUMENT)]):
-    row = columns(line)
+  split = [(number, columns(line)) for number, line in lines]
+  width = next((
+    len(row) for _, row in split
+    if row and row[0] != _DOCUMENT and not row[0].startswith("#")
+  ), None)
+  for number, row in itertools.chain(split, [(0, [_DOCUMENT])]):
     if row and row[0] != _DOCUMENT:
-      rows.append((number, row))
+      is_comment = not rows and row[0].startswith("#") and len(row) != width
+      if not (width and is_comment or _is_conllu_extra(row)):
+        rows.append((number, row))
       continue
     if rows:
       blocks.append((document, rows))
@@ -211,24 +249,37 @@ def _blocks(lines):
   return blocks, empty_at
 
 
+def _is_conllu_extra(row):
+  """Whether columns are a range of words, or an empty node, of CoNLL-U."""
+  return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
+
+
 def with_column(
-  lines: Iterable[str], predicted: list[list[str]]
+  lines: Iterable[tuple[int, str]], words: Collection[int],
+  predicted: list[list[str]],
 ) -> Iterator[str]:
   """Yields lines, each word's with its prediction as the last column.
 
   Args:
-    lines: those that `parse_columns` read.
+    lines: those that `parse_columns` read, with their numbers.
+    words: the numbers of the lines of words.
     predicted: the labels of each sentence.
 
   Yields:
-    Lines with their newline. Empty ones stay as they are; a -DOCSTART- line
-    gets an O, so that conlleval finds as many columns there.
+    Lines with their newline. Empty ones and comments stay as they are; a
+    -DOCSTART- line gets an O, so that conlleval finds as many columns there,
+    and a range of CoNLL-U gets "_".
   """
   labels = itertools.chain.from_iterable(predicted)
-  for line in lines:
-    row = columns(line)
-    if row:
-      label = "O" if row[0] == _DOCUMENT else next(labels)
+  for number, line in lines:
+    row, label = columns(line), None
+    if row and number in words:
+      label = next(labels)
+    elif row[:1] == [_DOCUMENT]:
+      label = "O"
+    elif _is_conllu_extra(row):
+      label = "_"
+    if label is not None:
       separator = "\t" if "\t" in line.strip(_SPACE) else " "
       line = f"{line.rstrip(_SPACE)}{separator}{label}"
     yield f"{line}\n"
@@ -247,6 +298,10 @@ def parse_object(line: str | bytes, place: str) -> dict:
   except errors.InputError as error:
     raise errors.InputError(f"{place}: {error}; {_EXPECTED}") from error
   words = _entry(values, _WORDS) if isinstance(values, dict) else None
+  if words is None and isinstance(values, dict) and _are_texts(
+    [values.get("text")]
+  ):
+    words = text_spans.words_of(values["text"])
   if not _are_texts(words) or not words or not all(map(str.strip, words)):
     raise errors.InputError(
       f"{place}: no list of words, each with a character in it, called "
@@ -265,30 +320,64 @@ def _are_texts(values):
 
 
 def sentence_of(
-  values: dict, number: int, place: str, *, scheme: str = "none",
-  labelled: bool = False, document: int = 0
+  values: dict, number: int, place: str, *, labelled: bool = False,
+  checker: "LabelChecker | None" = None, label_names: Sequence[str] = (),
+  document: int = 0,
 ) -> Sentence:
   """Returns the sentence of what `parse_object` returned.
 
-  `number` is that of its line, from 1; `place` is file and line, for errors.
-  Raises InputError: no label for each word, or one that the scheme does not
-  allow.
+  `number` is that of its line, from 1; `place` is file and line, for errors;
+  `checker` and `label_names` are those of `read`. Raises InputError: no label
+  for each word, or one that the scheme does not allow.
   """
   words, labels = _entry(values, _WORDS), None
-  if labelled:
-    labels = _entry(values, _LABELS)
+  if words is None:
+    text = values["text"]
+    words = text_spans.words_of(text)
+    if labelled and checker and checker.scheme != "iob2":
+      raise errors.InputError(
+        f"{place}: spans of characters become labels of iob2; leave out "
+        f"--scheme={checker.scheme}"
+      )
+    if labelled:
+      labels = text_spans.labels_of(
+        _entry(values, text_spans.NAMES), text, place
+      )
+  elif labelled:
+    labels = _named(_entry(values, _LABELS), label_names, place)
     if not _are_texts(labels) or len(labels) != len(words):
       raise errors.InputError(
         f"{place}: {len(words)} words need as many labels, each a text, in a "
         f"list called {' or '.join(_LABELS)}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
-    check_labels(labels, scheme, places)
+    if checker:
+      checker.check(labels, places)
   # A line holds all words of its sentence.
   return Sentence(document, [number] * len(words), words, labels)
 
 
-def _parse_json(path, scheme, labelled):
+def _named(labels, names, place):
+  """Returns labels that are numbers by their names; others as they are."""
+  numbers = [n for n in labels if type(n) is int] if (
+    isinstance(labels, list)
+  ) else []
+  if not numbers or len(numbers) < len(labels):
+    return labels
+  if not names:
+    raise errors.InputError(
+      f"{place}: labels are numbers; pass their names, in order from 0, by "
+      "--label_names=O,B-PER,..."
+    )
+  if not 0 <= min(numbers) <= max(numbers) < len(names):
+    raise errors.InputError(
+      f"{place}: label {max(numbers, key=abs)}, but --label_names has the "
+      f"{len(names)} from 0 to {len(names) - 1}"
+    )
+  return [names[number] for number in numbers]
+
+
+def _parse_json(path, labelled, checker, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
   for number, line in file_io.read_lines(path):
     if not line.strip():
@@ -297,13 +386,15 @@ def _parse_json(path, scheme, labelled):
     with faults.collected():
       values = parse_object(line, place)
       if labelled is None:
-        labelled = any(name in values for name in _LABELS)
+        is_text = _entry(values, _WORDS) is None
+        names = text_spans.NAMES if is_text else _LABELS
+        labelled = _entry(values, names) is not None
       # The first sentence begins document 0, whatever its name.
       document += bool(sentences) and values.get("document") != last
       last = values.get("document")
       sentences.append(sentence_of(
-        values, number, place, scheme=scheme, labelled=labelled,
-        document=document,
+        values, number, place, labelled=labelled, checker=checker,
+        label_names=label_names, document=document,
       ))
   faults.refuse(path)
   _require_sentences(sentences, path)
@@ -311,7 +402,12 @@ def _parse_json(path, scheme, labelled):
 
 
 def with_labels(values: dict, predicted: list[str]) -> str:
-  """Returns the line of JSON of a sentence with its predicted labels."""
+  """Returns the line of JSON of a sentence with its predicted labels.
+
+  Of a text they are spans of characters, [start, end, label].
+  """
+  if _entry(values, _WORDS) is None:
+    predicted = text_spans.spans_of(predicted, values["text"])
   return json_files.line({**values, "predicted": predicted})
 
 
@@ -328,46 +424,67 @@ def with_predictions(
     pairs = zip(objects, predicted, strict=True)
     return (with_labels(values, labels) for values, labels in pairs)
   is_text = file_format == "text"
-  lines = _text_lines(path) if is_text else file_io.read_lines(path)
-  return with_column((row for _, row in lines), predicted)
+  lines = list(_text_lines(path) if is_text else file_io.read_lines(path))
+  words = {number for _, rows in _blocks(lines)[0] for number, _ in rows}
+  return with_column(lines, words, predicted)
 
 
 # Labels.
 
 
-def check_labels(labels: list[str], scheme: str, places: list[str]) -> None:
-  """Refuses the labels of a sentence that a scheme does not allow.
+class LabelChecker:
+  """Refuses labels that a scheme does not allow, or counts them.
 
-  `places` are file and line of each label, for the error. Raises InputError: a
-  label is none of the scheme, or must not follow the one before it: the file is
-  in another scheme.
+  Attributes:
+    scheme: one of SCHEMES.
+    num_odd: how many labels must not follow the one before them.
+    first_odd: the place of the first of them, or "".
   """
-  if scheme == "none":
-    return
-  before = "O"
-  for label, place in zip(labels, places):
-    tag, kind = scores.split_label(label)
-    # A string of tags, as a tuple of them: "" is in every string.
-    if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
-      known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
+
+  def __init__(self, scheme: str, lenient: bool = False):
+    """With `lenient`, labels in an odd order are only counted."""
+    self.scheme, self._lenient = scheme, lenient
+    self.num_odd, self.first_odd = 0, ""
+
+  def check(self, labels: list[str], places: list[str]) -> None:
+    """Checks the labels of a sentence.
+
+    `places` are file and line of each label, for the error. Raises InputError:
+    a label is none of the scheme, or, unless lenient, must not follow the one
+    before it: the file is in another scheme.
+    """
+    scheme = self.scheme
+    if scheme not in _TAGS:
+      return
+    before = "O"
+    for label, place in zip(labels, places):
+      tag, kind = scores.split_label(label)
+      # A string of tags, as a tuple of them: "" is in every string.
+      if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
+        known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
+        raise errors.InputError(
+          f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
+          "check --label_column, or pass another --scheme (plain for types "
+          "without tags, none for labels of single words, such as parts of "
+          "speech)"
+        )
+      self._check_follows(before, label, place)
+      before = label
+    # Only there an entity can be left open: it needs its last tag.
+    if scheme not in ("iob1", "iob2"):
+      self._check_follows(before, "O", f"{places[-1]} (end of the sentence)")
+
+  def _check_follows(self, before, label, place):
+    if may_follow(before, label, self.scheme):
+      return
+    if not self._lenient:
       raise errors.InputError(
-        f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
-        "check --label_column, or pass another --scheme (none for labels of "
-        "single words, such as parts of speech)"
+        f"{place}: {label} follows {before}, which {self.scheme} does not "
+        "have; fix the labels, pass --lenient to count them as conlleval does, "
+        f"or another --scheme: {', '.join(SCHEMES)}"
       )
-    _check_follows(before, label, scheme, place)
-    before = label
-  # Only there an entity can be left open: it needs its E.
-  if scheme == "iobes":
-    _check_follows(before, "O", scheme, f"{places[-1]} (end of the sentence)")
-
-
-def _check_follows(before, label, scheme, place):
-  if not may_follow(before, label, scheme):
-    raise errors.InputError(
-      f"{place}: {label} follows {before}, which {scheme} does not have; fix "
-      f"the labels, or pass another --scheme: {', '.join(SCHEMES)}"
-    )
+    self.num_odd += 1
+    self.first_odd = self.first_odd or f"{place}: {label} follows {before}"
 
 
 def may_follow(before: str, label: str, scheme: str) -> bool:
@@ -375,9 +492,11 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
   IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
   IOBES ends an entity of several words with E and marks a single word with S.
+  BILOU has L and U for these, BMES has M for I.
   """
   tag, kind = scores.split_label(label)
   tag_before, kind_before = scores.split_label(before)
+  tag, tag_before = _IOBES.get(tag, tag), _IOBES.get(tag_before, tag_before)
   inside = tag_before in ("B", "I") and kind == kind_before
   if scheme == "iob1":
     return tag != "B" or inside

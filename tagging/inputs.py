@@ -55,6 +55,14 @@ def files_to_read(settings) -> dict[str, str]:
     raise errors.InputError(
       f"--{min(columns)} is not for JSON lines, all that is read; leave it out"
     )
+  if settings.label_names and not any(
+    data.format_of(path, settings.file_format) == "jsonl"
+    for path in paths.values()
+  ):
+    raise errors.InputError(
+      "--label_names are of the numbers in JSON lines, and no such file is "
+      "read; leave it out"
+    )
   return paths
 
 
@@ -62,7 +70,9 @@ def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
   """Returns the sentences of each of `paths`."""
   # None: read where there are any, to score the predictions.
   any_labels = None if settings.predict_labels else False
-  options = settings.pick("file_format word_column label_column scheme")
+  options = settings.pick(
+    "file_format word_column label_column scheme lenient label_names"
+  )
   return {
     name: data.read(
       path, labelled=any_labels if name == "predict" else True, **options

@@ -6,8 +6,8 @@
 and test_results.txt, test_report.txt for a file to predict that has labels.
 
 Entities are found and counted as conlleval, the scorer of the CoNLL shared
-tasks, does it: one rule for the labels of IOB1, IOB2 and IOBES alike, which
-also gives label sequences that no scheme allows a meaning.
+tasks, does it: one rule for the labels of IOB1, IOB2, IOBES, BILOU and BMES
+alike, which also gives label sequences that no scheme allows a meaning.
 """
 
 import collections
@@ -18,6 +18,9 @@ from typing import NamedTuple
 from absl import logging
 
 from common import file_io, result_lines
+
+# The last word of an entity, and the word that is one: IOBES and BILOU.
+_LAST, _ALONE = ("E", "L"), ("S", "U")
 
 
 class Entity(NamedTuple):
@@ -37,19 +40,20 @@ def split_label(label: str) -> tuple[str, str]:
 def entities(labels: list[str]) -> list[Entity]:
   """Finds the entities of one sentence, in order.
 
-  An entity ends before a word that is O, B or S or of another kind, and after
-  one that is E or S. One begins at any word but O that is not inside one:
+  An entity ends before a word that is O, B, S or U or of another kind, and
+  after one that is E, L, S or U. One begins at any word but O that is not
+  inside one:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
 
-  Labels are "O", or "<tag>-<kind>" with one of the tags B, I, E, S.
+  Labels are "O", or "<tag>-<kind>" with one of the tags B, I, M, E, L, S, U.
   """
   found, start, before = [], None, ("O", "")
   # The O at the end closes an entity that the sentence ends with.
   for place, label in enumerate([*labels, "O"]):
     tag, kind = split_label(label)
-    ends = tag in ("O", "B", "S") or before[0] in ("E", "S")
+    ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
     if start is not None and (ends or kind != before[1]):
       found.append(Entity(before[1], start, place))
       start = None
@@ -184,8 +188,14 @@ def evaluate(
 ) -> Evaluation:
   """Scores the labels of sentences; `loss` goes to the results.
 
-  With the scheme "none" each word counts as an entity.
+  With the scheme "none" each word counts as an entity; with "plain", whose
+  labels have no tags, each run of words with one label.
   """
+  if scheme == "plain":
+    gold, predicted = (
+      [[label if label == "O" else f"I-{label}" for label in s] for s in labels]
+      for labels in (gold, predicted)
+    )
   if scheme == "none":
     counts = count_entities(gold, predicted, words)
     results = {"accuracy": accuracy(gold, predicted)}

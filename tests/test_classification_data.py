@@ -451,7 +451,7 @@ def test_files_without_a_header_have_their_columns_named(
 @pytest.mark.parametrize("name, text, said", [
   ("d.csv", "label,text\na,One.\n", ":1: this row is a header; leave --"),
   ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected"),
-  ("d.jsonl", '{"label": "a", "text": "One."}\n', "columns of jsonl are not nam"),
+  ("d.jsonl", '{"label": "a", "text": "One."}\n', "of jsonl are not named"),
   ("d.txt", "One.\n", "columns of text are not named"),
 ])
 def test_bad_uses_of_column_names_are_named(tmp_path, name, text, said):

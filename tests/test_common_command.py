@@ -101,7 +101,7 @@ def test_an_installed_command_names_itself_and_its_version():
   done = run(sys.executable, "-c", INSTALLED, "--version")
   assert done.returncode == 0
   assert re.fullmatch(
-    r"bert-run-squad \(bert-tf2 [\d.]+, TensorFlow 2\.20\.\d+, Python .*\)\n",
+    r"bert-run-squad \(bert-tf2 [\d.]+, TensorFlow 2\.2\d\.\d+, Python .*\)\n",
     done.stdout,
   )
 

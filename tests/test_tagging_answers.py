@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tiny_model
 import tokenization
-from tagging import answers
+from tagging import answers, text_spans
 
 LABELS = ["O", "B-X"]
 
@@ -175,7 +175,7 @@ def test_batches_do_not_change_a_label(tmp_path):
   (" ", True, []),
 ])
 def test_words(text, at_punctuation, words):
-  places = answers.word_places(text, at_punctuation=at_punctuation)
+  places = text_spans.word_places(text, at_punctuation=at_punctuation)
   assert [text[start:end] for start, end in places] == words
   if at_punctuation:
     found = tokenization.BasicTokenizer(False).tokenize(text)

@@ -41,9 +41,13 @@ def read(tmp_path, text, **options):
   return data.read(write(tmp_path, text), **options)
 
 
-@pytest.mark.parametrize(
-  "scheme, text", [("iob1", IOB1), ("iob2", IOB2), ("iobes", IOBES)]
-)
+BILOU = IOBES.replace("S-", "U-")
+
+
+@pytest.mark.parametrize("scheme, text", [
+  ("iob1", IOB1), ("iob2", IOB2), ("iobes", IOBES), ("bilou", BILOU),
+  ("bmes", IOBES),
+])
 def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   first, second = read(tmp_path, text, scheme=scheme)
   assert first.words == ["U.N.", "official", "Ekeus", "Anna"]
@@ -185,14 +189,16 @@ GOOD = {"words": ["a"], "labels": ["O"]}
 @pytest.mark.parametrize("line, sentence", [
   ("{", "file.jsonl:2: not JSON"),
   ("[1]", "file.jsonl:2: no list of words"),
-  ({"text": "a"}, "no list of words, .* called words or tokens; expected"),
+  ({"txt": "a"}, "no list of words, .* called words or tokens; expected"),
+  ({"text": " "}, "no list of words"),
+  ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
   ({"words": []}, "no list of words"),
   ({"words": ["a", " "]}, "no list of words"),
   ({"words": ["a", 1]}, "no list of words"),
   ("[" * 100_000, "nested too deeply"),
   ({"words": ["a"]}, "1 words need as many labels, .* got None"),
   ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
-  ({"words": ["a"], "labels": [0]}, r"need as many labels, .* got \[0\]"),
+  ({"words": ["a"], "labels": [0]}, "labels are numbers; pass .* --label_"),
   ({"words": ["a", "b"], "labels": ["O", "I-X"]},
    "file.jsonl:2, word 2: I-X follows O, which iob2 does not have"),
 ])
@@ -229,3 +235,91 @@ def test_predictions_keep_all_other_keys(tmp_path):
   lines = list(data.with_predictions(path, "jsonl", predicted))
   assert lines[0] == '{"id": 7, "words": ["Zürich"], "predicted": ["B-LOC"]}\n'
   assert json.loads(lines[1]) == {**objects[1], "predicted": ["O", "O"]}
+
+
+# Files of other programs.
+
+
+@pytest.mark.parametrize("scheme, long, wrong", [
+  ("iobes", "B-X I-X I-X E-X S-X S-Y", "L-X"),
+  ("bilou", "B-X I-X I-X L-X U-X U-Y", "E-X"),
+  ("bmes", "B-X M-X M-X E-X S-X S-Y", "I-X"),
+])
+def test_schemes_of_other_letters(tmp_path, scheme, long, wrong):
+  labels = long.split()
+  text = "".join(f"w {label}\n" for label in labels)
+  (sentence,) = read(tmp_path, text, scheme=scheme)
+  assert sentence.labels == labels
+  assert scores.entities(labels) == [("X", 0, 4), ("X", 4, 5), ("Y", 5, 6)]
+  with pytest.raises(errors.InputError, match=f"{wrong}' is no label of"):
+    read(tmp_path, f"w {wrong}\n", scheme=scheme)
+  with pytest.raises(errors.InputError, match=":2: O follows B-X"):
+    read(tmp_path, "w B-X\nw O\n", scheme=scheme)
+  with pytest.raises(errors.InputError, match=":1 .end of the sen.*: O f"):
+    read(tmp_path, "w B-X\n", scheme=scheme)
+
+
+def test_odd_labels_count_where_that_is_wanted(tmp_path, caplog):
+  text = "a O\nb I-X\nc I-X\nd I-Y\n"
+  with pytest.raises(errors.InputError, match=":2: I-X follows O, .*--lenient"):
+    read(tmp_path, text)
+  with caplog.at_level("WARNING"):
+    (sentence,) = read(tmp_path, text, lenient=True)
+  assert scores.entities(sentence.labels) == [("X", 1, 3), ("Y", 3, 4)]
+  assert "2 labels follow others as iob2 does not have it" in caplog.text
+  assert "file.conll:2: I-X follows O" in caplog.text
+  with pytest.raises(errors.InputError, match="'Z' is no label"):
+    read(tmp_path, "a Z\n", lenient=True)
+
+
+def test_types_without_tags(tmp_path):
+  text = "Anna PER\nLee PER\nin O\nBern LOC\nBob PER\n"
+  (sentence,) = read(tmp_path, text, scheme="plain")
+  predicted = ["PER", "O", "O", "LOC", "PER"]
+  found = scores.evaluate([sentence.labels], [predicted], 0.0, "plain")
+  # Two of three, of three: PER of two words, LOC and PER.
+  assert found.results["precision"] == found.results["recall"] == 2 / 3
+  assert found.results["f1_LOC"] == 1.0 and found.results["accuracy"] == 0.8
+
+
+CONLLU = """# sent_id = 1
+# text = Vámonos al mar
+1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\t_\t_\t1\tobj\t_\t_
+2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_
+
+# text = #
+1\t#\t#\tSYM\t_\t_\t0\troot\t_\t_
+"""
+
+
+def test_conllu(tmp_path):
+  path = write(tmp_path, CONLLU)
+  first, second = data.read(
+    path, scheme="none", word_column=1, label_column=3
+  )
+  assert (first.words, first.labels) == (["Vamos", "nos"], ["VERB", "PRON"])
+  assert (second.words, second.labels, second.lines) == (["#"], ["SYM"], [9])
+  lines = list(data.with_predictions(path, "conll", [["A", "B"], ["C"]]))
+  ends = ["", "", "\t_", "\tA", "\tB", "\t_", "", "", "\tC"]
+  assert [line.rstrip("\n") for line in lines] == [
+    f"{line}{end}" for line, end in zip(CONLLU.splitlines(), ends)
+  ]
+
+
+def test_comments_and_words_that_begin_with_a_hash(tmp_path):
+  text = "# id 7\tdomain=en\n# O\n#tag B-X\n\n# O\n#\tid\t8\n"
+  with pytest.raises(errors.InputError, match=":7: 3 columns, but line 2 "):
+    read(tmp_path, text.replace("# id 7\tdomain=en", "# id 7 domain=en\nw O"))
+  first, second = read(tmp_path, "# id 7 x\nw O\n# O\n\n#a O\n")
+  assert (first.words, second.words) == (["w", "#"], ["#a"])
+
+
+def test_numbers_of_labels_have_names(tmp_path):
+  path = write_json(tmp_path, {"tokens": ["a", "b"], "ner_tags": [0, 2]})
+  names = ["O", "B-PER", "B-LOC"]
+  (sentence,) = data.read(path, label_names=names)
+  assert sentence.labels == ["O", "B-LOC"]
+  with pytest.raises(errors.InputError, match=":1: label 2, but --label_names"):
+    data.read(path, label_names=names[:2])

@@ -1,0 +1,105 @@
+"""Words of a text, and annotations of its characters as labels of words.
+
+No TensorFlow is imported here.
+"""
+
+import functools
+from typing import Any
+
+import tokenization
+from common import errors
+from tagging import scores
+
+# What lists of spans are called in files of spaCy, Prodigy and doccano.
+NAMES = ("entities", "spans", "label", "labels")
+_BASIC = tokenization.BasicTokenizer(do_lower_case=False)
+
+
+def word_places(text: str, *, at_punctuation: bool = True) -> list:
+  """Returns (start, end) of the words of a text, as tokenization.py cuts them.
+
+  With `at_punctuation` punctuation, and each Han character, is a word.
+  """
+  places, start, end = [], None, 0
+  for place, char in enumerate(text):
+    role = _role(char)
+    is_alone = at_punctuation and role == "alone"
+    if start is not None and (is_alone or role == "space"):
+      places.append((start, end))
+      start = None
+    if is_alone:
+      places.append((place, place + 1))
+    elif role in ("letter", "alone"):
+      start = place if start is None else start
+      end = place + 1
+  return places if start is None else [*places, (start, end)]
+
+
+@functools.lru_cache(1 << 16)
+def _role(char):
+  """Returns which part a character has in the words around it."""
+  words = _BASIC.tokenize(f"a{char}b")
+  # A control character is removed: neither part nor end of a word.
+  roles = {1: "letter" if words != ["ab"] else "nothing", 2: "space"}
+  return roles.get(len(words), "alone")
+
+
+def words_of(text: str) -> list[str]:
+  """Returns the words of a text, with punctuation as words."""
+  return [text[start:end] for start, end in word_places(text)]
+
+
+def labels_of(spans: Any, text: str, place: str) -> list[str]:
+  """Returns labels of IOB2 for the words of a text.
+
+  Args:
+    spans: as in the file: [start, end, label], or objects with these names.
+    place: file and line, for errors.
+
+  Raises:
+    InputError: no list of such spans; or one cuts a word, or overlaps another.
+  """
+  if not isinstance(spans, list):
+    raise errors.InputError(
+      f"{place}: no list of spans called {', '.join(NAMES[:-1])} or "
+      f"{NAMES[-1]}; got {spans!r:.40}"
+    )
+  places = word_places(text)
+  first_of = {start: number for number, (start, _) in enumerate(places)}
+  last_of = {end: number for number, (_, end) in enumerate(places)}
+  labels = ["O"] * len(places)
+  for span in spans:
+    if isinstance(span, dict):
+      span = [span.get(name) for name in ("start", "end", "label")]
+    if not isinstance(span, list) or [*map(type, span)] != [int, int, str] or (
+      not span[2].strip()
+    ):
+      raise errors.InputError(
+        f"{place}: {span!r:.60} is not a span; expected such as [0, 4, "
+        '"ORG"], or an object with start, end and label'
+      )
+    start, end, label = span
+    first, last = first_of.get(start), last_of.get(end)
+    if first is None or last is None or last < first:
+      raise errors.InputError(
+        f"{place}: the span {start} to {end}, {text[start:end]!r:.40}, does "
+        "not begin and end with words, which are cut at white space and "
+        "punctuation; fix its ends"
+      )
+    if set(labels[first : last + 1]) != {"O"}:
+      raise errors.InputError(
+        f"{place}: the span {start} to {end}, {text[start:end]!r:.40}, "
+        "overlaps an earlier one; a word has one label"
+      )
+    labels[first] = f"B-{label}"
+    labels[first + 1 : last + 1] = [f"I-{label}"] * (last - first)
+  return labels
+
+
+def spans_of(labels: list[str], text: str) -> list[list]:
+  """Returns [start, end, label] of the entities in labels of a text's words."""
+  places = word_places(text)
+  return [
+    [places[entity.start][0], places[entity.end - 1][1], entity.kind]
+    for entity in scores.entities(labels)
+  ]
