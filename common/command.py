@@ -195,5 +195,5 @@ def run_installed() -> None:
   main = types.ModuleType("__main__")
   main.__spec__, main.__file__ = spec, spec.origin
   sys.modules["__main__"] = main
-  with open(spec.origin, "rb") as stream:
-    exec(compile(stream.read(), spec.origin, "exec"), vars(main))
+  loader: Any = spec.loader
+  exec(loader.get_code(spec.name), vars(main))

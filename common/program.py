@@ -35,18 +35,22 @@ def _command(match):
   return _PREFIX + match[1].replace("_", "-")
 
 
+def package_version() -> str:
+  """Returns the project's version: of the clone, else of the wheel."""
+  described = _ROOT / "pyproject.toml"
+  if not described.exists():
+    return importlib.metadata.version("bert-tf2")
+  text = described.read_text(encoding="utf-8")
+  return re.findall(r'^version = "(.*)"', text, re.M)[0]
+
+
 def version() -> str:
   """Returns the line of --version."""
-  try:
-    own = importlib.metadata.version("bert-tf2")
-  except importlib.metadata.PackageNotFoundError:
-    text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    [own] = re.findall(r'^version = "(.*)"', text, re.M)
   try:
     tensorflow = importlib.metadata.version("tensorflow")
   except importlib.metadata.PackageNotFoundError:
     tensorflow = "not installed"
   return (
-    f"{name()} (bert-tf2 {own}, TensorFlow {tensorflow}, Python "
+    f"{name()} (bert-tf2 {package_version()}, TensorFlow {tensorflow}, Python "
     f"{platform.python_version()})"
   )

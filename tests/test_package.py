@@ -28,7 +28,7 @@ def python(*arguments, folder, status=0, **environment):
 
 def build_modules(folder, sources):
   """Runs the build on {path: source}; returns the built {path: source}."""
-  for name in ("setup.py", "pyproject.toml", "README.md"):
+  for name in ("setup.py", "bert_tf2.py", "pyproject.toml", "README.md"):
     shutil.copy(ROOT / name, folder)
   for name, source in sources.items():
     (folder / name).parent.mkdir(exist_ok=True)

@@ -1,0 +1,105 @@
+"""The package's name: `from bert_tf2.serving import text_models`.
+
+In the wheel this file is the package's __init__.py. In a clone, and after
+`pip install -e .`, it finds the modules next to it and rewrites their imports
+(`import modeling`, `from squad import answers`) as the wheel's build does:
+names as common as `tokenization` are of the package alone. Where a script of
+the clone has imported `modeling`, `bert_tf2.modeling` is that same module, and
+the reverse.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+
+_ROOT = pathlib.Path(__file__).parent
+_OTHERS = {"setup", "bert_tf2"}
+MODULES = sorted({path.stem for path in _ROOT.glob("*.py")} - _OTHERS)
+FOLDERS = sorted(path.parent.name for path in _ROOT.glob("*/__init__.py"))
+_MODULE_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
+_FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
+
+
+def __getattr__(name):
+  if name == "__version__":
+    from bert_tf2.common import program
+
+    return program.package_version()
+  if name == "keras_layer":
+    from bert_tf2.serving import keras_layer
+
+    return keras_layer
+  raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def rewritten(source: str) -> str:
+  """Returns a module's source, importing the project's modules from here."""
+  source = _MODULE_IMPORT.sub(r"\1from bert_tf2 import \2", source)
+  return _FOLDER_IMPORT.sub(r"\1from bert_tf2.\2 import ", source)
+
+
+class _Rewriting(importlib.machinery.SourceFileLoader):
+  """Loads a module of the package from the clone."""
+
+  def path_stats(self, path):
+    raise OSError  # Compiled files are those of the modules as they are.
+
+  def source_to_code(self, data, path, **options):
+    source = rewritten(importlib.util.decode_source(data))
+    return super().source_to_code(source, path, **options)
+
+
+class _Same(importlib.abc.Loader):
+  """Gives a module a second name."""
+
+  def __init__(self, name):
+    self._name = name
+
+  def exec_module(self, module):
+    # Python takes what is there afterwards.
+    sys.modules[module.__name__] = importlib.import_module(self._name)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+  """Finds `bert_tf2.x`, and the clone's `x` where it would be imported."""
+
+  def find_spec(self, name, path=None, target=None):
+    first, _, rest = name.partition(".")
+    if first == "bert_tf2":
+      if _is_here(getattr(sys.modules.get(rest), "__spec__", None)):
+        return importlib.machinery.ModuleSpec(name, _Same(rest))
+      return _spec(name, *rest.split("."))
+    if first in (*MODULES, *FOLDERS):
+      loaded = sys.modules.get(first)
+      found = loaded or importlib.machinery.PathFinder.find_spec(first)
+      if _is_here(getattr(found, "__spec__", found)):
+        return importlib.machinery.ModuleSpec(name, _Same(f"bert_tf2.{name}"))
+    return None
+
+
+def _is_here(spec):
+  """Whether a module is of this folder or one below it."""
+  origin = os.path.realpath(spec.origin) if spec and spec.origin else ""
+  return _ROOT.resolve() in pathlib.Path(origin).parents
+
+
+def _spec(name, first, *rest):
+  """Returns how a module or folder is loaded, None where there is none."""
+  path = _ROOT.joinpath(first, *rest)
+  files = {path / "__init__.py": [str(path)], path.with_suffix(".py"): None}
+  for file, folders in files.items():
+    if first in (*MODULES, *FOLDERS) and file.is_file():
+      return importlib.util.spec_from_file_location(
+        name, file, loader=_Rewriting(name, str(file)),
+        submodule_search_locations=folders,
+      )
+  return None
+
+
+if "__path__" not in globals():  # A file and no package: not in the wheel.
+  __path__ = [str(_ROOT)]
+  sys.meta_path.insert(0, _Finder())
