@@ -9,7 +9,7 @@ import functools
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -350,6 +350,13 @@ class Weights(tf.Module):
       )
       for name, shape in shapes.items()
     )
+
+  def replace_weights(self, make: Callable) -> None:
+    """Computes with make(variable) from now on, one variable after another."""
+    weights = list(self._weights)
+    for number, weight in enumerate(weights):
+      weights[number] = make(weight)
+    self._weights = tuple(weights)
 
   def weights_below(self, prefix):
     """Returns {rest of the name: variable} of the names below `prefix`."""

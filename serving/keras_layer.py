@@ -1,0 +1,119 @@
+"""BERT as a layer of Keras 3, for models that are trained by `fit`.
+
+  from bert_tf2 import keras_layer
+
+  bert = keras_layer.BertLayer("released/uncased_L-12_H-768_A-12")
+  pooled = bert(input_ids, input_mask, segment_ids)["pooled_output"]
+
+Keras trains the variables it has made itself, so the layer makes them and the
+encoder computes with them. Nothing else of the project imports Keras.
+"""
+
+import keras
+import tensorflow as tf
+
+import configuration
+import layers
+from checkpoints import model_folder, weight_files
+from common import errors
+from variants import registry
+
+
+@keras.saving.register_keras_serializable("bert_tf2")
+class BertLayer(keras.layers.Layer):
+  """The encoder of a model's folder; all of its variables are trainable.
+
+  Attributes:
+    bert: modeling.BertModel, which computes with the variables of the layer.
+  """
+
+  def __init__(
+    self, folder: str | None = None, *, config: dict | None = None,
+    seed: int = 12345, **options,
+  ):
+    """Makes the variables and reads their values.
+
+    Raises InputError: there is no model in the folder, or Keras does not run
+    on TensorFlow.
+
+    Args:
+      folder: of this project, the original or Hugging Face; None: the weights
+        are random, of the shape that `config` says.
+      config: the entries of bert_config.json, in place of a folder; what Keras
+        passes when it loads a model, whose file has the weights.
+      seed: of dropout, and of weights that are random.
+      **options: of keras.layers.Layer: name, trainable, dtype.
+    """
+    super().__init__(**options)
+    if keras.backend.backend() != "tensorflow":
+      raise errors.InputError(
+        f"Keras runs on {keras.backend.backend()}, and the layer needs "
+        "TensorFlow: set KERAS_BACKEND=tensorflow before Keras is imported"
+      )
+    if (folder is None) == (config is None):
+      raise errors.InputError("pass either the folder of a model or config=")
+    self._seed, source = seed, None
+    if folder is not None:
+      files = model_folder.find(folder)
+      config = configuration.read(files["bert_config_file"])
+      source = files["init_checkpoint"]
+    self.config = configuration.BertConfig.from_dict(config)
+    with weight_files.without_random_init(source):
+      self.bert = registry.make_encoder(
+        self.config, seed=seed, compute_dtype=self.compute_dtype
+      )
+    if source:
+      # Published encoders may lack the pooler, which is then random.
+      weight_files.load(
+        self.bert.variables, source, allowed_missing=["/pooler/"]
+      )
+    self.bert.replace_weights(self._variable)
+    self._dropout_seeds = keras.random.SeedGenerator(seed)
+    # Texts of each length would be compiled anew.
+    self.supports_jit = False
+    self.built = True
+
+  def _variable(self, weight):
+    name = layers.variable_name(weight).replace("/", ".")
+    return self.add_weight(
+      shape=weight.shape, dtype=weight.dtype.name, name=name,
+      initializer=lambda shape, dtype: tf.cast(weight, dtype),
+    ).value
+
+  def call(
+    self, input_ids, input_mask=None, segment_ids=None, training=None
+  ):
+    """Returns sequence_output [B, T, H] and pooled_output [B, H] by name.
+
+    Args:
+      input_ids, input_mask, segment_ids: integers [B, T], as of
+        modeling.BertModel.
+      training: whether to drop units.
+    """
+    seed = None
+    if training:
+      seed = tf.cast(self._dropout_seeds.next(), tf.int32)
+    output = self.bert(
+      input_ids, input_mask, segment_ids, bool(training), dropout_seed=seed
+    )
+    return {
+      "sequence_output": output.sequence_output,
+      "pooled_output": output.pooled_output,
+    }
+
+  def compute_output_spec(self, input_ids, *masks, **options):
+    """Returns what `call` returns, for Keras' symbolic tensors."""
+    width = self.config.hidden_size
+    shapes = {
+      "sequence_output": (*input_ids.shape, width),
+      "pooled_output": (input_ids.shape[0], width),
+    }
+    return {
+      name: keras.KerasTensor(shape, dtype=self.compute_dtype)
+      for name, shape in shapes.items()
+    }
+
+  def get_config(self):
+    """Returns what makes the layer, without its weights."""
+    own = {"config": self.config.to_dict(), "seed": self._seed}
+    return {**super().get_config(), **own}
