@@ -99,6 +99,21 @@ def open_table(
     )
   if file_format == "parquet":
     return Table(path, list(names), _parquet_rows(path, names))
+  if file_format in ("csv", "tsv"):
+    lines = _lines(path, encoding)
+    if file_format == "tsv":
+      rows = ((number, line.split("\t")) for number, line in lines)
+      if joins_cut_rows:
+        first, *others = rows
+        rows = iter([first, *_joined(others, len(first[1]))])
+      return _checked(path, rows, encoding, header)
+    rows = _csv_rows(path, lines, delimiter, names, len(header))
+    return _checked(path, rows, encoding, header)
+  return _lines_table(path, file_format, names, encoding)
+
+
+def _lines_table(path, file_format, names, encoding):
+  """Returns the Table of a file that has a row in each line, or of JSON."""
   if file_format == "json":
     if encoding:
       raise errors.InputError(
@@ -125,29 +140,22 @@ def open_table(
       Row(n, _fasttext_row(line)[: len(names)], _undecodable(line, encoding))
       for n, line in lines
     ))
-  if file_format in ("json", "jsonl"):
-    return Table(path, list(names), (
-      Row(number, *_json_row(line, names, encoding)) for number, line in lines
-    ))
-  if file_format == "tsv":
-    rows = ((number, line.split("\t")) for number, line in lines)
-    if joins_cut_rows:
-      first, *others = rows
-      rows = iter([first, *_joined(others, len(first[1]))])
-    return _checked(path, rows, encoding, header)
+  return Table(path, list(names), (
+    Row(number, *_json_row(line, names, encoding)) for number, line in lines
+  ))
+
+
+def _csv_rows(path, lines, delimiter, names, width):
+  """Yields (line, values or fault); see `open_table`."""
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's.
     delimiter = delimiter or named[1]
     first = next(lines, first)
   lines = itertools.chain([first], lines)
   if delimiter is None:
-    delimiter = guess_delimiter(first[1], names, len(header))
+    delimiter = guess_delimiter(first[1], names, width)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  return _checked(path, _csv_rows(path, lines, delimiter), encoding, header)
-
-
-def _csv_rows(path, lines, delimiter):
   # With their newlines, which csv keeps where a quoted text has some.
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
