@@ -353,10 +353,7 @@ class Weights(tf.Module):
 
   def replace_weights(self, make: Callable) -> None:
     """Computes with make(variable) from now on, one variable after another."""
-    weights = list(self._weights)
-    for number, weight in enumerate(weights):
-      weights[number] = make(weight)
-    self._weights = tuple(weights)
+    self._weights = tuple(map(make, self._weights))
 
   def weights_below(self, prefix):
     """Returns {rest of the name: variable} of the names below `prefix`."""

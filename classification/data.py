@@ -274,7 +274,8 @@ def write(path: str, examples: list[Example], settings) -> None:
     row = dict(zip(_columns(settings), values + example.endings))
     if flagged := settings.get("label_columns"):
       del row[settings.label_column]
-      row.update((name, int(name in example.label)) for name in flagged)
+      classes = classes_of(example.label)
+      row.update((name, int(name in classes)) for name in flagged)
     lines.append(json_files.line({n: v for n, v in row.items() if n}))
   file_io.write_text(path, "".join(lines))
 
