@@ -13,7 +13,7 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
-from classification import classifier_flags
+from classification import classifier_flags, repeated_runs
 from common import command, flags
 from serving import export_options
 from training import common_flags
@@ -46,6 +46,17 @@ def is_export():
   return bool(networks.engine_of(flags.FLAGS.model_dir or ""))
 
 
+def check_runs():
+  """Refuses --seeds and --search that cannot be meant."""
+  values = flags.FLAGS
+  given = {name for name in values if values[name].present}
+  repeated_runs.parse_seeds(values.seeds)
+  repeated_runs.parse_search(
+    values.search, lambda name, text: values[name].parser.parse(text), given
+  )
+
+
+command.check_early(check_runs)
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__, imports_tensorflow=lambda: not is_export())
 
@@ -55,12 +66,13 @@ if __name__ == "__main__" and is_export():
   command.run(lambda _: exported_classifier.run(flags.read_settings()))
 
 import os
+import shutil
 
 from absl import logging
 
 from checkpoints import model_settings
-from classification import data, job, scores, task
-from common import file_io, run_settings
+from classification import data, job, task
+from common import errors, file_io, run_settings
 from serving import engine_choice
 from training import components, distillation, distribution
 
@@ -72,12 +84,13 @@ def main(_):
     settings, "do_train", "do_eval", "do_predict", "interactive"
   )
   run_settings.refuse_ignored(settings)
-  seeds = scores.parse_seeds(settings.seeds)
+  seeds = repeated_runs.parse_seeds(settings.seeds)
+  grid = repeated_runs.parse_search(settings.search, settings.parse)
   settings = distillation.with_starting_weights(settings)
-  # Each seed has weights of its own, and vectors need no head.
-  is_classifier = not seeds and settings.task_kind not in data.OF_VECTORS
+  # Each run begins with new heads, and vectors need no head.
+  is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
   config = components.model_config(
-    settings, "classification" if is_classifier else None
+    settings, None if is_new else "classification"
   )
   model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
@@ -85,6 +98,8 @@ def main(_):
   run = job.prepare(settings, config, strategy)
   if seeds:
     run_seeds(settings, run, seeds)
+  elif grid:
+    run_grid(settings, run, grid)
   else:
     run_model(settings, run)
 
@@ -135,10 +150,42 @@ def run_seeds(settings, run, seeds):
       settings.replace(seed=seed, output_dir=folder), run
     )
   if settings.do_eval and distribution.is_chief(run.strategy):
-    text = scores.summary(results)
+    text = repeated_runs.summary(results)
     path = os.path.join(settings.output_dir, "seeds_results.txt")
     file_io.write_text(path, text)
     print(text, end="")
+
+
+def run_grid(settings, run, grid):
+  """Runs a model for each combination of --search; the best one is kept."""
+  metric, results = f"eval_{run.task.metrics[0]}", []
+  path = os.path.join(settings.output_dir, "search_results.tsv")
+  target = os.path.join(settings.output_dir, "final_model")
+  if os.path.exists(target) and not os.path.exists(path):
+    raise errors.InputError(
+      f"{target} is of a run without --search, and would be replaced; give "
+      "another --output_dir"
+    )
+  for changes in grid:
+    name = repeated_runs.run_name(changes)
+    logging.info("run %d of %d: %s", len(results) + 1, len(grid), name)
+    folder = os.path.join(settings.output_dir, name)
+    # The data were made once, before: all runs learn from the same.
+    scored = run_model(settings.replace(**changes, output_dir=folder), run)
+    results.append((changes, scored))
+  if not distribution.is_chief(run.strategy):
+    return
+  text = repeated_runs.search_table(results, metric)
+  file_io.write_text(path, text)
+  print(text, end="")
+  best, scored = max(results, key=lambda result: result[1][metric])
+  folder = os.path.join(
+    settings.output_dir, repeated_runs.run_name(best), "final_model"
+  )
+  shutil.rmtree(target, ignore_errors=True)
+  with file_io.new_folder(target) as temporary:
+    shutil.copytree(folder, temporary, dirs_exist_ok=True)
+  logging.info("the best model, of %s, is in %s", folder, target)
 
 
 if __name__ == "__main__":

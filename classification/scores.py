@@ -7,7 +7,6 @@ of an example, D width of a text's vector.
 """
 
 import functools
-import statistics
 from typing import NamedTuple
 
 import numpy as np
@@ -350,41 +349,3 @@ def _class_lines(results, width):
     f"{label:{width}}{''.join(f'{n:11.4f}' for n in values)}{support:11d}"
     for label, values, support in rows
   ]
-
-
-# Several seeds.
-
-
-def parse_seeds(texts):
-  """Returns the ints in --seeds; InputError if they are not, or come twice."""
-  given = f"--seeds={','.join(texts)}"
-  try:
-    seeds = [int(text) for text in texts]
-  except ValueError as error:
-    raise errors.InputError(
-      f"{given}: expected whole numbers, say 1,2,3"
-    ) from error
-  if not all(-(2**63) <= seed < 2**63 for seed in seeds):
-    raise errors.InputError(f"{given}: expected numbers of at most 64 bits")
-  if len(set(seeds)) < len(seeds):
-    raise errors.InputError(f"{given}: a seed is there twice; take others")
-  return seeds
-
-
-def summary(results: dict[int, dict[str, float]]) -> str:
-  """Returns a table with a row for each result, the seeds next to each other.
-
-  The standard deviation is that of a sample (n - 1), 0 of one seed.
-  """
-  # A metric that a run lacks has no mean over the runs.
-  names = sorted(set.intersection(*map(set, results.values())))
-  width = max([len(name) for name in names] + [6]) + 2
-  columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
-  lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
-  for name in names:
-    values = [float(of_seed[name]) for of_seed in results.values()]
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    means = statistics.median(values), statistics.fmean(values), spread
-    shown = "".join(f"{number:12.5f}" for number in (*means, *values))
-    lines.append(f"{name:{width}}{shown}")
-  return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ _OUTPUTS = ("output_file", "attention_html")
 _WRITTEN = {
   r"(train|eval)_split\.jsonl": "eval_fraction",
   r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
-  r"(eval_|seeds_).*": "do_eval",
+  r"(eval_|seeds_|search_).*": "do_eval",
 }
 
 

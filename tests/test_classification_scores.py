@@ -211,30 +211,3 @@ def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
   *_, mean = scores.report(results).splitlines()
   theirs = metrics.classification_report(gold, gold, output_dict=True)
   assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
-
-
-def test_median_mean_and_deviation():
-  text = scores.summary({
-    1: {"eval_f1": 0.5, "loss": 1.0}, 2: {"eval_f1": 0.9, "loss": 1.0},
-    7: {"eval_f1": 0.7, "loss": 1.0},
-  })
-  header, f1, loss = [line.split() for line in text.splitlines()]
-  assert header == "median mean sd seed 1 seed 2 seed 7".split()
-  assert f1[0] == "eval_f1"
-  assert [float(value) for value in f1[1:]] == [0.7, 0.7, 0.2, 0.5, 0.9, 0.7]
-  assert float(loss[3]) == 0
-  # One seed does not deviate.
-  _, loss = scores.summary({1: {"loss": 0.25}}).splitlines()
-  assert loss.split() == ["loss", "0.25000", "0.25000", "0.00000", "0.25000"]
-
-
-def test_seeds_are_different_whole_numbers():
-  limits = [-(2**63), 2**63 - 1]
-  assert scores.parse_seeds(list(map(str, limits))) == limits
-  for seeds, said in (
-    (["1", "x"], "1,x: expected whole numbers"),
-    (["1", "2", "1"], "is there twice"), ([str(2**63)], "at most 64 bits"),
-    ([str(-(2**63) - 1)], "at most 64 bits"),
-  ):
-    with pytest.raises(errors.InputError, match=said):
-      scores.parse_seeds(seeds)

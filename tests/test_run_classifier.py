@@ -248,6 +248,32 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
   assert log == (trained[0] / "seed_3" / "train_log.jsonl").read_text()
 
 
+@pytest.mark.slow
+def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
+  flags = {**training(folder), "num_train_epochs": None}
+  search = {
+    "do_eval": True, "eval_file": folder / "eval.csv",
+    "search": "num_train_epochs=0.2,3", "metrics": "f1",
+  }
+  done = classify(folder, tmp_path / "run", **flags, **search)
+  table = (tmp_path / "run" / "search_results.tsv").read_text()
+  assert done.out == table
+  header, best, worst = [line.split("\t") for line in table.splitlines()]
+  assert header[:3] == ["num_train_epochs", "eval_f1", "eval_accuracy"]
+  assert (best[0], worst[0]) == ("3.0", "0.2") and best[1] > worst[1]
+  kept, made = (
+    {path.name: path.read_bytes() for path in model.iterdir()}
+    for model in (
+      tmp_path / "run" / "final_model",
+      tmp_path / "run" / "num_train_epochs=3.0" / "final_model",
+    )
+  )
+  assert kept == made and "bert_config.json" in kept
+  (tmp_path / "run" / "search_results.tsv").unlink()
+  refused = classify(folder, tmp_path / "run", code=1, **flags, **search)
+  assert "final_model is of a run without --search" in refused.last_line
+
+
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
   """One process, many texts, each answered on a line of its own.
 

@@ -1,0 +1,125 @@
+"""Several runs of one command: by --seeds, or over the grid of --search.
+
+No TensorFlow is imported here.
+"""
+
+import itertools
+import statistics
+from collections.abc import Callable, Collection
+from typing import Any
+
+from common import errors
+
+# Flags that change neither the records nor the network.
+SEARCHED = (
+  "gradient_accumulation_steps", "layerwise_lr_decay", "learning_rate",
+  "num_train_epochs", "seed", "train_batch_size", "warmup_proportion",
+  "weight_decay_rate",
+)
+
+
+def parse_seeds(texts):
+  """Returns the ints in --seeds; InputError if they are not, or come twice."""
+  given = f"--seeds={','.join(texts)}"
+  try:
+    seeds = [int(text) for text in texts]
+  except ValueError as error:
+    raise errors.InputError(
+      f"{given}: expected whole numbers, say 1,2,3"
+    ) from error
+  if not all(-(2**63) <= seed < 2**63 for seed in seeds):
+    raise errors.InputError(f"{given}: expected numbers of at most 64 bits")
+  if len(set(seeds)) < len(seeds):
+    raise errors.InputError(f"{given}: a seed is there twice; take others")
+  return seeds
+
+
+def summary(results: dict[int, dict[str, float]]) -> str:
+  """Returns a table with a row for each result, the seeds next to each other.
+
+  The standard deviation is that of a sample (n - 1), 0 of one seed.
+  """
+  # A metric that a run lacks has no mean over the runs.
+  names = sorted(set.intersection(*map(set, results.values())))
+  width = max([len(name) for name in names] + [6]) + 2
+  columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
+  lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
+  for name in names:
+    values = [float(of_seed[name]) for of_seed in results.values()]
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    means = statistics.median(values), statistics.fmean(values), spread
+    shown = "".join(f"{number:12.5f}" for number in (*means, *values))
+    lines.append(f"{name:{width}}{shown}")
+  return "\n".join(lines) + "\n"
+
+
+def parse_search(
+  text: str | None, parse: Callable[[str, str], Any],
+  given: Collection[str] = (),
+) -> list[dict[str, Any]]:
+  """Returns the settings of each run of --search, by names of flags.
+
+  Args:
+    text: such as "learning_rate=5e-5,3e-5 num_train_epochs=2,3".
+    parse: function of the name and the text of a flag; returns its value.
+    given: names of the flags that the user gave.
+
+  Raises:
+    InputError: a flag is none of SEARCHED, named twice or given, too; or the
+      flag cannot have a value.
+  """
+  grid: dict[str, list] = {}
+  for part in (text or "").split():
+    name, _, values = part.partition("=")
+    if name not in SEARCHED:
+      raise errors.InputError(
+        f"--search={text}: {name!r} is none of the flags that can be searched: "
+        f"{', '.join(SEARCHED)}; pass such as learning_rate=5e-5,3e-5"
+      )
+    if name in given:
+      raise errors.InputError(
+        f"--{name} is given, and --search has values of it; leave one out"
+      )
+    if name in grid:
+      raise errors.InputError(
+        f"--search={text}: {name} is there twice; list its values once"
+      )
+    try:
+      grid[name] = [parse(name, value) for value in values.split(",")]
+    except (TypeError, ValueError) as error:
+      raise errors.InputError(f"--search={text}: {name}: {error}") from error
+    if len(set(grid[name])) < len(grid[name]):
+      raise errors.InputError(
+        f"--search={text}: a value of {name} is there twice; list each once"
+      )
+  if text is not None and not grid:
+    raise errors.InputError(
+      "--search is empty; pass such as learning_rate=5e-5,3e-5"
+    )
+  if not grid:
+    return []
+  return [dict(zip(grid, row)) for row in itertools.product(*grid.values())]
+
+
+def run_name(changes: dict[str, Any]) -> str:
+  """Returns the name of the folder of a run of --search."""
+  return "_".join(f"{name}={value}" for name, value in changes.items())
+
+
+def search_table(
+  results: list[tuple[dict[str, Any], dict[str, float]]], metric: str
+) -> str:
+  """Returns a TSV of settings and scores, the best run first.
+
+  Args:
+    results: the settings and the scores of each run.
+    metric: the score that decides; of equal ones the first run is the best.
+  """
+  known = sorted(set.intersection(*(set(scored) for _, scored in results)))
+  names = [metric, *(name for name in known if name != metric)]
+  rows = [
+    [*map(str, changes.values()), *(f"{scored[name]:g}" for name in names)]
+    for changes, scored in sorted(results, key=lambda run: -run[1][metric])
+  ]
+  header = [*results[0][0], *names]
+  return "".join("\t".join(row) + "\n" for row in [header, *rows])

@@ -1,0 +1,71 @@
+"""The runs of --seeds and --search: which they are, and their tables."""
+
+import pytest
+
+from classification import repeated_runs
+from common import errors
+
+
+def test_median_mean_and_deviation():
+  text = repeated_runs.summary({
+    1: {"eval_f1": 0.5, "loss": 1.0}, 2: {"eval_f1": 0.9, "loss": 1.0},
+    7: {"eval_f1": 0.7, "loss": 1.0},
+  })
+  header, f1, loss = [line.split() for line in text.splitlines()]
+  assert header == "median mean sd seed 1 seed 2 seed 7".split()
+  assert f1[0] == "eval_f1"
+  assert [float(value) for value in f1[1:]] == [0.7, 0.7, 0.2, 0.5, 0.9, 0.7]
+  assert float(loss[3]) == 0
+  # One seed does not deviate.
+  _, loss = repeated_runs.summary({1: {"loss": 0.25}}).splitlines()
+  assert loss.split() == ["loss", "0.25000", "0.25000", "0.00000", "0.25000"]
+
+
+def test_seeds_are_different_whole_numbers():
+  limits = [-(2**63), 2**63 - 1]
+  assert repeated_runs.parse_seeds(list(map(str, limits))) == limits
+  for seeds, said in (
+    (["1", "x"], "1,x: expected whole numbers"),
+    (["1", "2", "1"], "is there twice"), ([str(2**63)], "at most 64 bits"),
+    ([str(-(2**63) - 1)], "at most 64 bits"),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      repeated_runs.parse_seeds(seeds)
+
+
+def parse(name, text):
+  value = float(text)
+  if value <= 0:
+    raise ValueError(f"{text} is too small")
+  return value
+
+
+def test_a_grid_is_every_combination():
+  assert repeated_runs.parse_search(None, parse) == []
+  grid = repeated_runs.parse_search("learning_rate=5e-5,3e-5 seed=1,2", parse)
+  assert [repeated_runs.run_name(changes) for changes in grid] == [
+    "learning_rate=5e-05_seed=1.0", "learning_rate=5e-05_seed=2.0",
+    "learning_rate=3e-05_seed=1.0", "learning_rate=3e-05_seed=2.0",
+  ]
+  assert grid[1] == {"learning_rate": 5e-5, "seed": 2.0}
+
+
+@pytest.mark.parametrize("text, said", [
+  ("", "--search is empty"), ("learning_rte=1", "'learning_rte' is none of"),
+  ("max_seq_length=64,128", "'max_seq_length' is none of the flags that can"),
+  ("seed=1 seed=2", "seed is there twice"), ("seed=1,1", "a value of seed is"),
+  ("seed=", "seed: could not convert"), ("seed=0", "seed: 0 is too small"),
+  ("learning_rate=1", "--learning_rate is given, and --search has values"),
+])
+def test_searches_that_cannot_be_meant_are_refused(text, said):
+  with pytest.raises(errors.InputError, match=said):
+    repeated_runs.parse_search(text, parse, {"learning_rate"})
+
+
+def test_the_table_of_a_search_begins_with_the_best():
+  text = repeated_runs.search_table([
+    ({"seed": 1}, {"eval_f1": 0.5, "loss": 1.0}),
+    ({"seed": 2}, {"eval_f1": 0.75, "loss": 2.0, "more": 1.0}),
+    ({"seed": 3}, {"eval_f1": 0.75, "loss": 3.0}),
+  ], "eval_f1")
+  assert text == "seed\teval_f1\tloss\n2\t0.75\t2\n3\t0.75\t3\n1\t0.5\t1\n"
