@@ -71,7 +71,7 @@ def define_own_data_flags():
     "label_columns", [],
     "Instead of --label_column: one column for each class, with 1 where a text "
     "is of that class and 0 where not.", needs="task_kind=multi_label",
-    not_with="label_column|labels",
+    not_with="labels",
   )
   flags.DEFINE_list(
     "column_names", [],
@@ -145,6 +145,7 @@ def _define_label_flags():
     "separator on_bad_row", needs="!task_name|unlabelled_file",
     why=" next to --task_name, which asks for an official task",
   )
+  flags.rule("label_column", not_with="label_columns")
   flags.rule("do_train", needs="train_file|task_name|unlabelled_file")
   flags.rule("eval_fraction class_weights", needs="train_file|task_name")
   flags.rule("do_eval eval_steps", needs="eval_file|eval_fraction|task_name")

@@ -88,7 +88,10 @@ CASES = {
     ("train_file=a eval_file=a predict_file=a labels=a,b "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
+     "column_names=a,b "
      "encoding=latin-1", OFFICIAL, ""),
+    ("label_columns=a", OFFICIAL + "task_kind=multi_label",
+     "task_kind=multi_label"),
     ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),
     ("eval_file=a", "eval_fraction=.1", ""),
     ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
@@ -100,6 +103,12 @@ CASES = {
     ("seed=0", "do_train seeds=1,2", "do_train"),
     ("seed=0", "do_eval", "do_eval eval_fraction=.1"),
     ("seeds=1", "interactive", ""),
+    ("search=seed=1,2", "do_train", "do_train do_eval"),
+    ("search=seed=1,2", "do_train do_eval seeds=1", "do_train do_eval"),
+    ("label_columns=a,b", "", "task_kind=multi_label"),
+    ("label_columns=a,b", "task_kind=multi_label labels=x,y",
+     "task_kind=multi_label"),
+    ("label_column=x", "task_kind=multi_label label_columns=a,b", ""),
     ("seeds=1", "predict_file=-", "predict_file=a"),
     ("seeds=1", OFFICIAL + "do_predict glue_submission_dir=x", OFFICIAL),
     ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
@@ -144,7 +153,8 @@ CASES = {
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
     ("pack_sequences bilstm_on_top",
      "do_train freeze_encoder feature_layers=last", "do_train freeze_encoder"),
-    ("label_column=1", "do_predict nopredict_labels", "do_train"),
+    ("label_column=1 label_names=O", "do_predict nopredict_labels", "do_train"),
+    ("lenient", "scheme=none", "scheme=iob2"),
     ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
      "do_predict do_train file_format=text",
      "do_predict do_train eval_steps=1"),
