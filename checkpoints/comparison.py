@@ -23,7 +23,7 @@ def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
 
 
 def outputs(source: converter.Source) -> dict[str, np.ndarray]:
-  """Returns what this project's encoder and heads make of `random_batch`."""
+  """Returns the outputs of the encoder and the heads for `random_batch`."""
   config, reader = source.config, source.reader
   encoder = registry.make_encoder(config)
   weight_files.load(
@@ -46,7 +46,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
       "replaced_tokens", heads.ReplacedTokenHead(config), sequence
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
-    # Of every token, also where it is of whole sequences: the weights count.
+    # A head for whole sequences also runs on every token, to compare weights.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),
   }
   for prefix, (name, head, states) in made.items():

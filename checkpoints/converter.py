@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
 
 class Conversion(NamedTuple):
-  """What became of every value.
+  """The result of a conversion, for every value.
 
   Attributes:
     names: TF1 name -> the name in the new file.
@@ -128,7 +128,7 @@ def _in_its_folder(reader, name):
 
 
 def _check_shapes(reader, config):
-  """Raises InputError if the encoder is not the one of the configuration."""
+  """Raises InputError if the encoder does not fit the configuration."""
   count = reader.num_heads or config.num_attention_heads
   if count != config.num_attention_heads:
     raise errors.InputError(
@@ -151,7 +151,7 @@ def convert(
     output: folder; it must not exist, be empty, or hold the same already.
     kind: one of choices.CHECKPOINT_KINDS.
     keep_optimizer_state: whether Adam's moments and the step are written too;
-      only "tf1" has a place for them, and only for those of TF1.
+      only "tf1" has a place for them, and only for TF1's moments.
     architecture, do_lower_case: of "huggingface", see `huggingface.write`. By
       default the class is found from the names, the case from a
       tokenizer_config.json or else the vocabulary.

@@ -5,7 +5,7 @@ the checkpoint is one of a training: a second moment of 0 would let the first
 steps be three times too large.
 
   a word       the mean of the rows of the pieces that it was cut into
-  position p   of P that were learned: that of 1 + (p - 1) mod (P - 1). The rows
+  position p   the learned row 1 + (p - 1) mod (P - 1) of P. The rows
                are repeated (as by Beltagy et al. 2020, arXiv 2004.05150), since
                neighbours then stay neighbours; the first, which [CLS] alone
                had, is left out
@@ -106,7 +106,7 @@ def grow(
 
   def with_positions(value):
     rows = np.arange(len(value), positions)
-    # The first of a token, which is not row 0 in RoBERTa, and one behind it.
+    # The row after the first token's, which is not row 0 in RoBERTa.
     second = positions - config.max_position_embeddings + 1
     return _lengthened(
       value, second + (rows - second) % max(1, len(value) - second)
@@ -129,7 +129,7 @@ def _lengthened(value, rows):
 
 
 def _add_words(source, folder, path, use_unused, do_lower_case):
-  """Writes the vocabulary with what is stored next to it.
+  """Writes the vocabulary and the files next to it.
 
   Returns:
     its path, and a list of NewWord.

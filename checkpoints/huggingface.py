@@ -2,7 +2,7 @@
 
   config.json                          the model's shape
   model.safetensors                    the weights, or several of them with
-  model.safetensors.index.json         a list of what is where
+  model.safetensors.index.json         an index of the tensors' files
   pytorch_model.bin                    the weights of older folders, with an
                                        index likewise: read, never written
   vocab.txt, spiece.model or           the vocabulary
@@ -28,15 +28,14 @@ from checkpoints import pytorch_files, tokenizer_files, weight_names
 from common import errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
-# Of those that a folder has, the first one is read.
+# The first of these files that a folder has is read.
 _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
-# Of a list of word pieces, where it is not BERT's.
+# The tokenizer's class for a list of word pieces, if it is not BERT's.
 _TOKENIZERS = {"distilbert": "DistilBertTokenizer"}
-# Those that NumPy has; F8_E4M3 and its like are none.
-# What the names of a whole model, and of an encoder alone, begin with.
+# The prefixes of the names of a whole model, and of an encoder alone.
 _ROOTS = (
   "bert", "roberta", "electra", "distilbert", "transformer", "albert",
   "encoder", "embeddings", "pooler", "cls", "lm_head", "classifier", "ernie",
@@ -218,7 +217,7 @@ def _notes(path, derived, files):
     notes.append(
       f"{', '.join(derived)}: not read, since a model makes it of the rest"
     )
-  # What comes after the encoder, by the names of the classes.
+  # The steps after the encoder, by the names of their classes.
   _, *steps = _found(path, "modules.json", r'"type":\s*"[\w.]*?(\w+)"') or [""]
   if steps:
     mode = r'"pooling_mode_(\w+)":\s*true'
@@ -232,7 +231,7 @@ def _notes(path, derived, files):
 
 
 def _found(folder, name, pattern):
-  """Returns what a regular expression finds in a file, if there is one."""
+  """Returns a regular expression's matches in a file, [] without a file."""
   path = os.path.join(folder, name)
   if not tf.io.gfile.exists(path):
     return []
@@ -258,7 +257,7 @@ def write(
     folder: an existing folder.
     weights: by TF1 name.
     config: as in a bert_config.json.
-    architecture: a class of transformers; by default that of the names, see
+    architecture: a class of transformers; by default found from the names, see
       weight_names.architecture_of.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """

@@ -5,7 +5,7 @@
   vocab.txt, spiece.model or tokenizer.json     its vocabulary, if known
   tokenizer_config.json                         the case of its text, if known
 
-The layout is that of the released models, so the original reads it too; the
+The released models have the same layout, so the original reads it too; the
 last file is Hugging Face's.
 """
 
@@ -24,8 +24,8 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 def find(folder: str) -> dict[str, str]:
   """Returns the paths of a model's files, under the names of their flags.
 
-  These are bert_config_file, init_checkpoint and, where there is one,
-  vocab_file. Raises InputError: it has no configuration.
+  These are bert_config_file, init_checkpoint and, if any, vocab_file.
+  Raises InputError: it has no configuration.
   """
   if not file_io.is_folder(folder):
     raise errors.InputError(
@@ -88,8 +88,8 @@ def with_input_settings(
 def input_settings(values: dict) -> dict:
   """Returns how the input of a trained model was made, by names of flags.
 
-  `values` are those of its bert_config.json. Raises InputError: the file's
-  entry is no dict, or is of a removed setting.
+  `values` come from its bert_config.json. Raises InputError: the file's
+  entry is not a dict, or names a removed setting.
   """
   for key in INPUT_KEYS:
     if key in values:

@@ -2,9 +2,9 @@
 
 They are object-based: a value is found by the path of attributes that leads
 to it, such as encoder/_transformer_layers/0/_attention_layer/_query_dense/
-kernel, and a graph of the objects is stored next to the values. What is read
-and written here is what `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2`
-(with a next-sentence head) hold.
+kernel, and a graph of the objects is stored next to the values. This module
+reads and writes the objects of `BertEncoder`, `BertEncoderV2` and
+`BertPretrainerV2` (with a next-sentence head).
 """
 
 import itertools
@@ -19,13 +19,13 @@ from common import errors
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# The next-sentence head has a dense layer of its own, which is BERT's pooler;
-# the encoder's pooler is then never trained. As a part of a model, and where
-# fine-tuning looks for it:
+# The next-sentence head has a separate dense layer, which is BERT's pooler;
+# the encoder's pooler is then never trained. Its path in a model, and the path
+# that fine-tuning reads:
 _HEAD_POOLERS = ("classification_heads/0/dense", "next_sentence.pooler_dense")
 _TABLE = "bert/embeddings/word_embeddings"
 _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
-# What an encoder has whose embeddings are narrower than its layers.
+# An encoder has this if its embeddings are narrower than its layers.
 _PROJECTION = "_embedding_projection"
 _OF_TRAINING = re.compile("(^|/)(optimizer|save_counter|global_step)/")
 
@@ -43,7 +43,7 @@ class _Objects:
     ]
 
   def find(self, path: str) -> int | None:
-    """Returns the number of what a path leads to from any object, or None."""
+    """Returns the number of the object at a path from any object, or None."""
     for number in range(len(self.parts)):
       for name in path.split("/"):
         number = self.parts[number].get(name)
@@ -64,9 +64,9 @@ class _Objects:
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a Model Garden checkpoint under TF1 names.
 
-  The bundle is of the keys that the files have; what no row of weight_names has
-  stays under its key. Raises InputError: the objects are not those of a BERT
-  encoder.
+  The bundle has the keys of the files; values without a row of weight_names
+  stay under their keys. Raises InputError: the objects are not a BERT
+  encoder's.
   """
   objects, notes = _Objects(bundle.read(GRAPH)), []
   if objects.find(_PROJECTION) is not None:
@@ -98,11 +98,11 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
 
 
 def _names(objects):
-  """Returns {TF1 name: (key, layout)} of what the rows of weight_names have."""
+  """Returns {TF1 name: (key, layout)} of the values with a row."""
   layers = objects.find("_transformer_layers")
   names = {}
   for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
-    # What the encoder and the head hang from does not matter.
+    # The parents of the encoder and the head do not matter.
     path = row.theirs.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
     key = objects.key(path)
@@ -121,7 +121,7 @@ def write(
 
   An encoder alone hangs from "encoder" and "model"; with the masked-LM head
   "model" is a pretrainer, and "masked_lm" and "next_sentence.pooler_dense"
-  are what fine-tuning from it looks for. `prefix` is that of a block of
+  are the objects that fine-tuning reads. `prefix` comes from a block of
   `weight_files.temporary_prefix`; weights are by TF1 name.
 
   Returns:
@@ -143,7 +143,7 @@ def write(
 
 
 def _items(tree):
-  """Returns what hangs from the root of the checkpoint, by its name."""
+  """Returns the children of the checkpoint's root by name."""
   encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
   if "masked_lm" not in tree:
     return {"encoder": encoder, "model": encoder}

@@ -19,7 +19,7 @@ Settings = run_settings.Settings
 
 
 def resolve(settings: Settings) -> Settings:
-  """Returns the settings that a script works with, from those of its flags.
+  """Returns the settings that a script works with, from its flags.
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says; --max_seq_length, if it is not
@@ -69,7 +69,7 @@ def trained_model_files(settings: Settings) -> Iterator[str]:
   """Yields the files that may say how the input of trained weights was made.
 
   The model that a run's own training left comes first: its checkpoints count
-  more than --init_checkpoint, and --bert_config_file may still be that of the
+  more than --init_checkpoint, and --bert_config_file may still describe the
   model that the training started from.
   """
   if settings.get("output_dir"):
@@ -112,7 +112,7 @@ def restore_input_settings(
 
 
 def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
-  """Returns settings with what the model's folder says of some of them.
+  """Returns settings, some of them overridden by the model's folder.
 
   Only a model of this project says how its input was made. Raises InputError:
   as of `restore_input_settings`.

@@ -1,7 +1,7 @@
 """Tensors of PyTorch's pytorch_model.bin, read without running what it says.
 
 Such a file is a pickle, and unpickling calls whatever functions the file
-names. Here it can name only those of a table (`_KNOWN`), all of them harmless;
+names. Here it can name only functions in `_KNOWN`, all of them harmless;
 a file that asks for any other is refused. Two layouts exist:
 
   since PyTorch 1.6   a zip file, with the pickle in NAME/data.pkl and each
@@ -92,7 +92,7 @@ def _tensor(storage, offset, shape, strides, *unused):
   return _Tensor(storage, offset, shape, strides)
 
 
-# What a file may name: all that its pickle can call.
+# The names that a file may use: its pickle can call nothing else.
 _KNOWN = {
   ("collections", "OrderedDict"): collections.OrderedDict,
   ("torch._utils", "_rebuild_tensor_v2"): _tensor,
@@ -135,7 +135,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _load(stream):
-  """Returns what a pickle holds, and its storages by their key."""
+  """Returns the content of a pickle, and its storages by their key."""
   start = stream.tell()
   for count, (operation, index, _) in enumerate(pickletools.genops(stream)):
     # The unpickler makes room for every index below that one.
@@ -248,7 +248,7 @@ class Reader:
       if size != storage.size:
         raise ValueError("a storage has another size than its tensors say")
       self._places[storage.key] = self._data.tell()
-      # Over the numbers: they are read when a tensor is asked for.
+      # The numbers are skipped: they are read on demand.
       self._data.seek(size * _STORAGES[storage.kind][0].itemsize, 1)
     return tensors
 
@@ -261,7 +261,7 @@ class Reader:
         f"{self._path} asks for {error}, which is not run: it holds more than "
         "tensors; save the state_dict alone, or as model.safetensors"
       ) from error
-    except MemoryError:  # Of the machine: the file is as long as it says.
+    except MemoryError:  # The machine lacks memory; the file is whole.
       raise
     # A pickle or zip of arbitrary bytes can lead to any other.
     except Exception as error:

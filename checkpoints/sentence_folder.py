@@ -120,7 +120,7 @@ def _read_if_there(folder, name):
 
 
 def _prompt_problem(folder):
-  """Returns what is wrong with a default prompt; names the other prompts."""
+  """Returns the problem with a default prompt; names the other prompts."""
   path, values = _read_if_there(folder, "config_sentence_transformers.json")
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
@@ -135,7 +135,7 @@ def _prompt_problem(folder):
 
 
 def _case_problem(folder):
-  """Returns what is wrong if text is lower-cased before the tokenizer."""
+  """Returns the problem if text is lower-cased before the tokenizer."""
   path, values = _read_if_there(folder, _LENGTH)
   _, tokenizer = _read_if_there(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)

@@ -39,7 +39,7 @@ class Pooling(NamedTuple):
 
   @classmethod
   def of(cls, settings: run_settings.Settings, depth: int) -> "Pooling":
-    """Returns that of --pooling, --pooling_layer and --normalize.
+    """Returns the Pooling of --pooling, --pooling_layer and --normalize.
 
     Args:
       depth: layers of the model.

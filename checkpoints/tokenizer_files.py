@@ -1,4 +1,4 @@
-"""What lies next to a vocabulary: the case of its text, and its tokenizer.
+"""The files next to a vocabulary: the case of its text, and its tokenizer.
 
 Without TensorFlow, so that data can be made without it.
 """
@@ -259,7 +259,7 @@ def check(vocab_file: str) -> None:
 def vocabulary_of(
   folder: str, names: Container[str], variant: str | None = "bert"
 ) -> str | None:
-  """Returns the path of what a folder's text is read by, None without one.
+  """Returns the path of a folder's tokenizer or vocabulary, or None.
 
   A tokenizer.json goes before a list of word pieces where the folder says what
   such a list cannot express. Raises InputError: a file is damaged.
@@ -277,7 +277,7 @@ def vocabulary_of(
 
 
 def _more_than_a_list(folder):
-  """Returns what a folder says of its text and a list of word pieces cannot.
+  """Returns a folder's tokenizer settings that a list of pieces cannot express.
 
   These are added tokens and other names of special tokens.
   """

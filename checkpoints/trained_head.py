@@ -6,7 +6,7 @@ import configuration
 from checkpoints import weight_files
 from common import errors, file_io, json_files, run_settings
 
-# What a head does, and which variable tells that the weights have it.
+# The task of a head, and the variable that shows that the weights have it.
 _HEADS = {
   "classification": ("classify", "output_weights"),
   "tagging": ("tag words", "output_weights"),
@@ -26,8 +26,8 @@ _TRAINED_BY = {
 def require(head: str, settings: run_settings.Settings) -> None:
   """Refuses weights that were trained for other heads than the one needed.
 
-  Vectors can be made by every model. Weights of a run's own folder are those of
-  its script, so they are not looked at.
+  Every model can make vectors. Weights in a run's own folder were written by
+  its script, so they are not checked.
 
   Args:
     head: one of choices.SERVING_HEADS.

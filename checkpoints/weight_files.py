@@ -24,12 +24,12 @@ from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# What training needs besides weights, under the names of the optimizers that
-# BERT has been trained with. Not worth a word when it is not loaded.
 # Tables that some programs pad to a round number of rows.
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
+# The state of the optimizers that BERT has been trained with. It is not
+# reported when it is not loaded.
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
@@ -42,7 +42,7 @@ Reader = weight_names.Reader
 
 
 def open_reader(path: str) -> Reader:
-  """Opens a checkpoint of any kind; its names are those of TF1.
+  """Opens a checkpoint of any kind under TF1's names.
 
   Raises InputError: there is none, or it is not whole, damaged or of an unknown
   kind.
@@ -83,7 +83,7 @@ def step_of(path) -> int:
   As in the original: 0 of the checkpoints of a training, which hold more than
   weights.
   """
-  # A run that starts from a teacher has a reader of its own.
+  # A run that starts from a teacher passes a reader.
   reader = open_reader(path) if isinstance(path, str) else path
   names = reader.shapes
   is_training = any(name.endswith("/adam_m") for name in names)
@@ -244,8 +244,8 @@ def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
 def temporary_prefix(prefix: str) -> Iterator[str]:
   """Gives a temporary prefix to write to; renames its files at the end.
 
-  If the block raises, the files are removed and those of `prefix` stay as
-  they were. Raises InputError: TensorFlow or the system cannot write them.
+  If the block raises, the files are removed and the files of `prefix` stay
+  unchanged. Raises InputError: TensorFlow or the system cannot write them.
   """
   temporary = file_io.temporary_path(prefix)
   try:
@@ -317,7 +317,7 @@ def load(
 
   Names and shapes are checked before the first variable changes. What was
   found is logged and returned. `allowed_missing` are regular expressions,
-  searched in names: those of the new head, which the checkpoint need not have.
+  searched in names: the new head's names, which the checkpoint may lack.
   Raises InputError: a variable that is not of the head is missing from the
   file, or has another shape there. Unlike the original: it skipped what it did
   not find, and trained that from random weights without a word.

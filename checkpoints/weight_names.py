@@ -240,7 +240,7 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   """
   is_garden, program = program == "model_garden", family_of(program)
   layouts = _MODEL_GARDEN_LAYOUTS if is_garden else _HUGGINGFACE_LAYOUTS
-  # The first number of a name is that of its layer, or group of layers.
+  # The first number of a name is the number of its layer, or group of layers.
   matches = [re.search(r"\d+", name) for name in names]
   numbers = sorted({m[0] for m in matches if m}, key=lambda n: (len(n), n))
   found = []
@@ -264,8 +264,8 @@ def _tf1_names(variant, numbers):
   """Returns the names of an encoder, its layers in order, and all heads."""
   config = configuration.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
-  config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT, ELECTRA.
-  config.pad_token_id = 1  # Of RoBERTa.
+  config.embedding_size = config.num_hidden_groups = 1  # For ALBERT, ELECTRA.
+  config.pad_token_id = 1  # RoBERTa uses it.
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
     shapes.update(heads.replaced_token_shapes(config))
@@ -299,7 +299,7 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     ours = name
     for regex, new in _ELECTRA if is_electra else ():
       ours = re.sub(regex, new, ours)
-    # Of dense layers the last one alone is kept as [outputs, inputs] here.
+    # Only the last dense layer is stored as [outputs, inputs] here.
     is_last = "cls/replaced_tokens/output_weights" in ours and ours != name
     found[ours] = name, "transposed" if is_last else "same"
   return found
@@ -385,8 +385,8 @@ def find(
   """Finds what the names of a file of Hugging Face are of.
 
   Returns:
-    {TF1 name: (name in the file, key of LAYOUTS)}, where what no row has is
-    under its own name; and the names of what a model makes of other weights.
+    {TF1 name: (name in the file, key of LAYOUTS)}, where weights without a row
+    keep their names; and the names of weights that a model derives from others.
   """
   variant = family_of(variant)
   known = {row.theirs: row for row in rows(variant, names)}
@@ -432,7 +432,7 @@ def to_write(
   of_others = _OF_TEXTS.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
     of_others = ()
-  # Of two rows of a TF1 name the second is that of whole texts.
+  # If a TF1 name has two rows, the second is for whole texts.
   found = {
     row.tf1: row._replace(theirs=row.theirs.removeprefix(prefix))
     for row in rows(variant, names)

@@ -1,4 +1,4 @@
-"""Texts with [MASK] -> ids and places of the masks; texts that are checked."""
+"""Encodes texts with [MASK] to ids and mask positions, and checks texts."""
 
 import tokenization
 from common import errors

@@ -25,7 +25,7 @@ from variants import vocabularies
 _LINES_PER_BLOCK = 4096
 
 # Values of Corpus.continues.
-_LARGE_SHARE, _LARGE_CUT = 0.5, 0.1  # What is warned of, see warn_of_shape.
+_LARGE_SHARE, _LARGE_CUT = 0.5, 0.1  # Thresholds of warn_of_shape.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
@@ -45,9 +45,9 @@ def whole_files(files: list[str]) -> list[Piece]:
 def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """Cuts files into shards of about `shard_bytes` of text.
 
-  Small files share a shard, large ones are cut between documents. So a shard is
-  larger by what its last document has left. Where that is as much as
-  `shard_bytes`, the document is cut: no shard is larger than two.
+  Small files share a shard, large files are cut between documents. So a shard
+  also holds the rest of its last document. A rest as large as `shard_bytes` is
+  cut: no shard is larger than twice that size.
   """
   shards, room = [], 0
   for path, start, size in whole_files(files):
@@ -65,16 +65,16 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
 
 
 def _find_cut(path, near, furthest):
-  """Returns the first blank line at byte `near` or behind it; the file's end.
+  """Returns the offset of the first blank line from `near` on, or the end.
 
-  If there is none within `furthest` bytes, the first line there.
+  Without a blank line within `furthest` bytes, returns the first line's.
   """
   with file_io.open_for_reading(path) as stream:
     # One byte earlier: a line that starts at `near` must not be lost.
     stream.seek(near - 1)
     first = offset = near - 1 + len(stream.readline())
     for line in stream:
-      # As str.strip has it: a line of NBSP alone is blank.
+      # str.strip decides: a line of NBSP alone is blank.
       if not line.decode("utf-8", "replace").strip():
         return offset
       offset += len(line)
@@ -84,7 +84,7 @@ def _find_cut(path, near, furthest):
 
 
 def text_lines(path: str, line: str) -> list[str]:
-  """Returns the lines of text of a line of a file: itself, as a rule.
+  """Returns the lines of text in a line of a file: usually the line itself.
 
   An object of JSON with a `text` is a document, which a blank line ends.
   Unlike the original: it learns the JSON itself, and the tags of wikiextractor,
@@ -133,7 +133,7 @@ def _piece_lines(piece):
         text = line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
         stream.seek(0)
-        # Counted only now: a piece does not know how many lines are before it.
+        # Lines are counted only now: a piece does not know its line number.
         number = stream.read(offset).count(b"\n") + 1
         raise file_io.not_utf8(piece.path, number, error) from error
       yield from text_lines(piece.path, text)
@@ -147,7 +147,7 @@ class Vocabulary:
 
   Attributes:
     frame: ids of the special tokens around texts, a tokenization.Frame.
-    mask_id: of the mask.
+    mask_id: id of the mask.
     unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
     continues: array [largest id + 1] uint8, 1 for a token that continues a
@@ -217,7 +217,7 @@ class Corpus(NamedTuple):
   def word_flags(self, vocabulary: Vocabulary) -> bytes:
     """Returns for each token whether it starts or continues a word.
 
-    By the "##" of the vocabulary, unless the corpus was segmented.
+    The "##" of the vocabulary decides, unless the corpus was segmented.
     """
     return self.continues or vocabulary.continues[self.ids].tobytes()
 
@@ -232,13 +232,13 @@ def read_corpus(
   file does not end a document, see `read_lines`.
 
   Args:
-    lines: of text.
+    lines: lines of text.
     encode_lines: function of a list of lines that returns (ids of all lines
       one after another, number of ids of each line), and as a third item the
       `continues` of all tokens, or None.
     dtype: see Vocabulary.
   """
-  # array.array grows in place; numpy would copy all for every block.
+  # array.array grows in place; numpy would copy everything for each block.
   ids, flags = array.array(dtype.char), bytearray()
   sentence_starts, document_starts = array.array("q", [0]), array.array("q")
   num_words = 0
@@ -254,7 +254,7 @@ def read_corpus(
           document_starts.append(len(sentence_starts) - 1)
         in_document = True
         sentence_starts.append(sentence_starts[-1] + length)
-      # A line without tokens (control characters alone) is no blank one.
+      # A line without tokens (control characters only) is not blank.
       elif not line:
         in_document = False
       num_words += len(line.split())
@@ -266,7 +266,7 @@ def read_corpus(
 
 
 def warn_of_shape(corpus: Corpus, max_seq_length: int, packing: str) -> None:
-  """Warns of text whose lines are no sentences or whose documents are short.
+  """Warns if lines are not sentences or documents are short.
 
   As in the original: the second part of a pair is random where a document has
   one sentence, and of a long sentence only the start is used.
@@ -295,9 +295,9 @@ def encode_segmented(
 ) -> tuple[list[int], list[int], bytes]:
   """Encodes lines whose Chinese words are separated by white space.
 
-  The ids are those of the text without the segmentation, since every Han
-  character is a token anyway. It adds which characters form a word, for
-  masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
+  The ids equal the ids of the text without segmentation, since every Han
+  character is a token anyway. Segmentation adds which characters form a word,
+  for masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
   characters of each word continue it, as "##" pieces do.
   """
   ids, lengths, continues = [], [], bytearray()
@@ -310,7 +310,7 @@ def encode_segmented(
         pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
         ids += tokenizer.convert_tokens_to_ids(pieces)
         continues.append(place > 0 and _is_han(token))
-        # "##" pieces, of words that are not Han.
+        # "##" pieces occur only in words that are not Han.
         continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
     lengths.append(len(ids) - before)
   return ids, lengths, bytes(continues)

@@ -1,6 +1,6 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
-The rule is that of masking_rule, on tensors.
+This implements masking_rule on tensors.
 The masks are a function of (seed, step, row in the batch) alone: they change
 from epoch to epoch, and a resumed run has the same ones, however many replicas
 share a batch. tensorflow_text's masking ops depend on a generator's state and
@@ -29,7 +29,7 @@ class Masking:
     whole_words: whether all pieces of a word are masked together.
     runs: "spans" or "ngrams", to mask runs of whole words; or None.
     seed: integer.
-    shares: how masked tokens are replaced.
+    shares: the shares of masked tokens replaced in each way.
   """
 
   vocabulary: data.Vocabulary
@@ -47,7 +47,7 @@ class Masking:
       batch: dict with `input_ids`, `input_mask`, `word_starts`, int32 [B, T].
       step: number of the batch, an integer tensor.
       rows: rows of the whole batch; B of them are in this share.
-      first_row: the first of them, an integer tensor.
+      first_row: the first of these B rows, an integer tensor.
 
     Returns:
       The dict with masks in `input_ids`, without `word_starts`, and with
@@ -61,8 +61,8 @@ class Masking:
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
 
     def uniform(channels, seed):
-      # Generated for the whole batch, then cut to the replica's own rows: a
-      # row has the same masks whichever replica reads it.
+      # Numbers are generated for the whole batch, then cut to the replica's
+      # rows: a row has the same masks whichever replica reads it.
       shape = [rows, channels, length]
       numbers = tf.random.stateless_uniform(shape, seed=seed)
       return numbers[first_row : first_row + count]
@@ -75,7 +75,7 @@ class Masking:
     candidates = tf.logical_and(used > 0, tf.logical_not(is_special))  # [B, T]
     starts, budget = batch["word_starts"], self._budget(used)
     if self.runs or self.whole_words:
-      lengths = tf.ones_like(ids)  # A word is a run of one.
+      lengths = tf.ones_like(ids)  # Each run is one word.
       if self.runs:
         seed = tf.random.experimental.stateless_fold_in(seed, 1)
         lengths = self._run_lengths(uniform(1, seed)[:, 0])
@@ -83,7 +83,7 @@ class Masking:
     else:
       chosen = _choose_pieces(candidates, keys, budget)
     if self.runs == "spans":
-      # As SpanBERT does: all of a span is replaced in the same way.
+      # SpanBERT replaces all tokens of a span in the same way.
       kinds = tf.gather(kinds, first, batch_dims=1)
     others = {k: v for k, v in batch.items() if k != "word_starts"}
     replacements = self._replacements(ids, kinds, words)
@@ -110,7 +110,7 @@ class Masking:
     """Returns the id that replaces each token if it is chosen."""
     mask_below = self.shares.mask
     random_below = 1 - (1 - mask_below) * self.shares.keep
-    # At most the last id, since the words are multiples of 2^-23 below 1.
+    # The index stays in range: the words are multiples of 2^-23 below 1.
     random_ids = tf.cast(words * len(self.vocabulary.ids), ids.dtype)  # [B, T]
     rest = tf.where(kinds < random_below, random_ids, ids)
     return tf.where(kinds < mask_below, self.vocabulary.mask_id, rest)
@@ -122,7 +122,7 @@ class Masking:
     # Chosen positions sort first, each group in its own order.
     order = tf.range(length) + tf.where(chosen, 0, length)
     positions = tf.argsort(order, axis=1)[:, :width]  # [B, P or T]
-    # Fewer may be chosen than there are places: the rest is 0 in every feature.
+    # Unused places are 0 in every feature.
     weights = tf.cast(tf.gather(chosen, positions, batch_dims=1), tf.int32)
     features = {
       "masked_lm_positions": positions * weights,
@@ -145,7 +145,7 @@ def _choose_pieces(candidates, keys, budget):
 def _choose_runs(candidates, word_starts, keys, budget, lengths):
   """Takes runs of words that start at words in random order.
 
-  As masking.SpanMasker does: a run ends earlier at the end of its segment, at
+  As in masking.SpanMasker, a run ends earlier at the end of its segment, at
   a masked word, and where the next word would exceed the budget.
 
   Args:
@@ -170,22 +170,22 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
   )
   last_piece = tf.gather(last_pieces, numbers)
   is_start = tf.logical_and(candidates, word_starts > 0)
-  # Starts of words first, in random order; all other positions after them.
+  # Starts of words sort first, in random order, before all other positions.
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
   num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
   def needs_more(number, left, *_):
     return tf.reduce_any((left > 0) & (number < num_starts))
 
-  # A run of every row at once.
+  # Each step takes one run in every row.
   def take(number, left, taken, first):
     start = order[:, number, tf.newaxis]  # [B, 1]
     after = positions >= start  # [B, T]
     is_blocked = after & (taken | ~candidates)
-    # Up to the first position that is taken already, or is no candidate.
+    # A run ends before the first position that is taken or not a candidate.
     is_free = after & (tf.cumsum(tf.cast(is_blocked, tf.int32), axis=1) == 0)
     end = tf.gather(words + lengths, start, batch_dims=1)
-    # By the last piece of its word: a word is taken wholly or not at all.
+    # The last piece of a word decides: words are taken whole or not at all.
     fits = last_piece - start < left[:, tf.newaxis]
     run = is_free & (words < end) & fits & (number < num_starts)[:, tf.newaxis]
     left -= tf.reduce_sum(tf.cast(run, tf.int32), axis=1)

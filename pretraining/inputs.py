@@ -1,6 +1,6 @@
-"""Pre-training records as a run reads them: files, features, batches.
+"""Reads pre-training records: files, features, batches.
 
-Reads every kind of record that create_pretraining_data.py writes: with masks
+It reads every kind of record that create_pretraining_data.py writes: with masks
 or to be masked while they are read, with next-sentence labels or without,
 compressed or not.
 """
@@ -20,9 +20,9 @@ from records import pipeline, tfrecord
 from training import harness
 from variants import vocabularies
 
-_CHECKED_FIRST = 1 << 7  # Records of a file; the others while they are read.
+_CHECKED_FIRST = 1 << 7  # Records per file; others are checked when read.
 _WORDS_OF = 1 << 10  # Records whose words are counted.
-_PLATEAU = 0.95  # Of the loss of guessing words by their frequency.
+_PLATEAU = 0.95  # Share of the loss of guessing words by their frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
 
 
@@ -46,16 +46,16 @@ class PretrainingInput:
     Raises InputError: the files do not fit these options.
 
     Args:
-      files: those without a record are skipped.
+      files: TFRecord files; empty files are skipped.
       config: of the model that reads them.
       max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
-      vocab_file: where the records have no masks, that of the records.
+      vocab_file: the records' vocabulary, needed if they have no masks.
       masks: whether such records are masked while they are read.
       **masking: options of dynamic_masking.Masking for such records.
     """
     self.files = files = pipeline.without_empty(files)
-    # The first record says of which kind they are; all files are checked below.
+    # The first record decides the format; all files are checked below.
     first = pipeline.first_record(files[0])
     self.is_masked = "word_starts" not in first
     if use_next_sentence_loss and "next_sentence_labels" not in first:
@@ -63,7 +63,7 @@ class PretrainingInput:
         f"{files[0]} has no next-sentence labels; pass "
         "--use_next_sentence_loss=false"
       )
-    # From name to (values of a record, what they are below; None for floats).
+    # From name to (values per record, their upper bound; None for floats).
     shapes = {
       "input_ids": (max_seq_length, config.vocab_size),
       "input_mask": (max_seq_length, 2),
@@ -76,7 +76,7 @@ class PretrainingInput:
     else:
       shapes["word_starts"] = max_seq_length, 2
     if use_next_sentence_loss:
-      # Not asked for where they are not used: packed records have none.
+      # Unused labels are not read: packed records have none.
       shapes["next_sentence_labels"] = 1, 2
     self.features = {
       # As in the original: the weights are the only floats.
@@ -121,7 +121,7 @@ class PretrainingInput:
 
   @contextlib.contextmanager
   def faults_named(self):
-    """Raises an InputError for what is found damaged or wrong in this block."""
+    """Raises an InputError for damaged or wrong records read in this block."""
     with pipeline.damage_named(self.files):
       try:
         yield
@@ -131,7 +131,7 @@ class PretrainingInput:
         raise
 
   def _prepare(self, batch, step, **share):
-    """Checks what was parsed, and masks what has no masks."""
+    """Checks a parsed batch, and masks it if the records have no masks."""
     is_good = [
       tf.reduce_all((batch[name] >= 0) & (batch[name] < limit))
       for name, limit in self._limits.items()
@@ -143,12 +143,12 @@ class PretrainingInput:
     return self._mask(batch, step, **share) if self._mask else batch
 
   def warn_of_plateau(self, name: str, loss: float, labels: Callable) -> None:
-    """Warns if a trained model knows little more than words' frequencies.
+    """Warns if a trained model has learned little more than word frequencies.
 
     Args:
       name: of the head that predicts words.
-      loss: its own.
-      labels: function of a batch; gives its labels, and their weights.
+      loss: the head's loss.
+      labels: function from a batch to its labels and their weights.
     """
     count = min(self._num_records, _WORDS_OF)
     batches = self.repeated_batches(
@@ -157,7 +157,7 @@ class PretrainingInput:
     words, weights = labels(next(iter(batches)))
     words = words.numpy()[weights > 0]
     _, counts = np.unique(words, return_counts=True)
-    # In nats, as the loss: what frequencies alone leave to be guessed.
+    # The entropy of word frequencies, in nats like the loss.
     entropy = -np.sum(counts / len(words) * np.log(counts / len(words)))
     if loss > _PLATEAU * entropy:
       logging.warning(
@@ -168,7 +168,7 @@ class PretrainingInput:
       )
 
   def training_data(self, trim: bool) -> harness.TrainingData:
-    """Returns what is trained on; `trim` cuts batches to their longest row."""
+    """Returns the training data; `trim` cuts batches to their longest row."""
     return harness.TrainingData(
       self.files, self.features, self._num_records, trim, self._prepare
     )

@@ -34,8 +34,8 @@ class RecordOptions:
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    masking: what is masked together, one of masking.MASKERS. "none": nothing is
-      masked, and instances tell where words start instead.
+    masking: the unit of masking, one of masking.MASKERS. With "none" nothing is
+    masked, and instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's;
       "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
@@ -62,7 +62,7 @@ class RecordOptions:
 
 def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:
   """Whether a corpus gives any instance."""
-  # Every document does; one of a single sentence has no order.
+  # Every document gives one; a document of one sentence has no order.
   alone = corpus.num_documents if options.packing == "sentence_order" else 0
   return corpus.num_sentences > alone
 
@@ -70,7 +70,7 @@ def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:
 class SegmentPair(NamedTuple):
   """Two ranges of a corpus's ids, without their ends; B may be empty.
 
-  `is_random_next` of "sentence_order" says whether they are swapped.
+  In "sentence_order", `is_random_next` says whether they are swapped.
   """
 
   a_start: int
@@ -102,7 +102,7 @@ def create_instances(
     draws=functools.partial(
       masking.draws, num_ids=len(vocabulary.ids), shares=options.mask_shares
     ),
-    # A pair that was cut to fit, whose pieces are masked.
+    # Most pairs are cut to this size, and each piece is shuffled.
     common_size=room,
   )
   masker = masking.MASKERS[options.masking](corpus, vocabulary, options, stream)
@@ -116,8 +116,8 @@ def create_instances(
     after_pass()
   parts.append(masker.flush())
   stream.restore_rng()
-  # As in the original: instances of all passes are shuffled together. Numbers
-  # of instances take the same draws as the instances themselves would.
+  # As in the original: instances of all passes are shuffled together. Shuffling
+  # their numbers takes the same draws as shuffling the instances.
   order = array.array("q", range(sum(len(part.pairs) for part in parts)))
   rng.shuffle(order)
   masked = masking.Masked(
@@ -129,9 +129,9 @@ def create_instances(
 def _all_pairs(corpus, documents, options, stream, *, room):
   """Yields the SegmentPairs of one pass through the documents.
 
-  Two segments have `room` tokens together.
-  Lazily: each pair is drawn from `stream` when it is asked for, so that the
-  caller can draw its masks before the next pair, as the original does.
+  Two segments have at most `room` tokens together. The generator is lazy: it
+  draws each pair from `stream` on demand, so that the caller can draw the
+  pair's masks before the next pair, as the original does.
   """
   if options.packing == "full_sentences":
     yield from _packed(corpus, 0, len(corpus.ids), options, stream)
@@ -153,7 +153,7 @@ def _all_pairs(corpus, documents, options, stream, *, room):
 
 def _target(max_tokens, options, stream):
   """Draws how many tokens a sequence should have."""
-  # Some are short, because those of fine-tuning will be.
+  # Some sequences are short, because sequences of fine-tuning will be.
   if stream.random() < options.short_seq_prob:
     return stream.randint(2, max_tokens)
   return max_tokens
@@ -171,8 +171,8 @@ def _segment_pairs(corpus, documents, place, options, stream, *, room):
   sentence, document_end = corpus.sentences_of(documents[place])
   while sentence < document_end:
     chunk_end = _chunk_end(starts, sentence, document_end, target)
-    # Sentences of 5, 4 and 6 tokens with a target of 8: the first two, which
-    # reach it, and A ends after the first.
+    # Sentences of 5, 4 and 6 tokens with a target of 8 give a chunk of the
+    # first two, which reach it, and A ends after the first.
     size = chunk_end - sentence
     a_end = sentence + (stream.randint(1, size - 1) if size > 1 else 1)
     a = starts[sentence], starts[a_end]
@@ -224,8 +224,8 @@ def _chunk_end(starts, sentence, last, target):
 def _random_range(corpus, documents, place, target, stream):
   """Returns (start, end) of sentences of about `target` tokens elsewhere.
 
-  As in the original: ten tries to find another document. So a single document
-  is its own random one.
+  As in the original: ten tries to find another document, so a single document
+  serves as its own random document.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = stream.randint(0, len(documents) - 1)
@@ -240,16 +240,16 @@ def _random_range(corpus, documents, place, target, stream):
 def _truncated(a, b, max_tokens, stream):
   """Removes tokens from the longer (start, end) until both fit.
 
-  As in the original: from B where both are equally long, and for each token a
-  random number decides whether the first or the last one goes.
+  As in the original: B loses one if both are equally long, and for each token a
+  random number decides whether the first or the last token goes.
   """
   length_a, length_b = a[1] - a[0], b[1] - b[0]
   surplus = length_a + length_b - max_tokens
   if surplus <= 0:
     return a, b
   from_front = stream.coin_flips(surplus)
-  # Of lengths 6 and 2 with room for 5, all three cuts are of a: 3 and 2 stay.
-  # The longer one loses tokens until both are equal, then B, A, B, A, ...
+  # Lengths 6 and 2 with room for 5: A loses all three tokens, 3 and 2 stay.
+  # The longer range loses tokens until both are equal, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
   # Each token's own draw decides, in the order in which tokens are removed.
   cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
@@ -261,13 +261,13 @@ def _truncated(a, b, max_tokens, stream):
 
 
 def _cut(token_range, cuts):
-  """Removes a token for each of `cuts`: 1 the first, 0 the last."""
+  """Removes one token per cut: the first token for 1, the last for 0."""
   front = cuts.count(1)
   return token_range[0] + front, token_range[1] - (len(cuts) - front)
 
 
 def _joined(corpus, documents, vocabulary):
-  """Returns a Corpus of one document: all in the given order, [SEP] between.
+  """Returns a Corpus that joins all documents, in order, with [SEP] between.
 
   Each [SEP] is the first token of the sentence after it.
   """
@@ -277,11 +277,10 @@ def _joined(corpus, documents, vocabulary):
   for document in documents:
     first, last = corpus.sentences_of(document)
     start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
-    # Between two documents, not before the first.
     if ids:
       ids.append(vocabulary.frame.sep_id)
       continues.append(data.NO_WORD)
-    # From places in the old array to places in the new one.
+    # `shift` maps places in the old array to places in the new one.
     shift = len(ids) - start
     ids.frombytes(corpus.ids[start:end].tobytes())
     continues += flags[start:end]
@@ -303,11 +302,11 @@ def _packed(corpus, start, end, options, stream):
   separators = corpus.continues or b""
   while start < end:
     if separators and separators[start] == data.NO_WORD:
-      start += 1  # No [SEP] directly after [CLS].
+      start += 1  # A [SEP] directly after [CLS] is dropped.
     target = _target(max_tokens, options, stream)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
     stop = min(corpus.sentence_starts[last], end)
-    # The sentence is longer than a sequence: a part of it.
+    # A sentence that is longer than a sequence is cut.
     if stop <= start:
       stop = min(start + target, end)
     yield SegmentPair(start, stop, 0, 0, False)
@@ -366,7 +365,7 @@ def _masked_features(input_ids, masked):
   """Puts the replacements into `input_ids`; returns masked_lm features."""
   positions = masked.positions.astype(np.int64)  # [B, P]
   is_masked = np.arange(positions.shape[1]) < masked.num_masked[:, None]
-  # Read before the replacements are written to the same places.
+  # Labels are read before the replacements overwrite them.
   labels = np.where(is_masked, np.take_along_axis(input_ids, positions, 1), 0)
   row, _ = np.nonzero(is_masked)
   input_ids[row, positions[is_masked]] = masked.replacements[is_masked]

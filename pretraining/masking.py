@@ -2,18 +2,17 @@
 
 A masker gets the segment pairs of a corpus one by one (`add`) and takes the
 random numbers that it needs from a RandomWordStream; `flush` returns the
-masked tokens of all pairs since the last one.
+masked tokens of all pairs since the last call.
 
   PieceMasker   single pieces or whole words: as the original masks them
   SpanMasker    runs of words: SpanBERT's spans or ALBERT's n-grams
   NoMasker      nothing: the training pipeline masks anew in every epoch
 
 PieceMasker is fast because it works in two phases. The random numbers of one
-instance start where those of the one before it end, so `add` has to find out
-how many words of the stream each instance uses, and does only that. What the
-numbers mean is computed in `flush`, for hundreds of instances together: arrays
-[P, B] there have an instance in each column. masking_rule says the same in
-plain code.
+instance start where the previous instance's end, so `add` has to find out
+how many words of the stream each instance uses, and does only that. `flush`
+interprets the numbers of hundreds of instances together: its arrays [P, B]
+have an instance in each column. masking_rule is the same rule in plain code.
 """
 
 import array
@@ -53,11 +52,11 @@ class Masked(NamedTuple):
 def draws(
   words: np.ndarray, num_ids: int, shares: masking_rule.Shares
 ) -> bytes:
-  """Returns what a PieceMasker reads of random words.
+  """Returns the codes of random words that a PieceMasker reads.
 
-  A byte for each, a sum of what holds of the numbers that start there: _MASKS,
-  random() is below shares.mask; _KEEPS, it is below shares.keep; _IS_ID, a
-  randint among `num_ids` ids accepts the word.
+  Each word gets a byte, the sum of the flags that hold for a number starting
+  there: _MASKS, random() is below shares.mask; _KEEPS, it is below shares.keep;
+  _IS_ID, a randint among `num_ids` ids accepts the word.
   """
   is_mask, is_kept = (_is_below(words, share) for share in shares)
   is_id = words >> np.uint32(32 - num_ids.bit_length()) < num_ids
@@ -67,9 +66,9 @@ def draws(
 
 def _is_below(words, share):
   """Whether the random() that begins at each word is below a share."""
-  # It is a whole number of 2**-53, of which the share may be none.
+  # random() is a multiple of 2**-53; the share may not be one.
   limit = math.ceil(share * (1 << 53))
-  # It has 27 bits of one word and 26 of the next.
+  # random() uses 27 bits of one word and 26 of the next.
   top, rest = divmod(limit, 1 << 26)
   high = words >> 5
   is_below = high < top
@@ -79,8 +78,8 @@ def _is_below(words, share):
   return is_below
 
 
-# A token takes one random(), two words, if it becomes [MASK], a second one that
-# decides whether it is kept, and a randint, some words, if it is not.
+# A token that becomes [MASK] takes one random(), which is two words. Others
+# take a second random(), and if they are not kept a randint of some words.
 _MASKED_TOKEN = rb"[\1\3\5\7]."
 _OTHER_TOKEN = rb"[\0\2\4\6].(?:[\2\3\6\7].|[\0\1\4\5].[\0-\3]*[\4-\7])"
 _TOKENS = rb"(?:%s|%s){%%d}" % (_MASKED_TOKEN, _OTHER_TOKEN)
@@ -93,7 +92,7 @@ def _replacement_pattern(count):
 
 
 class _Masker:
-  """What maskers share: the corpus, the stream, how many tokens to mask."""
+  """The base of maskers: the corpus, the stream, the masking budgets."""
 
   def __init__(
     self, corpus: data.Corpus, vocabulary: data.Vocabulary,
@@ -121,7 +120,7 @@ class PieceMasker(_Masker):
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
-    # None: every token is a word of its own.
+    # None means that every token is a separate word.
     self._flags = corpus.continues
     if options.masking == "pieces" and self._flags:
       # Pieces are masked one by one, but a [SEP] between documents never is.
@@ -139,8 +138,7 @@ class PieceMasker(_Masker):
     shuffle_start = stream.position
     stream.skip_shuffle(num_words)
     masks_start = stream.position
-    # Retried from the start with more words, because a count that ended in
-    # the middle has used none.
+    # The match restarts with more words: a failed match has consumed none.
     match = _replacement_pattern(budget)
     while not (found := match(stream.draws, masks_start)):
       stream.extend()
@@ -158,7 +156,7 @@ class PieceMasker(_Masker):
     flags += self._flags[pair.b_start : pair.b_end]
     # Segment A may begin with the rest of a word whose front was removed.
     cut_first = flags[0] == data.CONTINUES_WORD
-    # 0 1 0 2 0: a word of two pieces, one of one, a [SEP], one of one: 3 words.
+    # 0 1 0 2 0 has 3 words: one of two pieces, one of one, [SEP], one of one.
     num_words = flags.count(b"\x00") + cut_first
     # Words of two pieces or more.
     longer = flags.count(b"\x00\x01") + (flags[:2] == b"\x01\x01")
@@ -173,7 +171,7 @@ class PieceMasker(_Masker):
     start = self._stream.position
     sizes = [len(word) for word in _WORD.findall(flags)]
     self._stream.shuffle(sizes)
-    # `add` takes these numbers once more.
+    # `add` takes these numbers again.
     self._stream.position = start
     used = 0
     for size in sizes:
@@ -183,7 +181,7 @@ class PieceMasker(_Masker):
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
-    # [B, 9]: a SegmentPair, then what `add` put behind it.
+    # [B, 9]: a SegmentPair, then the four numbers that `add` appends.
     rows = np.array(self._pending, np.int64).reshape(-1, 9)
     del self._pending[:]
     pairs = rows[:, :5]
@@ -214,8 +212,8 @@ class PieceMasker(_Masker):
     words_before = np.cumsum(num_words) - num_words
     tokens = np.zeros((self._max_predictions, len(pairs)), np.int64)
     used = np.zeros(len(pairs), np.int64)  # [B]
-    # Word by word in the shuffled order, but for all instances at once: what
-    # fits depends on all words before it, so only instances are independent.
+    # Each step takes one word of all instances: whether a word fits depends
+    # on all words before it, so only instances are independent.
     for rank, chosen in enumerate(order):
       if (used == budgets).all():
         break
@@ -235,7 +233,7 @@ class PieceMasker(_Masker):
     a_start, a_end, b_start, b_end = pairs.T[:4]
     length_a = a_end - a_start
     lengths = length_a + b_end - b_start
-    # One flat row of the tokens of all pairs, A + B after A + B.
+    # The tokens of all pairs form one flat row, A + B after A + B.
     row = np.repeat(np.arange(len(pairs)), lengths)
     token = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
     in_a = token < length_a[row]
@@ -253,7 +251,7 @@ class PieceMasker(_Masker):
     [unused0] and "##" pieces included.
     """
     draws = np.frombuffer(self._stream.draws, np.uint8)
-    # The original ids, of tokens that are given by their numbers in A + B.
+    # Original ids are looked up by the tokens' numbers in A + B.
     a_start, a_end, b_start = pairs.T[:3]
     length_a = a_end - a_start
     first = np.where(tokens < length_a, a_start, b_start - length_a)
@@ -267,7 +265,7 @@ class PieceMasker(_Masker):
       as_mask = draws.take(position, mode="clip") & _MASKS > 0
       is_kept = draws.take(position + 2, mode="clip") & _KEEPS > 0
       row[as_mask] = self._vocabulary.mask_id
-      # Two words for each random(); a token that is no [MASK] took two of them.
+      # Each random() takes two words; a token other than [MASK] takes two.
       position += np.where(as_mask, 2, 4)
       other = np.flatnonzero(~as_mask & ~is_kept & (number < budgets))
       index, after = self._stream.numbers_below_at(len(ids), position[other])
@@ -279,10 +277,10 @@ class PieceMasker(_Masker):
 def _sort_masks(pairs, tokens, replacements, num_masked, vocabulary):
   """Sorts tokens [P, B] by position in the instance; returns a Masked.
 
-  Of small integers: all instances of a text are in memory together.
+  The arrays use small integers: all instances of a text are in memory together.
   """
   length_a = pairs[:, 1] - pairs[:, 0]
-  # After [CLS] and maybe [SEP].
+  # Positions count [CLS], and the [SEP] between A and B.
   positions = tokens + 1 + vocabulary.frame.between * (tokens >= length_a)
   unused = np.arange(len(positions))[:, None] >= num_masked
   positions[unused] = np.iinfo(positions.dtype).max
@@ -336,10 +334,10 @@ class SpanMasker(_Masker):
     return _sort_masks(pairs, *found, num_masked, self._vocabulary)
 
   def _words(self, pair):
-    """Returns the words, and for each the end of the words it may run to.
+    """Returns the words, and for each the end of the run it may start.
 
-    Runs end with their segment, or at a [SEP] in it. Words are ranges of
-    tokens, by their numbers in A + B.
+    Runs end with their segment, or at a [SEP] in it. Words are ranges of token
+    numbers in A + B.
     """
     words, ends = [], []
     length_a = pair.a_end - pair.a_start

@@ -1,13 +1,13 @@
-"""The rule of masking, as one reads it in the papers.
+"""The masking rule, as the papers describe it.
 
-Of the tokens of a sequence, 15 % (masked_lm_prob) are to be predicted: single
-pieces or whole words in random order (BERT), or runs of whole words (SpanBERT,
-ALBERT). Of these 80 % become [MASK], 10 % stay, and 10 % become a random token,
-or other Shares (table 8 of BERT's paper).
+The model predicts 15 % (masked_lm_prob) of a sequence's tokens: single pieces
+or whole words in random order (BERT), or runs of whole words (SpanBERT,
+ALBERT). 80 % of these become [MASK], 10 % stay, and 10 % become a random token,
+unless other Shares are set (table 8 of BERT's paper).
 
 `mask_words` is BERT's rule in plain code. Only tests call it: they compare it
 with the fast form, masking.PieceMasker, which uses the same random numbers.
-dynamic_masking draws others. Runs are masked by the code here.
+dynamic_masking draws other numbers. Runs are masked by the code here.
 """
 
 import bisect
@@ -23,14 +23,14 @@ class Shares(NamedTuple):
 
   Attributes:
     mask: share that becomes [MASK].
-    keep: share, of the others, that stays; what is left becomes random tokens.
+    keep: share of the others that stays; the rest become random tokens.
   """
 
   mask: float = 0.8
   keep: float = 0.5
 
 
-SHARES = Shares()  # Of the paper, and of the original.
+SHARES = Shares()  # The paper's and the original's values.
 
 
 # SpanBERT (Joshi et al. 2020, section 3.1): lengths of Geometric(0.2) words,
@@ -58,13 +58,13 @@ def parse_shares(texts: Sequence[str]) -> Shares:
   """Returns the Shares of --mask_shares, per cent of [MASK], kept, random.
 
   Raises:
-    InputError: they are no three numbers that add up to 100.
+    InputError: they are not three numbers that add up to 100.
   """
   try:
     mask, keep, other = map(float, texts)
   except ValueError:
     mask = keep = other = -1.0
-  # So that a number that is none, nan, does not pass either.
+  # This form also rejects nan.
   is_whole = abs(mask + keep + other - 100) <= 1e-6
   if min(mask, keep, other) < 0 or not is_whole:
     raise errors.InputError(
@@ -87,7 +87,7 @@ def mask_words(
   words: Sequence[Sequence[int]], budget: int, replace: Replace, rng,
   shares: Shares = SHARES,
 ) -> dict[int, int]:
-  """Masks words in random order, each that still fits.
+  """Masks words in random order, skipping words that no longer fit.
 
   Returns the id that the model sees at each masked place.
 
@@ -118,14 +118,14 @@ def mask_runs(
   a masked word, and where the next word would exceed the budget.
 
   Args:
-    words, budget, replace, rng: as of `mask_words`.
-    ends: for each word, the number of the first one behind its segment.
+    words, budget, replace, rng: as in `mask_words`.
+    ends: for each word, the number of the first word after its segment.
     masking: "spans" or "ngrams".
   """
   limits = list(itertools.accumulate(RUN_LENGTHS[masking]))
   masked, numbers = {}, list(range(len(words)))
   while numbers:
-    # A shuffle, as far as it is needed.
+    # This shuffles only as far as needed.
     index = rng.randint(0, len(numbers) - 1)
     numbers[index], numbers[-1] = numbers[-1], numbers[index]
     first = numbers.pop()

@@ -1,7 +1,7 @@
 """The model of pre-training and its loss.
 
-Masked words, next sentences, SpanBERT's boundaries of spans, and what a student
-learns from a teacher.
+The loss covers masked words, next sentences, SpanBERT's span boundaries, and
+distillation from a teacher.
 """
 
 import re
@@ -29,7 +29,7 @@ class PretrainingModel(tf.Module):
   ):
     super().__init__()
     self.config = config
-    # One for all: initial weights are a function of seed and name.
+    # All parts share one seed: initial weights depend on the seed and the name.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     table = self.bert.word_embeddings
@@ -49,13 +49,13 @@ class PretrainingModel(tf.Module):
   def run(self, batch, dropout_seed=None, *, whole=False):
     """Returns logits by name, and the last hidden states.
 
-    Logits are masked_lm [B, P, V], and of the heads that there are
-    next_sentence [B, 2] and span_boundary [B, P, V]. The states are [B, T, H]
-    with `whole`, else those of the tokens that the heads read: the last layer
-    computes no others.
+    The logits are masked_lm [B, P, V] and, if the model has these heads,
+    next_sentence [B, 2] and span_boundary [B, P, V]. With `whole` the states
+    are [B, T, H]; otherwise the last layer computes only the states of the
+    tokens that the heads read.
     """
     positions = batch["masked_lm_positions"]
-    # First what is pooled: the output is of the first state that there is.
+    # The pooled position comes first: the pooler reads the first state.
     needed = [self.bert.pooled_positions(batch["input_mask"]), positions]
     if self.span_boundary:
       spans = span_boundary.find_spans(batch)
@@ -64,7 +64,7 @@ class PretrainingModel(tf.Module):
     output = self.bert.encode(
       batch, dropout_seed, positions=None if whole else places
     )
-    # With `positions` the encoder's last states are those of `places`.
+    # With `positions` the encoder returns last states of `places` only.
     states = picked = output.sequence_output
     if whole:
       picked = tf.gather(states, places, batch_dims=1)  # [B, 1 + P, H]
@@ -94,15 +94,15 @@ class PretrainingModel(tf.Module):
     return labels, tf.ones_like(labels, tf.float32)
 
   def objective(self) -> loop.Objective:
-    """Returns what is minimised."""
+    """Returns the training objective."""
     return objective(self)
 
   def result_names(self) -> list[str]:
-    """Returns the names of what an evaluation gives."""
+    """Returns the names of the evaluation metrics."""
     return result_names(self)
 
   def parts(self):
-    """Yields (folder, {name: variable}, configuration): what is written."""
+    """Yields (folder, {name: variable}, configuration) for each saved model."""
     yield "", weight_files.by_name(self.variables), self.config
 
   def trained_variables(self):
@@ -115,7 +115,7 @@ class PretrainingModel(tf.Module):
     ]
 
   def unused_variables(self):
-    """Returns regular expressions of names that have no part in the loss."""
+    """Returns regular expressions for the variables that the loss ignores."""
     # Only the next-sentence head reads the pooled output.
     return () if self.next_sentence else heads.POOLER
 
@@ -125,13 +125,13 @@ def objective(
 ) -> loop.Objective:
   """The sum of the heads' losses, each a mean over its labels in the batch.
 
-  `distills` adds in training what a teacher says.
+  `distills` adds the distillation losses in training.
   """
 
   def weights(batch):
     context = tf.distribute.get_replica_context()
     # As in the original: 1e-5 keeps a batch without a masked word from
-    # dividing by zero. The replicas' shares of it add up to that.
+    # dividing by zero. The replicas' shares add up to 1e-5.
     epsilon = 1e-5 / context.num_replicas_in_sync
     totals = {}
     for name in model.head_names:
@@ -144,7 +144,7 @@ def objective(
 
   def sums(batch, dropout_seed):
     losses, metrics = {}, {}
-    # An evaluation is that of a model without a teacher.
+    # An evaluation does not use the teacher.
     learns = distills and dropout_seed is not None
     outputs, states = model.run(
       batch, dropout_seed, whole=bool(learns and distills.weights.cosine)
@@ -160,7 +160,7 @@ def objective(
       of_teacher = distills.sums(batch, outputs["masked_lm"], states)
       losses.update(of_teacher[0])
       metrics.update(of_teacher[1])
-    # In training; an evaluation reports its heads alone.
+    # An evaluation reports the metrics of the heads only.
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
     return losses, metrics
@@ -169,7 +169,7 @@ def objective(
 
 
 def result_names(model: PretrainingModel) -> list[str]:
-  """Returns the names of what an evaluation of `objective` gives."""
+  """Returns the names of the evaluation metrics of `objective`."""
   return [
     "loss",
     *(f"{n}_{kind}" for n in model.head_names for kind in ("loss", "accuracy"))
@@ -177,9 +177,9 @@ def result_names(model: PretrainingModel) -> list[str]:
 
 
 def with_words(batch: dict, words: tf.Tensor) -> tf.Tensor:
-  """Returns input_ids [B, T] with words, integers [B, P], at masked places."""
+  """Returns input_ids [B, T] with words [B, P] put at the masked positions."""
   ids, places = batch["input_ids"], batch["masked_lm_positions"]
-  # Unused places are 0, where [CLS] stays.
+  # Unused positions are 0, where [CLS] stays.
   found = tf.gather(ids, places, batch_dims=1)
   is_masked = batch["masked_lm_weights"] > 0
   words = tf.where(is_masked, tf.cast(words, ids.dtype), found)
@@ -200,7 +200,7 @@ def loss_and_accuracy(logits, labels, weights):
 
 
 class DistillationWeights(NamedTuple):
-  """How much each loss counts, as --distillation_weights has them."""
+  """The weight of each loss, from --distillation_weights."""
 
   soft_targets: float
   masked_lm: float
@@ -210,13 +210,13 @@ class DistillationWeights(NamedTuple):
 def parse_weights(texts: Sequence[str]) -> DistillationWeights:
   """Returns the weights of --distillation_weights.
 
-  Raises InputError: they are no three numbers, or teach nothing.
+  Raises InputError: they are not three numbers, or the teacher has no weight.
   """
   try:
     weights = DistillationWeights(*map(float, texts))
   except (TypeError, ValueError):
     weights = DistillationWeights(-1, -1, -1)
-  # Without the first and the last the teacher would be computed for nothing.
+  # With only the masked-LM weight the teacher would be computed in vain.
   if (
     not all(0 <= weight < float("inf") for weight in weights)
     or not weights.soft_targets + weights.cosine
@@ -231,29 +231,29 @@ def parse_weights(texts: Sequence[str]) -> DistillationWeights:
 
 
 class Distillation:
-  """A teacher's part in the loss, as DistilBERT's (arXiv 1910.01108).
+  """The distillation loss of DistilBERT (arXiv 1910.01108).
 
-  A weighted sum of three: soft targets of the masked words, the masked words
-  themselves, and the cosine of the last hidden states of all tokens. Unlike
-  DistilBERT's authors, who by default compare the words at all positions, soft
-  targets are of the masked ones, where BERT predicts words.
+  The loss is a weighted sum of three: soft targets of the masked words, the
+  masked words themselves, and the cosine of all tokens' last hidden states.
+  DistilBERT's authors compare the words at all positions by default; here soft
+  targets cover the masked positions, where BERT predicts words.
   """
 
   def __init__(
     self, teacher: distillation.Teacher, weights: DistillationWeights,
     temperature: float, **model_options,
   ):
-    """Makes the teacher's model; in the scope of the strategy.
+    """Builds the teacher's model; call it in the scope of the strategy.
 
     Raises InputError: its checkpoint has no masked-LM head.
     """
     self.weights = weights
     self._temperature = temperature
-    # Not built from the student's flags: the teacher has a shape of its own.
+    # The teacher's configuration sets its shape, not the student's flags.
     self._model = PretrainingModel(
       teacher.config, with_next_sentence=False, **model_options
     )
-    # A teacher without its masked-LM head would teach what random weights say.
+    # Without the masked-LM head random weights would make the soft targets.
     weight_files.load(
       self._model.variables, teacher.path,
       allowed_missing=self._model.unused_variables(),
@@ -271,16 +271,16 @@ class Distillation:
       )
 
   def denominators(self, batch, masked_words):
-    """Returns what the losses are divided by, for loop.Objective.weights."""
+    """Returns the denominators of the losses, for loop.Objective.weights."""
     tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-    # Both, although `sums` has no cosine where its weight is 0.
+    # Both are returned, although `sums` skips the cosine if its weight is 0.
     return {"soft_targets": masked_words, "cosine": tokens}
 
   def sums(self, batch, logits, states):
     """Returns the losses and metrics of a batch, for loop.Objective.sums.
 
-    Logits are the student's of masked words, float32 [B, P, V]; states its last
-    hidden ones [B, T, H].
+    `logits` are the student's for the masked words, float32 [B, P, V]; `states`
+    are its last hidden states [B, T, H].
     """
     theirs, their_states = self._model.run(
       batch, whole=bool(self.weights.cosine)
@@ -297,7 +297,7 @@ class Distillation:
     totals, metrics = {}, {}
     for name, (losses, counts) in found.items():
       total = tf.reduce_sum(losses * counts)
-      # The metric is without the weight, so that runs can be compared.
+      # The metric leaves the weight out, so that runs can be compared.
       totals[name] = getattr(self.weights, name) * total
       metrics[f"{name}_loss"] = total, tf.reduce_sum(counts)
     return totals, metrics

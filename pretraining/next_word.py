@@ -1,9 +1,9 @@
 """Pre-training on the next word, for models that read from left to right.
 
-Every token but [CLS] is predicted from the tokens before it, [SEP] included;
-the head is that of masked words. BERT predicts 15 % of the tokens, so a step
-teaches more words here, and costs more: the product with the table of words is
-of all tokens, some seven times as many.
+Every token but [CLS] is predicted from the tokens before it, [SEP] included, by
+the masked-LM head. BERT predicts 15 % of the tokens, so a step teaches more
+words here, and costs more: the product with the table of words covers all
+tokens, about 7× more.
 
 Letters: B sequences, T their length, n words that are predicted, V vocabulary.
 """
@@ -14,14 +14,14 @@ from pretraining import model
 
 
 class NextWordModel(model.PretrainingModel):
-  """The encoder with the head of words, for pretraining.model.objective.
+  """The encoder with the masked-LM head, for pretraining.model.objective.
 
-  Reads records with masks, and those that are to be masked; sees no mask.
+  It reads records with and without masks, and puts masked words back.
   """
 
   def __init__(self, config, **model_options):
     super().__init__(config, with_next_sentence=False, **model_options)
-    # Only where shapes may depend on the number of words.
+    # This needs shapes that may depend on the number of words.
     self._skips_padding = model_options.get("skip_padding", False)
 
   @property
@@ -43,7 +43,7 @@ class NextWordModel(model.PretrainingModel):
     return {"next_word": self.masked_lm(read)}, states
 
   def _predicted(self, batch, values):
-    """Returns [n, ...] of [B, T - 1, ...]: where there is a word to predict."""
+    """Selects the positions of predicted words: [B, T - 1, ...] -> [n, ...]."""
     if not self._skips_padding:
       return values
     return tf.gather_nd(values, tf.where(batch["input_mask"][:, 1:] > 0))

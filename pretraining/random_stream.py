@@ -9,10 +9,10 @@ consume them:
   shuffle(x)     randint(0, i) for i = len(x) - 1 down to 1
 
 `RandomWordStream` generates many words in one call and consumes them in the
-same way. What makes a shuffle expensive is that each word must be compared
-with its limit before it is known where the next number starts. A regular
-expression over the words does this ten times as fast as random.Random; the
-shuffled lists are computed later, hundreds together, by numpy.
+same way. A shuffle is expensive because each word must be compared with its
+limit before it is known where the next number starts. A regular expression
+over the words does this 10× faster than random.Random; numpy computes the
+shuffled lists later, hundreds together.
 """
 
 import functools
@@ -23,13 +23,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-_CHUNK = 1 << 18  # More are hardly faster, and need more memory.
+_CHUNK = 1 << 18  # Larger chunks are hardly faster, and need more memory.
 _STEPS_PER_PATTERN = 32
 # A rejected word stays rejected: from Python 3.11 on, a possessive quantifier
 # spares the pattern from backtracking (without it the result is the same).
 _REJECTED = "*+" if sys.version_info >= (3, 11) else "*"
 # Patterns match a character for each word: its top 16 bits, which are enough
-# for limits below 2**16, plus this, since some smaller ones are no characters.
+# for limits below 2**16, plus this, since some lower code points are invalid.
 _FIRST, _LAST = 0x10000, 0x1FFFF
 _WORDS_PER_ROUND = 32
 
@@ -38,9 +38,9 @@ class RandomWordStream:
   """Yields the numbers that a random.Random would yield.
 
   Attributes:
-    words: array [n] uint32, generated already.
+    words: array [n] uint32, the generated words.
     position: index of the next word. Valid until `discard_used`.
-    draws: what the function of that name makes of `words`.
+    draws: the result of the `draws` function for `words`.
   """
 
   def __init__(
@@ -50,11 +50,11 @@ class RandomWordStream:
     """Takes over a random.Random until `restore_rng`.
 
     Args:
-      rng: what the numbers are those of.
-      draws: function of words, applied whenever there are new ones.
+      rng: the source of the numbers.
+      draws: function of words, applied whenever more are generated.
       chunk: how many words are generated together.
-      common_size: length of most lists that are shuffled: it is worth a
-        pattern of its own.
+      common_size: length of most lists that are shuffled, which get a
+      separate pattern.
     """
     self.position = 0
     self.words = np.zeros(0, np.uint32)
@@ -69,7 +69,7 @@ class RandomWordStream:
     """Generates more words, after a reader of `draws` ran out of them."""
     self._states.append((len(self.words), self._rng.getstate()))
     more = np.frombuffer(self._rng.randbytes(4 * self._chunk), "<u4")
-    # At the end, so that positions of before stay valid.
+    # New words are appended, so that earlier positions stay valid.
     self.words = words = np.concatenate([self.words, more])
     self._numbers = memoryview(words)
     self._is_below_half = (words < 1 << 31).tobytes()
@@ -148,10 +148,10 @@ class RandomWordStream:
   def numbers_below_at(
     self, limit: int, positions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the next number below `limit` from each of n positions on.
+    """Returns the next number below `limit` at or after each of n positions.
 
-    And the positions after the words that they used, int64 [n] like
-    `positions`.
+    It also returns the positions after the words that they used, int64 [n]
+    like `positions`.
     """
     shift = np.uint32(32 - limit.bit_length())
     positions = positions.copy()
@@ -177,12 +177,12 @@ class RandomWordStream:
     """
     largest, count = int(sizes.max(initial=1)), len(sizes)
     numbers = self._shuffle_numbers(starts, sizes, largest)  # [B, largest - 1]
-    # Flat: the item at place p of list b is items[p * B + b].
+    # The array is flat: the item at place p of list b is items[p * B + b].
     items = np.repeat(np.arange(largest, dtype=np.uint16), count)
     chosen = np.ascontiguousarray(numbers.T) * np.int64(count)
     chosen += np.arange(count)
-    # Step n of all shuffles at once; a shorter list swaps with itself until
-    # n is below its size.
+    # Each step n covers all shuffles; an item of a shorter list swaps with
+    # itself until n is below the list's size.
     for last, places in zip(range(largest - 1, 0, -1), chosen):
       row = items[last * count : (last + 1) * count]
       moved = row.copy()
@@ -191,9 +191,9 @@ class RandomWordStream:
     return items.reshape(largest, count)
 
   def _shuffle_numbers(self, starts, sizes, largest):
-    """Returns array [B, largest - 1] uint16: column j has the numbers below n.
+    """Returns uint16 [B, largest - 1]: column j has the numbers below n.
 
-    n is largest - j. Where a list is shorter than n the number is n - 1, so
+    Here n is largest - j. For a list shorter than n the number is n - 1, so
     that nothing moves.
     """
     limits = np.arange(largest + 1)
@@ -217,12 +217,12 @@ class RandomWordStream:
       np.ascontiguousarray(np.concatenate(rounds).T)
       for rounds in (words, flags)
     )
-    # List by list, the accepted words belong to limits n, n - 1, ..., 2.
+    # The accepted words of each list belong to limits n, n - 1, ..., 2.
     descending = limits[:1:-1]
     is_used = descending <= sizes[:, None]  # [B, largest - 1]
     numbers = np.zeros(is_used.shape, np.uint16)
     numbers[is_used] = words[flags]
-    # From a word's top 16 bits to those of its number.
+    # The number is the top bits of these 16.
     numbers >>= shifts[:1:-1].astype(np.uint16)
     return np.where(is_used, numbers, (descending - 1).astype(np.uint16))
 
@@ -231,9 +231,9 @@ class RandomWordStream:
 def _shuffle_pattern(size, is_whole):
   """Returns `match` of a pattern for the words of the first steps of a shuffle.
 
-  And the list size at which the next pattern continues. In parts of some steps
-  each (unless `is_whole`), because one pattern for a whole list could not be
-  shared by lists of other sizes, and takes long to compile.
+  It also returns the list size at which the next pattern continues. Patterns
+  cover some steps each (unless `is_whole`), because a pattern for a whole list
+  could not be shared by lists of other sizes, and takes long to compile.
   """
   rest = size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN - 1
   rest = 1 if is_whole else max(1, rest)

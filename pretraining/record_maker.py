@@ -64,7 +64,7 @@ class RecordMaker:
   def read(
     self, pieces: list[data.Piece], *, joined: bool
   ) -> data.Corpus:
-    """Reads text; `joined` as of data.read_lines."""
+    """Reads text; `joined` is as in data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
     corpus = data.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
@@ -85,16 +85,16 @@ class RecordMaker:
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
-    As in the original: record i goes to writer i mod n. Raises InputError:
+    As in the original: record i goes to writer i mod n. Raises InputError if
     there are fewer records than files. Unlike the original: it leaves files
     without a record.
 
     Args:
-      corpus: of text.
-      writers: open.
-      seed: of everything random.
+      corpus: the text.
+      writers: open RecordWriters.
+      seed: seeds all random numbers.
       show: called with the features of the first records.
-      after_pass: as of instance_maker.create_instances.
+      after_pass: as in instance_maker.create_instances.
     """
     if corpus.num_documents == 1 and self._options.packing == "sentence_pairs":
       logging.warning(
@@ -106,13 +106,13 @@ class RecordMaker:
       corpus, self._vocabulary, self._options, random.Random(seed),
       after_pass=after_pass,
     )
-    # A shard, which has a file alone, may be without records.
+    # A shard, which has only one file, may have no records.
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
         f"{len(instances)} records cannot fill {len(writers)} files; name fewer"
       )
-    # In blocks: the arrays of all records would need 30 times the memory of
-    # the instances.
+    # Records are made in blocks: the arrays of all records would need 30×
+    # more memory than the instances.
     for first in range(0, len(instances), _RECORDS_PER_BLOCK):
       features = instances.features(first, first + _RECORDS_PER_BLOCK)
       if first == 0:

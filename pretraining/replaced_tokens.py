@@ -10,8 +10,8 @@
 
 The generator is a smaller encoder with the discriminator's embeddings (tables
 of words, positions and segments, and their layer norm), which learn from both
-losses. Nothing else of it learns from the second one: a drawn word has no
-gradient. A word that is drawn and right counts as one of the text.
+losses. The second loss does not train the rest of the generator: a drawn word
+has no gradient. A drawn word that is right counts as original.
 
 Letters: B sequences, T tokens, P masked tokens of each, V words, H width.
 """
@@ -33,7 +33,7 @@ from variants import electra, registry
 
 # How much the discriminator's loss counts (section 3.1).
 _WEIGHT = 50.0
-# What both have in common.
+# The generator and the discriminator share these sizes.
 _SHARED_SIZES = (
   "vocab_size", "embedding_size", "max_position_embeddings", "type_vocab_size"
 )
@@ -42,12 +42,12 @@ _SHARED_SIZES = (
 def generator_config(
   config: configuration.BertConfig, path: str | None = None
 ) -> configuration.BertConfig:
-  """Returns the generator's configuration for that of a discriminator.
+  """Returns the generator's configuration for a discriminator's.
 
-  By default a quarter of the heads, each as wide as the discriminator's, and
-  so a quarter of the widths; as many layers. As in the original: its default,
-  for heads that are 64 wide. Raises InputError: `path` names one whose
-  embeddings have another shape, or this is no discriminator.
+  The default has a quarter of the heads, each as wide as the discriminator's,
+  so a quarter of the widths, and as many layers. As in the original: its
+  default, for heads that are 64 wide. Raises InputError: the embeddings in
+  `path` have another shape, or `config` is not a discriminator's.
   """
   if not issubclass(registry.encoder_class(config), electra.ElectraModel):
     raise errors.InputError(
@@ -79,16 +79,16 @@ def generator_config(
 
 
 class Generator(electra.ElectraModel):
-  """A generator without embeddings, and without a pooler, of its own."""
+  """A generator that shares the embeddings and has no pooler."""
 
   def __init__(self, config, discriminator, **options):
     super().__init__(config, scope=electra.GENERATOR, **options)
-    # In a function, so that they are not also variables of this model.
+    # The lambda keeps the embeddings out of this model's variables.
     self._shared = lambda: discriminator.embeddings
 
   @classmethod
   def shapes(cls, config, scope=electra.GENERATOR):
-    """Returns {name: shape} of what is not shared."""
+    """Returns {name: shape} of the variables that are not shared."""
     own = (f"{scope}/{cls.mapping}/", f"{scope}/encoder/")
     return {
       name: shape for name, shape in super().shapes(config, scope).items()
@@ -106,7 +106,7 @@ class Generator(electra.ElectraModel):
     return self.embeddings["word_embeddings"]
 
   def pool(self, states, *, fused=False):
-    """Returns [B, H] as they are: nothing reads them."""
+    """Returns the states unchanged: nothing reads the pooled output."""
     del fused
     return states
 
@@ -116,8 +116,8 @@ class Outputs(NamedTuple):
 
   Attributes:
     masked_lm: logits of the generator, float32 [B, P, V].
-    drawn: the words that it put, int32 [B, P].
-    is_replaced: float32 [B, T], 1 where a token is not the text's.
+    drawn: the words that the generator drew, int32 [B, P].
+    is_replaced: float32 [B, T], 1 where a token differs from the text.
     logits: of the discriminator, float32 [B, T]; above 0: replaced.
   """
 
@@ -130,11 +130,11 @@ class Outputs(NamedTuple):
 class ReplacedTokensModel(tf.Module):
   """The discriminator, its generator, and a head for each."""
 
-  # Of those whose labels are in the records.
+  # The records hold labels for this head only.
   head_names = ("masked_lm",)
 
   def __init__(self, config, generator, **model_options):
-    """Makes the variables; `generator` is as of `generator_config`."""
+    """Makes the variables; `generator` comes from `generator_config`."""
     super().__init__()
     self.config, self._generator_config = config, generator
     seed = model_options["seed"]
@@ -150,16 +150,16 @@ class ReplacedTokensModel(tf.Module):
     """Computes both models.
 
     Args:
-      batch: of records with masks.
-      dropout_seed: int32 [2] in training, of which the drawn words are a
-        function, too. None: they are one of the batch.
+      batch: features of records with masks.
+      dropout_seed: int32 [2] in training, which also seeds the drawn words.
+      If None, the words are a function of the batch.
     """
     seeds = [None] * 2
     draws = tf.stack([
       layers.name_number("drawn"), tf.reduce_sum(batch["input_ids"])
     ])
     if dropout_seed is not None:
-      # The two encoders drop units of their own.
+      # The two encoders have different dropout masks.
       *seeds, draws = [
         tf.random.experimental.stateless_fold_in(dropout_seed, number)
         for number in range(3)
@@ -184,11 +184,11 @@ class ReplacedTokensModel(tf.Module):
     return batch["masked_lm_ids"], batch["masked_lm_weights"]
 
   def trained_variables(self):
-    """Returns all but the pooler's."""
+    """Returns all variables but the pooler's."""
     return [v for v in self.variables if "/pooler/" not in v.name]
 
   def unused_variables(self):
-    """Returns regular expressions of names that have no part in the loss."""
+    """Returns regular expressions for the variables that the loss ignores."""
     return heads.POOLER
 
   def objective(self) -> loop.Objective:
@@ -196,7 +196,7 @@ class ReplacedTokensModel(tf.Module):
     return objective(self)
 
   def result_names(self) -> list[str]:
-    """Returns the names of what an evaluation gives."""
+    """Returns the names of the evaluation metrics."""
     return [
       "loss", "masked_lm_loss", "masked_lm_accuracy",
       "sampled_masked_lm_accuracy", "disc_loss", "disc_accuracy",
@@ -218,8 +218,8 @@ class ReplacedTokensModel(tf.Module):
 def draw(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Draws a word from each softmax: int32 [...] of logits [..., V].
 
-  By Gumbel noise: the largest of logits - log(-log(u)), u uniform in [0, 1),
-  a function of the seed, integers [2].
+  It adds Gumbel noise and takes the largest of logits - log(-log(u)), where u
+  is uniform in [0, 1), a function of the seed, integers [2].
   """
   uniform = tf.random.stateless_uniform(tf.shape(logits), seed, alg="philox")
   noisy = logits - tf.math.log(-tf.math.log(uniform))
@@ -232,7 +232,7 @@ def objective(model: ReplacedTokensModel) -> loop.Objective:
   def weights(batch):
     tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
     words = tf.reduce_sum(batch["masked_lm_weights"])
-    # A batch may be without a masked word: 0 / 1e-20 and not 0 / 0.
+    # A batch without a masked word gives 0 / 1e-20 instead of 0 / 0.
     return {"masked_lm": tf.maximum(words, 1e-20), "replaced_tokens": tokens}
 
   def sums(batch, dropout_seed):
@@ -261,9 +261,9 @@ def objective(model: ReplacedTokensModel) -> loop.Objective:
 def discriminator_metrics(found: Outputs, input_mask: tf.Tensor) -> dict:
   """Returns {name: (sum, weight)}, over the tokens of a mask [B, T].
 
-  As in the original: under its names. Precision is the share of replaced
-  tokens among those that are said to be, recall that of those that are said
-  to be among the replaced ones.
+  As in the original: the names are the same. Precision is the share of replaced
+  tokens among the tokens predicted as replaced, recall the share of replaced
+  tokens that are predicted as replaced.
   """
   is_token = tf.cast(input_mask, tf.float32)
   labels = found.is_replaced

@@ -32,7 +32,7 @@ from common import (
 from pretraining import data, instance_maker, masking_rule, record_maker
 from records import tfrecord
 
-_FORMAT = 2  # Of the manifest and of the shards' content.
+_FORMAT = 2  # Version of the manifest and of the shards' content.
 
 
 class Shard(NamedTuple):
@@ -44,7 +44,7 @@ class Shard(NamedTuple):
 
   @property
   def name(self):
-    """What the manifest calls it."""
+    """The file's name, which is its key in the manifest."""
     return os.path.basename(self.output)
 
   @property
@@ -53,7 +53,7 @@ class Shard(NamedTuple):
 
 
 class ShardText(NamedTuple):
-  """What was read for a shard: words, tokens, and how many are [UNK]."""
+  """The counts of a shard's text: words, tokens, and [UNK] tokens."""
 
   words: int
   tokens: int
@@ -61,7 +61,7 @@ class ShardText(NamedTuple):
 
 
 class ShardResult(NamedTuple):
-  """What the manifest records of a finished shard."""
+  """The manifest's entry for a finished shard."""
 
   number: int
   records: int
@@ -75,7 +75,7 @@ def shard_names(output: str, count: int) -> list[str]:
   ("wiki.tfrecord.gz", 2) gives wiki.tfrecord-00000-of-00002.gz and
   wiki.tfrecord-00001-of-00002.gz.
   """
-  # Kept at the end, where readers look for it.
+  # ".gz" stays at the end, where readers look for it.
   suffix = ".gz" if output.endswith(".gz") else ""
   base = output.removesuffix(suffix)
   return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]
@@ -85,8 +85,8 @@ class ShardedRun:
   """All shards of a text.
 
   Attributes:
-    options: what the records depend on.
-    shards: what is to be made.
+    options: the options that the records depend on.
+    shards: all Shards of the text.
     manifest: path of the file that records options, input and shards.
   """
 
@@ -96,7 +96,7 @@ class ShardedRun:
   ):
     """Plans the shards; writes nothing.
 
-    `output` is what the names begin with, see `shard_names`; a shard has about
+    `output` is the prefix of the names, see `shard_names`; a shard has about
     `shard_bytes` of text.
     """
     pieces = data.plan_shards(files, shard_bytes)
@@ -105,20 +105,20 @@ class ShardedRun:
     self.manifest = tfrecord.manifest_name(output)
     self.options = options
     flags = dataclasses.asdict(options)
-    # By its content: its path does not matter.
+    # The vocabulary's content is compared: its path does not matter.
     _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
-    # None: the default, which files of version 0.1 have without saying so.
+    # The default is None, because files of version 0.1 do not record it.
     is_default = options.mask_shares == masking_rule.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
     flags["never_split"] = list(options.never_split) or None
-    # All that decides the content of the shards, but not where they lie.
+    # Everything that determines the shards' content; their folder does not.
     self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
       **flags,
       "split_sentences": False,  # Version 0.1 could.
       "inputs": {
-        # Sizes: text that grew or shrank makes other shards.
+        # Sizes are compared: text that grew or shrank makes other shards.
         piece.path: piece.end for piece in data.whole_files(files)
       },
     }
@@ -126,7 +126,7 @@ class ShardedRun:
   def make(self, num_processes: int = 1) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all.
 
-    Raises InputError: there are outputs of other options or input, the text or
+    Raises InputError: outputs of other options or input exist, the text or
     the vocabulary cannot be used, no shard has a record, or a process was
     killed.
     """
@@ -135,8 +135,8 @@ class ShardedRun:
       shard for shard in self.shards
       if not _is_finished(shard, recorded.get(shard.name))
     ]
-    # Before the first shard: whatever stops the run, the files it leaves are
-    # never taken for those of other options.
+    # The manifest is written before the first shard, so that files of a run
+    # that was stopped are never mistaken for files of other options.
     self._write_manifest(recorded)
     if len(missing) < len(self.shards):
       logging.info(
@@ -145,7 +145,7 @@ class ShardedRun:
       )
     made = self._make_missing(missing, num_processes)
     results = [
-      # Each is checked by its size, and counted: the manifest must be right.
+      # Shards found finished are counted and hashed for the manifest.
       made.get(shard.number) or _examined(shard) for shard in self.shards
     ]
     if not any(result.records for result in results):
@@ -162,7 +162,7 @@ class ShardedRun:
 
   def _make_missing(self, missing, num_processes):
     """Makes shards; returns the ShardResult of each number."""
-    # By bytes, which are known before any text is read.
+    # Progress is in bytes, which are known before any text is read.
     done = progress.Progress(
       sum(shard.text_bytes for shard in missing),
       parts=len(missing), part_name="shards", unit="words",
@@ -197,7 +197,7 @@ class ShardedRun:
       raise errors.InputError(
         f"{error}; remove it and the files next to it"
       ) from error
-    # The first difference is named; all must be equal.
+    # The error names the first difference.
     for name, now in self._source.items():
       before = manifest.get(name)
       if before != now:
@@ -216,7 +216,7 @@ class ShardedRun:
 
 
 def _is_finished(shard, recorded):
-  """Whether a shard's file exists, with its recorded size if there is one.
+  """Whether a shard's file exists, with its recorded size if any.
 
   A shard that is recorded to give no record has no file.
   """
@@ -240,7 +240,7 @@ def _examined(shard):
 def make_shard(
   options: instance_maker.RecordOptions, shard: Shard
 ) -> tuple[ShardResult, ShardText]:
-  """Makes a shard's file; none if its text gives no record."""
+  """Makes a shard's file, unless its text gives no record."""
   maker = _make_maker(options)
   # Unlike the original: a file ends a document, since its next one may be in
   # another shard.

@@ -6,7 +6,7 @@ and its place in the span, without its own hidden state (section 3.2):
   h0 = [state left of the span; state right of it; embedding of the place]
   h1 = LayerNorm(GELU(W1 h0)),  h2 = LayerNorm(GELU(W2 h1))
 
-and h2 takes the part of the masked-LM head's transformed state: its product
+and h2 replaces the masked-LM head's transformed state: its product
 with the table of words, plus a bias, gives the logits.
 
 A span is a run of neighbouring masked tokens, as in the authors' code, which
@@ -23,8 +23,8 @@ import tensorflow as tf
 
 import layers
 
-# As in the authors' code: places have embeddings of 200 numbers (also in the
-# paper), and what comes after the 20th token of a span is not predicted.
+# As in the authors' code, places have embeddings of width 200 (also in the
+# paper), and tokens after the 20th of a span are not predicted.
 _POSITION_WIDTH = 200
 _NUM_PLACES = 20
 
@@ -34,7 +34,7 @@ _SCOPE = "cls/span_boundary"
 class Spans(NamedTuple):
   """Where the span of each masked token is; int32 [B, P] all.
 
-  What there is of tokens with weight 0 has no meaning, but is in range.
+  Values of tokens with weight 0 are meaningless, but in range.
 
   Attributes:
     left, right: positions of the tokens around the span.
@@ -61,7 +61,7 @@ def find_spans(batch: dict) -> Spans:
   same = tf.equal(run[:, :, tf.newaxis], run[:, tf.newaxis])  # [B, P, P]
   # Unused places are 0 and could continue a run.
   same &= batch["masked_lm_weights"][:, tf.newaxis] > 0
-  # [B, P, P]: the last axis is over the tokens that are counted.
+  # [B, P, P]: the last axis runs over the tokens that are counted.
   before = same & (numbers < numbers[:, tf.newaxis])
   places = tf.reduce_sum(tf.cast(before, tf.int32), axis=2)  # [B, P]
   lengths = tf.reduce_sum(tf.cast(same, tf.int32), axis=2)
@@ -101,7 +101,7 @@ class SpanBoundaryHead(layers.Weights):
     shapes[f"{_SCOPE}/output_bias"] = (config.vocab_size,)
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
-    # In a function, so that it is not one of this head's variables.
+    # The lambda keeps the table out of this head's variables.
     self._table = lambda: word_embeddings
 
   def __call__(self, left, right, places):
@@ -109,8 +109,8 @@ class SpanBoundaryHead(layers.Weights):
 
     Args:
       left, right: [B, P, H], states of the tokens around the spans.
-      places: int32 [B, P], of the predicted tokens in their spans; from the
-        20th on all are taken for the 20th.
+      places: int32 [B, P], of the predicted tokens in their spans; places after
+      the 20th count as the 20th.
     """
     weights = self.weights_below(f"{_SCOPE}/")
     # A matrix product, since each of the few rows is looked up many times.

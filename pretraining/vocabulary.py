@@ -20,15 +20,15 @@ from common import errors
 # [CLS], [SEP] and [MASK] are 100 to 103, and the others after [MASK].
 _UNUSED_BEFORE_UNK = 99
 
-# How often a word stands in one of the texts that the learner reads, at most.
+# The maximum number of repetitions of a word in one text of the learner.
 _REPEATED_TOGETHER = 10_000
 
 
 class WordCounts:
   """The count of each word of a text, in bounded memory.
 
-  Beyond `max_words` different words the rarest are dropped: those with count
-  one, then those with count two, and so on, until half are left (after Manku &
+  Beyond `max_words` different words the rarest are dropped: words with count
+  one, then words with count two, and so on, until half are left (after Manku &
   Motwani 2002, "lossy counting"). So the count of a word may be too small, by
   `max_undercount` at most. Characters are counted exactly.
 
@@ -89,20 +89,20 @@ def special_tokens(num_unused_tokens: int) -> list[str]:
 def choose_alphabet(characters: dict[str, int], count: int) -> list[str]:
   """Returns the `count` most frequent characters, sorted.
 
-  Equally frequent ones are taken in the order of their code points.
+  Equally frequent characters are taken in the order of their code points.
   """
   by_frequency = sorted(characters, key=lambda c: (-characters[c], c))
   return sorted(by_frequency[:count])
 
 
 def character_pieces(alphabet: list[str], do_lower_case: bool) -> list[str]:
-  """Returns the pieces of one character, to start and to continue a word.
+  """Returns the one-character pieces that start or continue a word.
 
-  "a" and "##a", but only ",": punctuation and Han characters are words of
-  their own and continue nothing.
+  "a" gives "a" and "##a", but "," only itself: punctuation and Han characters
+  are separate words and never continue one.
   """
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
-  # Those that the tokenizer does not cut off from the letter before.
+  # The tokenizer does not split these characters from the letter before.
   following = [f"##{c}" for c in alphabet if len(tokenize(f"a{c}")) == 1]
   return [*alphabet, *following]
 
@@ -126,10 +126,10 @@ def learn(
   """
   known = set(alphabet)
   counts = [item for item in words.items() if known.issuperset(item[0])]
-  # Equal counts by the word: which are left out depends on the counts alone.
+  # Ties sort by word, so the words left out depend on the counts alone.
   counts.sort(key=lambda item: (-item[1], item[0]))
-  # Given in this order: of equally frequent pairs, that of the first pieces is
-  # merged, and characters that the learner finds itself come in any order.
+  # The order is fixed here: the learner breaks ties between equally frequent
+  # pairs by the order of pieces, and finds characters in any order itself.
   characters = [*alphabet, *(f"##{c}" for c in alphabet)]
   trainer = tokenizers.trainers.WordPieceTrainer(
     vocab_size=len(characters) + num_pieces, min_frequency=min_frequency,
@@ -143,7 +143,7 @@ def learn(
 
 
 def _repeated(counts):
-  """Yields texts in which each word stands as often as it was counted."""
+  """Yields texts that repeat each word as often as it was counted."""
   for word, count in counts:
     for start in range(0, count, _REPEATED_TOGETHER):
       yield f"{word} " * min(_REPEATED_TOGETHER, count - start)
@@ -177,7 +177,6 @@ def make_vocabulary(
     )
   return tokens + learn(
     counts.words, alphabet,
-    # What room is left after special tokens and characters.
     num_pieces=vocab_size - len(tokens),
     min_frequency=min_frequency, max_words=max_learned_words,
   )

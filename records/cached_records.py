@@ -1,9 +1,9 @@
-"""TFRecord files that are made once and taken again while nothing changed.
+"""TFRecord files that are made once and reused while nothing changes.
 
-Next to `train.tf_record` is `train.tf_record.json`: the fingerprint of all
-that the records were made from, size and checksum of the file, and what its
-maker wants to remember. It is removed before the records are written anew and
-written after them, so that it never speaks of other records.
+The note `train.tf_record.json` next to `train.tf_record` holds the fingerprint
+of everything that the records were made from, the size and the checksum of the
+file, and facts that its maker stores. It is removed before the records are
+rewritten and written after them, so it always describes the present records.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ from records import tfrecord
 
 
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
-  """Writes a TFRecord file, unless it is there and of this fingerprint.
+  """Writes a TFRecord file, unless one with this fingerprint exists.
 
-  Returns the facts, of now or of the run that wrote the file. Raises
+  Returns the facts from this run or from the run that wrote the file. Raises
   InputError: as `write` does, or the file cannot be written.
 
   Args:
     path: the file.
-    fingerprint: all that decides the content, as JSON can hold it: the data and
-      the vocabulary by their checksums, flags, the code's format.
+    fingerprint: everything that determines the content, as JSON can hold it:
+    checksums of the data and the vocabulary, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
       the records, a dict that JSON can hold.
   """
   note = f"{path}.json"
-  # As they will be read back: tuples become lists, keys strings.
+  # Convert as JSON does: tuples become lists, keys strings.
   fingerprint = json_files.plain(fingerprint)
   known = _read_note(note)
   if known.get("fingerprint") == fingerprint:
@@ -41,7 +41,7 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
       return known["facts"]
     logging.warning("%s is damaged, and made again", path)
   file_io.remove(note)
-  # Renamed when it is whole; the note follows, so it never comes too early.
+  # The file is renamed when it is whole, and the note is written after that.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   size, sha256 = file_io.size_and_sha256(path)
@@ -55,17 +55,17 @@ def write_blocks(
   writer: tfrecord.RecordWriter, items: Iterable, serialize: Callable, *,
   block: int = 512, processes: int = 1
 ) -> list[dict]:
-  """Writes records of items, many together, which is what makes it fast.
+  """Writes records of items in blocks, which is fast.
 
-  Returns what is to be known of each block.
+  Returns the facts of each block.
 
   Args:
-    writer: opened.
-    items: that many of them are in memory at a time.
-    serialize: function of a list of items; returns records and what is to be
-      known of them. With several processes it must pickle.
-    block: the most items in such a list.
-    processes: how many share the work.
+    writer: an open RecordWriter.
+    items: items, of which only blocks are in memory.
+    serialize: function of a list of items; returns records and their facts.
+    With several processes it must pickle.
+    block: the maximum length of such a list.
+    processes: how many processes share the work.
   """
   rest = iter(items)
   blocks = iter(lambda: list(itertools.islice(rest, block)), [])
@@ -84,20 +84,20 @@ def totals(found: list[dict], *names: str) -> dict[str, int]:
 
 
 def _is_whole(path, known):
-  """Whether a file of records is the one that its note speaks of."""
-  # The size first: it costs nothing.
+  """Whether a file of records matches its note."""
+  # The size is compared first: it costs nothing.
   if not file_io.exists(path) or file_io.size(path) != known["bytes"]:
     return False
   if "sha256" in known:
     return file_sha256(path) == known["sha256"]
-  try:  # Of version 0.1, whose records have their own checksums only.
+  try:  # In version 0.1 only the records have checksums.
     return all(True for _ in tfrecord.read_serialized(path))
   except errors.InputError:
     return False
 
 
 def _read_note(path):
-  """Returns the JSON next to a file, {} where there is none of use."""
+  """Returns the JSON next to a file, {} if it is missing or unusable."""
   if not file_io.exists(path):
     return {}
   try:
@@ -119,7 +119,7 @@ def weights_sha256(variables: list[tf.Variable]) -> str:
   """Returns the SHA-256 of the names and values of variables."""
   checksum = hashlib.sha256()
   for variable in variables:
-    # With the names: equal values in other variables are another model.
+    # Names count: equal values in other variables are another model.
     checksum.update(variable.name.encode())
     checksum.update(np.ascontiguousarray(variable.numpy()).data)
   return checksum.hexdigest()

@@ -1,6 +1,6 @@
 """Several short sequences in one row, for steps that have one fixed shape.
 
-Where XLA compiles the step, all batches are padded to T positions. Packing lays
+If XLA compiles the step, all batches are padded to T positions. Packing puts
 the sequences of a batch into fewer rows of T positions and computes those. The
 examples of a step stay the same, and so do its loss and its gradient: a batch
 keeps all of its tensors, and gets one more, the plan of its rows, which
@@ -8,10 +8,10 @@ modeling.BertModel.encode follows.
 
 Attention does not cross from one sequence of a row to the next, and positions
 count from 0 in each. Dropout draws one number for each position of a row, so
-its masks are others than without packing.
+its masks differ from the masks without packing.
 
-Letters: B examples, S sequences of them (of windows or endings an example has
-several), T positions of a row, R rows, Q sequences in the fullest row,
+Letters: B examples, S sequences of them (an example may have several windows
+or endings), T positions of a row, R rows, Q sequences in the fullest row,
 P positions that are read, H width.
 """
 
@@ -26,14 +26,14 @@ import unpadding
 
 
 def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
-  """Returns int32 [G, S / G], what the sequences of a batch take of rows.
+  """Returns int32 [G, S / G], the positions that each sequence takes in a row.
 
   Args:
     input_mask: integers [B, T], or [B, W, T] for W windows of an example.
-      Windows that a text does not have take nothing: their states are not
+      Missing windows of a text take no positions: their states are not
       read. (Each example has its first.)
-    num_groups: G, in how many equal parts, each packed on its own, the batch
-      is cut.
+      num_groups: G, the number of equal parts of the batch, which are packed
+      separately.
   """
   lengths = unpadding.extents(input_mask)
   if input_mask.shape.rank == 3:
@@ -44,13 +44,13 @@ def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
 
 
 def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """Packs sequences, each into the first row with room, the longest first.
+  """Packs sequences into the first row with room, longest first.
 
   First-fit decreasing needs at most 11/9 of the best number of rows, plus 6/9
   (Dósa, "The tight bound of first fit decreasing", 2007).
 
   Args:
-    lengths: int32 [G, S], 0 to T each; the G groups have rows of their own.
+    lengths: int32 [G, S], 0 to T each; the G groups have separate rows.
       Length 0 takes no place, and its row and slot mean nothing.
     length: T.
 
@@ -68,19 +68,19 @@ def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
     fits = tf.cast(free >= size, tf.int32)
     row = tf.argmax(fits, axis=1, output_type=tf.int32)  # The first of them.
     chosen = tf.one_hot(row, count, dtype=tf.int32)  # [G, S]
-    # How many are in that row already.
+    # The slot counts the sequences that are in the row already.
     slot = tf.reduce_sum(used * chosen, axis=1)
     return (
       number + 1, free - chosen * size, used + chosen,
       rows.write(number, row), slots.write(number, slot),
     )
 
-  # As many rows as sequences, should none fit with another.
+  # There are as many rows as sequences, for sequences that do not share.
   nothing = tf.zeros([groups, count], tf.int32)
   places = [tf.TensorArray(tf.int32, count) for _ in range(2)]
   start = [0, nothing + length, nothing, *places]
   *_, rows, slots = tf.while_loop(lambda n, *_: n < count, place, start)
-  # The inverse permutation: to the order of the batch.
+  # The inverse permutation restores the order of the batch.
   back = tf.argsort(order, axis=1)
   return tuple(
     tf.gather(tf.transpose(found.stack()), back, batch_dims=1)
@@ -89,13 +89,13 @@ def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 class Packing(NamedTuple):
-  """How the batches of a run are packed: all into the same number of rows.
+  """How the batches of a run are packed, all into the same number of rows.
 
   Attributes:
     rows: R, of each part.
     sequences: Q, of the fullest row.
-    parts: in how many parts, packed each on its own, a replica computes its
-      share of a batch.
+    parts: how many parts, packed separately, a replica's share of a batch
+    has.
   """
 
   rows: int
@@ -105,13 +105,13 @@ class Packing(NamedTuple):
   def with_plan(self, batch: dict) -> dict:
     """Returns a replica's share of a batch with unpadding.PLAN [parts R, Q].
 
-    The numbers of sequences are those within a part. The input_mask is
-    [B, T] or [B, W, T].
+    The sequences are numbered within a part. The input_mask is [B, T] or
+    [B, W, T].
     """
     mask = batch["input_mask"]
     lengths = lengths_to_pack(mask, self.parts)
     rows, slots = first_fit(lengths, mask.shape[-1])
-    # [parts, S / parts], as the lengths are.
+    # [parts, S / parts], like the lengths.
     numbers = tf.zeros_like(lengths) + tf.range(tf.shape(lengths)[1])
     parts = tf.zeros_like(lengths) + tf.range(self.parts)[:, tf.newaxis]
     is_there = lengths > 0
@@ -134,7 +134,7 @@ def measure(
   Args:
     masks: input_mask, integers [N, T] or [N, W, T], N a multiple of
       group_size, in the order of training.
-    group_size: how many examples in a row are packed on their own.
+    group_size: how many consecutive examples are packed together.
     parts: see Packing.
   """
 
@@ -149,7 +149,7 @@ def measure(
     ]
 
   found = masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE)
-  # Of the fullest batch: rows, sequences in a row, rows without packing.
+  # The maxima over batches: rows, sequences in a row, rows without packing.
   rows, sequences, plain_rows = (
     int(max(column)) for column in zip(*found.as_numpy_iterator())
   )
@@ -157,7 +157,7 @@ def measure(
 
 
 def num_positions(batch: dict) -> tf.Tensor:
-  """Returns how many positions are computed of a batch, int32."""
+  """Returns how many positions of a batch are computed, int32."""
   mask = batch["input_mask"]
   if unpadding.PLAN not in batch:
     return tf.size(mask)

@@ -1,4 +1,4 @@
-"""TFRecords -> batches of tensors, in an order that can be entered anywhere.
+"""TFRecords -> batches of tensors, in an order that can resume anywhere.
 
 The order of training examples is a function of (seed, epoch, position) alone.
 So a resumed run needs no saved shuffle buffer: it opens the stream at record
@@ -23,12 +23,12 @@ from records import packing, tfrecord
 from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
-DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
-# More need less padding, and mix the lengths of the data less.
+DEFAULT_SORTED_WINDOW = 1 << 14  # the same for sorting by length
+# A larger value needs less padding, and mixes the lengths of the data less.
 _BATCHES_SORTED_TOGETHER = 50
-# Interleaved, so that a shuffle window holds parts of many files.
+# Files are interleaved, so that a shuffle window holds parts of many files.
 _FILES_READ_TOGETHER = 16
-# The masks of so few fit into memory, many windows of a text included.
+# The masks of this many records fit into memory, even with many windows each.
 _PARSED_TOGETHER = 1 << 10
 _MEASURED_TOGETHER = 1 << 12
 
@@ -45,13 +45,13 @@ def first_record(path: str) -> dict[str, np.ndarray]:
 
 
 def without_empty(files: list[str]) -> list[str]:
-  """Returns the files that hold records; the others are warned of.
+  """Returns the files that hold records, and warns of the others.
 
   Raises InputError: none does.
   """
   filled = []
   for path in files:
-    # Only what is compressed has to be read.
+    # Only compressed files have to be read.
     if file_io.size(path) and not (
       tfrecord.is_gzip(path) and not any(tfrecord.read_serialized(path))
     ):
@@ -66,18 +66,18 @@ def without_empty(files: list[str]) -> list[str]:
 def check_records(
   files: list[str], features: dict[str, tf.io.FixedLenFeature]
 ) -> int:
-  """Returns the number of records of files that fit what a script expects.
+  """Returns the number of records, and checks them against a script's features.
 
-  Looks at the length of every record, but only into the first of each file.
+  It reads the length of every record, but parses only the first of each file.
   Raises InputError: a file is empty or truncated, lacks a feature, or holds one
-  of another length; names the file, both lengths and the flags to look at.
+  of another length; the error names the file, both lengths and the flags.
   """
   total = 0
   for path in files:
     record = first_record(path)
-    # TensorFlow takes a file that ends within a header for a whole one.
+    # TensorFlow accepts a file that ends within a header as complete.
     total += tfrecord.count_records(path)
-    # Only those that the script reads; a record may have more.
+    # A record may have more features than the script reads.
     for name, feature in features.items():
       expected = feature.shape[0] if feature.shape else 1
       if name not in record:
@@ -96,7 +96,7 @@ def check_records(
 
 @contextlib.contextmanager
 def damage_named(files: list[str]):
-  """Names the file where TensorFlow finds a damaged record in this block.
+  """Names the file in which TensorFlow finds a damaged record in this block.
 
   TensorFlow itself says no more than "corrupted record at 52". The files are
   searched, one after another, only when there was damage. Raises InputError:
@@ -120,7 +120,7 @@ def sequential_records(files: list[str]) -> tf.data.Dataset:
 def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
   """Returns how many tokens each serialized record has, int64 [records].
 
-  By `input_mask`, which must be among the features.
+  It counts `input_mask`, which must be among the features.
   """
   counts = records.batch(_PARSED_TOGETHER).map(
     lambda strings: _token_counts(strings, features)
@@ -132,13 +132,13 @@ def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
 def order_by_length(
   lengths: np.ndarray, window: int = DEFAULT_SORTED_WINDOW
 ) -> np.ndarray:
-  """Returns the order [N] in which records of like length are neighbours.
+  """Returns the order [N] in which records of similar length are neighbours.
 
   A window of consecutive records is sorted as a whole, and will be held in
-  memory. The longest comes first: what does not fit into a device's memory
-  fails at once.
+  memory. The longest comes first: a batch that does not fit into a device's
+  memory fails at once.
   """
-  # By window, then by length; equal ones as they stand.
+  # The sort is by window, then by length, and stable.
   return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
 
 
@@ -147,8 +147,8 @@ def reordered(
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
   """Returns records in the order that `order_by_length` gave."""
-  # A dataset, not a constant: it is read window by window.
-  # The place within a window, which a record never leaves.
+  # A record never leaves its window, so `order % window` is its place there.
+  # A dataset, unlike a constant, is read window by window.
   places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
   pairs = tf.data.Dataset.zip(records.batch(window), places)
   return pairs.map(tf.gather).unbatch()
@@ -167,7 +167,7 @@ def _open(path_and_compression):
 
 
 class Bucketing(NamedTuple):
-  """Batches of sequences of like length, which need little padding."""
+  """Batches of sequences of similar length, which need little padding."""
 
   features: dict  # Dict from name to a feature of tf.io, with `input_mask`.
   batch_size: int  # Examples in a batch, over all replicas.
@@ -180,13 +180,13 @@ def shuffled_records(
   """Returns an endless dataset of serialized records, each epoch reshuffled.
 
   Args:
-    files: of TFRecords.
+    files: TFRecord files.
     num_records: how many records they hold together.
     seed: the order is a function of it.
     first_record: where to enter the stream: 0 for a new run, the number of
       records already consumed for a resumed one.
     window: how many records are shuffled together, and held in memory.
-    bucketing: None: a batch holds what the shuffle puts side by side.
+    bucketing: if None, batches are consecutive records of the shuffle.
   """
   if bucketing:
     return _bucketed(
@@ -196,27 +196,27 @@ def shuffled_records(
       ),
       bucketing, seed, first_record,
     )
-  # Sorted, because the order must not depend on how files were listed.
+  # Files are sorted: the order must not depend on how they were listed.
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
   @tf.autograph.experimental.do_not_convert
   def one_epoch(epoch):
-    # Only in the epoch that is entered in its middle.
+    # Records are skipped only in the epoch that is resumed in its middle.
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
     )
     # Whole windows are skipped before they are shuffled, the rest after: the
     # order inside a window must not depend on where the run resumed.
-    # Entered at record 250 with windows of 100: two are skipped, the third is
-    # shuffled as ever, and its first 50 are dropped.
+    # Resuming at record 250 with windows of 100 skips two windows, shuffles
+    # the third as ever, and drops its first 50 records.
     whole = skipped // window
     records = _epoch_in_file_order(files, seed, epoch)
     windows = records.skip(whole * window).batch(window)
 
     @tf.autograph.experimental.do_not_convert
     def shuffle(index, strings):
-      # Each window of each epoch has an order of its own.
+      # The epoch and the window's index seed the order.
       salt = tf.random.experimental.stateless_fold_in(
         tf.stack([tf.cast(seed, tf.int64), epoch]), index
       )
@@ -233,12 +233,12 @@ def shuffled_records(
 def _bucketed(enter, bucketing, seed, first_record):
   """Sorts stretches of a stream by length and shuffles the batches of each.
 
-  `enter` gives the endless stream from a record's number on; what is returned
-  is entered at `first_record`.
+  `enter` returns the endless stream from a record's number on; the result
+  starts at `first_record`.
   """
   batch_size = bucketing.batch_size
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
-  # Entered at the beginning of a stretch, whose order needs all its records.
+  # It starts at the beginning of a stretch, whose order needs all its records.
   first, offset = divmod(first_record, stretch)
 
   @tf.autograph.experimental.do_not_convert
@@ -256,9 +256,9 @@ def _bucketed(enter, bucketing, seed, first_record):
 
 
 def _epoch_in_file_order(files, seed, epoch):
-  """Records of one epoch: files in random order, some of them interleaved.
+  """Returns the records of an epoch: files in random order, interleaved.
 
-  `files` is what `_openable` returns.
+  `files` comes from `_openable`.
   """
   order = tf.random.experimental.stateless_shuffle(
     files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
@@ -270,9 +270,9 @@ def _epoch_in_file_order(files, seed, epoch):
 
 
 def check_shares(batch_size: int, replicas: int, name: str) -> None:
-  """Raises InputError where replicas cannot share batches equally.
+  """Raises InputError if replicas cannot share batches equally.
 
-  `name` is what the user calls the size of a batch over all replicas.
+  `name` is the user's name for the size of a batch over all replicas.
   """
   if batch_size % replicas:
     raise errors.InputError(
@@ -292,20 +292,20 @@ def distributed_batches(
 
   Replica r of R gets examples [r * B / R, (r + 1) * B / R) of every global
   batch of B, however many processes the replicas live in: so N devices see
-  what one device would see. A last incomplete batch is dropped. Gives dicts
-  from name to int32 or float32 tensor. Raises InputError: the batch cannot be
-  shared equally.
+  the same examples as one device. A last incomplete batch is dropped. Batches
+  are dicts from name to int32 or float32 tensor. Raises InputError: the batch
+  cannot be shared equally.
 
   Args:
-    strategy: whose replicas share the batches.
-    records: serialized, the same in every process.
-    features: of the records.
+    strategy: its replicas share the batches.
+    records: serialized records, the same in every process.
+    features: features of the records.
     batch_size: B, the number of examples in a global batch.
     trim: whether to cut batches to their longest sequence; exact, since
       padding changes nothing, but shapes then differ from batch to batch.
     transform: function of (batch of one replica, step, rows=batch_size,
-      first_row=...) that is applied to what was parsed.
-    packed: None for a row per sequence.
+      first_row=...) that is applied to parsed batches.
+      packed: how to pack sequences; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: one B.
   """
@@ -328,13 +328,13 @@ def distributed_batches(
     @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
       share = (strings.shape[0] or tf.shape(strings)[0]) // replicas
-      first = context.input_pipeline_id * local * share  # Of its rows.
+      first = context.input_pipeline_id * local * share  # Its first row.
       # Only this process's records are parsed.
       mine = tf.reshape(strings[first : first + local * share], [local, share])
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
-    # Not experimental_distribute_dataset: that would shard files by itself, and
-    # a batch would no longer be the same records for any number of processes.
+    # experimental_distribute_dataset would shard files by itself, and a batch
+    # would no longer be the same records for any number of processes.
     batches = _in_batches(records, batch_size, joined).enumerate(first_step)
     parsed = batches.map(shares_of_this_process).unbatch().map(
       finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
@@ -348,9 +348,9 @@ def distributed_batches(
 
 
 def _in_batches(records, batch_size, counts):
-  """Returns batches of strings: of B, or the i-th of counts[i] times B."""
+  """Returns batches of B strings; the i-th has counts[i] * B, if given."""
   batches = records.batch(batch_size, drop_remainder=True)
-  # Long records are not joined: then there is nothing to put together again.
+  # Without joined batches there is nothing to regroup.
   if counts is None or np.all(np.equal(counts, 1)):
     return batches
   numbers = np.repeat(np.arange(len(counts)), counts)
@@ -372,14 +372,14 @@ def _is_one_cpu(strategy):
 
 
 def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-  """Returns metrics of what a batch holds, pairs of float32 scalars.
+  """Returns metrics of a batch's content, pairs of float32 scalars.
 
-  "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
-  positions), how much of what is computed is no padding.
+  They are "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
+  positions), the share of computed positions that hold tokens.
 
   Args:
-    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN where it is
-      packed.
+    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN if it is
+    packed.
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
@@ -397,9 +397,9 @@ def training_batches(
 ):
   """Returns endless distributed batches of shuffled records.
 
-  Unlike the original: the order is another one. It shuffles a window of 100
-  records; here each epoch is a permutation of all of them, a function of the
-  seed and the epoch. The arguments are those of `shuffled_records` and
+  Unlike the original: the order differs. It shuffles a window of 100
+  records; here each epoch is a permutation of all records, a function of the
+  seed and the epoch. For the arguments see `shuffled_records` and
   `distributed_batches`.
   """
   records = shuffled_records(
@@ -419,7 +419,7 @@ def measure_packing(
 
   It reads the records of the whole run, in their order, whatever step the run
   is at: so a resumed run packs, and adds up, as one that was never stopped.
-  Returns None if packing saves no row. `num_steps` are those of the whole run;
+  Returns None if packing saves no row. `num_steps` counts the steps of the run;
   each replica computes its share of a batch in `parts`, one after another.
   """
   together = max(1, _MEASURED_TOGETHER // batch_size)
@@ -448,7 +448,7 @@ def _token_counts(strings, features):
 
 
 def _parse(serialized, features):
-  """Parses a whole batch at once: four times as fast as one by one."""
+  """Parses a whole batch at once, 4× faster than one by one."""
   batch = tf.io.parse_example(serialized, features)
   # TFRecords hold int64 only; TPUs want int32.
   return {
@@ -465,7 +465,7 @@ def trim_to_longest(
   Args:
     batch: with `input_mask` [B, T], or [B, W, T] for W sequences of an example;
       every other tensor of that rank whose name is a per-token feature is cut
-      alike. Without `input_mask` nothing is cut.
+      too. Without `input_mask` nothing is cut.
     multiple: T is rounded up to a multiple of this.
   """
   if "input_mask" not in batch:
@@ -473,12 +473,12 @@ def trim_to_longest(
   mask = batch["input_mask"]
   longest = tf.reduce_max(unpadding.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
-  # At least position 0, which heads read whatever the mask says.
+  # Position 0 is kept: heads read it whatever the mask is.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
   per_token = (*input_sequences.NAMES, "label_ids")
   return {
     name: value[..., :length]
-    # By rank: the label_ids [B, L] of several classes are no tokens' labels.
+    # The rank tells label_ids of tokens from label_ids [B, L] of L classes.
     if name in per_token and value.shape.rank == mask.shape.rank
     else value
     for name, value in batch.items()

@@ -1,4 +1,4 @@
-"""TFRecord files: written whole, counted, read with every fault named.
+"""Writes TFRecord files whole, counts records, and reads them with checks.
 
 Serialization is deterministic, unlike protobuf's: the same features give the
 same bytes, so the same records give the same file.
@@ -24,8 +24,8 @@ _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_MANIFEST = ".manifest.json"  # Of shards: which there are, and of what text.
-_VOCABULARY = f".vocabulary{_MANIFEST}"  # Of a single file.
+_MANIFEST = ".manifest.json"  # Lists shards and their text.
+_VOCABULARY = f".vocabulary{_MANIFEST}"  # Belongs to a single file.
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
@@ -56,8 +56,8 @@ class RecordWriter:
           self._writer = tf.io.TFRecordWriter(temporary, compression)
         else:
           self._writer = _LocalWriter(temporary)
-      # Closed before `atomic_write` ends: a disk that is full may say so
-      # only now, and then nothing is renamed.
+      # The file is closed before `atomic_write` ends: a full disk may be
+      # reported only now, and then nothing is renamed.
       stack.callback(self._close)
       self._stack = stack.pop_all()
     return self
@@ -89,7 +89,7 @@ class RecordWriter:
 
 
 class _LocalWriter:
-  """Writes the bytes that TensorFlow would, but needs no import of it."""
+  """Writes the same bytes as TensorFlow without importing it."""
 
   def __init__(self, path):
     self._stream = open(path, "wb", buffering=_WRITTEN_TOGETHER)
@@ -108,7 +108,7 @@ def _header(length):
 def _masked_crc(data):
   """Returns 4 bytes: CRC-32C, rotated by 15 bits and added to a constant.
 
-  So that the CRC of data that hold CRCs is no trivial one.
+  This keeps the CRC of data that contain CRCs from being trivial.
   """
   crc = google_crc32c.value(data)
   rotated = crc >> 15 | crc << 17
@@ -125,7 +125,7 @@ def find_files(patterns: str) -> list[str]:
 
   Args:
     patterns: comma-separated names or glob patterns of files, manifests of
-      shards, or what the shards' names begin with.
+      shards, or prefixes of the shards' names.
 
   Raises:
     InputError: there is no such file, or a manifest's shards are unfinished.
@@ -149,7 +149,7 @@ def find_files(patterns: str) -> list[str]:
 
 
 def write_vocabulary_mark(path: str, vocab_file: str) -> None:
-  """Writes next to a file of records which vocabulary its ids are of."""
+  """Writes a note next to a file of records that names its vocabulary."""
   if not (file_io.is_remote(path) or os.path.isfile(path)):
     return  # A device or a pipe.
   _, digest = file_io.size_and_sha256(vocab_file)
@@ -158,15 +158,15 @@ def write_vocabulary_mark(path: str, vocab_file: str) -> None:
 
 
 def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
-  """Refuses records whose ids are of another vocabulary.
+  """Refuses records whose ids come from another vocabulary.
 
-  By what stands next to them; records of other programs say nothing.
+  It reads the notes next to them; records of other programs have none.
   Raises InputError: the checksums differ.
   """
   _, digest = file_io.size_and_sha256(vocab_file)
   marks = {}
   for file in files:
-    # Of a shard NAME-00000-of-00003 and of a file of its own.
+    # The note of a shard NAME-00000-of-00003, and the note of a single file.
     shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
     marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
   for mark, file in marks.items():
@@ -205,8 +205,8 @@ def serialize_example(features: dict[str, Sequence]) -> bytes:
 def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
   """Returns many tf.train.Examples, made together.
 
-  The bytes are those of `Example.SerializeToString(deterministic=True)`: a
-  function of the values, the features in the order of their names.
+  The bytes equal `Example.SerializeToString(deterministic=True)`: a function
+  of the values, with the features in the order of their names.
   Unlike the original: its bytes came in an order that changed with every run.
   The features are arrays [B, n], whose n may differ; integers become an
   int64_list, floats a float_list.
@@ -225,9 +225,9 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_start(name, kind, length):
-  """Returns what comes before `length` bytes of numbers of a feature."""
+  """Returns the bytes before `length` bytes of numbers of a feature."""
   numbers = bytes(length)
-  # As protobuf: an empty list has no numbers, not an empty field of them.
+  # As in protobuf, an empty list has no numbers field.
   values = _delimited(kind, _delimited(_NUMBERS, numbers) if length else b"")
   key = _delimited(_KEY, name.encode("utf-8"))
   entry = _delimited(_ENTRY, key + _delimited(_VALUE, values))
@@ -238,7 +238,7 @@ def _bytes_of_rows(values):
   size = values.shape[1] * values.itemsize
   if not size:
     return [b""] * len(values)
-  # `tolist` makes bytes of what is one item a row.
+  # With one item per row, `tolist` returns bytes.
   return np.ascontiguousarray(values).view(f"V{size}")[:, 0].tolist()
 
 
@@ -255,14 +255,14 @@ def _varints(values):
   """Returns the bytes of each row of integers [B, n] as varints.
 
   7 bits a byte, the lowest first: 300 = 0b10_0101100 -> 0b1_0101100,
-  0b0_0000010; the top bit says "more". Negative ones count as unsigned 64-bit
-  integers, ten bytes each.
+  0b0_0000010; the top bit says "more". Negative numbers count as unsigned
+  64-bit integers, ten bytes each.
   """
   if values.min(initial=0) < 0:
     values = values.astype(np.int64).view(np.uint64)
   largest = int(values.max(initial=0))
   width = max(1, -(-largest.bit_length() // 7))
-  # The usual case, of masks and segments: no bit of continuation anywhere.
+  # Masks and segments usually have no continuation bit.
   if width == 1:
     return _bytes_of_rows(values.astype(np.uint8))
   rest = values.astype(np.min_scalar_type(largest))
@@ -270,7 +270,7 @@ def _varints(values):
   valid = np.empty(data.shape, bool)
   for byte in range(width):
     data[..., byte] = (rest & 127) + (rest > 127) * np.uint8(128)
-    # Zero has one byte, too.
+    # Zero also has one byte.
     valid[..., byte] = (rest > 0) if byte else True
     rest >>= 7
   joined = data[valid].tobytes()
@@ -279,7 +279,7 @@ def _varints(values):
 
 
 def is_gzip(path: str) -> bool:
-  """Whether a TFRecord file is compressed, told from its first bytes."""
+  """Whether a TFRecord file is compressed, judged by its first bytes."""
   with file_io.open_for_reading(path) as stream:
     return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -299,8 +299,8 @@ def count_records(path: str) -> int:
       while header := source.read(_HEADER_BYTES):
         length = int.from_bytes(header[:8], "little")
         end = offset + _HEADER_BYTES + length + _FOOTER_BYTES
-        # Over the data: a damaged length may be any number, and only gzip says
-        # where its data end.
+        # This skips the data: a damaged length may be any number, and only gzip
+        # reports where its data end.
         if (
           len(header) < _HEADER_BYTES or source.seek(end) < end
           or not compressed and end > size
@@ -351,13 +351,13 @@ def read_serialized(path: str) -> Iterator[bytes]:
     for number, record in enumerate(records, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
-    # Without the names of TensorFlow's graph.
+    # The names of TensorFlow's graph are removed.
     reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", error.message, flags=re.S)
     raise errors.InputError(
       f"{path}: record {number + 1} is damaged or cut off ({reason.strip()}); "
       f"the {number} before it are whole: write the file again"
     ) from error
-  # TensorFlow takes a file that is cut within a record's header for whole.
+  # TensorFlow accepts a file that is cut within a record's header.
   count_records(path)
 
 
@@ -368,7 +368,7 @@ def stored_records(path: str) -> "tf.data.Dataset":
 
 
 def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-  """Returns a dataset whose iterator ends at once when it is no longer needed.
+  """Returns a dataset whose iterator ends at once after its last use.
 
   The thread that tunes an iterator looks for its end every 10, 20, 40, ... ms,
   up to a minute, and the iterator waits for it: as long as it was used. So a

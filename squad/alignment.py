@@ -11,8 +11,8 @@ is carried over to the written words by counting characters:
     answer               Anna Lang          characters 0 to 7 without spaces
 
 As in the original: where that fails (an unknown piece, a character that the
-tokenizer removes or makes two of) the answer is the whole words; and of two
-places that match the prediction the first is taken.
+tokenizer removes or makes two of) the answer is the whole words; and the
+first of two places that match the prediction is taken.
 
 The original tokenizes the words for each of the 20 best answers of each
 question; here each word of a passage is tokenized once. That gives the same
@@ -32,7 +32,7 @@ import tokenization
 from squad import data
 from variants import piece_tokenizer
 
-# Most words of a passage come again in others.
+# Most words of a passage occur in other passages, too.
 _REMEMBERED_WORDS = 1 << 16
 
 
@@ -78,14 +78,14 @@ def word_piece_spelling(basic: tokenization.BasicTokenizer) -> Spelling:
 
 
 class PassageText:
-  """A passage as written and as tokenized, and the way from one to the other.
+  """A passage as written and as tokenized, and the mapping between them.
 
   Both are its words joined by single spaces; a word that has no tokens (only
-  a zero-width space, say) is no part of the second.
+  a zero-width space, say) is missing from the second.
   """
 
   def __init__(self, words: list, tokenized: Callable):
-    """Takes `doc_tokens`, and a function as of `word_tokenizer`."""
+    """Takes `doc_tokens`, and a function such as `word_tokenizer` returns."""
     self._written = " ".join(words)
     # Where each word begins, with the spaces before it and without them.
     # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
@@ -98,37 +98,37 @@ class PassageText:
   def find(
     self, predicted: str, first: int, last: int
   ) -> tuple[str, tuple[int, int]]:
-    """Returns what the words `first` to `last` have of what was predicted.
+    """Finds a prediction in the words `first` to `last`.
 
     Args:
       predicted: text of word pieces, see `joined_pieces`.
       first, last: numbers of words; `last` is included.
 
     Returns:
-      The text, and its first character and the end of it among the words with
-      single spaces between them: all of these words if the prediction cannot be
-      found in them (logged at debug level).
+      The text, and its start and end among the words joined by single spaces:
+      all of these words if the prediction cannot be found in them (logged at
+      debug level).
     """
     start, end = self._place(predicted, first, last)
     return self._written[start:end], (start, end)
 
   def _place(self, predicted, first, last):
-    # Only in the words themselves: the same text may come earlier in the
+    # Only these words are searched: the same text may come earlier in the
     # passage.
     start = self._token_starts[first]
-    # Less the space after the last word; words without tokens are empty here.
+    # `end` excludes the space after the last word; words may have no tokens.
     end = max(start, self._token_starts[last + 1] - 1)
     found = self._tokenized.find(predicted, start, end)
-    # Characters can be counted off only where tokenization kept their number:
-    # "É" becomes "e", but a removed control character, or an accent that is a
-    # character of its own, shifts all that follows.
+    # Counting characters works only if tokenization kept their number: "É"
+    # becomes "e", but a removed control character, or an accent that is a
+    # separate character, shifts everything after it.
     if (
       predicted.strip(" ") == predicted != ""
       and found >= 0
       and self._num_characters(start, end)
       == self._places[last + 1] - self._places[first]
     ):
-      # Which characters are the first and the last, spaces not counted.
+      # `before` and `after` are the first and last character without spaces.
       before = self._places[first] + self._num_characters(start, found)
       after = before + len(predicted) - predicted.count(" ") - 1
       return self._position(before), self._position(after) + 1
@@ -139,13 +139,13 @@ class PassageText:
     return place
 
   def _num_characters(self, start, end):
-    """Characters but U+0020 of a part of the tokenized text."""
+    """Counts the characters but U+0020 of a part of the tokenized text."""
     return end - start - self._tokenized.count(" ", start, end)
 
   def _position(self, place):
-    """Where in the written text the character is, spaces not counted."""
-    # One space comes before each word but the first. Empty words begin where
-    # the next one does, so of several words at one place it is in the last.
+    """Maps a character's number without spaces to its written position."""
+    # One space comes before each word but the first. An empty word begins where
+    # the next word does, so the last of several words at a place has it.
     return place + bisect.bisect_right(self._places, place) - 1
 
 
@@ -154,13 +154,13 @@ def written_places(
 ) -> list[tuple[int, int]] | None:
   """Returns where the pieces of a word stand in it: (start, end) of each.
 
-  Characters that the tokenizer removes are of the piece before them. None: of
-  a tokenizer that is not BERT's, or where characters cannot be counted off.
+  Characters that the tokenizer removes belong to the piece before them. Returns
+  None for a tokenizer other than BERT's, or if characters cannot be matched.
   """
   if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
-  # Of "É," each gives one character, of an accent that is stripped none.
+  # Each character of "É," gives one character, a stripped accent gives none.
   counts = [_num_kept(char, basic) for char in word]
   owners = [n for n, count in enumerate(counts) for _ in range(count)]
   places, after = [], 0
@@ -182,18 +182,18 @@ def written_places(
 
 @functools.lru_cache(_REMEMBERED_WORDS)
 def _num_kept(char, basic):
-  """Returns how many characters a tokenizer makes of one."""
+  """Returns how many characters a tokenizer makes of one character."""
   return len("".join(basic.tokenize(char)))
 
 
 class PieceFinder:
-  """Where the pieces of a passage stand in it, its words joined by spaces."""
+  """Finds the pieces of a passage in its words joined by spaces."""
 
   def __init__(
     self, words: list[str], numbers: list[int],
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Takes the words, and the number of the word that each piece is of."""
+    """Takes the words, and the number of each piece's word."""
     self._written = " ".join(words)
     starts = _starts(map(_length_and_space, words))
     self._places: list | None = []
@@ -211,7 +211,7 @@ class PieceFinder:
   def find(self, first: int, last: int) -> tuple | None:
     """Returns the text and the place of the pieces `first` to `last`.
 
-    None where the places of the pieces are not known.
+    It returns None if the places of the pieces are not known.
     """
     if self._places is None:
       return None
@@ -220,7 +220,7 @@ class PieceFinder:
 
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
-  """Returns where a context has a place in its words, see PassageText.find."""
+  """Maps a place in a context's words to the context, see PassageText.find."""
   words = list(data.WORD.finditer(context))
   starts = _starts(_length_and_space(word.group()) for word in words)
 

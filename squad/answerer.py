@@ -1,4 +1,4 @@
-"""The answers that a question answering model gives to files and texts."""
+"""Answers files and texts with a question answering model."""
 
 import functools
 from collections.abc import Callable
@@ -21,8 +21,8 @@ def window_logits(
     model: function of a batch; returns start and end logits [B, T'].
     batch: input_ids, input_mask and segment_ids [B, T].
     trim: whether T' may be less than T, the longest sequence of the batch;
-      what is cut off is padding, and -inf.
-    mask_padding: whether padding is no candidate, but -inf.
+      the rest is padding, and gets -inf.
+      mask_padding: whether padding gets -inf, so that it is never chosen.
       Unlike the original: there it takes places among the n best positions of
       a window; the answers would depend on how far a batch is cut.
   """
@@ -34,34 +34,34 @@ def window_logits(
   for name, logits in zip(("start", "end"), model(batch)):
     if mask_padding:
       logits = tf.where(is_token, logits, -np.inf)
-    # Back to one width, so that the rows of all batches stack.
+    # Padding to one width lets the rows of all batches stack.
     rest = length - tf.shape(logits)[1]
     outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
   return outputs
 
 
 class Answerer:
-  """Answers questions with the weights that a model has at that moment."""
+  """Answers questions with the present weights of a model."""
 
   def __init__(
     self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
     strategy: tf.distribute.Strategy, threshold: null_threshold.NullThreshold
   ):
-    """Takes how to answer.
+    """Makes an answerer.
 
     Args:
-      settings: of run_squad.py.
+      settings: settings of run_squad.py.
       model: see `window_logits`.
-      tokenizer: its own.
-      strategy: the one in whose scope it was made.
-      threshold: of "no answer".
+      tokenizer: the model's tokenizer.
+      strategy: the model was made in its scope.
+      threshold: threshold of "no answer".
     """
     self._tokenizer = tokenizer
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
     self._options = answers.options_of(settings, tokenizer)
     self._batch_size = settings.predict_batch_size
     pads = settings.pad_to_max_length
-    # XLA compiles the step of the training alone.
+    # XLA compiles only the training step, so lengths may vary here.
     self._trim = not pads and not distribution.is_tpu(strategy)
     logits = functools.partial(
       window_logits, model, trim=self._trim, mask_padding=not pads
@@ -87,7 +87,7 @@ class Answerer:
       pipeline.sequential_records([file.records]),
       inputs.record_features(self._lengths.max_seq_length, training=False),
       num_records=file.num_records, batch_size=batch_size,
-      # Windows of like length share a batch; the logits come in their order.
+      # Windows of similar length share a batch; logits keep the input's order.
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
     questions = file.file.questions
@@ -105,7 +105,7 @@ class Answerer:
     return answers.with_threshold(found, self.threshold.value)
 
   def scores(self, file: data.SquadFile, found: list) -> dict:
-    """Returns what the official script says, a dict from name to number."""
+    """Returns the scores of the official script, a dict from name to number."""
     texts = {answer.qas_id: answer.text for answer in found}
     if not self._options.version_2_with_negative:
       return scores.score_v1(file.questions, texts)
@@ -120,10 +120,10 @@ class Answerer:
     ))
 
   def answer(self, question: str, context: str) -> dict:
-    """Answers one question, at once.
+    """Answers one question immediately.
 
-    Returns its `answer`, the `probability` of that, and the `null_odds` where
-    there are any.
+    Returns the `answer`, its `probability`, and with version_2_with_negative
+    the `null_odds`.
     """
     (found,) = self._decided(answers.answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,

@@ -1,4 +1,4 @@
-"""A model -> logits of windows -> answers, best first, and where they go.
+"""A model -> logits of windows -> answers, best first, and their files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
   found = list(answers.find_answers(questions, windows, logits, options))
@@ -26,10 +26,10 @@ PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
 NULL_ODDS_FILE = "null_odds.json"
 
-# As in the original: the answer where there is none to give, without
+# As in the original: the answer without any candidate, without
 # version_2_with_negative.
 _NOTHING_FOUND = "empty"
-# Null odds where there is no other answer, above every threshold.
+# Null odds without another answer, above every threshold.
 # As in the original: the null score before a window was seen.
 _NO_OTHER_ANSWER = 1e6
 _GREETING = (
@@ -39,16 +39,16 @@ _GREETING = (
 
 
 class AnswerOptions(NamedTuple):
-  """What decides the answers besides the logits, named as the flags are.
+  """The options that determine the answers, named like the flags.
 
   Attributes:
     n_best_size: how many start and end positions of a window are tried, and
       how many answers to a question are kept.
-    max_answer_length: in word pieces.
+    max_answer_length: maximum length in word pieces.
     version_2_with_negative: whether a question may have no answer.
     null_score_diff_threshold: "no answer" is given where it is better than
       the best answer by more than this, in logits.
-    spelling: of the tokenizer.
+    spelling: the tokenizer's Spelling.
   """
 
   n_best_size: int = 20
@@ -71,7 +71,7 @@ def options_of(settings, tokenizer: tokenization.FullTokenizer):
 class Candidate(NamedTuple):
   """One of the best answers to a question, whose probabilities sum to 1.
 
-  Its text is as written in the passage; "" is "no answer".
+  Its text is spelled as in the passage; "" is "no answer".
   """
 
   text: str
@@ -86,13 +86,13 @@ class Answer(NamedTuple):
   Attributes:
     text: "" is "no answer".
     candidates: list of Candidate, the best first.
-    best_text: the best answer but "", whatever the threshold; "" if there is
-      no other.
+    best_text: the best answer other than "", whatever the threshold; "" if
+    there is no other.
     null_odds: by how many logits "no answer" is better than `best_text`; None
       without version_2_with_negative.
     score: the sum of the logits of `best_text`.
     place: where `best_text` is, see alignment.PassageText.find.
-    null_score: the sum of those of "no answer", 0.0 without a window.
+    null_score: the sum of the "no answer" logits, 0.0 without a window.
   """
 
   qas_id: str
@@ -121,9 +121,9 @@ def find_answers(
 
   As in the original: padding has logits and takes places among the
   `n_best_size` best positions of a window, although no answer can be there.
-  Where they were not computed they are to be -inf. Logits `start` and `end` are
+  Logits that were not computed must be -inf. Logits `start` and `end` are
   float32 [N, T], a row for each of N windows in the order of their questions.
-  Raises InputError: a logit is no finite number (the question is named).
+  Raises InputError: a logit is not finite (the question is named).
   """
   for values in logits.values():
     _check_finite(questions, windows, values)
@@ -146,7 +146,7 @@ def _check_finite(questions, windows, logits):
   Unlike the original: it sorted nan among the logits, and answered at random.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
-  # [N, T]; -inf is what `window_logits` gives to padding.
+  # [N, T]; `window_logits` gives -inf to padding.
   is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
   is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
   if is_good.all():
@@ -162,7 +162,7 @@ def _check_finite(questions, windows, logits):
 
 
 def _text_finder(words, passage, spelling, tokenizer):
-  """Returns a function of a span's first and last piece -> (text, place)."""
+  """Returns a function from a span's pieces (first, last) to (text, place)."""
   whole = alignment.PassageText(words, spelling.of_word)
   numbers = passage.words.tolist()
   pieces = tokenizer and alignment.PieceFinder(words, numbers, tokenizer)
@@ -180,9 +180,9 @@ def _text_finder(words, passage, spelling, tokenizer):
 
 
 def _answer(qas_id, found, find, options):
-  """Returns the Answer that a question's Spans make."""
+  """Returns the Answer for a question's Spans."""
   version_2 = options.version_2_with_negative
-  # One, of a question with windows.
+  # A question with windows has one null span.
   is_null = found.first_pieces == spans.NULL_PIECE
   pair = found.start_logits, found.end_logits
   null = tuple(float(values[is_null].sum()) for values in pair)
@@ -195,11 +195,11 @@ def _answer(qas_id, found, find, options):
     # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return answer._replace(text=candidates[0].text, candidates=candidates)
-  # "" may be among the best already; else it is added behind them, so that
+  # "" may be among the best already; else it is added after them, so that
   # its probability is always in the n-best file.
   null_start, null_end = kept.setdefault("", null)
-  # Unlike the original: where "no answer" is all there is it is the answer;
-  # the original ended in an error.
+  # Unlike the original: "no answer" may be the only candidate, and then is the
+  # answer; the original ended in an error.
   null_odds = _NO_OTHER_ANSWER
   if best_text:
     best_start, best_end = kept[best_text]
@@ -229,7 +229,7 @@ def _distinct(found, find, number):
 
 def _candidates(logits):
   """Returns a Candidate for every text -> (start logit, end logit)."""
-  # The highest is taken off so that no exponential overflows.
+  # The highest is subtracted so that no exponential overflows.
   highest = max(map(sum, logits.values()))
   # As in the original: the soft-max is over the kept candidates alone.
   weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
@@ -241,7 +241,7 @@ def _candidates(logits):
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
-  """Returns answers of version_2_with_negative by another threshold."""
+  """Applies another threshold to answers of version_2_with_negative."""
   return [
     a._replace(text="" if a.null_odds > threshold else a.best_text)
     for a in answers
@@ -252,9 +252,9 @@ def write(folder: str, answers: list) -> None:
   """Writes the answers as the original does.
 
   predictions.json (id -> text), nbest_predictions.json (id -> candidates)
-  and, if they have them, null_odds.json (id -> odds); without them one of
-  other answers that is there is removed. As in the original: ASCII, four
-  spaces of indent; of questions with the same id the last counts.
+  and, if answers have odds, null_odds.json (id -> odds); without odds an
+  existing file is removed. As in the original: ASCII, four spaces of indent;
+  the last of several questions with the same id counts.
   """
   contents = {
     PREDICTIONS_FILE: {answer.qas_id: answer.text for answer in answers},
@@ -267,7 +267,7 @@ def write(folder: str, answers: list) -> None:
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = odds
   else:
-    # Of an earlier run: it would be scored with the answers of this one.
+    # A file of an earlier run would be scored with the answers of this run.
     file_io.remove(os.path.join(folder, NULL_ODDS_FILE))
   for name, values in contents.items():
     text = json.dumps(values, indent=4) + "\n"
@@ -287,7 +287,7 @@ def answer_texts(
   Args:
     logits_of: function of windowing.make_batch's dict; returns the `start` and
       `end` logits [B, T], -inf where there is no candidate.
-    batch_size: B; of short windows more.
+    batch_size: B; batches of short windows are larger.
     pads: whether every window has `lengths.max_seq_length` tokens.
   """
   questions = data.from_texts(pairs)
@@ -306,21 +306,21 @@ def answer_texts(
   return list(find_answers(questions, windows, logits, options, tokenizer))
 
 
-# While somebody waits. `answer` is a function as Answerer.answer.
+# Interactive use; `answer` is a function like Answerer.answer.
 
 
 def answer_lines(
   source: Iterable[bytes], target: TextIO, answer: Callable
 ) -> int:
-  """Answers JSON lines: one line out for each line in, as soon as it came.
+  """Answers JSON lines: writes one line for each line read, immediately.
 
-  Returns how many lines were answered by an error.
+  Returns how many lines got an error.
 
   Args:
-    source: {"context": ..., "question": ...} each; "id" and whatever else is
-      there comes back with the answer.
+    source: lines {"context": ..., "question": ...}; "id" and any other key
+    is returned with the answer.
     target: a line that cannot be answered gets {"error": one sentence}, with
-      its number: the next ones may be right.
+    its number, and the next lines are still answered.
   """
 
   def line_of(text):

@@ -34,10 +34,10 @@ class Question(NamedTuple):
     answer_text: the answer to train on; "" if there is none, None outside
       training.
     start_position, end_position: the first and last of `doc_tokens` that it
-      touches; -1 if there is no answer, None outside training.
-    is_impossible: whether the file says that the passage does not tell.
-    answers: tuple of all answers in the file, what predictions are scored
-      against.
+    touches; -1 if there is no answer, None outside training.
+    is_impossible: whether the file marks the question as unanswerable.
+    answers: tuple of all answers in the file; predictions are scored against
+    them.
     passage: number of the passage in the file, from 0.
     place: file and id of the question, for errors.
   """
@@ -70,7 +70,7 @@ class Skipped(NamedTuple):
 
 
 class SquadFile(NamedTuple):
-  """What `read` found.
+  """The result of `read`.
 
   Attributes:
     questions: list of Question, in the order of the file.
@@ -99,9 +99,9 @@ def read(
     path: JSON of SQuAD 1.1 or 2.0, nested or flat. A flat question that has an
       empty list of answers is impossible if `version_2`.
     training: whether to find each answer in its passage. Unlike the original:
-      what cannot be found, or is blank, is returned and counted in the log,
-      not skipped silently.
-    version_2: whether there are questions without an answer.
+    answers that are blank or not found are returned and counted in the log,
+    not skipped silently.
+    version_2: whether questions may have no answer.
   """
   questions, skipped, says_impossible = [], [], False
   for number, (place, paragraph) in enumerate(_paragraphs(path, version_2)):
@@ -144,7 +144,7 @@ def read(
       )
     raise errors.InputError(f"{path} holds no question to use{why}")
   _report(path, questions, skipped)
-  # An empty list of answers tells nothing: files without labels have it, too.
+  # Files without labels also have empty lists of answers.
   is_labelled = all(q.answers or q.is_impossible for q in questions)
   return SquadFile(path, questions, is_labelled, skipped)
 
@@ -182,14 +182,14 @@ def from_texts(pairs: list) -> list[Question]:
   questions, words = [], []
   for number, (question, context) in enumerate(pairs):
     if not number or context != pairs[number - 1][1]:
-      # The number of the first question serves as that of the passage.
+      # The first question's number serves as the passage's number.
       words, first = WORD.findall(context), number
     questions.append(Question(str(number), question, words, passage=first))
   return questions
 
 
 class _Passage(NamedTuple):
-  """A passage: its number, its text, its words, and where each begins."""
+  """A passage: its number, its text, its words, and their starts."""
 
   number: int
   text: str
@@ -248,7 +248,7 @@ def _is_flat(line):
 
 
 def _nested(entry, place, version_2):
-  """Returns a flat question with its answers as SQuAD's files have them."""
+  """Returns a flat question with its answers in the form of SQuAD's files."""
   answers = json_files.field(entry, "answers", dict | list, place, [])
   if isinstance(answers, list):
     return entry
@@ -270,7 +270,7 @@ def _nested(entry, place, version_2):
 
 
 def _question(path, place, entry, passage):
-  """Returns a Question with what a file to predict tells."""
+  """Returns a Question with the fields of a file to predict."""
   # As in the original: ids may be numbers, which its files name as texts.
   qas_id = str(json_files.field(entry, "id", str | int, place))
   answers = json_files.field(entry, "answers", list[dict], place, [])
@@ -305,15 +305,15 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # The word at a character, or before it at a space; -1 before the first word.
-  # Of words at 0, 4 and 9 characters 4 to 8 are of the second.
+  # bisect finds the word at a character, or before a space; -1 before the
+  # first. With words at 0, 4 and 9, characters 4 to 8 belong to the second.
   start, end = (
     bisect.bisect_right(passage.starts, place) - 1
     for place in (offset, offset + len(text) - 1)
   )
   found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
-  # As in the original: whole words against the answer, whose white space may
-  # differ from a single one.
+  # As in the original: the answer is searched in whole words, after its white
+  # space is reduced to single spaces.
   cleaned = " ".join(text.split())
   if cleaned and cleaned in found:
     return question._replace(
@@ -339,7 +339,7 @@ def _check_ids(questions):
 
 
 def _report(path, questions, skipped):
-  """Says in the log what is odd about a file."""
+  """Logs the number of questions and oddities of a file."""
   logging.info("%s: %d questions", path, len(questions))
   if skipped:
     first = skipped[0]

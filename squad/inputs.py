@@ -15,7 +15,7 @@ from records import cached_records, tfrecord
 from squad import data, windowing
 from text import input_sequences
 
-# Raised when records of the same data and flags come out otherwise.
+# Increase this when the same data and flags give other records.
 _FORMAT = 2
 _SHOWN = 5  # Windows whose tokens are logged.
 
@@ -60,7 +60,7 @@ def prepare(
 ) -> SquadInput:
   """Makes the windows of a file's questions and writes them as TFRecords.
 
-  Records that an earlier run has made of the same data and flags are kept.
+  Records that an earlier run made from the same data and flags are kept.
   Raises InputError: no question has a passage.
 
   Args:
@@ -69,7 +69,7 @@ def prepare(
       questions to train on are shuffled once, always alike, before they are
       written.
   """
-  # A copy: the file's own order is that of the results.
+  # The copy keeps the file's order, which the results follow.
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
@@ -123,7 +123,7 @@ def prepare(
 
 
 def _show(window, question):
-  """Logs what the model reads of a question, as the original shows some."""
+  """Logs the tokens of a window, as the original does for some."""
   logging.debug("  question %s, window %d: %s", question.qas_id,
                 window.doc_span_index, " ".join(window.tokens))
   if window.start_position is None:
@@ -146,7 +146,7 @@ def prepare_all(
 
   A file both to evaluate and to predict becomes one SquadInput.
   """
-  # As in the original: what is predicted is in eval.tf_record.
+  # As in the original: eval.tf_record holds the data to predict.
   stems = {"train": "train", "predict": "eval", "eval": "dev"}
   prepared = {}
   for name in sorted(files, key=list(stems).index):

@@ -14,7 +14,7 @@ from squad import answers as squad_answers
 from squad import model as squad_model
 from training import components, distribution, harness, run_folder, train_log
 
-# How the input of a model was made: kept with its weights. The case of the text
+# The flags of a model's input, stored with its weights. The case of the text
 # is in the folder's tokenizer_config.json, the threshold of "no answer" in its
 # null_threshold.json.
 INPUT_FLAGS = (
@@ -32,7 +32,7 @@ def write_results(results: dict, folder: str | None = None) -> None:
 
 
 class Job:
-  """A command: its model, its data, and what is done with them."""
+  """A command: its model, its data, and its steps."""
 
   def __init__(
     self, settings: run_settings.Settings, config: configuration.BertConfig,
@@ -80,7 +80,7 @@ class Job:
     return harness.train(settings, harness.Task(
       self._model, self._config, self._strategy,
       squad_model.objective(self._model, mask_padding=not pads), folder,
-      # As in the original: by questions, although some have several windows.
+      # As in the original: it counts questions; some have several windows.
       length=harness.training_length(settings, len(file.file.questions)),
       new_variables=squad_model.NEW_VARIABLES, data=lambda: training_data,
       evaluate=lambda: self._evaluate()[1], result_names=names,
@@ -88,12 +88,12 @@ class Job:
     ), start)
 
   def _forget_threshold(self):
-    # Until the first step changes the weights, the stored one holds.
+    # The stored threshold holds until the first step changes the weights.
     if self._is_chief:
       null_threshold.forget(self._settings.output_dir)
 
   def _write_model(self, folder, step):
-    """Writes the weights of now, with all that answering with them needs."""
+    """Writes the present weights, with everything that answering needs."""
     settings = self._settings
     config = model_folder.with_input_settings(
       self._config, settings.pick(" ".join(INPUT_FLAGS))
@@ -102,11 +102,11 @@ class Job:
       folder, self._model.variables, config, settings.vocab_file,
       settings.do_lower_case, never_split=settings.never_split, step=step,
     )
-    # Or removed: the folder must not keep one of other weights.
+    # This removes a threshold of other weights from the folder.
     self.threshold.write(folder)
 
   def load(self, start: run_folder.StartingPoint) -> int:
-    """Gives the model the weights of `start` to answer with; their step."""
+    """Loads the weights of `start` to answer with; returns their step."""
     weight_files.load(
       self._model.variables, start.path,
       allowed_missing=squad_model.UNUSED_VARIABLES,
@@ -117,7 +117,7 @@ class Job:
     """Takes the threshold of "no answer" that is stored for the weights."""
     folder = self._settings.output_dir
     folders = [folder] if folder else []
-    # Weights that were trained on are no longer those of their folder.
+    # Training changes the weights, so the initial folder no longer counts.
     if start.kind == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
@@ -141,7 +141,7 @@ class Job:
       if self._settings.do_train:
         train_log.write_last_evaluation(folder, step, results)
       if self.threshold.is_auto:
-        # Next to the weights that it belongs to.
+        # The threshold is stored next to its weights.
         self.threshold.write(folder)
         self.threshold.write_next_to(os.path.join(folder, "final_model"))
         if start.kind == "init":
@@ -164,7 +164,7 @@ class Job:
         logging.info("not scored: not every question has an answer")
       elif self._is_chief:
         results = self._answerer.scores(file.file, found)
-        # Of two files, eval_results.txt tells of the one to evaluate.
+        # eval_results.txt is for the file to evaluate, if any.
         write_results(
           {"global_step": step, **results}, None if was_evaluated else folder
         )
@@ -173,7 +173,7 @@ class Job:
       self._say_where(file.file.questions, found)
 
   def _say_where(self, questions, found):
-    """Logs where the answers are, the file to read first, and shows some."""
+    """Logs the files of answers, the file to read first, and some answers."""
     folder = self._settings.output_dir
     logging.info(
       "the answers are in %s; candidates with probabilities in %s",
@@ -185,10 +185,10 @@ class Job:
       logging.info("  %.100s -> %.100s", question.question_text, said)
 
   def serve_input(self) -> None:
-    """Answers what comes on standard input, if asked for.
+    """Answers standard input, if the flags select it.
 
     Raises InputError: lines of --predict_file=- could not be answered; all
-    others are by then.
+    other lines are answered by then.
     """
     if self._settings.interactive:
       streams = line_answers.standard_streams()

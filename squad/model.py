@@ -1,4 +1,4 @@
-"""The model that answers questions, and what its training minimizes.
+"""The question answering model and its training objective.
 
 Letters: B batch, T tokens of a window.
 """
@@ -12,20 +12,20 @@ from records import pipeline
 from training import loop
 from variants import registry
 
-# What the checkpoint of an encoder need not have. As in the original: the
+# Variables that an encoder's checkpoint may lack. As in the original: the
 # pooler is not read, so it is neither trained nor needed.
 UNUSED_VARIABLES = heads.POOLER
 NEW_VARIABLES = ("^cls/squad/", "^bilstm/", *UNUSED_VARIABLES)
 
-# What padding scores. Finite, so that no kernel can make it nan (0 * -inf).
+# The logit of padding, finite so that no kernel makes it nan (0 * -inf).
 _LOWEST = tf.float32.min
 
 
 class SpanModel(tf.Module):
-  """The encoder and a score of each token as first and last of an answer."""
+  """The encoder and the start and end logits of each token."""
 
   def __init__(self, config, **model_options):
-    """Makes the variables; the options are those of modeling.BertModel."""
+    """Makes the variables; for the options see modeling.BertModel."""
     super().__init__()
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.SpanHead(config, seed=model_options["seed"])
@@ -41,7 +41,7 @@ class SpanModel(tf.Module):
     return self.head(output.sequence_output)
 
   def trained_variables(self) -> list:
-    """Returns the variables that the loss reaches: not the pooler's."""
+    """Returns the variables that the loss reaches, all but the pooler's."""
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
@@ -75,8 +75,8 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
       found = tf.argmax(logits, axis=-1, output_type=places.dtype)
       right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
-      # As in the original: the mean of the two. Still a sum over the share;
-      # `weights` says what it is divided by.
+      # As in the original: the mean of the two. It is still a sum over the
+      # share, which the loop divides by `weights`.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

@@ -1,8 +1,8 @@
 """SQuAD 2.0: from which score on a question counts as having no answer.
 
-A number given by the user, or the best one on a dev set; that one is stored
-next to the weights for those who predict with them. null_threshold.json names
-its weights by a digest of the head's: every training step changes that, and
+The user gives a number, or the best number on a dev set is found and stored
+next to the weights, for later predictions. null_threshold.json names its
+weights by a digest of the head's: every training step changes the digest, and
 copying or renaming a model does not.
 """
 
@@ -35,16 +35,16 @@ class NullThreshold:
   """
 
   def __init__(self, text: str | None, weights: Callable):
-    """Takes what the user says.
+    """Parses the user's choice.
 
     Raises InputError: `text` is none of these.
 
     Args:
-      text: a number, "auto", or None. As in the original: 0.0 if nothing is
-        said. Unlike the original: or what is stored with the model, see
-        `look_up`.
-      weights: function without arguments; returns the `digest` of the weights
-        that the model has at that moment.
+      text: a number, "auto", or None. As in the original: 0.0 by default.
+      Unlike the original: a threshold stored with the model takes precedence
+      over the default, see `look_up`.
+      weights: function without arguments; returns the `digest` of the model's
+      present weights.
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None
@@ -53,20 +53,20 @@ class NullThreshold:
     self.value = None if self.is_auto else _number(said)
 
   def look_up(self, folders: list) -> None:
-    """Takes what the first of the folders has for the weights of now.
+    """Takes the threshold that the first folder stores for the present weights.
 
-    Not if the user said something.
+    A threshold that the user passed stays.
     """
     if not self._is_given:
       self.value = stored(folders, self._weights())
 
   def find(self, file: data.SquadFile, answers: list) -> None:
-    """Takes the threshold with the best F1 of answers by the weights of now."""
+    """Takes the threshold with the best F1 for the present weights' answers."""
     self.value = scores.best_threshold(
       file.questions, {answer.qas_id: answer.best_text for answer in answers},
       {answer.qas_id: answer.null_odds for answer in answers},
     )
-    # A file's name may be no UTF-8; JSON must be.
+    # A file's name may not be UTF-8; JSON must be.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
       _FLAG: self.value, "found_on": name.decode("utf-8", "replace"),
@@ -80,7 +80,7 @@ class NullThreshold:
       )
 
   def write(self, folder: str) -> None:
-    """Makes a folder's file tell of the weights of now, which it holds.
+    """Updates the threshold file of a folder that holds the present weights.
 
     A threshold that was found with them is written; one that belongs to
     others is removed.
@@ -89,14 +89,14 @@ class NullThreshold:
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
       logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
-    # One of other weights would be used with these from now on.
+    # A threshold of other weights must not be used with these.
     elif _weights_in(path) != weights:
       forget(folder)
 
   def write_next_to(self, folder: str) -> None:
-    """Stores it in the folder of a model that was only read, if it may.
+    """Stores the threshold in the folder of a model that was only read.
 
-    That is a folder with bert_config.json and the weights of now.
+    The folder must have bert_config.json and the present weights.
     """
     path = os.path.join(folder, "bert_config.json")
     if not self._found or not tf.io.gfile.exists(path):
@@ -105,7 +105,7 @@ class NullThreshold:
       # It may have been found with other weights than this folder's.
       if digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
-    # Not worth a failure: the threshold is in the output folder, too.
+    # This is only a warning: the output folder has the threshold, too.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 
@@ -115,7 +115,7 @@ def digest(values: Mapping[str, npt.ArrayLike]) -> str:
   found = hashlib.sha256()
   for name in _HEAD:
     value = tf.convert_to_tensor(values[name])
-    # In one byte order, so that all machines have one digest.
+    # The byte order is fixed, so that all machines compute the same digest.
     found.update(np.ascontiguousarray(value, "<f4").tobytes())
   return found.hexdigest()
 
@@ -128,7 +128,7 @@ def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
 def digest_of_checkpoint(path: str) -> str | None:
   """Returns `digest` of a checkpoint of any kind; None if it has no head."""
   reader = weight_files.open_reader(path)
-  # Weights of pre-training, say.
+  # Weights of pre-training, for example, have no such head.
   if not reader.shapes.keys() >= set(_HEAD):
     return None
   return digest({name: reader.read(name) for name in _HEAD})
@@ -177,7 +177,7 @@ def forget(folder: str) -> None:
 
 
 def _weights_in(path):
-  """Returns whose threshold a file holds; None if that cannot be told."""
+  """Returns the digest in a threshold file; None if it cannot be read."""
   try:
     return json_files.read(path).get("weights")
   except errors.InputError:

@@ -11,9 +11,9 @@ A prediction is compared with every answer in the file, and the best counts
                                  1.1           2.0
   no prediction                  counts as 0   is left out
   the question has no answer     is refused    "" is right
-  an answer without a word       F1 is 0       is no answer
+  an answer without a word       F1 is 0       means no answer
 
-What is "without a word" is only punctuation and articles.
+An answer "without a word" has only punctuation and articles.
 """
 
 import collections
@@ -39,19 +39,19 @@ def read_by_id(path: str, kind: type) -> dict:
 
 
 def normalized(text: str) -> str:
-  """Returns a text as it is compared.
+  """Returns a text normalized for comparison.
 
-  Lower-cased, then without ASCII punctuation (so "well-known" becomes one
-  word; marks such as “ stay), then without the words a, an and the.
+  It is lower-cased, then loses ASCII punctuation (so "well-known" becomes one
+  word; marks such as “ stay), then the words a, an and the.
   """
   text = text.lower().translate(_PUNCTUATION_REMOVED)
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
 def f1(ours: str, theirs: str) -> float:
-  """Returns 2 * common / all words of two normalized texts, 0.0 if no common.
+  """Returns 2 * common / all words of two normalized texts, or 0.0.
 
-  A word that is twice in both is common twice.
+  A word that both texts have twice counts twice.
   """
   counts = [collections.Counter(text.split()) for text in (ours, theirs)]
   common = (counts[0] & counts[1]).total()
@@ -82,7 +82,7 @@ def score_v1(questions: list, predictions: dict) -> dict:
         "SQuAD 2.0 needs --version_2_with_negative"
       )
   scores = _compare(questions, predictions, version_2=False)
-  # By all questions: one without a prediction scores 0.
+  # The mean is over all questions: without a prediction they score 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
 
@@ -96,13 +96,13 @@ def score_v2(
   Raises InputError: no question has a prediction.
 
   Returns:
-    exact, f1 and total (a number of questions); the same of questions that
-    have answers and of those that have none, as HasAns_exact and so on and
-    NoAns_exact and so on, where there are any; and with `null_odds` best_exact
-    and best_f1, what the predictions would reach with those turned into ""
-    whose odds are above best_exact_thresh and best_f1_thresh. Unlike the
-    official script: it counts odds above 1 as "" in the others, too, and ends
-    in an error for a question without a prediction.
+    exact, f1 and total (a number of questions); the same for questions with
+    answers and questions without, as HasAns_exact and so on and NoAns_exact
+    and so on, if any; and with `null_odds` best_exact and best_f1, the scores
+    that the predictions would reach if predictions with odds above
+    best_exact_thresh and best_f1_thresh were "". The official script also
+    counts odds above 1 as "" in the other scores, and ends in an error for a
+    question without a prediction.
   """
   scores = _compare(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
@@ -146,7 +146,7 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
 
 
 def _points_by_odds(has_answer, predictions, points, null_odds):
-  """What is reached when only questions with low null odds are answered.
+  """Returns the points for answering only questions with low null odds.
 
   Args:
     has_answer, predictions, null_odds: by question id.

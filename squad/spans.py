@@ -1,7 +1,7 @@
 """Logits of start and end -> spans of the passages, the best first.
 
 The original looks at the 20 x 20 pairs of positions of each window in Python;
-here those of many windows are one array [windows, 20, 20].
+here the pairs of many windows are one array [windows, 20, 20].
 """
 
 from collections.abc import Iterator
@@ -44,32 +44,31 @@ def best_spans(
 
   The score is start logit + end logit. A span starts at one of the
   `n_best_size` highest start logits of a window and ends at one of its
-  highest end logits (of equal ones the first are taken). Left out is what is
-  not within the passage, is longer than `max_answer_length`, or starts with a
-  piece that another window shows with more around it. "No answer" is among
-  them, with the logits of [CLS] in the window where their sum is smallest.
+  highest end logits (the first positions win ties). Spans are left out if they
+  are not within the passage, are longer than `max_answer_length`, or start with
+  a piece that another window shows with more context. "No answer" is included,
+  with the logits of [CLS] in the window where their sum is smallest.
 
   As in the original: padding and question take places among the best
-  positions of a window, although no span can be there; and of equal scores
-  that of the earlier window comes first, then that of the better start, then
-  that of the better end, and "no answer" last. Logits are float32 [N, T], of N
-  windows in the order of their questions; a question without a window gets no
-  spans.
+  positions of a window, although no span can be there; and equal scores are
+  ordered by the earlier window, then the better start, then the better end,
+  with "no answer" last. Logits are float32 [N, T], for N windows in the order
+  of their questions; a question without a window gets no spans.
   """
-  # Ascending, since windows come in the order of their questions.
+  # This is ascending, since windows come in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)
-  # Of a sorted array: question q has the windows bounds[q] to bounds[q + 1].
+  # Question q has the windows bounds[q] to bounds[q + 1].
   bounds = np.searchsorted(questions, np.arange(num_questions + 1))
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
     pair = logits["start"][rows], logits["end"][rows]
     found = _spans(windows[rows], questions[rows], *pair, options)
-    # At the end, so that the stable sort puts it after an equal span.
+    # Nulls are last, so that the stable sort puts them after equal spans.
     nulls = _null_spans(questions[rows], *pair)
     spans = Spans(*map(np.concatenate, zip(found, nulls)))
     sums = spans.start_logits + spans.end_logits
-    # By question, then by score; lexsort is stable, so equal scores stay in the
-    # order of the windows, which decides in the original, too.
+    # lexsort sorts by question, then by score; it is stable, so equal scores
+    # stay in the order of the windows, as in the authors' code.
     spans = spans.take(np.lexsort((-sums, spans.questions)))
     of_block = np.arange(first, last + 1)
     ends = np.searchsorted(spans.questions, of_block).tolist()
@@ -108,12 +107,12 @@ def _spans(windows, questions, start_logits, end_logits, options):
   passage_ends = np.array([w.first_position + w.length for w in windows])
   may_end = ends < passage_ends[:, None]  # [B, K]; none is before its start.
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
-  # All K x K pairs of all windows at once; the order of np.nonzero (window,
+  # This covers all K x K pairs of all windows; the order of np.nonzero (window,
   # start, end) is the order in which the original's loops find them.
   is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]
   window, start, end = np.nonzero(is_valid)
-  # From positions in the input to pieces of the passage.
+  # The shifts map positions in the input to pieces of the passage.
   shifts = np.array([w.start - w.first_position for w in windows])[window]
   return Spans(
     questions[window], starts[window, start] + shifts,
@@ -125,10 +124,10 @@ def _spans(windows, questions, start_logits, end_logits, options):
 def _best_positions(logits, number):
   """Returns the positions [B, K] of the highest of [B, T], and the logits.
 
-  The highest come first, of equal ones that with the lower position.
+  The highest come first, and equal logits by the lower position.
   """
-  # A whole sort, although K are needed: a partial one would not keep equal
-  # logits in order.
+  # The sort is complete, although only K are needed: a partial sort would not
+  # keep equal logits in order.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
   values = np.take_along_axis(logits, positions, 1)
   # As in the original: sums of two logits are made of Python floats.
@@ -139,7 +138,7 @@ def _null_spans(questions, start_logits, end_logits):
   """Returns the Spans of "no answer", one for each question with windows."""
   starts = start_logits[:, 0].astype(np.float64)  # [B]
   ends = end_logits[:, 0].astype(np.float64)
-  # Of each question the window with the smallest sum, of equal ones the first.
+  # Each question takes its window with the smallest sum; the first wins ties.
   order = np.lexsort((starts + ends, questions))  # [B]
   _, firsts = np.unique(questions[order], return_index=True)
   chosen = order[firsts]

@@ -19,18 +19,18 @@ from squad import alignment, data
 from text import input_sequences
 from variants import piece_tokenizer
 
-# As in the original: where numbers of windows begin.
+# As in the original: unique ids begin here.
 FIRST_UNIQUE_ID = 1000000000
 
 
-_BLOCK = 256  # Passages that a process takes at once.
+_BLOCK = 256  # Passages that a process encodes at a time.
 
 
 class Lengths(NamedTuple):
   """How passages are cut, in word pieces; named as the flags are."""
 
   max_seq_length: int  # Longest input, with [CLS] and twice [SEP].
-  doc_stride: int  # From the beginning of one window to that of the next.
+  doc_stride: int  # Distance between the starts of windows.
   max_query_length: int  # A longer question is cut to this many pieces.
 
 
@@ -77,16 +77,16 @@ class Window(NamedTuple):
   Attributes:
     unique_id: number of the window, from 1000000000 on.
     question_index: number of the question in the list of questions.
-    doc_span_index: number of the window among those of the question.
+    doc_span_index: number of the window among the question's windows.
     question_tokens, question_ids: cut to max_query_length; shared.
     passage: shared.
-    start, length: which pieces of the passage are in it: k from `start` on.
+    start, length: the window holds k = length pieces from `start` on.
     is_max_context: bool [k]: whether no other window of the question shows
-      more of what is around the piece.
+    more context around the piece.
     start_position, end_position: of the answer, in the input; 0 if it is not
-      in this window, None outside training.
-    is_impossible: that of the question.
-    specials: those of the tokenizer.
+    in this window, None outside training.
+    is_impossible: as in the Question.
+    specials: the tokenizer's Specials.
   """
 
   unique_id: int
@@ -124,7 +124,7 @@ class Window(NamedTuple):
 def encode_passages(
   passages: list, tokenizer: tokenization.FullTokenizer
 ) -> list:
-  """Encodes lists of words; what workers do, so it returns no strings.
+  """Encodes lists of words; workers run it, so it returns no strings.
 
   Returns:
     List of (ids int32 [n], number of pieces of each word int32 [m]).
@@ -151,7 +151,7 @@ def make_passages(
   )
   return {
     number: Passage(
-      # Made here from the ids: workers would have to pickle every string.
+      # Tokens are made from the ids: workers would pickle every string.
       tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
       ids=ids,
       words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
@@ -200,14 +200,14 @@ def find_answer(
   """Returns the first and last piece of a training question's answer.
 
   The words of an answer may hold more than it: "(1907-1988)." is one word of
-  seven pieces, and "1907" the second of them. The answer is a place among the
-  pieces of its words that has the answer's own pieces.
+  seven pieces, and "1907" the second of them. The answer is the place in the
+  pieces of its words that has the same pieces as the answer.
   Unlike the original: of several such places the nearest to the file's
   answer_start, not the first, and without one ("Finn" in "Finnish") the pieces
   that hold a character of the answer, not all pieces of the words: in Chinese
   and Thai, which have no spaces, a word may be a whole passage.
   """
-  # Where the first word's pieces begin, and where the last word's end.
+  # The first word's pieces begin at `start`; the last word's end before `end`.
   start, end = np.searchsorted(
     passage.words, [question.start_position, question.end_position + 1]
   ).tolist()
@@ -255,7 +255,7 @@ def _pieces_of_answer(question, tokenizer):
     found = finder.find(number, number)
     if not found:
       return None
-    # In characters without the spaces between words.
+    # Places count characters without the spaces between words.
     first, last = (place - word for place in found[1])
     if first < end and last > start:
       touched.append(number)
@@ -271,11 +271,11 @@ def make_windows(
   A question about a passage without word pieces has no window.
   """
   passages = make_passages(questions, tokenizer, processes=processes)
-  # As in the original: numbered in order, over all questions.
+  # As in the original: ids count windows in order, over all questions.
   unique_ids = itertools.count(FIRST_UNIQUE_ID)
   for index, question in enumerate(questions):
     passage, answer = passages[question.passage], None
-    # Found once in the passage, then moved into each window that holds it.
+    # The answer is found once, then shifted into each window that holds it.
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     tokens = tokenizer.tokenize(question.question_text)
@@ -293,10 +293,10 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Puts the answer's pieces in, or 0 and 0 if not all are in the window."""
-  # Before every window, so that no window has an answer.
+  """Sets the answer's positions, or 0 and 0 if the window lacks part of it."""
+  # -1 is before every window, so no window has an answer.
   first, last = answer or (-1, -1)
-  # As in the original: half an answer is none.
+  # As in the original: a partial answer does not count.
   if first < window.start or last >= window.start + window.length:
     return window._replace(start_position=0, end_position=0)
   shift = window.first_position - window.start
@@ -326,7 +326,7 @@ def make_batch(
       is_impossible="is_impossible",
     )
   for name, field in columns.items():
-    # [B, 1], as records have them.
+    # [B, 1], as in the records.
     batch[name] = np.array([[getattr(w, field)] for w in windows], np.int32)
   return batch
 
@@ -339,6 +339,6 @@ def num_processes(questions: list) -> int:
 
 
 # From this many words in all passages on, several processes tokenize them: one
-# process needs about eight seconds for them, and starting others takes some.
+# process needs about eight seconds for them, and starting more takes a few.
 # (The training passages of SQuAD have about 2.2 million.)
 _MANY_WORDS = 5_000_000

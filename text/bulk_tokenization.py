@@ -1,6 +1,6 @@
-"""Lines of text -> ids, thousands at a time: as FullTokenizer, but faster.
+"""Lines of text -> ids, thousands at a time: equal to FullTokenizer, faster.
 
-tensorflow_text's FastBertTokenizer (Song et al. 2021) is ten times as fast as
+tensorflow_text's FastBertTokenizer (Song et al. 2021) is 10× faster than
 any tokenizer in Python, but not equal: it lower-cases by another table, has
 another Unicode version, and its longest word has 100 bytes instead of 200
 characters. So it gets only lines for which both are known to agree, by their
@@ -22,13 +22,13 @@ from common import errors
 # 40 MB, and importing it two seconds more, four where TensorFlow is not loaded:
 # too much for a text that takes the exact tokenizer no longer.
 _CHARACTERS_BEFORE_FAST = 8_000_000
-_ASCII_SPEED = 4  # The exact tokenizer's on ASCII, compared with other text.
+_ASCII_SPEED = 4  # The exact tokenizer's speedup on ASCII text.
 _LONGEST_WORD_BYTES = 100
 
 # Characters that both tokenizers treat alike, lower-casing or not, whatever
-# their neighbours are. Tested one by one; chosen so that no version of Unicode
-# will change them: no combining marks, no compatibility forms (such as
-# U+00BD), no sigma (which has a form at the end of a word).
+# their neighbours are. They are tested one by one, and chosen so that no
+# version of Unicode will change them: without combining marks, compatibility
+# forms (such as U+00BD) and sigma (which has a form at the end of a word).
 _ALIKE = re.compile(
   "[ -~"  # ASCII without control characters.
   "\u00a0-\u00a7\u00a9\u00ab\u00ac\u00ae\u00b0\u00b1\u00b6\u00b7\u00bb"
@@ -42,9 +42,9 @@ _ALIKE = re.compile(
 
 
 def line_encoder(tokenizer) -> Callable:
-  """Returns the function that encodes lines as a tokenizer does, fastest.
+  """Returns the fastest function that encodes lines as a tokenizer does.
 
-  A relative of FullTokenizer may have an `encode_lines` of its own.
+  A tokenizer other than FullTokenizer may define `encode_lines`.
   """
   return getattr(tokenizer, "encode_lines", None) or BulkEncoder(tokenizer)
 
@@ -59,7 +59,7 @@ class BulkEncoder:
     """Makes an encoder.
 
     Args:
-      tokenizer: its equal.
+      tokenizer: the tokenizer whose ids it reproduces.
       characters_before_fast: how much text `tokenizer` encodes before the
         faster one is made; ASCII counts a quarter.
     """
@@ -86,9 +86,9 @@ class BulkEncoder:
     lengths = np.empty(len(lines), np.int64)
     lengths[alike] = fast_lengths
     rest_ids, lengths[~alike] = self._encode_exactly(rest)
-    # A mask by lines, repeated to one by ids, keeps both in their order.
+    # The mask of lines, repeated for each id, keeps both in their order.
     ids = np.empty(lengths.sum(), np.int32)
-    # Lines fast, exact, fast of 2, 1 and 2 ids: 1 1 0 1 1.
+    # Lines fast, exact, fast with 2, 1 and 2 ids give 1 1 0 1 1.
     of_alike = np.repeat(alike, lengths)
     ids[of_alike] = fast_ids
     ids[~of_alike] = rest_ids
@@ -97,7 +97,7 @@ class BulkEncoder:
   def _is_alike(self, line):
     if not is_alike(line):
       return False
-    # An accent could hide such a word.
+    # In other lines an accent could hide a `never_split` word.
     return not self._never_split or (
       line.isascii() and not self._never_split.search(line)
     )
@@ -120,9 +120,9 @@ class BulkEncoder:
 
 
 def _fast_tokenizer(tokenizer):
-  """Returns the function of a FastBertTokenizer: lines -> ids, lengths.
+  """Returns a FastBertTokenizer's function from lines to (ids, lengths).
 
-  None for a vocabulary that it cannot use: it finds other pieces if a token
+  It returns None for an unfit vocabulary: it finds other pieces if a token
   contains a space, and cannot represent the ids of one with a repeated token.
   """
   tokens = list(tokenizer.vocab)
@@ -139,7 +139,7 @@ def _fast_tokenizer(tokenizer):
   if unfit or "[UNK]" not in tokenizer.vocab:
     return None
   try:
-    # Imported here: most runs are too small to need it.
+    # The import is here because most runs are too small to need it.
     from common import lean_tensorflow
 
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -149,7 +149,7 @@ def _fast_tokenizer(tokenizer):
       vocab=tokens, token_out_type=tf.int32, unknown_token="[UNK]",
       lower_case_nfd_strip_accents=basic.do_lower_case
     )
-  # A package is missing; or a token of over 256 bytes, for example.
+  # A package is missing, or a token has over 256 bytes, for example.
   except (ImportError, RuntimeError, errors.InputError) as error:
     logging.info("The text is tokenized more slowly: %s", error)
     return None
@@ -162,7 +162,7 @@ def _fast_tokenizer(tokenizer):
 
 
 def is_alike(line: str) -> bool:
-  """Whether both tokenizers are sure to give the same ids for a line."""
+  """Whether both tokenizers certainly give the same ids for a line."""
   if line.isascii():
     return line.isprintable() and _has_short_words(line, _LONGEST_WORD_BYTES)
   return bool(_ALIKE.fullmatch(line)) and _has_short_words(

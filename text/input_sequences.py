@@ -1,7 +1,7 @@
 """Two pieces of text -> one input of the model: [CLS] a [SEP] b [SEP].
 
-NumPy and plain lists of ids; no TensorFlow. Used wherever a text becomes an
-input, in pre-training, fine-tuning and feature extraction alike.
+This needs NumPy and plain lists of ids; no TensorFlow. Pre-training,
+fine-tuning and feature extraction all use it.
 `build_batch` takes texts that are encoded one by one, `fill_batch` parts of
 one long array of ids, such as windows. Letters: B sequences, T tokens.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 import tokenization
 
-# What a network reads of sequences, int32 [B, T] each.
+# The features of sequences that a model reads, int32 [B, T] each.
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
 # As in the original: between the two texts of a line.
@@ -25,11 +25,11 @@ LENGTH_MULTIPLE = 8
 
 
 class Spans(NamedTuple):
-  """Which ids are in which of B sequences; int arrays [B].
+  """The ids of each of B sequences; int arrays [B].
 
   Attributes:
     start_a, length_a: the first text's part of an array of ids.
-    start_b, length_b: the second text's; length 0: there is none.
+    start_b, length_b: the second text's part; length 0 if it has none.
   """
 
   start_a: np.ndarray
@@ -39,15 +39,15 @@ class Spans(NamedTuple):
 
 
 def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
-  """Returns how much is left of two texts that share a sequence.
+  """Returns the lengths to keep of two texts that share a sequence.
 
-  The longer one loses its last piece, the second one where both are equally
-  long, until they fit: a short question keeps its words while a long passage
+  The longer text loses its last piece (the second text if both are equally
+  long) until they fit: a short question keeps its words while a long passage
   is cut. (Pre-training cuts differently: see instance_maker.)
   """
-  # Losing from the longer one ends in halves, the larger one for a, unless
-  # the other text needs less than its half.
-  # Room for 5: (9, 2) -> (3, 2), (5, 5) -> (3, 2), (2, 9) -> (2, 3).
+  # Cutting the longer text ends in halves, the larger half for a, unless the
+  # other text needs less than its half.
+  # Room for 5 gives (9, 2) -> (3, 2), (5, 5) -> (3, 2), (2, 9) -> (2, 3).
   left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
   left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
   return left_a, left_b
@@ -94,7 +94,7 @@ def fill_batch(
     s   0    0    0   0  0   0   1  1   1    1    1   1     0
     m   1    1    1   1  1   1   1  1   1    1    1   1     0
 
-  As in the original: a second text without a piece has no [SEP] of its own.
+  As in the original: a second text without a piece does not get a [SEP].
   `ids` are the pieces of all texts one after another; `spans` are [B]. Padding
   is 0 whatever the vocabulary calls so: no number of a token depends on it.
 
@@ -102,7 +102,7 @@ def fill_batch(
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
   """
   rows = np.arange(len(spans.start_a))  # [B]
-  # [B], where the first text's [SEP] is, and b behind it, if it has a piece.
+  # [B]: the place of the first text's [SEP], and whether text b has pieces.
   first_sep, is_pair = 1 + spans.length_a, spans.length_b > 0
   start_b = first_sep + np.where(is_pair, frame.between, 1)
   ends = start_b + np.where(is_pair, spans.length_b + 1, 0)
@@ -124,13 +124,13 @@ def fill_batch(
 def _copy(ids, starts, lengths, target, columns):
   """Copies ids[start : start + length] of each row to its place in target.
 
-  Without a loop over rows: source and target places of all pieces are worked
-  out together, from how many pieces there are before each row's.
+  There is no loop over rows: source and target places of all pieces are
+  computed together, from the number of pieces before each row.
   """
-  # Of lengths [2, 3]: before is 0 0 2 2 2, offsets are 0 1 0 1 2.
+  # For lengths [2, 3], before is 0 0 2 2 2, offsets are 0 1 0 1 2.
   before = np.repeat(np.cumsum(lengths) - lengths, lengths)
   offsets = np.arange(lengths.sum()) - before  # 0, 1, ... in each row.
-  # One place for all rows (1 for the first text), or a place for each.
+  # `columns` is one place for all rows (1 for text a), or one for each.
   columns = np.broadcast_to(columns, lengths.shape)
   rows = np.repeat(np.arange(len(lengths)), lengths)  # [all pieces]
   sources = np.repeat(starts, lengths) + offsets
@@ -141,18 +141,18 @@ def build_batch(
   ids_a: list, ids_b: list | None = None, *, max_seq_length: int,
   frame: tokenization.Frame
 ) -> dict[str, np.ndarray]:
-  """Builds sequences from the ids of texts as `fill_batch`; all must fit.
+  """Builds sequences from lists of ids, see `fill_batch`; all must fit.
 
   Args:
     ids_a: B lists or arrays of ids, the first texts.
-    ids_b: the same of the second texts, empty where there is none; None where
-      no sequence has one.
-    max_seq_length, frame: as of `fill_batch`.
+    ids_b: the same for the second texts, with empty lists for missing texts;
+    None if no sequence has a second text.
+    max_seq_length, frame: as in `fill_batch`.
   """
   texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
   lengths = np.array([len(text) for text in texts], np.int64)
   starts = np.cumsum(lengths) - lengths
-  nothing = np.zeros(0, np.int32)  # Should there be no text.
+  nothing = np.zeros(0, np.int32)  # np.concatenate needs an array.
   ids = np.concatenate([nothing, *(np.asarray(t, np.int32) for t in texts)])
   count = len(ids_a)
   spans = Spans(
@@ -190,7 +190,7 @@ def pad(values: Sequence, length: int, value: int = 0) -> list:
 def batch_sizes(
   lengths: Sequence[int], batch_size: int, max_length: int
 ) -> list[int]:
-  """Makes batches of short sequences larger, where shapes may vary.
+  """Makes batches of short sequences larger, if shapes may vary.
 
   A batch is several of `batch_size` in one, as long as it has no more than
   2,048 tokens, nor more than `batch_size` sequences of `max_length`: more would
@@ -212,7 +212,7 @@ def batch_sizes(
     longest = lengths[start]
     padded = max(1, -(-longest // LENGTH_MULTIPLE)) * LENGTH_MULTIPLE
     fitting = lengths[start : start + max_tokens // padded]
-    # Up to where the order begins anew, with long ones.
+    # A batch ends before a longer sequence, where the order restarts.
     longer = (n for n, length in enumerate(fitting) if length > longest)
     parts = max(1, next(longer, len(fitting)) // batch_size)
     sizes.append(parts * batch_size)
@@ -228,8 +228,8 @@ def batches_by_length(
   Args:
     lengths: tokens of each sequence.
     batch_size: sequences in each batch but the last.
-    max_length: batches of short ones are larger, see `batch_sizes`; 0: they
-      are not.
+    max_length: makes batches of short sequences larger, see `batch_sizes`,
+    unless it is 0.
 
   Yields:
     Positions in `lengths`, the longest first, so that a batch that does not
@@ -252,7 +252,7 @@ def pad_batch(
     input_ids: lists of ids, with [CLS] and [SEP].
     segment_ids: as many lists of segments; None: all are of the first text.
     rows: B, to fill a batch up with rows of padding; None: as many as lists.
-    length: T; None: that of the longest.
+    length: T; None: the longest list's length.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
   batch = {name: np.zeros(shape, np.int32) for name in NAMES}

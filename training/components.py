@@ -1,4 +1,4 @@
-"""What a run is made of, from its run_settings.Settings."""
+"""Builds the components of a run from its run_settings.Settings."""
 
 import configuration
 from checkpoints import trained_head
@@ -94,7 +94,7 @@ def model_options(settings, strategy):
 def claim_folder(
   settings, task, config, strategy, output_dir=None, **fixed
 ) -> tuple:
-  """Makes a folder the one of this run, before anything is written.
+  """Claims a folder for this run, before anything is written.
 
   Args:
     task: what kind of run this is; another kind's folder is refused.
@@ -104,7 +104,7 @@ def claim_folder(
     **fixed: what else must not change while the run trains.
 
   Returns:
-    The folder (None where there is none to write to), and
+    The folder (None without a folder to write to), and
     run_folder.TrainedWith or None.
   """
   folder = output_dir or settings.output_dir

@@ -1,4 +1,4 @@
-"""What a student learns from a teacher: losses, and its first weights.
+"""Distillation from a teacher: losses, and the student's first weights.
 
 Soft targets are of Hinton et al. (arXiv 1503.02531), the cosine of hidden
 states and the choice of layers of DistilBERT (arXiv 1910.01108). Letters: L
@@ -25,8 +25,8 @@ def soft_target_losses(
   """How far the student's probabilities are from the teacher's, float32 [...].
 
   T^2 KL(softmax(teacher / T) || softmax(student / T)) of logits [..., L]: 0
-  where they agree. The square keeps gradients as large as those of labels
-  whatever the temperature T is.
+  where they agree. The square keeps gradients as large as gradients of
+  labels at every temperature T.
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)
@@ -65,7 +65,7 @@ def cosine_losses(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
 
 
 class Teacher(NamedTuple):
-  """A folder with a trained model; `path` is that of its weights."""
+  """A folder with a trained model; `path` is the path of its weights."""
 
   config: configuration.BertConfig
   path: str
@@ -74,8 +74,8 @@ class Teacher(NamedTuple):
 def find_teacher(settings, config: configuration.BertConfig) -> Teacher | None:
   """Returns the teacher of --teacher_checkpoint; `config` is the student's.
 
-  Raises InputError: it is no folder of a model, or reads other ids or another
-  case than the student.
+  Raises InputError: it is not a folder of a model, or reads other ids or
+  another case than the student.
   """
   folder = settings.teacher_checkpoint
   if not folder:
@@ -144,7 +144,7 @@ def student_start(
 
 
 class EverySecondLayer:
-  """A teacher's weights, read as those of a student with half the layers.
+  """A teacher's weights, read as weights of a student with half the layers.
 
   Layer i of the student is layer 2 i of the teacher, from 0; everything else
   is the teacher's.
@@ -163,7 +163,7 @@ class EverySecondLayer:
     self.path = self._reader.path
     self._names = {}
     for name in self._reader.shapes:
-      # Of an odd number of layers the first and the last are both taken.
+      # An odd number of layers keeps both the first and the last layer.
       layer = re.search(r"(?<=/encoder/layer_)\d+(?=/)", name)
       if not layer:
         self._names[name] = name

@@ -29,7 +29,7 @@ def make_strategy(
   Args:
     kind: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
-      several, else one device. "off" is no distribution at all (TensorFlow's
+      several, else one device. "off" does not distribute at all (TensorFlow's
       default strategy).
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
       a name or a grpc:// address; `master` an address, read when there is no

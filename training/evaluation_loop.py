@@ -65,7 +65,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
 class Predictor:
   """A function of batches that is compiled once, however often it predicts.
 
-  Who holds it holds its model; nothing else does.
+  A reference to it keeps its model alive; nothing else does.
   """
 
   def __init__(
@@ -112,8 +112,8 @@ class Predictor:
         whose outputs are dropped.
       lengths: tokens of each record, [num_records]; batches are then made of
         records of like length, so that a function that cuts batches to their
-        longest sequence has little padding to compute; those of short records
-        may be larger. None: as they come. The features have an `input_mask`.
+        longest sequence has little padding to compute; batches of short records
+        may be larger. None: file order. The features have an `input_mask`.
     """
     places, joined = np.arange(num_records), None
     if lengths is not None:
@@ -205,7 +205,7 @@ class PeriodicEvaluation:
         training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
         far.
-      names: the names of the results, where they are known beforehand.
+      names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
       # Now: a misspelt name would else show after hours of training.
@@ -234,7 +234,7 @@ class PeriodicEvaluation:
     return bool(step) and is_time and step != self._state["evaluated_step"]
 
   def state(self) -> dict:
-    """Returns what a checkpoint must hold of this, as JSON can hold it."""
+    """Returns the state to store in a checkpoint, as JSON can hold it."""
     return dict(self._state)
 
   def restore(self, state: dict | None, step: int) -> None:
@@ -275,7 +275,7 @@ class PeriodicEvaluation:
     value = results[metric]
     loss = results.get("eval_loss", results.get("loss"))
     best = _rank(metric, state["value"], state["loss"])
-    # Of equal values and losses the earlier weights stay.
+    # The earlier weights win if values and losses are equal.
     if _rank(metric, value, loss) > best:
       state.update(step=step, value=value, loss=loss, worse_since=0)
       logging.info("best %s so far: %.6g", metric, value)

@@ -1,4 +1,4 @@
-"""What a frozen encoder gives for each record, computed once and stored.
+"""The states of a frozen encoder for each record, computed once and stored.
 
 An encoder that is not trained gives the same states in every epoch: they are
 written next to the records (the feature-based approach of arXiv 1810.04805,

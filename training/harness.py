@@ -34,7 +34,7 @@ class TrainingData(NamedTuple):
 
 
 class Task(NamedTuple):
-  """What a script brings to its training.
+  """A script's part of the training.
 
   Attributes:
     model: what has `variables` and `trained_variables()`, those that the loss
@@ -48,7 +48,7 @@ class Task(NamedTuple):
       not hold.
     data: function without arguments, called once the weights are there.
     evaluate: function without arguments; returns dict from name to number.
-    result_names: of these, where they are known beforehand.
+    result_names: names of these numbers, if they are known in advance.
     write: function of a folder and a step; writes the weights of now.
     begins: function without arguments, called before the first step.
   """
@@ -276,7 +276,7 @@ def _trained_names(settings, config, names):
     config, settings.freeze_layers, settings.layerwise_lr_decay
   )
   depth = config.num_hidden_layers
-  # All layers frozen is what --freeze_encoder means.
+  # --freeze_encoder freezes all layers.
   frozen = depth if settings.freeze_encoder else settings.freeze_layers
   return optimization.trainable_names(names, depth, freeze_layers=frozen)
 

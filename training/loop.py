@@ -37,16 +37,16 @@ _SECONDS_PER_CALL = 5.0
 # pre-training from random weights it grows tenfold.
 _RUINOUS_GROWTH = 1000.0
 
-_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Of the loss, in float16.
+_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Scales of float16's loss.
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-  """What a task minimises: loss = sum over k of sums[k] / weights[k].
+  """The training objective: loss = sum over k of sums[k] / weights[k].
 
   The denominators are separate because they belong to the whole batch: replicas
   and accumulated parts divide by the same numbers, so however a batch is cut
-  the loss and its gradient are those of the batch as one.
+  the loss and its gradient equal the loss and gradient of the whole batch.
 
   Attributes:
     weights: function of a batch; returns dict from name of a loss to a scalar,
@@ -65,16 +65,16 @@ class Objective:
 class TrainOptions:
   """How long to train, and when to do what; steps are optimizer steps.
 
-  num_train_steps is where this start ends; the schedule may go on behind it.
+  This run ends at num_train_steps; the schedule may continue after it.
   """
 
-  output_dir: str  # Of checkpoints, summaries and logs.
+  output_dir: str  # Folder of checkpoints, summaries and logs.
   num_train_steps: int
   save_checkpoints_steps: int = 1000  # One more is saved at the end.
   # At most this many in one call of the compiled loop, without the host.
   iterations_per_loop: int = 1000
   log_steps: int = 100
-  batch_size: int = 32  # Of all replicas together.
+  batch_size: int = 32  # Over all replicas.
   seed: int = 12345  # Dropout is a function of (seed, step, replica, part).
   # In how many parts each replica computes its share, to save memory.
   gradient_accumulation_steps: int = 1
@@ -127,8 +127,8 @@ class StopRequest:
   def note(self, number, frame):
     """Takes note of a signal; a second SIGINT interrupts."""
     del frame
-    # Who presses Ctrl-C twice does not want to wait. A second SIGTERM changes
-    # nothing: schedulers may send several.
+    # A user who presses Ctrl-C twice does not want to wait. A second SIGTERM
+    # changes nothing: schedulers may send several.
     if self.by and number == signal.SIGINT:
       raise KeyboardInterrupt
     self.by = signal.Signals(number).name
@@ -172,7 +172,7 @@ class Trainer:
     Args:
       strategy: the tf.distribute.Strategy in whose scope the model was made.
       variables: all variables of the model; they are saved.
-      trained: those of them that the loss reaches and that are updated.
+      trained: the variables that the loss reaches and that are updated.
       objective: an Objective.
       optimizer: an optimizer of optimization.py.
       learning_rate: function of the step (int64 scalar) to a float32 scalar.
@@ -200,7 +200,7 @@ class Trainer:
   def _compile(self, jit, alone):
     """Makes functions of graphs of the steps; `alone`: one replica."""
     # Rows of words can be added up no sooner than where gradients are used,
-    # unless those of several parts or replicas are to be summed.
+    # unless gradients of several parts or replicas must be summed.
     is_cut = self._options.gradient_accumulation_steps > 1
     self._adds_gradients = is_cut or not alone
     # A step of several replicas exchanges gradients, which XLA cannot do for
@@ -216,7 +216,7 @@ class Trainer:
         self._gradients, jit_compile=(jit and not alone) or None,
         autograph=is_cut,
       )
-    # Of functions within functions each costs time at the start.
+    # Nested tf.functions slow down tracing.
     self._step_of_block = self.step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
 
@@ -245,7 +245,7 @@ class Trainer:
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
     self._loss_scale.update(is_finite)
-    # Of skipped steps, too: the order of data and the schedule go by it.
+    # Skipped steps count: the order of data and the schedule depend on it.
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
@@ -259,7 +259,7 @@ class Trainer:
     return loss, metrics, rate, norm, is_overflow
 
   def _replica_step(self, batch):
-    """What one replica does: gradients of its share, exchange, update."""
+    """The step of a replica: gradients of its share, exchange, update."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
     # First of all, the denominators of the whole batch: with them, the sum of
@@ -305,8 +305,8 @@ class Trainer:
     """Gradients of one replica's share, part after part.
 
     Returns:
-      list of gradients (dense ones if those of several parts or replicas are
-      added up), dict from the name of a variable whose rows were looked up to
+      list of gradients (dense if several parts or replicas are added up),
+      dict from the name of a variable whose rows were looked up to
       the squared norm of those rows, loss, metrics.
     """
     parts = self._options.gradient_accumulation_steps
@@ -342,7 +342,7 @@ class Trainer:
     for index, (variable, grad) in enumerate(zip(self._trained, grads)):
       if grad is None:
         raise ValueError(f"the loss does not reach {variable.name}")
-      # As in the original: the norm of looked-up rows is that of the list,
+      # As in the original: the norm of looked-up rows is the norm of the list,
       # before rows of the same word are added up.
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
@@ -382,7 +382,7 @@ class Trainer:
     )
 
   def state(self):
-    """Returns what a checkpoint holds: dict from name to variable."""
+    """Returns the content of a checkpoint: dict from name to variable."""
     scale = self._loss_scale
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
     counters = [self.global_step, self.applied_updates]
@@ -400,7 +400,7 @@ class Trainer:
       start: run_folder.StartingPoint; a resumed run gets its optimizer state
         and step back, any other only weights.
       allowed_missing: regular expressions of the names of variables that
-        --init_checkpoint need not hold: those of a new head.
+        --init_checkpoint may lack: the variables of a new head.
     """
     if start.kind == "resume":
       self._resume(start.path)
@@ -556,7 +556,7 @@ class Trainer:
     try:
       results = self._evaluation.run(step)
     except errors.InputError:
-      # Say a --save_best that is no result: what was trained is not lost.
+      # For example, --save_best names no result: the trained weights are kept.
       self.save()
       raise
     log.evaluated(step, results)
@@ -594,7 +594,7 @@ class Trainer:
     self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
 
   def _agreed(self, stop, seconds_per_step=0.0):
-    """What all processes go by, since they must do the same.
+    """Agrees on values in all processes, since they must act alike.
 
     Returns whether any of them was asked to stop, and what a step takes the
     slowest.
@@ -632,7 +632,7 @@ class Trainer:
 
 def _as_row(scalars, structure):
   """A structure of scalars -> float32 [N]; it is appended to `structure`."""
-  # While the loop is traced: its body cannot return what is no tensor.
+  # This runs in tracing: the body of a loop can only return tensors.
   structure.append(scalars)
   return tf.stack([tf.cast(s, tf.float32) for s in tf.nest.flatten(scalars)])
 

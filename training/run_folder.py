@@ -50,10 +50,10 @@ _unwritten_fingerprints = {}
 
 
 class TrainedWith(NamedTuple):
-  """What starts of a run note of how they train, as JSON can hold it."""
+  """The settings that a run records when it starts, as JSON can hold them."""
 
-  fixed: dict  # What must not change: the optimizer, ...
-  watched: dict  # What hardly changes on purpose: the data, ...
+  fixed: dict  # Must not change: the optimizer, ...
+  watched: dict  # Seldom changes on purpose: the data, ...
 
 
 class StartingPoint(NamedTuple):
@@ -76,7 +76,7 @@ class StartingPoint(NamedTuple):
   def step(self) -> int:
     """How many steps the weights were trained for; see weight_files.step_of.
 
-    Where the run trains those of --init_checkpoint, its steps begin at 0.
+    If the run trains the weights of --init_checkpoint, its steps begin at 0.
     """
     is_init = self.kind == "init"
     return weight_files.step_of(self.path) if is_init else self.own_step
@@ -89,8 +89,8 @@ def starting_point(
   """Decides where a run starts from; the order is important.
 
   1. The newest whole checkpoint in its folder, which `check_output_dir` has
-     found to be this run's. What is watched and differs from what the run began
-     with is named, aloud.
+     found to be this run's. Watched settings that differ from the run's first
+     settings are logged.
   2. The checkpoint that the user gave.
   3. Random weights.
   """
@@ -186,7 +186,7 @@ def _check_owner(folder, fingerprint, trained_with):
 
 
 def _read_fingerprint(folder):
-  """Returns what it holds; None, aloud, where that is of no use."""
+  """Returns the fingerprint; None with a warning if it is unusable."""
   path = os.path.join(folder, _FINGERPRINT)
   if not tf.io.gfile.exists(path):
     return None
@@ -302,7 +302,7 @@ def _commit(prefix, extra):
 
 
 def _read_commit(path):
-  """Returns what a .commit file holds.
+  """Returns the content of a .commit file.
 
   Raises InputError: it is damaged.
   """
@@ -333,7 +333,7 @@ def _adopt_foreign(folder):
 
 def _remove_oldest(folder, step, max_to_keep):
   """Returns the steps that stay, ascending; `step` is the last of them."""
-  # What is newer than this step is damaged: the run would have resumed there.
+  # Newer checkpoints are damaged: the run would have resumed from them.
   steps = [s for s in _steps(folder, "commit") if s <= step]
   gone = steps[max_to_keep:] if max_to_keep else []
   for old in gone:

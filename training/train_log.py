@@ -1,4 +1,4 @@
-"""What a training run says: a progress line, TensorBoard, train_log.jsonl."""
+"""The logs of a training run: progress, TensorBoard, train_log.jsonl."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class BlockResults(NamedTuple):
-  """What a block of N steps gives, as tensors."""
+  """The results of a block of N steps, as tensors."""
 
   losses: tf.Tensor  # float32 [N], NaN for a step that was skipped.
   norms: tf.Tensor  # float32 [N], of the gradients before clipping.
@@ -51,7 +51,7 @@ class TrainingLog:
     # Not time.time(): that clock may be set back.
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from = None
-    # Of the steps since the last logged one.
+    # These collect the steps since the last logged step.
     self._losses, self._norms, self._metrics = [], [], []
     self._bar = progress.bar(options.num_train_steps, first_step)
     self._files = None
@@ -78,7 +78,7 @@ class TrainingLog:
     logging.info("evaluation at step %d  %s", step, shown)
     if self._files:
       self._files.write(step, _evaluation_values(results))
-    # What an evaluation takes is not the speed of training.
+    # The time of an evaluation does not count for the training speed.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
 
@@ -99,9 +99,9 @@ class TrainingLog:
     """Tells the block before this one, and works out what a step takes.
 
     Where the device works by itself, the call of a block returns at once and
-    its results are what is waited for, a block later; on a CPU the call takes
+    the wait for its results comes a block later; on a CPU the call takes
     all the time. So the time of the call belongs to the steps of this block,
-    that of the waiting to those of the one before.
+    the time of the wait to the steps of the block before.
     """
     returned = time.monotonic()
     seconds = (returned - self._block_began) / num_steps
@@ -185,7 +185,7 @@ class TrainingLog:
       )
 
   def _values(self, step, moment, results):
-    """What is logged: means since the last logged step, and speed."""
+    """Returns the logged values: means since the last log, and speed."""
     # NaN stands for a step that was skipped.
     finite = [loss for loss in self._losses if np.isfinite(loss)]
     values = {"loss": np.mean(finite) if finite else np.nan}
@@ -224,7 +224,7 @@ class TrainingLog:
     names = [
       name for name, value in values.items()
       if not name.startswith(("examples_", "tokens_"))
-      # 0 skipped steps is no news.
+      # 0 skipped steps are not logged.
       and (value or name != "skipped_steps")
     ]
     text = self._text(step, values, names)
