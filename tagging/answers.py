@@ -1,4 +1,4 @@
-"""Labels of words: of files, of sentences as they come, and of texts."""
+"""Labels the words of files, of streams of sentences, and of texts."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from tagging import data, text_spans, windowing
 from text import input_sequences
 
 SOURCE = "standard input"
-_LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
+_LINES_TOGETHER = 256  # At most this many waiting lines are answered at once.
 
 
 class SentenceTagger:
@@ -27,9 +27,9 @@ class SentenceTagger:
 
     Args:
       scores: function of a dict of input_ids, input_mask, segment_ids, int32
-        [B, T]; returns what is highest for the likeliest label, [B, T, L].
-      tokenizer, labels: those of the model.
-      batch_size: windows in a batch.
+        [B, T]; returns [B, T, L], highest for the most probable label.
+      tokenizer, labels: the tokenizer and the labels of the model.
+      batch_size: number of windows in a batch.
       **windowing: keyword arguments of windowing.make_windows.
     """
     self._scores, self._tokenizer, self._labels = scores, tokenizer, labels
@@ -49,7 +49,7 @@ class SentenceTagger:
     )
     found = [None] * len(windows)
     lengths = [len(window.input_ids) for window in windows]
-    # Windows of like length together: little padding to compute.
+    # Windows of similar length share a batch, which then has little padding.
     for places in input_sequences.batches_by_length(lengths, self._batch_size):
       batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
       for place, row in zip(places, np.asarray(self._scores(batch))):
@@ -57,14 +57,14 @@ class SentenceTagger:
     return windowing.of_sentences(windows, found, len(sentences))
 
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:
-    """Returns a dict of each text: its words, their tags, where they are.
+    """Returns a dict for each text: its words, their tags, and their places.
 
-    With `at_punctuation` punctuation is a word of its own; else words are what
-    white space separates. What has no word piece is no word.
+    With `at_punctuation` each punctuation mark is a word; otherwise white space
+    alone separates words. Words without a word piece are left out.
 
     Returns:
-      Dicts of `words`, `tags`, `probabilities`, `starts` and `ends`
-      (characters), lists, and `num_words`. The scores are to be probabilities.
+      Dicts of lists (`words`, `tags`, `probabilities`; `starts` and `ends` in
+      characters) and of `num_words`. The model's scores must be probabilities.
     """
     found = []
     for text in texts:
@@ -93,16 +93,16 @@ class SentenceTagger:
 
 
 class _Stream:
-  """Sentences that are labelled as they come.
+  """Labels sentences while they arrive.
 
-  In columns a sentence is answered at the empty line that ends it; of JSON
-  lines each is a sentence. What cannot be read is answered by an error. With
-  document context the answer waits for the end of the document: the next
-  -DOCSTART- line, another `document`, the end of the input.
+  In columns, a sentence is answered at the empty line that ends it; each JSON
+  line is a sentence. Unreadable input is answered by an error. With document
+  context the answer waits for the end of the document: the next -DOCSTART-
+  line, another `document`, or the end of the input.
   """
 
-  # Of a number and a line: yields what it holds, whether that begins a
-  # document, whether it ends a sentence. And: the answer to what is due.
+  # `_items` takes a number and a line, and yields (item, whether it begins a
+  # document, whether it ends a sentence). `_answer` answers the items due.
   _items: Callable
   _answer: Callable
 
@@ -110,17 +110,17 @@ class _Stream:
     """Takes a function of a list of data.Sentence that returns their labels."""
     self._tag, self._by_document = tag, document_context
     self._bad, self._document = 0, 0
-    # (number, what `_items` makes of its line, number of the document).
+    # Tuples of a number, an item that `_items` yields, and a document's number.
     self._waiting: list = []
 
   def answer(
     self, source: Iterable[bytes], target: TextIO,
     batch_size: int = _LINES_TOGETHER
   ) -> int:
-    """Writes lines with labels, in order, as soon as it can.
+    """Writes lines with labels, in order, as soon as possible.
 
-    Returns how many lines were answered by an error. At most `batch_size` lines
-    that are waiting are answered together.
+    Returns how many lines were answered by an error. At most `batch_size`
+    waiting lines are answered together.
     """
     for lines in line_answers.read_batches(source, batch_size):
       self._write(target, self._due(lines))
@@ -147,25 +147,25 @@ class _Stream:
 
 
 class ColumnStream(_Stream):
-  """CoNLL columns, answered by the same lines with one more column.
+  """Answers CoNLL columns by the same lines with one more column.
 
-  A raw sentence is answered as the columns that its words would be.
+  A raw sentence is answered by the columns that its words would form.
 
-  A sentence with a line that cannot be read, or with other columns than the
-  first sentence, is answered by one line: "error", a tab, what is wrong.
+  A sentence with an unreadable line, or with other columns than the first
+  sentence, is answered by one line: "error", a tab, and the message.
   """
 
   def __init__(
     self, tag: Callable, *, document_context: bool, word_column: int = 0,
     is_text: bool = False
   ):
-    """Takes the number of the words' column; is_text: of raw sentences."""
+    """Takes the column of the words; with is_text lines are raw sentences."""
     super().__init__(tag, document_context=document_context)
     self._word_column, self._is_text = word_column, is_text
-    self._first = None  # Number and columns of its first line.
+    self._first = None  # The number and the columns of its first line.
 
   def _items(self, number, line):
-    """Yields rows, str or InputError: of a raw sentence several."""
+    """Yields rows, each a str or InputError; a raw sentence has several."""
     try:
       rows = [line_answers.decode(line)]
       if self._is_text:
@@ -174,11 +174,11 @@ class ColumnStream(_Stream):
       yield error, False, False
       rows = [""] if self._is_text else []
     for row in rows:
-      # The empty row itself is a part of the answer.
+      # The answer includes the empty row.
       yield row, data.starts_document(row), not data.columns(row)
 
   def _answer(self, waiting):
-    # Number of rows before an error -> the error.
+    # Maps the number of rows before an error to the error.
     sentences, rows, words, faults = [], [], set(), {}
     for is_word, block in itertools.groupby(waiting, _is_word):
       block = list(block)
@@ -190,16 +190,16 @@ class ColumnStream(_Stream):
       except errors.InputError as error:
         self._bad += 1
         faults[len(rows)] = f"error\t{' '.join(str(error).split())}\n"
-    # Empty lines alone make no sentence, and are answered as they are.
+    # Empty lines alone form no sentence, and are answered unchanged.
     predicted = self._tag(sentences) if sentences else []
     found = list(data.with_column(rows, words, predicted))
-    # From the end: what is inserted moves what comes after it.
+    # Inserting from the end keeps the places of the other faults valid.
     for place in reversed(faults):
       found.insert(place, faults[place])
     return "".join(found)
 
   def _sentence(self, block):
-    """Refuses one that cannot be read, or differs from the first."""
+    """Refuses an unreadable sentence, or one that differs from the first."""
     for number, text, _ in block:
       if isinstance(text, errors.InputError):
         raise errors.InputError(f"{SOURCE}:{number}: {text}") from text
@@ -221,7 +221,7 @@ class ColumnStream(_Stream):
 
 
 def _is_word(line):
-  """Whether (number, text or InputError, document) is within a sentence."""
+  """Whether (number, text or InputError, document) belongs to a sentence."""
   text = line[1]
   return isinstance(text, errors.InputError) or bool(
     data.columns(text) and not data.starts_document(text)
@@ -229,13 +229,13 @@ def _is_word(line):
 
 
 class JsonStream(_Stream):
-  """JSON lines, answered by the same objects with their labels.
+  """Answers JSON lines by the same objects with their labels.
 
-  A line that cannot be read is answered by {"error": one sentence}; the next
-  ones may be right.
+  An unreadable line is answered by {"error": message}; the lines after it are
+  still read.
   """
 
-  _last = None  # The document of the last line that could be read.
+  _last = None  # The document of the last readable line.
 
   def _items(self, number, line):
     """Yields a dict, or the InputError of a bad line."""
@@ -246,7 +246,7 @@ class JsonStream(_Stream):
     except errors.InputError as error:
       yield error, False, True
       return
-    # As in a file: a document is a run of lines with one name.
+    # In files, too, consecutive lines with one name are one document.
     last, self._last = self._last, values.get("document")
     yield values, self._last != last, True
 
@@ -256,7 +256,7 @@ class JsonStream(_Stream):
       for number, values, document in waiting
       if isinstance(values, dict)
     ]
-    # Taken in turn by the lines that could be read.
+    # Each readable line takes the next of these.
     predicted = iter(self._tag(sentences) if sentences else [])
     found = []
     for _, values, _ in waiting:

@@ -13,8 +13,8 @@ import layers
 import modeling
 from common import errors
 
-# Name of --feature_layers -> the layers, and how they are combined. None: the
-# embeddings.
+# Maps the names of --feature_layers to the layers and the way to combine them;
+# None: the embeddings.
 _FEATURES = {
   "embeddings": (None, "concat"), "second_to_last": (slice(-2, -1), "concat"),
   "last": (slice(-1, None), "concat"),
@@ -52,9 +52,9 @@ def check_features(names: list[str], num_hidden_layers: int) -> None:
 
 
 def states_read(names: list[str], num_hidden_layers: int) -> list[int]:
-  """Returns which of the encoder's outputs some features read, ascending.
+  """Returns the numbers of the encoder outputs that features read, ascending.
 
-  0 is the output of the embeddings, n that of the n-th layer.
+  0 is the output of the embeddings, n the output of the n-th layer.
   """
   read = set()
   for name in names:
@@ -65,9 +65,9 @@ def states_read(names: list[str], num_hidden_layers: int) -> list[int]:
 
 
 class FeatureTagger(layers.Weights):
-  """Scores labels of every token with a BiLSTM on features of BERT.
+  """Scores the labels of each token with a BiLSTM on features of BERT.
 
-  Variables: tagging/..., output_weights and output_bias.
+  The variables are tagging/..., output_weights and output_bias.
   """
 
   def __init__(
@@ -77,11 +77,11 @@ class FeatureTagger(layers.Weights):
     """Makes the variables.
 
     Args:
-      config: of the encoder.
+      config: configuration of the encoder.
       num_labels: L.
       features: one of FEATURES.
       size: S.
-      seed: the initial weights are a function of it and of the names.
+      seed: determines the initial weights, together with the variables' names.
     """
     self._chosen, self._combined = _FEATURES[features]
     count = 1
@@ -94,7 +94,7 @@ class FeatureTagger(layers.Weights):
       **layers.bilstm_shapes("tagging/bilstm_1", 2 * size, size),
     }, stddev=0.0, seed=seed)
     if self._combined == "weighted_sum":
-      # Zeros: the soft-max begins with the plain mean.
+      # With zeros the softmax begins as the plain mean.
       self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
     self._output_weights = _variable("output_weights", layers.initial_uniform(
       "output_weights", [num_labels, 2 * size], 2 * size, seed
@@ -115,7 +115,7 @@ class FeatureTagger(layers.Weights):
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
   def features(self, output: modeling.BertOutput) -> tf.Tensor:
-    """Returns the features of every token, float32 [B, T, H or 4H]."""
+    """Returns the features of each token, float32 [B, T, H or 4H]."""
     if not self._chosen:
       return tf.cast(output.embedding_output, tf.float32)
     chosen = output.all_encoder_layers[self._chosen]
@@ -127,6 +127,6 @@ class FeatureTagger(layers.Weights):
 
 
 def _variable(name, value):
-  # The empty scope keeps the caller's scopes out of the name.
+  # The empty scope keeps the caller's scopes out of the variable's name.
   with tf.device("CPU:0"), tf.name_scope(""):
     return tf.Variable(value, name=name)

@@ -15,15 +15,15 @@ Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
 There `tokens` and `ner_tags`, the names that Hugging Face's data sets use, are
 read too, `labels` may be absent, and consecutive lines with the same `document`
 are one document. All other keys come back with the prediction. Annotations of
-characters, as spaCy, doccano and Prodigy have them, become labels of IOB2, and
-predictions spans:
+characters, in the forms of spaCy, doccano and Prodigy, become IOB2 labels, and
+predictions become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
-In columns, lines that begin with # at the start of a sentence are comments
-where they have other columns than words have, and ten columns are CoNLL-U,
-whose ranges (2-3) and empty nodes (3.1) are no words.
+In columns, a line that begins with # at the start of a sentence is a comment if
+its number of columns differs from the words' lines. Ten columns are CoNLL-U,
+whose ranges (2-3) and empty nodes (3.1) are not words.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _TAGS = {
   "iob1": "IOB", "iob2": "IOB", "iobes": "IOBES", "bilou": "BILUO",
   "bmes": "BMESO",
 }
-# Tags of other schemes -> those of IOBES.
+# Maps tags of other schemes to the tags of IOBES.
 _IOBES = {"L": "E", "U": "S", "M": "I"}
 _CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
 _SPACE = " \t\r"
@@ -52,14 +52,14 @@ _EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
 
 
 class Sentence(NamedTuple):
-  """The words of a sentence, as in its file.
+  """The words of a sentence of a file.
 
   Attributes:
     document: number of the document, from 0; the lines before the first
       -DOCSTART- line are a document, too.
     lines: the number of each word's line, from 1.
-    words: in their order.
-    labels: one for each word, or None where the file has no column of them.
+    words: the words in order.
+    labels: one for each word, or None if the file has no column of labels.
   """
 
   document: int
@@ -69,7 +69,7 @@ class Sentence(NamedTuple):
 
 
 def format_of(path: str, file_format: str | None = None) -> str:
-  """Returns the format of a file: what --file_format says, else by its name."""
+  """Returns the format of a file: --file_format, else by its name."""
   is_json = path.endswith((".jsonl", ".json"))
   return file_format or ("jsonl" if is_json else "conll")
 
@@ -81,16 +81,16 @@ def read(
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
-  Raises InputError: the file cannot be used; all lines with a fault are named.
+  Raises InputError: the file cannot be used; all faulty lines are named.
 
   Args:
-    file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
-    labelled: whether it must have labels; None: they are read if it has any.
-    scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
-      labels: parts of speech, say. "plain" has types without tags.
-    lenient: whether labels may follow each other as the scheme does not have
-      it; how often is logged.
-    label_names: of the numbers that JSON has for labels.
+    file_format: one of choices.TAGGING_FORMATS, or None to use the file's name.
+    labelled: whether labels are required; None: they are read if present.
+    scheme: one of SCHEMES; labels must follow it. "none" takes any labels, such
+      as parts of speech. "plain" has types without tags.
+    lenient: whether labels may follow each other in ways that the scheme does
+      not allow; their number is logged.
+    label_names: the names of numeric labels in JSON.
     **columns: word_column and label_column of `parse_columns`.
   """
   file_format = format_of(path, file_format)
@@ -122,11 +122,11 @@ def _require_sentences(sentences, path):
 
 
 def columns(line: str) -> list[str]:
-  """Returns the columns of a line: between tabs if it has one, else spaces.
+  """Returns the columns of a line: cut at tabs if it has one, else at spaces.
 
-  No-break spaces are parts of words.
+  No-break spaces belong to words.
   """
-  # Not str.strip, which takes off no-break spaces too.
+  # str.strip would remove no-break spaces, too.
   line = line.strip(_SPACE)
   if "\t" in line:
     return [column.strip(_SPACE) for column in line.split("\t")]
@@ -139,9 +139,9 @@ def starts_document(line: str) -> bool:
 
 
 def text_rows(line: str, place: str) -> list[str]:
-  """Returns the rows of columns of a raw sentence, the empty one included.
+  """Returns the columns' rows for a raw sentence, including the empty row.
 
-  Each mark of punctuation and each Han character is a word of its own. Raises
+  Each punctuation mark and each Han character is a separate word. Raises
   InputError: the line is empty.
   """
   errors.require_text(line, place)
@@ -163,20 +163,20 @@ def parse_columns(
   label_column: int = -1, labelled: bool | None = True,
   checker: "LabelChecker | None" = None, first: tuple[int, int] | None = None
 ) -> list[Sentence]:
-  """Makes sentences of columns.
+  """Makes sentences from columns.
 
-  Raises InputError: no such column, lines with more or fewer columns than the
-  others, labels that are not of the scheme, or no sentence at all. File and
-  line are named, of the first fault in each sentence.
+  Raises InputError: a column is missing, lines differ in their number of
+  columns, labels are not of the scheme, or there is no sentence at all. The
+  error names file and line of the first fault in each sentence.
 
   Args:
-    lines: (number from 1, line) each.
-    path: the file that they are from, for the errors.
-    word_column, label_column: which ones, from 0; negative from the end.
+    lines: pairs of a number, from 1, and a line.
+    path: the file of the lines, for errors.
+    word_column, label_column: column numbers; negative ones count from the end.
     labelled: see `read`.
-    checker: of the labels; None: IOB2.
-    first: number and columns of the line that all must be like; None: of the
-      first word.
+    checker: checks the labels; None: IOB2.
+    first: number and columns of the line that sets how many columns there are;
+      None: the line of the first word.
   """
   blocks, empty_at = _blocks(lines)
   _require_sentences(blocks, path)
@@ -188,7 +188,7 @@ def parse_columns(
   number, row = blocks[0][1][0]
   line, width = first or (number, len(row))
   used = {"--word_column": word_column}
-  # A single column has words alone.
+  # A single column contains words alone.
   if labelled or (labelled is None and width > 1):
     used["--label_column"] = label_column
   for flag, column in used.items():
@@ -220,7 +220,7 @@ def parse_columns(
 
 
 def _blocks(lines):
-  """Cuts lines at the empty ones and at -DOCSTART-; leaves out comments.
+  """Cuts lines at empty lines and at -DOCSTART-, and leaves out comments.
 
   Returns:
     List of (document, [(line number, columns), ...]); the numbers of the
@@ -258,15 +258,15 @@ def with_column(
   lines: Iterable[tuple[int, str]], words: Collection[int],
   predicted: list[list[str]],
 ) -> Iterator[str]:
-  """Yields lines, each word's with its prediction as the last column.
+  """Yields lines; the lines of words get the prediction as the last column.
 
   Args:
-    lines: those that `parse_columns` read, with their numbers.
-    words: the numbers of the lines of words.
+    lines: the lines that `parse_columns` read, with their numbers.
+    words: the numbers of the words' lines.
     predicted: the labels of each sentence.
 
   Yields:
-    Lines with their newline. Empty ones and comments stay as they are; a
+    Lines with their newline. Empty lines and comments stay unchanged; a
     -DOCSTART- line gets an O, so that conlleval finds as many columns there,
     and a range of CoNLL-U gets "_".
   """
@@ -291,7 +291,7 @@ def with_column(
 def parse_object(line: str | bytes, place: str) -> dict:
   """Returns the object in a line of JSON; `place` is its file and number.
 
-  Raises InputError: no JSON, or no list of words in it.
+  Raises InputError: the line is not JSON, or has no list of words.
   """
   try:
     values = json_files.parse(line)
@@ -311,7 +311,7 @@ def parse_object(line: str | bytes, place: str) -> dict:
 
 
 def _entry(values, names):
-  """Returns the first of some entries that is there, or None."""
+  """Returns the first entry that is present, or None."""
   return next((values[name] for name in names if name in values), None)
 
 
@@ -324,11 +324,11 @@ def sentence_of(
   checker: "LabelChecker | None" = None, label_names: Sequence[str] = (),
   document: int = 0,
 ) -> Sentence:
-  """Returns the sentence of what `parse_object` returned.
+  """Returns the sentence of an object that `parse_object` returned.
 
-  `number` is that of its line, from 1; `place` is file and line, for errors;
-  `checker` and `label_names` are those of `read`. Raises InputError: no label
-  for each word, or one that the scheme does not allow.
+  `number` is the line's number, from 1; `place` is file and line, for errors;
+  `checker` and `label_names` are as in `read`. Raises InputError: a word has no
+  label, or one that the scheme does not allow.
   """
   words, labels = _entry(values, _WORDS), None
   if words is None:
@@ -353,12 +353,12 @@ def sentence_of(
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     if checker:
       checker.check(labels, places)
-  # A line holds all words of its sentence.
+  # One line holds all words of its sentence.
   return Sentence(document, [number] * len(words), words, labels)
 
 
 def _named(labels, names, place):
-  """Returns labels that are numbers by their names; others as they are."""
+  """Replaces numeric labels by their names; other labels stay unchanged."""
   numbers = [n for n in labels if type(n) is int] if (
     isinstance(labels, list)
   ) else []
@@ -404,7 +404,7 @@ def _parse_json(path, labelled, checker, label_names):
 def with_labels(values: dict, predicted: list[str]) -> str:
   """Returns the line of JSON of a sentence with its predicted labels.
 
-  Of a text they are spans of characters, [start, end, label].
+  The labels of a text become spans of characters, [start, end, label].
   """
   if _entry(values, _WORDS) is None:
     predicted = text_spans.spans_of(predicted, values["text"])
@@ -414,7 +414,7 @@ def with_labels(values: dict, predicted: list[str]) -> str:
 def with_predictions(
   path: str, file_format: str, predicted: list[list[str]]
 ) -> Iterator[str]:
-  """Returns the lines of a file with the labels of its sentences."""
+  """Yields the lines of a file with the labels of its sentences."""
   if file_format == "jsonl":
     objects = (
       parse_object(line, path)
@@ -437,12 +437,12 @@ class LabelChecker:
 
   Attributes:
     scheme: one of SCHEMES.
-    num_odd: how many labels must not follow the one before them.
-    first_odd: the place of the first of them, or "".
+    num_odd: number of labels that must not follow the label before them.
+    first_odd: the place of the first such label, or "".
   """
 
   def __init__(self, scheme: str, lenient: bool = False):
-    """With `lenient`, labels in an odd order are only counted."""
+    """With `lenient`, labels in an odd order are counted, not refused."""
     self.scheme, self._lenient = scheme, lenient
     self.num_odd, self.first_odd = 0, ""
 
@@ -450,8 +450,8 @@ class LabelChecker:
     """Checks the labels of a sentence.
 
     `places` are file and line of each label, for the error. Raises InputError:
-    a label is none of the scheme, or, unless lenient, must not follow the one
-    before it: the file is in another scheme.
+    a label is not of the scheme, or, unless lenient, must not follow the label
+    before it: the file uses another scheme.
     """
     scheme = self.scheme
     if scheme not in _TAGS:
@@ -459,7 +459,7 @@ class LabelChecker:
     before = "O"
     for label, place in zip(labels, places):
       tag, kind = scores.split_label(label)
-      # A string of tags, as a tuple of them: "" is in every string.
+      # The tags are compared as a tuple, since "" is in every string.
       if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
         known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
         raise errors.InputError(
@@ -470,7 +470,7 @@ class LabelChecker:
         )
       self._check_follows(before, label, place)
       before = label
-    # Only there an entity can be left open: it needs its last tag.
+    # Only in these schemes an entity can be left open: it needs its last tag.
     if scheme not in ("iob1", "iob2"):
       self._check_follows(before, "O", f"{places[-1]} (end of the sentence)")
 
@@ -492,7 +492,7 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
   IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
   IOBES ends an entity of several words with E and marks a single word with S.
-  BILOU has L and U for these, BMES has M for I.
+  BILOU uses L and U instead of E and S; BMES uses M instead of I.
   """
   tag, kind = scores.split_label(label)
   tag_before, kind_before = scores.split_label(before)
@@ -508,18 +508,18 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
 
 def label_list(sentences: list[Sentence]) -> list[str]:
-  """Returns the labels of training sentences, O first, the rest sorted."""
+  """Returns the labels of training sentences: O first, then sorted."""
   labels = {label for sentence in sentences for label in sentence.labels}
-  # A function of the set of labels, so that a resumed run numbers them alike.
+  # The order depends only on the set, so a resumed run numbers labels alike.
   return sorted(labels, key=lambda label: (label != "O", label))
 
 
 def label_ids(
   sentences: list[Sentence], labels: list[str], path: str
 ) -> list[list[int]]:
-  """Returns the numbers of the labels of each sentence, as `labels` has them.
+  """Returns the numbers of each sentence's labels, as indices into `labels`.
 
-  Raises InputError: a label is none of the model's `labels` (each is named
+  Raises InputError: a label is not among the model's `labels` (each is named
   once, with the line of its first place in `path`).
   """
   number_of = {label: number for number, label in enumerate(labels)}

@@ -1,7 +1,7 @@
 """Sentences -> windows of word pieces -> TFRecords.
 
-A word's label is that of its first word piece, as in the paper (arXiv
-1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
+Only a word's first word piece has the word's label, as in the paper (arXiv
+1810.04805, section 5.3); other pieces, [CLS], [SEP] and context have none.
 """
 
 import os
@@ -19,11 +19,11 @@ from tagging import data, windowing
 from text import input_sequences
 from training import components
 
-# The label id of positions without a label to learn or to predict.
+# The label id of positions without a label to learn or predict.
 NO_LABEL = -1
-# How the input of a model was made: kept with its weights, see model_folder.
+# Flags of a model's input, saved with its weights, see model_folder.
 INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
-# What its head is, where it reads the features of a frozen encoder.
+# Flags of the head on the features of a frozen encoder.
 HEAD_FLAGS = ("feature_layers", "bilstm_size")
 _WINDOWS_SHOWN = 5
 
@@ -35,15 +35,15 @@ class TaggingData(NamedTuple):
   sentences: list[data.Sentence]
   windows: list[windowing.Window]
   records: str  # The TFRecord file of the windows.
-  features: dict  # Of a record, for tf.io.
+  features: dict  # The features of a record, for tf.io.
   is_labelled: bool  # Whether the sentences have labels.
   file_format: str  # One of choices.TAGGING_FORMATS.
 
 
 def files_to_read(settings) -> dict[str, str]:
-  """Returns the paths of "train", "eval" and "predict", where asked for.
+  """Returns the paths of the files "train", "eval" and "predict" that are used.
 
-  Raises InputError: nothing is asked for, or columns are of JSON lines.
+  Raises InputError: no file is used, or flags of columns come with JSON lines.
   """
   components.require_one_of(settings, "do_train", "do_eval", "do_predict")
   paths = components.files_to_read(settings)
@@ -68,7 +68,7 @@ def files_to_read(settings) -> dict[str, str]:
 
 def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
   """Returns the sentences of each of `paths`."""
-  # None: read where there are any, to score the predictions.
+  # None: labels are read if the file has any, to score the predictions.
   any_labels = None if settings.predict_labels else False
   options = settings.pick(
     "file_format word_column label_column scheme lenient label_names"
@@ -85,12 +85,12 @@ def model_labels(
   train_sentences: list[data.Sentence] | None, labels_file: str | None,
   config: configuration.BertConfig
 ) -> list[str]:
-  """Returns the labels of the model, from the first place that has them.
+  """Returns the labels of the model, from the first source that has them.
 
   1. The training data.
-  2. The file that the training has written.
+  2. The file that the training wrote.
   3. id2label in --bert_config_file, as in output_dir/final_model. Raises
-  InputError: no place has any.
+  InputError: no source has labels.
   """
   if train_sentences:
     return data.label_list(train_sentences)
@@ -108,12 +108,12 @@ def model_labels(
 def trained_config(
   config: configuration.BertConfig, labels: list[str]
 ) -> configuration.BertConfig:
-  """Returns the configuration of a model of these labels.
+  """Returns the configuration of a model with these labels.
 
-  The labels are a part of the model: the folder of a run with others is
-  refused. How its input was made is not.
+  The labels belong to the model: the folder of a run with other labels is
+  refused. The flags of its input do not belong to it.
   """
-  # Those of the start weights, which may be another task's.
+  # The start weights' input settings may belong to another task.
   values = model_folder.without_input_settings(config).to_dict()
   id2label = {str(number): label for number, label in enumerate(labels)}
   return configuration.BertConfig.from_dict({**values, "id2label": id2label})
@@ -123,7 +123,7 @@ def write_model(
   folder: str, model, settings, features: str | None = None, *,
   step: int | None = None
 ):
-  """Writes the folder of a model.TaggingModel of a step."""
+  """Writes the model folder of a model.TaggingModel at a step."""
   values = settings.pick(" ".join(INPUT_FLAGS))
   if features:
     values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
@@ -135,7 +135,7 @@ def write_model(
 
 
 def record_features(max_seq_length: int) -> dict:
-  """Returns the features of a record of `prepare`, for tf.io."""
+  """Returns the features of the records of `prepare`, for tf.io."""
   integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
   return dict.fromkeys((*input_sequences.NAMES, "label_ids"), integers)
 
@@ -146,17 +146,17 @@ def prepare(
   file_format: str = "conll"
 ) -> TaggingData:
   """Writes the records of a file's windows; `labels` are the model's."""
-  # All sentences of a file have labels or none has.
+  # Either all sentences of a file have labels or none has.
   is_labelled = sentences[0].labels is not None
   logging.info(
     "%s: %d sentences, %d words, %d windows", path, len(sentences),
     sum(len(sentence.words) for sentence in sentences), len(windows),
   )
-  # A sentence and the words around it are one text: segment 0.
+  # A sentence and the words around it form one text: segment 0.
   batch = input_sequences.pad_batch(
     [window.input_ids for window in windows], length=max_seq_length
   )
-  # 0 is a label, so padding needs a number of its own.
+  # 0 is a label, so padding needs another number.
   label_ids = np.full_like(batch["input_ids"], NO_LABEL)
   if is_labelled:
     ids = data.label_ids(sentences, labels, path)
@@ -180,7 +180,7 @@ def log_windows(path: str, windows: list[windowing.Window], tokenizer):
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
     logging.debug("  %s", " ".join(tokens))
-  # Without [CLS] and [SEP].
+  # The ids exclude [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
   unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))
   unknown_tokens.log_share(path, unknown, len(ids))

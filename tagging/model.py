@@ -1,4 +1,4 @@
-"""The tagging model, what it learns from, and the states of a frozen encoder.
+"""The tagging model, its objective, and the states of a frozen encoder.
 
 Letters: B batch, T sequence, H width of BERT, N outputs of the encoder, L
 labels.
@@ -17,15 +17,15 @@ from tagging import bilstm, inputs
 from training import frozen_states, loop
 from variants import registry
 
-# What the checkpoint of an encoder need not have.
+# Variables that the checkpoint of an encoder may lack.
 NEW_VARIABLES = (
   "^output_(weights|bias)$", "^tagging/", "^bilstm/", *heads.POOLER
 )
-_HELD_BYTES = 1 << 29  # States that are held in memory before they are written.
+_HELD_BYTES = 1 << 29  # Size of the states in memory before they are written.
 
 
 class TaggingModel(tf.Module):
-  """The encoder and a classifier of tokens, or the BiLSTM on features."""
+  """The encoder with a classifier of tokens, or with a BiLSTM on features."""
 
   def __init__(
     self, config: configuration.BertConfig, num_labels: int, *,
@@ -35,12 +35,12 @@ class TaggingModel(tf.Module):
     """Makes the variables.
 
     Args:
-      config: of the encoder.
+      config: configuration of the encoder.
       num_labels: L.
       features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
-        encoder; None to fine-tune a classifier of the last layer.
+        encoder; None to fine-tune a classifier on the last layer.
       bilstm_size: units of each direction of the BiLSTM.
-      stored_features: those whose states are in the batches, if any are.
+      stored_features: the features whose states the batches contain, if any.
       **model_options: keyword arguments of modeling.BertModel, with `seed`.
     """
     super().__init__()
@@ -48,7 +48,7 @@ class TaggingModel(tf.Module):
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
-    # Which outputs the stored states are of, in the order in which they lie.
+    # The numbers of the outputs whose states are stored, in that order.
     self.stored = bilstm.states_read(stored_features, config.num_hidden_layers)
     if features:
       self.head = bilstm.FeatureTagger(
@@ -63,27 +63,27 @@ class TaggingModel(tf.Module):
     """Returns the scores of all labels, float32 logits [B, T, L].
 
     Args:
-      batch: input_ids, input_mask and segment_ids, integers [B, T]. With
-        `states`, those of `store_states`, the encoder is not run.
+      batch: input_ids, input_mask and segment_ids, integers [B, T]. If it has
+        `states` from `store_states`, the encoder is not run.
       dropout_seed: int32 [2]; None for no dropout.
     """
-    # The encoder is trained: it drops units in training, as the head does.
+    # A trained encoder has dropout in training, like the head.
     if not self.is_frozen:
       output = self.bert.encode(batch, dropout_seed)
       is_training = dropout_seed is not None
       return self.head(
         output.sequence_output, is_training, dropout_seed=dropout_seed
       )
-    # A frozen encoder is a fixed function of the text: no dropout in it.
+    # A frozen encoder is a fixed function of the text, without dropout.
     output = (
       self._restored(batch) if "states" in batch else self.bert.encode(batch)
     )
     return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
 
   def _restored(self, batch):
-    """Returns stored states as the encoder's output; None where is none."""
+    """Returns stored states as the encoder's output; None for missing ones."""
     states = batch["states"]  # [B, t, N H]
-    # The parser pads to the longest of the batch, the mask has all T.
+    # The parser pads to the batch's longest sequence; the mask has all T.
     missing = tf.shape(batch["input_mask"])[1] - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     parts = tf.split(states, len(self.stored), axis=-1)
@@ -96,14 +96,14 @@ class TaggingModel(tf.Module):
     )
 
   def trained_variables(self) -> list[tf.Variable]:
-    """Returns the variables that the loss depends on: not the pooler's."""
+    """Returns the variables that the loss depends on: all but the pooler's."""
     bert = [] if self.is_frozen else self.bert.variables
     encoder = [v for v in bert if "/pooler/" not in v.name]
     return [*encoder, *self.head.variables]
 
 
 def objective(model: Callable) -> loop.Objective:
-  """Cross-entropy, the mean over all words of the batch.
+  """Returns the cross-entropy, the mean over all words of the batch.
 
   Args:
     model: function of (batch, dropout_seed); returns logits [B, T, L].
@@ -113,14 +113,14 @@ def objective(model: Callable) -> loop.Objective:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
   def weights(batch):
-    # Words of this replica's share; the loop divides by those of all.
+    # The words of this replica; the loop divides by the sum over replicas.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
   def sums(batch, dropout_seed):
     logits = model(batch, dropout_seed)  # [B, T, L]
     mask, labels = has_label(batch), batch["label_ids"]
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-    # No prediction is NO_LABEL.
+    # A prediction never equals NO_LABEL.
     right = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.float32))
     loss = tf.reduce_sum(word_losses(logits, labels))
     words = tf.reduce_sum(mask)
@@ -135,9 +135,9 @@ def objective(model: Callable) -> loop.Objective:
 
 
 def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
-  """Returns cross-entropies [B, T], 0 where there is no label."""
-  # NO_LABEL becomes some label, which is then hidden: the cross-entropy takes
-  # no negative number.
+  """Returns cross-entropies [B, T]; they are 0 where there is no label."""
+  # NO_LABEL is replaced by a label and masked afterwards: the cross-entropy
+  # accepts no negative number.
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
     tf.maximum(label_ids, 0), logits
   )
@@ -148,17 +148,17 @@ def store_states(
   path: str, model: TaggingModel, file: inputs.TaggingData, *,
   strategy: tf.distribute.Strategy, batch_size: int, trim: bool
 ) -> inputs.TaggingData:
-  """Writes what the frozen encoder gives for all windows, unless it is there.
+  """Writes the frozen encoder's states for all windows, unless they exist.
 
-  The states are the same for every choice of features that are compared. A
-  record holds its real tokens only: [t, N H] float32. For BERT base, all twelve
-  layers and 200,000 words of text this takes some 8 GB. Returns data of records
-  with the model's `stored` states, in the order of `file`.
+  The states serve all choices of features that are compared. A record holds
+  only its real tokens: [t, N H] float32. For BERT base, all twelve layers and
+  200,000 words of text take about 8 GB. Returns data of records with the
+  model's `stored` states, in the order of `file`.
 
   Args:
     path: the TFRecord file.
-    model: with its weights.
-    strategy, batch_size: of the prediction.
+    model: the model with its weights.
+    strategy, batch_size: how states are computed.
     trim: whether batches may be cut to their longest sequence; if not, the
       stored states are padded.
   """
@@ -174,7 +174,7 @@ def store_states(
     states = tf.concat(
       [tf.cast(outputs[number], tf.float32) for number in model.stored], axis=-1
     )
-    # Padded to T for the predictor, which joins batches; cut when written.
+    # The predictor joins batches padded to T; padding is cut before writing.
     missing = length - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {"states": states, **{name: batch[name] for name in kept}}
@@ -182,14 +182,14 @@ def store_states(
   def serialize(outputs):
     return [
       tfrecord.serialize_example({
-        # Real tokens alone, or all T positions where shapes must not vary.
+        # Only real tokens, or all T positions if shapes must not vary.
         "states": np.ravel(states[: mask.sum()] if trim else states),
         "input_mask": mask, "label_ids": labels,
       })
       for states, mask, labels in zip(*outputs.values(), strict=True)
     ]
 
-  # At least a batch, however large its states are.
+  # The predictor needs at least one batch, however large its states are.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))
   frozen_states.ensure(
     path, model.bert, file, of_batch, serialize, strategy=strategy,
@@ -198,7 +198,7 @@ def store_states(
   )
   states = tf.io.FixedLenFeature([length, width], tf.float32)
   if trim:
-    # Parsed to [B, longest of the batch, N H].
+    # The parser returns [B, longest of the batch, N H].
     states = tf.io.FixedLenSequenceFeature(
       [width], tf.float32, allow_missing=True
     )

@@ -1,4 +1,4 @@
-"""The labels that a tagging model gives to files and to streams."""
+"""Labels files and streams with a tagging model."""
 
 import os
 
@@ -14,7 +14,7 @@ from training import evaluation_loop
 
 
 class FilePredictor:
-  """Labels files with one model, which is compiled once for all of them."""
+  """Labels files with one model, which is compiled once for all files."""
 
   def __init__(
     self, model: tagging_model.TaggingModel, labels: list[str], *,
@@ -33,12 +33,12 @@ class FilePredictor:
       logits = model(batch)  # [B, T', L]
       # [B, T']
       predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
-      # Back to one width, so that the rows of all batches stack.
+      # Padding to one width lets the rows of all batches stack.
       missing = length - tf.shape(predicted)[1]
       losses = tagging_model.word_losses(logits, batch["label_ids"])
       return {
         "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
-        # A sum for each window: a mean of means would weigh short ones more.
+        # The sum, since a mean of means would give short windows more weight.
         "loss": tf.reduce_sum(losses, axis=1),
       }
 
@@ -47,9 +47,9 @@ class FilePredictor:
   def predict(
     self, file: inputs.TaggingData, batch_size: int
   ) -> tuple[list[list[str]], float]:
-    """Returns the labels of each sentence of a file, and a word's mean loss.
+    """Returns the labels of a file's sentences, and the mean loss of a word.
 
-    batch_size counts windows over all replicas; of short ones there are more.
+    batch_size counts windows over all replicas; short ones get larger batches.
     """
     windows = file.windows
     lengths = [len(window.input_ids) for window in windows]
@@ -64,14 +64,14 @@ class FilePredictor:
     )
     count = len(file.sentences)
     predicted = windowing.of_sentences(windows, of_windows, count)
-    # Of the file: every word is in exactly one window.
+    # Each word of the file is in exactly one window.
     return predicted, outputs["loss"].sum() / sum(map(len, predicted))
 
 
 def write(
   folder: str, file: inputs.TaggingData, predicted: list[list[str]]
 ) -> None:
-  """Writes a file with its predicted labels, in its own format."""
+  """Writes a file with its predicted labels, in the file's format."""
   ending = "jsonl" if file.file_format == "jsonl" else "conll"
   path = os.path.join(folder, f"test_predictions.{ending}")
   lines = data.with_predictions(file.path, file.file_format, predicted)
@@ -80,16 +80,16 @@ def write(
 
 
 def answer_stream(settings, model, tokenizer, labels, streams):
-  """Labels what comes on the standard input until it ends.
+  """Labels the standard input until it ends.
 
   `streams` are bytes to read and text to write; tokenizer and labels are the
-  model's. Raises InputError: there were lines that could not be read; all
-  others are answered by then.
+  model's. Raises InputError: some lines were unreadable; all other lines have
+  been answered.
   """
   ids = tf.TensorSpec([None, None], tf.int32)
   context = settings.pick("document_context")
   tagger = answers.SentenceTagger(
-    # One trace for batches of any size.
+    # One trace serves batches of any size.
     tf.function(
       lambda batch: model(batch),
       input_signature=[dict.fromkeys(input_sequences.NAMES, ids)],

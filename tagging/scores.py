@@ -5,9 +5,9 @@
 
 and test_results.txt, test_report.txt for a file to predict that has labels.
 
-Entities are found and counted as conlleval, the scorer of the CoNLL shared
-tasks, does it: one rule for the labels of IOB1, IOB2, IOBES, BILOU and BMES
-alike, which also gives label sequences that no scheme allows a meaning.
+Entities are found and counted like in conlleval, the scorer of the CoNLL shared
+tasks: one rule reads the labels of IOB1, IOB2, IOBES, BILOU and BMES, and also
+gives a meaning to label sequences that no scheme allows.
 """
 
 import collections
@@ -19,12 +19,12 @@ from absl import logging
 
 from common import file_io, result_lines
 
-# The last word of an entity, and the word that is one: IOBES and BILOU.
+# The tags of an entity's last word, and of its only word: IOBES and BILOU.
 _LAST, _ALONE = ("E", "L"), ("S", "U")
 
 
 class Entity(NamedTuple):
-  """Words [start, end) of a sentence, and what they are: "PER", "LOC", ..."""
+  """The words [start, end) of a sentence, and their type: "PER", "LOC", ..."""
 
   kind: str
   start: int
@@ -41,16 +41,16 @@ def entities(labels: list[str]) -> list[Entity]:
   """Finds the entities of one sentence, in order.
 
   An entity ends before a word that is O, B, S or U or of another kind, and
-  after one that is E, L, S or U. One begins at any word but O that is not
-  inside one:
+  after a word that is E, L, S or U. An entity begins at any word that is not O
+  and not inside an entity:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
 
-  Labels are "O", or "<tag>-<kind>" with one of the tags B, I, M, E, L, S, U.
+  Labels are "O" or "<tag>-<kind>", where the tag is B, I, M, E, L, S or U.
   """
   found, start, before = [], None, ("O", "")
-  # The O at the end closes an entity that the sentence ends with.
+  # The O at the end closes an entity that ends the sentence.
   for place, label in enumerate([*labels, "O"]):
     tag, kind = split_label(label)
     ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
@@ -74,7 +74,7 @@ def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
 
 
 class Counts(NamedTuple):
-  """Entities of each kind: right (found and wanted), predicted, in the gold."""
+  """Counts of each kind: correct entities, predicted ones, gold ones."""
 
   right: collections.Counter
   found: collections.Counter
@@ -85,30 +85,30 @@ class Counts(NamedTuple):
     return sorted(self.found.keys() | self.wanted.keys())
 
   def of(self, kind: str) -> dict[str, float]:
-    """Returns precision, recall and f1 of a kind."""
+    """Returns precision, recall and F1 of a kind."""
     return _precision_recall_f1(*(counts[kind] for counts in self))
 
   def of_all(self) -> dict[str, float]:
-    """Returns the same of all kinds together."""
+    """Returns precision, recall and F1 of all kinds together."""
     return _precision_recall_f1(*(counts.total() for counts in self))
 
 
 def words(labels: list[str]) -> list[Entity]:
-  """Returns each word of a sentence as an Entity of the kind of its label."""
+  """Returns the words of a sentence as Entities; a word's label is its kind."""
   return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
 
 
 def count_entities(
   gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
 ) -> Counts:
-  """Counts entities; one is right when its kind and both ends are.
+  """Counts entities; one is right if its kind and both ends are right.
 
-  `find` gives those of a sentence's labels: `entities`, or `words` for labels
-  of single words.
+  `find` returns the entities in a sentence's labels: `entities`, or `words`
+  for labels of single words.
   """
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
-    # Of one sentence: equal entities in two sentences are two.
+    # Sets hold one sentence, so equal entities in two sentences count twice.
     wanted, found = set(find(gold_sentence)), set(find(predicted_sentence))
     for numbers, group in zip(counts, (found & wanted, found, wanted)):
       numbers.update(entity.kind for entity in group)
@@ -118,7 +118,7 @@ def count_entities(
 def entity_scores(
   gold: list[list[str]], predicted: list[list[str]]
 ) -> dict[str, float]:
-  """Precision, recall and F1 over whole entities, and the labels' accuracy.
+  """Computes precision, recall and F1 of entities, and accuracy of labels.
 
   Returns:
     precision, recall, f1, accuracy, and for each kind such as PER
@@ -135,15 +135,15 @@ def entity_scores(
 def report(counts: Counts) -> str:
   """Returns a table of the scores of each kind, as seqeval prints it.
 
-  Below the kinds: micro (all entities together), macro (mean over kinds) and
-  weighted (mean over kinds, weighted by their support, which is how many
-  entities of a kind the gold labels have).
+  The last rows are micro (all entities together), macro (the mean over kinds)
+  and weighted (the mean over kinds, weighted by their support, the number of
+  gold entities of a kind).
   """
   kinds, total = counts.kinds(), counts.wanted.total()
   rows = [(k, *counts.of(k).values(), counts.wanted[k]) for k in kinds]
   averages = [("micro avg", *counts.of_all().values(), total)]
   for name, weights in {
-    # Each kind alike, however rare.
+    # Each kind has the same weight, however rare.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
   }.items():
@@ -177,7 +177,7 @@ def _ratio(part, whole):
 
 
 class Evaluation(NamedTuple):
-  """Scores of predicted labels, and a table of those of each type."""
+  """Scores of predicted labels, and a table with the scores of each type."""
 
   results: dict[str, float]
   report: str
@@ -186,10 +186,10 @@ class Evaluation(NamedTuple):
 def evaluate(
   gold: list[list[str]], predicted: list[list[str]], loss: float, scheme: str
 ) -> Evaluation:
-  """Scores the labels of sentences; `loss` goes to the results.
+  """Scores the labels of sentences; the results include `loss`.
 
   With the scheme "none" each word counts as an entity; with "plain", whose
-  labels have no tags, each run of words with one label.
+  labels have no tags, each run of words with one label counts as an entity.
   """
   if scheme == "plain":
     gold, predicted = (

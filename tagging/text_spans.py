@@ -10,7 +10,7 @@ import tokenization
 from common import errors
 from tagging import scores
 
-# What lists of spans are called in files of spaCy, Prodigy and doccano.
+# The names of lists of spans in files of spaCy, Prodigy and doccano.
 NAMES = ("entities", "spans", "label", "labels")
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
@@ -18,7 +18,7 @@ _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 def word_places(text: str, *, at_punctuation: bool = True) -> list:
   """Returns (start, end) of the words of a text, as tokenization.py cuts them.
 
-  With `at_punctuation` punctuation, and each Han character, is a word.
+  With `at_punctuation` each punctuation mark and Han character is a word.
   """
   places, start, end = [], None, 0
   for place, char in enumerate(text):
@@ -37,27 +37,27 @@ def word_places(text: str, *, at_punctuation: bool = True) -> list:
 
 @functools.lru_cache(1 << 16)
 def _role(char):
-  """Returns which part a character has in the words around it."""
+  """Returns the role of a character among the words around it."""
   words = _BASIC.tokenize(f"a{char}b")
-  # A control character is removed: neither part nor end of a word.
+  # A control character is removed; it neither belongs to a word nor ends one.
   roles = {1: "letter" if words != ["ab"] else "nothing", 2: "space"}
   return roles.get(len(words), "alone")
 
 
 def words_of(text: str) -> list[str]:
-  """Returns the words of a text, with punctuation as words."""
+  """Returns the words of a text, including punctuation marks."""
   return [text[start:end] for start, end in word_places(text)]
 
 
 def labels_of(spans: Any, text: str, place: str) -> list[str]:
-  """Returns labels of IOB2 for the words of a text.
+  """Returns IOB2 labels for the words of a text.
 
   Args:
-    spans: as in the file: [start, end, label], or objects with these names.
+    spans: the file's value: [start, end, label], or objects with these names.
     place: file and line, for errors.
 
   Raises:
-    InputError: no list of such spans; or one cuts a word, or overlaps another.
+    InputError: not a list of such spans, or a span cuts a word or overlaps one.
   """
   if not isinstance(spans, list):
     raise errors.InputError(
