@@ -1,8 +1,8 @@
-"""What a model says of texts: lines as they come, and files of predictions.
+"""Answers a classifier's texts: streams of lines, and files of predictions.
 
-A line holds one text, or, of models that are trained on them, several with a
-tab or " ||| " between them: the two texts of a pair, or a text and the endings
-to choose from.
+A line contains one text, or, for models that are trained on several, texts
+with a tab or " ||| " between them: the two texts of a pair, or a text and the
+endings to choose from.
 
   test_results.tsv         the original's: a probability for each class
   predictions.tsv          names, probabilities and inputs:
@@ -10,8 +10,8 @@ to choose from.
     id      label  probability  bad   good  text
     test-1  good   0.97         0.03  0.97  A warm film.
 
-A cell with a tab, a quote or a line end has quotes as CSV has them, so that
-whatever an id or a text holds can be read back. Letters: B batch, T tokens,
+A cell with a tab, a quote or a line end is quoted as in CSV, so that any id or
+text can be read back. Letters: B batch, T tokens,
 L labels.
 """
 
@@ -31,11 +31,11 @@ from classification import data, scores, sequences
 from common import errors, file_io, line_answers
 from text import input_sequences
 
-# Lines that wait together are sorted by length: this many batches of them.
+# This many batches of waiting lines are sorted by length together.
 _BATCHES_SORTED_TOGETHER = 50
-# Examples that are sorted by length together, and whose scores are in memory.
+# This many examples are sorted by length together; memory holds their scores.
 SCORED_TOGETHER = 1 << 12
-# What a column of a class must not be called.
+# Names that a class's column must not have.
 _COLUMNS = (
   "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
 )
@@ -45,12 +45,12 @@ _COLUMNS = (
 
 
 class Prediction(NamedTuple):
-  """What a model says of one text.
+  """The prediction for one text.
 
   Attributes:
-    label: the class; a tuple of classes where there may be several at once; a
-      number for regression, and the cosine of a pair of vectors.
-    scores: dict from each class to its probability; {} of numbers.
+    label: the class; a tuple of classes if several are possible at once; a
+      number for regression, and the cosine for a pair of vectors.
+    scores: dict from each class to its probability; {} for numbers.
   """
 
   label: object
@@ -64,7 +64,7 @@ def predict_texts(
   """Classifies texts of any size.
 
   Args:
-    logits, batch_size: as of `scores_of`.
+    logits, batch_size: as in `scores_of`.
     texts: tuples of str: (text,), (text, second text), or for multiple choice
       (text, ending, ending, ...).
   """
@@ -83,13 +83,13 @@ def scores_of(
   logits: Callable, options: sequences.InputOptions,
   examples: list[data.Example], batch_size: int | None = None,
 ) -> np.ndarray:
-  """Returns what `predicted_labels` takes, float32 [n, L].
+  """Returns the outputs that `predicted_labels` takes, float32 [n, L].
 
   Args:
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
       [B, T]; returns [B, L], or vectors of texts [B, D].
-    batch_size: compute N texts together, those of like length, and of short
-      ones more (input_sequences.batch_sizes); None: all of them.
+    batch_size: batches hold N texts of similar length, or more if they are
+      short (input_sequences.batch_sizes); None: one batch.
   """
   arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
@@ -101,7 +101,7 @@ def scores_of(
     longest = lengths[places[0]]
     batch = {n: values[places, :longest] for n, values in arrays.items()}
     found.append(np.asarray(logits(batch)))
-  # Back in the order of the examples: [rows, L].
+  # The rows return to the order of the examples: [rows, L].
   outputs = np.concatenate(found)[np.argsort(np.concatenate(batches))]
   if options.kind in data.OF_VECTORS:
     outputs = outputs.reshape([len(examples), 2, -1])
@@ -150,7 +150,7 @@ def _example(number, parts, kind, num_classes):
 
 
 def greeting(kind: str, labels: tuple, text_pairs: bool | None) -> str:
-  """Returns what to type and how it is answered, a line of text."""
+  """Returns a line that says what to type and how it is answered."""
   typed = {
     False: "a text", True: "two texts with a tab between them",
     None: "a text, or two with a tab between them",
@@ -166,8 +166,8 @@ def greeting(kind: str, labels: tuple, text_pairs: bool | None) -> str:
 def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
   """Returns the texts of a line.
 
-  `text_pairs` says whether the model was trained on several texts an example;
-  False: the line is one text, whatever is in it. None: a separator says so.
+  `text_pairs` says whether the model was trained on several texts per example.
+  False: the whole line is one text. None: a separator decides.
   """
   if text_pairs is False:
     return (line.strip(),)
@@ -194,10 +194,10 @@ def answer_lines(
 ) -> int:
   """Classifies each line of a stream, see line_answers.answer_lines.
 
-  Lines that wait, as those of a file do, are read ahead and answered some
-  batches together: memory holds no more than these, however many there are.
-  Returns how many lines were answered by an error. `predict` is a function of a
-  list of tuples of texts, and of batch_size.
+  Waiting lines, such as the lines of a file, are read ahead and answered some
+  batches at a time, which limits the memory for any number of lines. Returns
+  how many lines were answered by an error. `predict` is a function of a list
+  of tuples of texts, and of batch_size.
   """
 
   def answer(lines):
@@ -206,7 +206,7 @@ def answer_lines(
     return [format_prediction(found, output_format) for found in predictions]
 
   def format_error(number, error):
-    # A message of several lines must not become several answers.
+    # A message of several lines must stay one answer.
     sentence = " ".join(str(error).split())
     if output_format == "json":
       return json.dumps({"error": sentence}, ensure_ascii=False)
@@ -225,16 +225,16 @@ def answer_standard_input(
   """Answers the lines of the standard input until it ends.
 
   Args:
-    logits, options: as of `predict_texts`.
+    logits, options: as in `predict_texts`.
     settings: `interactive`, `answer_format` and `predict_batch_size`.
-    text_pairs: as of `split_texts`.
+    text_pairs: as in `split_texts`.
 
   Raises:
-    InputError: lines could not be read, and nobody was there to see it; all
-      others are answered by then.
+    InputError: lines were unreadable in a run that is not interactive; all
+      other lines have been answered.
   """
   if settings.interactive or sys.stdin.isatty():
-    # Not among the answers, which may be piped on.
+    # Standard error, since the answers may be piped on.
     text = greeting(options.kind, options.labels, text_pairs)
     print(text, file=sys.stderr, flush=True)
   bad = answer_lines(
@@ -250,7 +250,7 @@ def answer_standard_input(
 
 
 def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
-  """Returns what is predicted, as labels of data.Example; of equals the first.
+  """Returns the predictions as labels of data.Example; on ties the first class.
 
   `outputs` are probabilities [n, L], or numbers [n, 1].
   """
@@ -271,10 +271,10 @@ def rows(
 ) -> Iterator[dict]:
   """Yields the row of each example, a dict from column to str.
 
-  With `gold` what is right comes next to what is predicted. `outputs` as of
+  With `gold` the correct label precedes the prediction. `outputs` are as in
   `predicted_labels`.
   """
-  # Of a float32 str() gives the fewest digits that read back equal.
+  # str() of a float32 gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
   found = predicted_labels(kind, outputs, labels)
   name = "labels" if kind == data.MULTI_LABEL else "label"
@@ -304,17 +304,17 @@ def _column(label):
 
 @contextlib.contextmanager
 def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
-  """Gives a function that writes rows; the first one's keys are the header.
+  """Yields a function that writes rows; the first row's keys are the header.
 
-  The file is there when the block has ended; until then, and if the block
-  raises, it stays as it was.
+  The file appears when the block ends; until then, and if the block raises,
+  it stays unchanged.
   """
   columns = []
   with file_io.open_for_writing(path) as stream:
 
     def write_line(cells):
       line = "\t".join(map(_quoted, cells)) + "\n"
-      # Half a surrogate pair, which JSON can name, stays as it is named.
+      # Half a surrogate pair, possible in JSON, is written as its escape.
       stream.write(line.encode("utf-8", "backslashreplace"))
 
     def write(rows):
@@ -337,11 +337,11 @@ def write_predictions(
   folder: str, suffix: str, task, examples: Iterable[data.Example],
   parts: Iterable[np.ndarray], *, found: list | None = None,
 ) -> None:
-  """Writes the two files of what is predicted, while it is computed.
+  """Writes the two files of predictions while they are computed.
 
-  Each is there when all is written, or stays as it was. Parts are float32 [n,
-  L]; `suffix` is of the files' names, such as "_mismatched"; predicted labels
-  are added to `found`.
+  Each file appears when it is complete, or stays unchanged. Parts are float32
+  [n, L]; `suffix` is part of the files' names, such as "_mismatched"; predicted
+  labels are added to `found`.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")

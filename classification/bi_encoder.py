@@ -1,10 +1,10 @@
-"""A bi-encoder: a vector of each text alone, and what pairs of texts teach.
+"""A bi-encoder: one vector for each text, learned from pairs of texts.
 
-The score of a pair is the cosine of its two vectors (arXiv 1908.10084), so
-that those of many texts can be stored and compared. Letters: B batch, W texts
-of an example (a text, the second one and, where there is one, a worse one), T
-tokens, D width of a vector, C candidates: of all examples all texts but the
-first.
+The score of a pair is the cosine of its two vectors (arXiv 1908.10084), so the
+vectors of many texts can be stored and compared. Letters: B batch, W texts of
+an example (a text, the second text and, if given, a worse second text), T
+tokens, D width of a vector, C candidates: all texts of all examples but the
+first texts.
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ from variants import registry
 
 
 def check(settings, config: configuration.BertConfig, kind: str, replicas: int):
-  """Raises InputError: nothing could be learned, or no vector be made.
+  """Raises InputError: nothing can be learned, or vectors cannot be made.
 
-  `replicas` is how many devices share a batch.
+  `replicas` is the number of devices that share a batch.
   """
   if kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
@@ -47,7 +47,7 @@ def make(
 ) -> "model.ClassifierModel | BiEncoder":
   """Returns the model of a task, with its variables.
 
-  Raises InputError: as of BiEncoder.
+  Raises InputError: see BiEncoder.
   """
   kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
   if asked.kind in kinds:
@@ -61,14 +61,14 @@ def make(
 class BiEncoder(tf.Module):
   """Learns that the cosine of two texts is their score, scaled to 0..1.
 
-  What uses a model.ClassifierModel can use it: its logits are the vectors.
+  It can replace a model.ClassifierModel: its logits are the vectors.
   """
 
   def __init__(
     self, settings, config: configuration.BertConfig,
     asked: task.ClassifierTask, **model_options,
   ):
-    """Makes the variables, those of the encoder.
+    """Makes the variables, which are the encoder's.
 
     Raises InputError: --pooling_layer, or --score_range for similarity, cannot
     be used.
@@ -87,7 +87,7 @@ class BiEncoder(tf.Module):
     )
 
   def trained_variables(self) -> list[tf.Variable]:
-    """Returns those that a vector depends on."""
+    """Returns the variables that a vector depends on."""
     depth = self.config.num_hidden_layers
     read = {layer % depth for each in self.pooling.layers for layer in each}
     unread = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
@@ -106,7 +106,7 @@ class BiEncoder(tf.Module):
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the vectors of a batch, float32 [B, W, D], of length 1.
 
-    Arguments are those of a model.ClassifierModel; no text is empty.
+    Takes the arguments of a model.ClassifierModel; no text may be empty.
     """
     del skip_empty
     sizes = layers.sizes(batch["input_ids"])  # B, W, T
@@ -123,14 +123,14 @@ class BiEncoder(tf.Module):
     return tf.math.l2_normalize(vectors, -1)
 
   def example_losses(self, vectors, label_ids, class_weights=None):
-    """Returns float32 [B]: the squared error of the cosine."""
+    """Returns the squared errors of the cosines, float32 [B]."""
     del class_weights
     low, high = self._scores
     cosines = model.scores(self.kind, vectors)[:, 0]
     return tf.square(cosines - (label_ids - low) / (high - low))
 
   def evaluated(self, vectors, label_ids) -> dict[str, tf.Tensor]:
-    """Returns what an evaluation needs of a batch."""
+    """Returns the outputs that an evaluation needs from a batch."""
     return {
       "scores": model.scores(self.kind, vectors),
       "loss": self.example_losses(vectors, label_ids),
@@ -145,7 +145,7 @@ class BiEncoder(tf.Module):
     """Writes a model folder; see model.ClassifierModel.write."""
     config = model_folder.with_input_settings(config, {
       **inputs, **settings.pick(task.VECTOR_FLAGS), "task_kind": self.kind,
-      task.TEXT_PAIRS: False,  # Whoever asks for a vector has one text.
+      task.TEXT_PAIRS: False,  # A vector is requested for one text.
     })
     model_files = (
       folder, self.variables, config, settings.vocab_file,
@@ -167,7 +167,7 @@ class BiEncoder(tf.Module):
 
 
 class Retriever(BiEncoder):
-  """Learns which second text of a batch belongs to each first one."""
+  """Learns which second text of a batch belongs to each first text."""
 
   def example_losses(self, vectors, label_ids, class_weights=None):
     """Returns float32 [B], see `in_batch_losses`."""
@@ -175,13 +175,13 @@ class Retriever(BiEncoder):
     return in_batch_losses(vectors, label_ids, self._temperature)
 
   def evaluated(self, vectors, label_ids):
-    """Returns what an evaluation needs of a batch."""
+    """Returns the outputs that an evaluation needs from a batch."""
     del label_ids
     return {"scores": model.scores(self.kind, vectors), "vectors": vectors}
 
   def evaluation_losses(self, outputs, batch_size):
-    """Returns float32 [N], of batches in the order of the examples."""
-    # Those that were computed together are of like length, and filled up.
+    """Returns float32 [N] for batches in the order of the examples."""
+    # The computed batches differ: they are sorted by length and padded.
     return np.concatenate([
       self.example_losses(*(
         outputs[name][start : start + batch_size]
@@ -196,25 +196,25 @@ def in_batch_losses(
 ) -> tf.Tensor:
   """Returns the loss of each example, float32 [B].
 
-  The cross-entropy of its second text among all candidates of the batch, by the
-  cosine with its first text (arXiv 1705.00652). Unlike
-  sentence-transformers' MultipleNegativesRankingLoss, which is equal without
-  repetitions: what is equal to the right text, or right for an equal first
-  text, is no candidate.
+  It is the cross-entropy of the example's second text among all candidates of
+  the batch, by the cosine with its first text (arXiv 1705.00652). It equals
+  sentence-transformers' MultipleNegativesRankingLoss unless texts repeat: here
+  a text that equals the right one, or is right for an equal first text, is not
+  a candidate.
 
   Args:
     vectors: float32 [B, W, D], of length 1.
-    text_ids: int32 [B, W], equal where texts are.
-    temperature: that cosines are divided by; 1 / 20 is the scale 20.
+    text_ids: int32 [B, W], equal for equal texts.
+    temperature: cosines are divided by it; 1 / 20 is the scale 20.
   """
   size, width = layers.sizes(vectors)[0], vectors.shape[-1]
-  # The right ones first: [C, D] and [C]
+  # The right texts come first: [C, D] and [C].
   candidates = tf.reshape(tf.transpose(vectors[:, 1:], [1, 0, 2]), [-1, width])
   ids = tf.reshape(tf.transpose(text_ids[:, 1:]), [-1])
   logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
   is_asked_again = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
   is_right = tf.equal(text_ids[:, 1:2], ids)  # [B, C]
-  # For this first text or an equal one.
+  # Counts how often a candidate is right for this first text or an equal one.
   counts = tf.matmul(*(tf.cast(x, tf.float32) for x in (
     is_asked_again, is_right
   )))

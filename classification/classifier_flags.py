@@ -153,9 +153,9 @@ def _define_label_flags():
 
 
 def define_window_flags():
-  """Flags of texts that are longer than a sequence."""
+  """Flags for texts that are longer than a sequence."""
   flags.DEFINE_integer(
-    # As in the original: at 0, what does not fit is cut off.
+    # As in the original: at 0, the end of a long text is cut off.
     "doc_stride", 0,
     "Long texts: windows of --max_seq_length that start every N pieces; the "
     "text's logits are those of its windows, pooled. 0: truncate texts.",

@@ -1,4 +1,4 @@
-"""What classifiers learn from: texts with their labels, out of your own files.
+"""The data of classifiers: texts with labels from your own files.
 
   text,label                  text<tab>label        {"text": ..., "label": ...}
   "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
@@ -26,33 +26,33 @@ SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
 CHOICE = "choice"  # One of several endings of a text.
-# Of a bi-encoder, which makes a vector of each text of a pair:
+# Kinds of a bi-encoder, which makes a vector of each text of a pair:
 SIMILARITY = "similarity"  # The cosine of two texts is their score.
-RETRIEVAL = "retrieval"  # Of all second texts that of a pair is the nearest.
+RETRIEVAL = "retrieval"  # The second text of a pair is the nearest of all.
 KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, SIMILARITY, RETRIEVAL)
 OF_VECTORS = (SIMILARITY, RETRIEVAL)
-OF_NUMBERS = (REGRESSION, *OF_VECTORS)  # What is predicted is a number.
+OF_NUMBERS = (REGRESSION, *OF_VECTORS)  # The prediction is a number.
 _LABELS_SHOWN = 20
-# What a column of --label_columns may hold.
+# The values that a column of --label_columns may contain.
 _FLAGS = {
   "0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True
 }
-_LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
+_LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records hold float32.
 _WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # All of its pairs belong together.
 
 
 class Example(NamedTuple):
-  """One text, or two, and its label.
+  """One text, or two, and the label.
 
   Attributes:
-    guid: its name: "train-1", or the data's own.
-    text_b: None where there is one text.
+    guid: the example's name: "train-1", or the data's id.
+    text_b: None if the example has one text.
     label: the class (str); a float for regression; a tuple of str, which may
-      be empty, for several classes at once; None where it is not known. In
-      multiple choice the class is the number of the right ending, "0" on. Of
-      the pairs of retrieval 1.0.
-    endings: the texts to choose from (multiple choice), each to follow
-      text_a; text_b is None then. Of retrieval, what text_b is better than.
+      be empty, for several classes at once; None if unknown. In multiple
+      choice the class is the number of the right ending, from "0". For
+      retrieval 1.0.
+    endings: the texts to choose from (multiple choice), each of which follows
+      text_a; then text_b is None. In retrieval, texts worse than text_b.
     place: "file:line", for errors.
   """
 
@@ -65,7 +65,7 @@ class Example(NamedTuple):
 
 
 class BadRow(NamedTuple):
-  """A row, by the line that it begins at, that is no example, and why."""
+  """A row that cannot become an example: its first line, and the fault."""
 
   path: str
   line: int
@@ -79,13 +79,13 @@ def examples_of(
   table: tables.Table, make: Callable[[int, dict, str], Example | None],
   has_ids: bool,
 ) -> Iterator[Example | BadRow]:
-  """Yields what each row of a table is, in order.
+  """Yields an Example or a BadRow for each row of a table, in order.
 
   Args:
-    make: function of a row's number (from 1; bad ones count, so that what is
-      wrong with one does not rename the others), values by column and place.
-      It raises InputError for a bad one; None: it is left out.
-    has_ids: whether rows have ids of their own, which must differ.
+    make: function of a row's number (from 1; bad rows count, so that a bad row
+      does not rename the others), values by column and place. It raises
+      InputError for a bad row, and returns None to leave a row out.
+    has_ids: whether rows have ids, which must differ.
   """
   first_places = {}
   for number, (line, values, fault) in enumerate(table.rows, 1):
@@ -122,12 +122,12 @@ def _checked_name(name):
   return name
 
 
-# Files of one's own.
+# Your own files.
 
 
 def _columns(settings):
   """Returns the columns of text a, text b, label, id and of the text that text
-  b is better than; None where not."""
+  b is better than; None for missing columns."""
   return (
     settings.text_column, settings.text_b_column, settings.label_column,
     settings.id_column, settings.get("negative_column"),
@@ -142,10 +142,10 @@ def read(path: str, settings, kind: str, **options) -> list[Example]:
 
 
 class ExampleStream:
-  """The examples of a file, read anew each time that they are asked for.
+  """The examples of a file, which is read again for each iteration.
 
-  Memory holds one at a time, whatever the size of the file, besides the bad
-  rows and, where there is a column of ids, the ids.
+  Memory holds one example at a time, whatever the size of the file, besides
+  the bad rows and, with a column of ids, the ids.
   """
 
   def __init__(
@@ -155,17 +155,17 @@ class ExampleStream:
   ):
     """Checks the whole file.
 
-    Raises InputError: as of `score_range`; or the file is missing or lacks a
-    column; or rows are bad and not skipped. File and line are named of each.
+    Raises InputError: see `score_range`; or the file is missing or lacks a
+    column; or rows are bad and not skipped. The error names file and lines.
 
     Args:
       path: a header and rows, or a JSON object on each line.
-      settings: run_settings.Settings, that describe the file.
-      labels: the classes that there may be; empty for any.
+      settings: run_settings.Settings that describe the file.
+      labels: the allowed classes; empty for any.
       split: the first part of the names of rows without ids: "train-1".
       has_labels: whether the column of labels is read.
-      limit: the stream is of the first N examples; 0: of all.
-      examples: list that all examples are added to.
+      limit: the stream has only the first N examples; 0: all.
+      examples: list to which all examples are added.
     """
     self._path, self._settings, self._split = path, settings, split
     self._kind, self._labels, self._has_labels = kind, labels, has_labels
@@ -200,7 +200,7 @@ class ExampleStream:
     def make(number, row, place):
       name = f"{self._split}-{number}"
       return Example(
-        # Ids are often numbers in JSON.
+        # Ids in JSON are often numbers.
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
         self._label(_flagged(row, flagged) if flagged else row[label])
@@ -241,11 +241,11 @@ class ExampleStream:
 
 
 def _report_bad_rows(bad, count, skips):
-  """Refuses a file with bad rows, or says that they are skipped."""
+  """Refuses a file with bad rows, or logs that they are skipped."""
   if not bad:
     return
   said = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
-  # A file without a single good row is refused even so.
+  # A file without a good row is refused even with --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
       "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
@@ -256,7 +256,7 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  # A column that no object of JSON has.
+  # The column is missing in all objects of a JSON file.
   is_missing = {row.fault for row in bad} == {bad[0].fault} and (
     bad[0].fault.startswith("no '")
   )
@@ -311,15 +311,15 @@ def _open_table(path, names, settings):
   )
 
 
-# Values. Each raises InputError, to which the place is added above.
+# Values. Each function raises InputError; its caller adds the place.
 
 
 def _text(row, column, may_be_number=False):
   value = row[column]
-  # True, an int of Python, is no number.
+  # In Python True is an int, but not a number here.
   if may_be_number and isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
-  # A cell of a table is always a text; JSON may have anything.
+  # Cells of tables are always texts; JSON has other types, too.
   if not isinstance(value, str):
     raise errors.InputError(
       f"{column!r} is {value!r:.40}, not a text; write it between quotes"
@@ -329,7 +329,7 @@ def _text(row, column, may_be_number=False):
 
 
 def _flagged(row, columns):
-  """Returns the names of the columns that have 1 and not 0 in a row."""
+  """Returns the names of the columns whose value in a row is 1, not 0."""
   for name in columns:
     if str(row[name]).strip().lower() not in _FLAGS:
       raise errors.InputError(
@@ -340,8 +340,8 @@ def _flagged(row, columns):
 
 
 def _class(value):
-  """Returns the name of a class; what JSON has for a number is one too."""
-  # True is an int in Python; "true" is what the file says.
+  """Returns the name of a class, which JSON may write as a number."""
+  # True is an int in Python; the file spells it "true".
   if isinstance(value, bool):
     return str(value).lower()
   if isinstance(value, (int, float)):
@@ -374,20 +374,20 @@ def _classes(value, separator):
       f"label {value!r:.40} has a number for each class; write the names of "
       "the classes that the text has, such as a,b"
     )
-  # Each once, in the order of the file.
+  # Each class once, in the order of the file.
   return tuple(dict.fromkeys(map(_class, value)))
 
 
 def _list_of(text):
-  """Returns the list that a cell spells, as pandas writes it: "['a', 'b']".
+  """Returns the list in a cell that pandas wrote, such as "['a', 'b']".
 
-  Raises InputError: it spells none, or NumPy's form without commas.
+  Raises InputError: there is no list, or it has NumPy's form without commas.
   """
   try:
     values = ast.literal_eval(text.strip())
   except (ValueError, SyntaxError, MemoryError, RecursionError):
     values = None
-  # "['a' 'b']" would be ["ab"].
+  # Python reads "['a' 'b']" as ["ab"].
   if isinstance(values, list) and text.count(",") >= len(values) - 1 and (
     len(re.findall(r"(['\"]).*?\1", text)) in (0, len(values))
   ):
@@ -399,9 +399,9 @@ def _list_of(text):
 
 
 def score_range(settings, kind: str) -> tuple[float, float]:
-  """Returns between which numbers one's own scores are: --score_range.
+  """Returns the lowest and highest possible score: --score_range.
 
-  Of regression all of float32. Raises InputError: it is no range.
+  For regression it is all of float32. Raises InputError: not a range.
   """
   if kind != SIMILARITY:
     return -_LARGEST_SCORE, _LARGEST_SCORE
@@ -421,7 +421,7 @@ def _score(value, low, high):
   try:
     # float(True) would be 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
-  # Overflow: of a whole number of 400 digits.
+  # A whole number of 400 digits raises OverflowError.
   except (TypeError, ValueError, OverflowError):
     score = math.nan
   # float() also reads "nan" and "inf".
@@ -454,13 +454,13 @@ def classes_of(label: object) -> tuple:
 
 
 def label_list(examples: list[Example]) -> list[str]:
-  """Returns the classes of examples, sorted; InputError if they are too few.
+  """Returns the classes of examples, sorted; InputError if too few.
 
-  By size if all of them are finite numbers, else by their characters: the
-  order is that of the model's outputs and must not depend on that of the rows.
+  Classes sort by size if all are finite numbers, else by characters: the order
+  of the model's outputs must not depend on the order of the rows.
   """
   names = {name for example in examples for name in classes_of(example.label)}
-  # Of several at once a single class is learned against its absence.
+  # With several classes at once, a single class is learned against its absence.
   needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
   if len(names) < needed:
     found = ", ".join(map(repr, names)) or "none"
@@ -474,7 +474,7 @@ def label_list(examples: list[Example]) -> list[str]:
 
 
 def class_counts(examples: list[Example], labels: list[str]) -> dict[str, int]:
-  """Returns how many examples are of each of `labels`."""
+  """Returns the number of examples of each of `labels`."""
   counts = collections.Counter(
     label for example in examples for label in classes_of(example.label)
   )
@@ -482,7 +482,7 @@ def class_counts(examples: list[Example], labels: list[str]) -> dict[str, int]:
 
 
 def unknown_class(label: str, labels: list[str]) -> str:
-  """Returns the message for a class that is none of the known ones."""
+  """Returns the message for an unknown class."""
   shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
   hint = ""
   if len(labels) > 2 and are_numbers([label, *labels]):
@@ -501,16 +501,16 @@ def are_numbers(labels: Iterable[str]) -> bool:
 def split_off(
   examples: list[Example], fraction: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
-  """Divides examples into those to train on and those to score.
+  """Divides examples into a training part and an evaluation part.
 
-  Each class has the same share in both, to within one example; of numbers,
-  each part of their range. The only example of a class stays to be trained on.
+  Each class has the same share in both, to within one example; for numbers,
+  each part of their range has. The only example of a class is trained on.
 
-  `fraction` is the share of those to score; the seed decides which ones. Both
-  lists are in the order of `examples`; InputError if one would be empty.
+  `fraction` is the share of the evaluation part; the seed selects it. Both
+  lists keep the order of `examples`; InputError if one would be empty.
   """
   counts = collections.Counter(example.label for example in examples)
-  # Numbers have no classes: sorted, each part of their range gives its share.
+  # Numbers have no classes: after sorting, each part of the range is sampled.
   is_number = any(isinstance(label, float) for label in counts)
   places = [
     place for place, example in enumerate(examples)
@@ -518,14 +518,14 @@ def split_off(
   ]
   rng = np.random.RandomState(seed)
   order = rng.permutation(len(places))
-  # Sorting is stable: a class's examples stay in random order. From the
-  # sorted ones every 1 / fraction-th is taken, beginning anywhere.
+  # Sorting is stable, so a class's examples stay in random order. Every
+  # (1 / fraction)-th sorted example is chosen, with a random start.
   chosen = sorted(
     (places[number] for number in order),
     key=lambda place: examples[place].label,
   )
-  # A step up of this staircase takes an example; the random start makes the
-  # number taken right on average. A fraction of 0.25 takes every fourth.
+  # Each step of this staircase chooses an example; the random start makes the
+  # expected number right. A fraction of 0.25 chooses every fourth.
   steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
   to_score = {place for place, taken in zip(chosen, np.diff(steps)) if taken}
   if not to_score or len(to_score) == len(examples):
@@ -546,18 +546,18 @@ def split_off(
 def class_weights(
   given: str, examples: list[Example], labels: list[str], kind: str
 ) -> list[float]:
-  """Returns how much each class counts in the loss.
+  """Returns the weight of each class in the loss.
 
-  Raises InputError: the kind has no classes; `given` is none of these or is
-  zero for all; or, balanced, a class has no example, or every one.
+  Raises InputError: the kind has no classes; `given` is invalid or all zero;
+  or, balanced, a class has no example, or all examples.
 
   Args:
     given: "balanced", or numbers in the order of `labels`, "1,2.5"; or
       "name=number" for some classes, where the others keep 1. Balanced is
-      n / (classes * count), as scikit-learn's compute_class_weight, so that
-      each class counts as much as any other; of MULTI_LABEL negatives /
-      positives, so that being of a class counts as much as not being of it.
-    examples: to be learned from.
+      n / (classes * count), like scikit-learn's compute_class_weight, so that
+      all classes have the same weight; for MULTI_LABEL negatives / positives,
+      so that having a class has the same weight as not having it.
+    examples: the training data.
   """
   if kind not in (SINGLE, MULTI_LABEL):
     raise errors.InputError(
@@ -567,7 +567,7 @@ def class_weights(
     return _balanced(class_counts(examples, labels), len(examples), kind)
   parts = [part.strip() for part in given.split(",")]
   if all("=" in part for part in parts):
-    # From the right: a class may have "=" in its name.
+    # Split from the right: a class may have "=" in its name.
     named = dict(part.rsplit("=", 1) for part in parts)
   elif len(parts) == len(labels):
     named = dict(zip(labels, parts))

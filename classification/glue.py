@@ -1,11 +1,11 @@
-"""The official files of GLUE and its like -> examples: one row for each task.
+"""Reads the official files of GLUE and similar tasks, one row for each task.
 
   task     files                                 texts and label
   MRPC     train.tsv dev.tsv test.tsv            "#1 String" "#2 String" Quality
   MNLI     train.tsv dev_matched.tsv ...         sentence1 sentence2 gold_label
 
-Columns are found by the names in the header, so that a file in another layout
-is refused and not misread; only CoLA's train.tsv and dev.tsv have none.
+Columns are found by the names in the header, so a file in another layout is
+refused, not misread; only CoLA's train.tsv and dev.tsv have no header.
 As in the original: which rows there are, their names (guid), their texts and
 the order of the labels, for CoLA, MNLI, MRPC and XNLI.
 Unlike the original: a row that cannot be what the file means is refused with
@@ -27,7 +27,7 @@ from classification import data, tables
 from common import errors, file_io
 
 Example = data.Example
-# How many rows GLUE's server expects in each of its files.
+# Number of rows that GLUE's server expects in each file.
 _SUBMITTED_ROWS = {
   "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965,
   "MNLI-m": 9796, "MNLI-mm": 9847, "QNLI": 5463, "RTE": 3000, "WNLI": 146,
@@ -36,7 +36,7 @@ _SUBMITTED_ROWS = {
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
-# More broken rows, or a larger part, are no longer the official file's.
+# With more broken rows, or a larger part, a file cannot be the official one.
 _MOST_BROKEN, _MOST_BROKEN_PART = 10, 0.05
 
 
@@ -44,21 +44,21 @@ class Layout(NamedTuple):
   """Where the examples of one split are.
 
   Attributes:
-    files: paths below the data folder, {language} filled in; the first that
-      exists is read.
-    text_a, text_b, label: names of columns, or numbers where there is no
+    files: paths below the data folder, {language} filled in; the first
+      existing one is read.
+    text_a, text_b, label: names of columns, or numbers for a file without a
       header; None if there is no such column.
-    id: the column that names the rows, where there is one; else they are
-      numbered, from 1 after a header and from 0 without.
-    endings: (column that begins every ending, columns of the endings).
+    id: the column with the rows' names, if any; otherwise rows are numbered,
+      from 1 after a header and from 0 without a header.
+    endings: (column that begins each ending, columns of the endings).
     width: number of columns of a file without a header.
-    language: the column that says it; rows in others are not read.
+    language: the column of the language; rows in other languages are skipped.
     renamed: {label in the file: label of the task}.
-    has_labels: False where the label may be missing: what is to be predicted.
-      What a reader then gives for no class is no label.
-    may_be_empty: whether a text may be.
+    has_labels: False if labels may be missing: data to predict. A value that
+      is not a class then gives no label.
+    may_be_empty: whether a text may be empty.
     broken: None, or the texts that mean missing ones. Rows with them,
-      and any other broken ones, are left out with a warning: the official
+      and other broken rows, are left out with a warning: the official
       file is known to have some.
   """
 
@@ -77,17 +77,17 @@ class Layout(NamedTuple):
 
 
 class Task(NamedTuple):
-  """A row of the table.
+  """A task of the table.
 
   Attributes:
-    name, title: as --task_name has it, and as its authors write it.
+    name, title: the name in --task_name, and the authors' spelling.
     kind: one of data.KINDS.
     labels: the classes in the order of the model's outputs.
-    metrics: the official ones, that of the leader board first.
+    metrics: the official metrics; the first is the leader board's.
     layouts: {name of split: Layout}.
-    language: that of the data if none is named; None if there is but one.
-    scores: (lowest, highest) of regression.
-    hint: what to know where a file is missing.
+    language: the default language; None if the data have one language.
+    scores: (lowest, highest) score of regression.
+    hint: advice for a missing file.
     reader: function of (Task, path of the split's file or folder, prefix of
       the guids) that returns a list of Example; None for a table with the
       columns of the layout.
@@ -108,8 +108,8 @@ class Task(NamedTuple):
 def _read_folders(task, folder, prefix):
   """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
 
-  In the order of the numbers, the classes in turn: sorted by class they would
-  be learned one after the other.
+  They come in the order of the numbers, and the classes take turns: sorted by
+  class they would be learned one after the other.
   """
   found = []
   for label in task.labels:
@@ -131,7 +131,7 @@ def _read_folders(task, folder, prefix):
 
 
 def _number(stem):
-  # 127_8 is text 127, rated 8. By number: 9 comes before 10.
+  # 127_8 is text 127, rated 8. Sorting by number puts 9 before 10.
   number = stem.split("_")[0]
   return int(number) if number.isdecimal() else math.inf
 
@@ -142,7 +142,7 @@ def _splits(*columns, files=None, folders=("",), **options):
   Args:
     columns, **options: text_a, text_b, label, id and others of Layout.
     files: {split: names}, with spaces between them.
-    folders: the files are in one of them: mirrors pack them in several ways.
+    folders: the files are in one of them, since mirrors differ.
   """
   files = files or {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
   return {
@@ -155,9 +155,9 @@ def _splits(*columns, files=None, folders=("",), **options):
 
 
 _PAIR = ("sentence1", "sentence2")
-# A cut row is put together again; three rows lack a question.
+# Rows cut in two are joined; three rows lack a question.
 _QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
-# What is to be predicted keeps all its rows: the leader board counts them.
+# Data to predict keep all rows, since the leader board counts them.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
 _MNLI = _splits(*_PAIR, "gold_label", "index", may_be_empty=True, files={
   split: f"{split}.tsv" for split in (
@@ -184,13 +184,13 @@ _PAWS_X = _splits(
     "test": "test_2k.tsv",
   },
 )
-# An ending is sent2, the beginning of its sentence, and one of the four.
+# An ending is sent2, the sentence's beginning, and one of the four endings.
 _SWAG = _splits(
   "sent1", None, "label",
   endings=("sent2", ("ending0", "ending1", "ending2", "ending3")),
   files={"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
 )
-# Folders of files, named by their class.
+# Folders of files; the folder's name is the class.
 _IMDB = _splits(
   folders=("", "aclImdb/"), files={"train": "train", "test": "test"}
 )
@@ -224,7 +224,7 @@ _ROWS = [
     *_PAIR, "label", "index",
     files={"test": "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv"},
   ), hint="it is GLUE's diagnostic set, for a model trained on MNLI"),
-  # As in the original: Chinese, where no --language is given.
+  # As in the original: Chinese without --language.
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
@@ -236,10 +236,10 @@ TASKS = {task.name: task for task in _ROWS}
 
 
 def register(task: Task) -> None:
-  """Adds a task, with a lower-case name, to those that --task_name knows.
+  """Adds a task, with a lower-case name, to the tasks of --task_name.
 
-  Its layouts say which files below --data_dir are train, dev and test; `read`
-  reads them as tables, or `task.reader` in any way.
+  Its layouts name the train, dev and test files below --data_dir; `read` reads
+  them as tables, or calls `task.reader`.
   """
   if _plain(task.name) in map(_plain, TASKS):
     raise errors.InputError(
@@ -253,11 +253,11 @@ def register(task: Task) -> None:
 
 
 def load_module(path: str) -> None:
-  """Runs a Python file; InputError if it adds no task by `register`."""
+  """Runs a Python file; InputError if it does not call `register`."""
   if not os.path.isfile(path):
     raise errors.InputError(f"--task_module={path}: no such file")
   before = set(TASKS)
-  # Not as __main__: what the file does as a script is left out.
+  # The name is not __main__, so the file's script part does not run.
   runpy.run_path(path, run_name="task_module")
   if set(TASKS) == before:
     raise errors.InputError(
@@ -266,7 +266,7 @@ def load_module(path: str) -> None:
 
 
 def find(name: str) -> Task:
-  """Returns the task of a name, be it "STS-B", "sts-b" or "stsb"."""
+  """Finds a task by its name: "STS-B", "sts-b" and "stsb" are equal."""
   for task in TASKS.values():
     if _plain(task.name) == _plain(name):
       return task
@@ -308,9 +308,9 @@ def read(
 ) -> list[Example]:
   """Returns the examples of a split of a task, in the order of the file.
 
-  IMDB's two classes take turns. A label is None where the file has none. Raises
+  IMDB's two classes take turns. A label is None if the file has none. Raises
   InputError: the task has no such split or language, a file or a column is
-  missing, or rows are broken. File and line are named.
+  missing, or rows are broken. The error names file and line.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
@@ -340,7 +340,7 @@ def read(
 
 
 def exists(task: Task, data_dir: str, split: str) -> bool:
-  """Whether a file of a split is there; of a task with one language."""
+  """Whether the file of a split exists; for tasks with one language."""
   return any(
     file_io.exists(os.path.join(data_dir, name))
     for name in task.layouts[split].files
@@ -348,13 +348,13 @@ def exists(task: Task, data_dir: str, split: str) -> bool:
 
 
 def _read_table(task, layout, path, prefix, language):
-  """Returns the examples of a table; bad rows are refused, or as `broken`."""
+  """Returns the examples of a table; bad rows are treated as in `_report`."""
   table = tables.open_table(
     path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
     header=range(layout.width or 0), joins_cut_rows=layout.broken is not None,
   )
   beginning, endings = layout.endings or (None, ())
-  # Of endings alone: their common beginning may be empty.
+  # Only the endings are checked: their common beginning may be empty.
   texts = [n for n in (layout.text_a, layout.text_b, *endings) if n is not None]
   label = layout.label if layout.has_labels else None
   table.require([*texts, beginning, label, layout.language])
@@ -395,7 +395,7 @@ def _check_text(text, layout):
 
 
 def _label(value, task, layout):
-  """Returns a label of the task; None for another where it may be missing."""
+  """Returns a label of the task; None for others if labels may be missing."""
   if value is None:
     return None
   if task.kind == data.REGRESSION:
@@ -419,12 +419,12 @@ def _label(value, task, layout):
 
 
 def _report(path, bad, count, layout):
-  """Refuses a file with bad rows, or names those that it is known to have."""
+  """Refuses a file with bad rows, or logs the known ones that are left out."""
   if layout.broken is None:
     faults = errors.Faults()
     faults.found += map(str, bad)
     faults.refuse(path)
-  # Too many for an official file: it is damaged or another one.
+  # An official file has fewer: this file is damaged or another one.
   if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
     raise errors.InputError(
       f"{bad[0]}; {len(bad)} of {len(bad) + count} rows are broken, more than "
@@ -441,7 +441,7 @@ def _report(path, bad, count, layout):
 
 
 def _checked(task, layout, examples):
-  """Checks what a reader gives as the rows of a table are checked."""
+  """Checks a reader's examples like the rows of a table."""
   found, first_places, faults = [], {}, errors.Faults()
   for example in examples:
     try:
@@ -457,7 +457,7 @@ def _checked(task, layout, examples):
   return found
 
 
-# What GLUE's server (gluebenchmark.com) takes.
+# The files that GLUE's server (gluebenchmark.com) accepts.
 
 
 def _submitted_name(task, split):
@@ -466,7 +466,7 @@ def _submitted_name(task, split):
 
 
 def check_submission(task: Task) -> None:
-  """Raises InputError for a task that is none of GLUE, before the training."""
+  """Raises InputError for a task outside GLUE, before the training."""
   names = [_submitted_name(task, split) for split in splits(task, "predict")]
   if not _SUBMITTED_ROWS.keys() >= set(names):
     raise errors.InputError(
@@ -478,22 +478,22 @@ def check_submission(task: Task) -> None:
 def write_submission(
   folder: str, task: Task, split: str, predictions: list
 ) -> str:
-  """Writes the file of a test set, whole or not at all; returns its path.
+  """Writes the file of a test set atomically; returns its path.
 
-  "index" counts from 0 in the order of the test file, "prediction" is a class
-  by the name that the training file has for it, or for STS-B a score from 0 to
-  5. All eleven files, zipped, are one submission. Predictions are of each test
-  example in order: the class, or the score.
+  "index" counts from 0 in the order of the test file; "prediction" is a class
+  as spelled in the training file, or for STS-B a score from 0 to 5. All eleven
+  files, zipped, are one submission. `predictions` has the class or the score of
+  each test example in order.
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")
   if task.kind == data.REGRESSION:
     low, high = task.scores
-    # The server refuses scores outside of the range.
+    # The server refuses scores outside the range.
     predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]
   lines = [f"{index}\t{value}\n" for index, value in enumerate(predictions)]
   file_io.write_text(path, "".join(["index\tprediction\n", *lines]))
-  # A warning alone: a part of the test set may have been asked for.
+  # This only warns: the user may predict a part of the test set.
   if len(predictions) != _SUBMITTED_ROWS[name]:
     logging.warning(
       "%s: %d predictions, but the server expects %d: it will refuse the file",

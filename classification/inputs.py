@@ -1,8 +1,8 @@
 """Examples of a classifier -> TFRecords -> batches.
 
-An example is W sequences of T tokens: one as a rule, and then its record is
+An example is W sequences of T tokens: usually one, and then its record is
 exactly the original's; one for each window of a long text; one for each ending
-to choose from; of a bi-encoder one for each of its texts. Letters: B batch, W
+to choose from; for a bi-encoder one for each text. Letters: B batch, W
 sequences, T tokens, H width, L labels.
 """
 
@@ -25,11 +25,11 @@ from records import cached_records, pipeline, tfrecord
 from text import input_sequences
 from training import distribution, frozen_states, harness
 
-_FORMAT = 3  # Goes up when other records are made of the same data.
-# Held in memory at a time, and what a process gets at once.
+_FORMAT = 3  # Increases when the records of the same data change.
+# Number of examples in memory at a time, and in a process's block.
 BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Examples whose states are held in memory.
-# Starting processes takes as long as one needs for about so much text.
+# Starting processes takes as long as one process needs for this much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
 
@@ -38,10 +38,10 @@ class ClassifierData(NamedTuple):
 
   Attributes:
     records: the TFRecord file.
-    num_records: how many examples it holds.
-    max_sequences: W of the example that has the most sequences.
-    features: dict for tf.io.parse_example. Sequences are parsed to [B, W, T],
-      where examples with fewer have some without tokens at the end.
+    num_records: the number of examples in it.
+    max_sequences: W of the example with the most sequences.
+    features: dict for tf.io.parse_example. Sequences are parsed to [B, W, T];
+      examples with fewer sequences end with sequences without tokens.
   """
 
   records: str
@@ -56,14 +56,14 @@ class ClassifierData(NamedTuple):
 def label_ids(
   examples: list[data.Example], kind: str, labels: tuple
 ) -> np.ndarray:
-  """Returns int64 [B]; of several labels [B, L], 0 or 1; of numbers float32.
+  """Returns int64 [B]; [B, L], 0 or 1, for several labels; float32 for numbers.
 
-  Of retrieval [B, W], equal where texts are. As in the original: an example of
-  unknown label has the first one, 0.
+  For retrieval it is [B, W], equal for equal texts. As in the original: an
+  example without a known label has the first label, 0.
   """
   if kind == data.RETRIEVAL:
-    # Of 32 bits, as in a batch. That two of 10,000 texts share one is a case in
-    # a hundred, and then one of them is no negative of the other.
+    # Batches hold 32 bits. The chance that two of 10,000 texts share a checksum
+    # is 1 %; then one of them cannot be a negative of the other.
     return np.array([
       [zlib.crc32(text.encode("utf-8", "surrogatepass")) - 2**31
        for text in (each.text_a, each.text_b, *each.endings)]
@@ -71,7 +71,7 @@ def label_ids(
     ], np.int64)
   if kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
-  # An unknown class is refused when it is read.
+  # Unknown classes have been refused while reading.
   numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
   if kind == data.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
@@ -89,13 +89,13 @@ def label_ids(
 
 
 def _serialize_block(examples, options):
-  """Returns the records of examples, and facts; it runs in any process."""
+  """Returns the records of examples, and statistics; runs in any process."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.kind, options.labels)
   arrays, num_rows = sequences.encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
-  # Examples of as many rows are serialized together.
+  # Examples with the same number of rows are serialized together.
   for count in np.unique(num_rows):
     chosen = np.flatnonzero(num_rows == count)
     # [examples, count], rows of `arrays`.
@@ -113,7 +113,7 @@ def _serialize_block(examples, options):
       )
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer, _ = sequences.encoder(options)
-  # [CLS] [SEP]: nothing between them.
+  # Two tokens are [CLS] [SEP] without any text.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
     "min_sequences": int(num_rows.min()), "max_sequences": int(num_rows.max()),
@@ -126,11 +126,11 @@ def write_records(
   writer: tfrecord.RecordWriter, examples: Iterable,
   options: sequences.InputOptions, *, processes: int,
 ) -> dict:
-  """Writes a record for each example; returns facts about them.
+  """Writes a record for each example; returns statistics about them.
 
-  These are num_records, min_sequences, max_sequences; how many pieces there
-  are (tokens) and how many of them are [UNK] (unknown); how many examples have
-  no piece of their text (num_empty), and the first of their places (empty).
+  These are num_records, min_sequences, max_sequences; the number of pieces
+  (tokens), and of [UNK] among them (unknown); the number of examples without a
+  piece of their text (num_empty), and the first of their places (empty).
   """
   found = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
@@ -147,10 +147,10 @@ def write_records(
 
 
 def _digest(examples):
-  """Returns a checksum of all that examples say, and its number of bytes."""
+  """Returns a checksum of the examples' contents, and their size in bytes."""
   checksum, size = hashlib.sha256(), 0
   for example in examples:
-    # Without the place: the same data in a file of another name are the same.
+    # The place is excluded: renaming a file does not change its data.
     said = repr(example[:-1]).encode("utf-8", "surrogatepass")
     checksum.update(said)
     size += len(said)
@@ -160,9 +160,9 @@ def _digest(examples):
 def prepare(
   path: str, examples, options: sequences.InputOptions
 ) -> ClassifierData:
-  """Writes the records of examples, unless they are there already.
+  """Writes the records of examples, unless they exist already.
 
-  `examples` are a list of data.Example, or a data.ExampleStream.
+  `examples` is a list of data.Example, or a data.ExampleStream.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
@@ -170,7 +170,7 @@ def prepare(
   fingerprint = {
     **dataclasses.asdict(options),
     "format": _FORMAT,
-    # Its content in place of its path.
+    # The checksum of the content replaces the path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,
   }
@@ -199,7 +199,7 @@ def prepare(
 def prepare_all(
   folder: str, splits: dict, options: sequences.InputOptions
 ) -> dict[str, ClassifierData]:
-  """Writes <name>.tf_record of the examples of several names."""
+  """Writes <name>.tf_record for the examples of each name."""
   return {
     name: prepare(os.path.join(folder, f"{name}.tf_record"), examples, options)
     for name, examples in splits.items()
@@ -207,10 +207,10 @@ def prepare_all(
 
 
 def log_examples(examples, options):
-  """Shows what becomes of examples, as the original shows its first five."""
+  """Logs examples and their ids, like the original its first five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer, _ = sequences.encoder(options)
-  # Of each example the first sequence.
+  # The first row of each example is shown.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):
     ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
@@ -227,7 +227,7 @@ def _features(options, min_sequences, max_sequences):
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:
-    # Sequences that others in the batch have more come as zeros.
+    # Examples with fewer sequences than others in the batch get zeros.
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
@@ -247,10 +247,10 @@ def keep_states(
   model, found: ClassifierData, *, strategy: tf.distribute.Strategy,
   batch_size: int
 ) -> ClassifierData:
-  """Writes the states that the pooler reads, unless they are there already.
+  """Writes the states that the pooler reads, unless they exist already.
 
-  Training pooler and classifier on them takes seconds. The records are next to
-  `found`'s, in its order, and hold first_states [W, H] and sequence_mask [W].
+  Training pooler and classifier on them takes seconds. The records have the
+  order of `found`'s and hold first_states [W, H] and sequence_mask [W].
   """
   skip_empty = not distribution.is_tpu(strategy)
   sequences, width = found.max_sequences, model.config.hidden_size
@@ -260,7 +260,7 @@ def keep_states(
     states, mask = model.first_states(
       pipeline.trim_to_longest(batch), skip_empty=skip_empty
     )
-    # As wide as the widest example of all, since records have one size.
+    # The width of the widest example of all, since records have one size.
     missing = sequences - tf.shape(mask)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {
@@ -291,10 +291,10 @@ def keep_states(
 
 
 def training_data(found: ClassifierData, trim: bool) -> harness.TrainingData:
-  """Returns what is trained on.
+  """Returns the training data.
 
   With `trim` batches may differ in shape: they are cut to their longest
-  sequence and have no more windows than their longest text.
+  sequence and to the number of windows of their longest text.
   """
   def transform(batch, *_, **__):
     return filled_up(batch, found.max_sequences)

@@ -1,10 +1,10 @@
-"""A classifier's command: its data, and each model trained, scored and used.
+"""A classifier's command: reads data, trains, evaluates and uses each model.
 
   eval_results.txt         the original's lines, name = value
-  eval_report.txt          each class, and which was taken for which
-  eval_predictions.tsv     what is predicted next to what is right
+  eval_report.txt          scores of each class, and the confusion matrix
+  eval_predictions.tsv     predictions next to the correct labels
 
-What is predicted of other data is written in answers. Letters: N examples, L
+Predictions for other data are written in answers. Letters: N examples, L
 classes.
 """
 
@@ -48,9 +48,9 @@ Network = model.ClassifierModel | bi_encoder.BiEncoder
 def batch_outputs(
   network: Network, shapes_vary: bool
 ) -> Callable[[dict], dict]:
-  """Returns a function of a batch: what a model says of its examples.
+  """Returns a function from a batch to a model's outputs for its examples.
 
-  With `shapes_vary` what nobody reads is left out: padding that all sequences
+  With `shapes_vary` unused parts are left out: padding that all sequences
   share, and windows that a text does not have.
   """
 
@@ -65,7 +65,7 @@ def batch_outputs(
 
 
 class Evaluator:
-  """A model's outputs and scores; what computes them is compiled once."""
+  """A model's outputs and scores; their computation is compiled once."""
 
   def __init__(self, network: Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
@@ -76,10 +76,10 @@ class Evaluator:
   def outputs(
     self, found: inputs.ClassifierData, batch_size: int
   ) -> Iterator[dict]:
-    """Yields what the network's `evaluated` gives, and label_ids, [n, ...].
+    """Yields the outputs of the network's `evaluated`, and label_ids, [n, ...].
 
-    In the order of the examples, some thousand together; `batch_size` of them
-    are in a batch, over all replicas, and of short ones more.
+    They keep the order of the examples, some thousand at a time; a batch has
+    `batch_size` examples over all replicas, and more if they are short.
     """
     return self._predictor.windows(
       pipeline.sequential_records([found.records]), found.features,
@@ -94,7 +94,7 @@ class Evaluator:
 
     Args:
       records: "eval", "eval_mismatched" and others, which are skipped.
-      report_dir: where the scores of each class are written; None: nowhere.
+      report_dir: folder for the scores of each class; None: not written.
     """
     values = {}
     for name in _scored(records):
@@ -108,7 +108,7 @@ class Evaluator:
         asked.positive, outputs.get("vectors"),
       )
       found = scores.compute(results, asked.metrics)
-      # Of examples; `loss` below is the original's mean over batches.
+      # A mean over examples; `loss` below is the original's mean over batches.
       found["loss"] = np.mean(losses, dtype=np.float64)
       values |= {f"{name}_{key}": value for key, value in found.items()}
       if name == "eval":
@@ -119,12 +119,12 @@ class Evaluator:
 
 
 def _scored(names):
-  """Returns those that are scored; "train" and "predict" have no part in it."""
+  """Returns the names to score, without "train" and "predict"."""
   return [name for name in names if name.startswith("eval")]
 
 
 def _write_report(folder, name, examples, results):
-  """Writes how good each class is, and what is predicted of each example."""
+  """Writes the scores of each class, and the prediction for each example."""
   path = os.path.join(folder, f"{name}_report.txt")
   report = scores.report(results)
   file_io.write_text(path, report)
@@ -146,7 +146,7 @@ def _write_report(folder, name, examples, results):
 
 
 def result_names(asked: task.ClassifierTask, names: Iterable[str]) -> list[str]:
-  """Returns the names of what Evaluator.evaluate gives; see there."""
+  """Returns the names of the values of Evaluator.evaluate."""
   scored = _scored(names)
   found = [
     f"{name}_{metric}" for name in scored for metric in (*asked.metrics, "loss")
@@ -159,7 +159,7 @@ def write_results(
 ) -> None:
   """Writes `name = value` lines in the order of names, as the original does.
 
-  The log says of which of the task's classes a metric is.
+  The log names the class that a metric belongs to.
   """
   shown = {
     # As in the original: its metrics were float32, and print as such.
@@ -178,11 +178,11 @@ def write_results(
 
 
 class Run(NamedTuple):
-  """What all the models of one command share.
+  """The objects that all models of one command share.
 
   Attributes:
-    config: with the classes.
-    class_weights: None: all count alike.
+    config: the configuration with the classes.
+    class_weights: None: all classes have the same weight.
     records: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to inputs.ClassifierData.
   """
@@ -196,11 +196,11 @@ class Run(NamedTuple):
 
 
 def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
-  """Reads the data and writes its records; `config` is of the start weights."""
+  """Reads the data and writes its records; `config` is the start weights'."""
   teacher = distillation.find_teacher(settings, config)
   learned = config
   if settings.do_train and not (settings.task_name or settings.train_file):
-    # Without a label the classes are the teacher's.
+    # Unlabelled data have the teacher's classes.
     learned = teacher.config
   asked = task.read_task(settings, learned)
   bi_encoder.check(
@@ -217,12 +217,12 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   run = Run(
     task.trained_config(config, asked), asked, weights, teacher, strategy, {},
   )
-  # Claimed before the first file is written.
+  # The folder is claimed before the first file is written.
   _claim(components.claim_folder, settings, run)
   task.write_rows(settings, asked)
   task.log_examples(asked, weights)
   splits = dict(asked.splits)
-  # In the same records, so that every epoch mixes both.
+  # They share the records, so every epoch mixes both.
   if unlabelled := splits.pop("unlabelled", None):
     splits["train"] = [*splits.get("train", ()), *unlabelled]
     logging.info("%d texts to train on have no label", len(unlabelled))
@@ -232,7 +232,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
 
 
 def _claim(claim, settings, run):
-  """Calls claim_folder or open_run of components."""
+  """Calls components.claim_folder or components.open_run."""
   fixed = {}
   if settings.teacher_checkpoint:
     fixed = settings.pick("distillation_temperature distillation_weight")
@@ -246,12 +246,12 @@ class ModelRun:
   """A model with its folder; the steps of run_classifier.py."""
 
   def __init__(self, settings, run: Run):
-    """Makes the model and finds out where its weights start.
+    """Makes the model and determines where its weights start.
 
     The --output_dir of `settings` is the folder of this model.
     """
     self._settings, self._run, self._records = settings, run, run.records
-    # Before the model is made, which takes longer than to refuse a folder.
+    # The folder is checked first, since making the model takes longer.
     start = _claim(components.open_run, settings, run)
     self._start = distillation.student_start(
       settings, start, run.teacher, run.config
@@ -263,32 +263,32 @@ class ModelRun:
         settings, run.config, run.task,
         **components.model_options(settings, run.strategy),
       )
-    # Made once: evaluations during training use the same compiled function.
+    # Evaluations during training use the same compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
     self._logits: Callable | None = None
 
   @property
   def variables(self) -> tuple[tf.Variable, ...]:
-    """Of encoder and head."""
+    """The variables of encoder and head."""
     return self._model.variables
 
   @property
   def served_as(self) -> dict:
-    """What the network is to export_options: its head and options of that."""
+    """The options of export_options for the network: its head, and more."""
     asked = self._run.task
     if asked.kind in data.OF_VECTORS:
       names = "pooling pooling_layer normalize"
       return {"head": "embedding", **self._settings.pick(names)}
-    # No names where one output is a number, or one ending's.
+    # One output is a number, or the score of an ending: it has no name.
     is_one = model.num_outputs(asked.kind, asked.labels) == 1
     return {"head": "classification", "labels": () if is_one else asked.labels}
 
   def predict_by(self, network: Callable | None):
-    """Predicts by another network from now on; None: by the model's.
+    """Predicts with another network from now on; None: with the model's.
 
     Args:
-      network: of input_ids, input_mask and segment_ids, int32 arrays [B, T];
-        gives a dict with logits [B, L], or an embedding [B, D].
+      network: function of input_ids, input_mask and segment_ids, int32 arrays
+        [B, T]; returns a dict with logits [B, L], or an embedding [B, D].
     """
     names = {"classification": "logits", "embedding": "embedding"}
     if network:
@@ -330,8 +330,8 @@ class ModelRun:
 
   def _training_data(self):
     settings, run = self._settings, self._run
-    # Kept are features of what is read more than once, the same in every epoch
-    # and for every seed. The weights that they are a function of are there.
+    # Features are stored for data that are read repeatedly: they are the same
+    # in every epoch and for every seed. The weights are loaded at this point.
     if settings.freeze_encoder:
       self._records = {
         name: found if name.startswith("predict") else inputs.keep_states(
@@ -343,7 +343,7 @@ class ModelRun:
     return inputs.training_data(self._records["train"], self._trims())
 
   def _log_next_commands(self):
-    """Says how the model that was trained is used, in commands to paste."""
+    """Logs commands that use the trained model."""
     folder = os.path.join(self._settings.output_dir, "final_model")
     export = os.path.join(self._settings.output_dir, "saved_model")
     logging.info("%s", program.hint(
@@ -367,9 +367,9 @@ class ModelRun:
       )
 
   def _write_model(self, folder, step):
-    """Writes the weights of now as a model folder."""
+    """Writes the present weights as a model folder."""
     settings, run = self._settings, self._run
-    # With the weights, so that the folder alone is enough to predict.
+    # The columns are saved with the weights: the folder suffices to predict.
     columns = {} if run.task.official else {
       name: value for name, value in settings.pick(task.COLUMN_FLAGS).items()
       if value is not None
@@ -388,7 +388,7 @@ class ModelRun:
   def evaluate(self):
     """Writes and returns the results, see Evaluator.evaluate."""
     folder = self._settings.output_dir
-    # By all processes, which share the computation; only the chief writes.
+    # All processes share the computation; only the chief writes.
     results = self._scores(folder)
     if distribution.is_chief(self._run.strategy):
       write_results(
@@ -400,15 +400,15 @@ class ModelRun:
     return results
 
   def write_predictions(self, name):
-    """Writes what is predicted for one of the data to predict."""
+    """Writes the predictions for one of the data to predict."""
     settings, run = self._settings, self._run
-    # By all processes together, too.
+    # All processes share this computation, too.
     parts = self._scores_of(name)
     if not distribution.is_chief(run.strategy):
-      for _ in parts:  # Its devices have their share in each.
+      for _ in parts:  # Each step needs the other processes' devices.
         pass
       return
-    # Of an official test set, which memory holds.
+    # The labels of an official test set fit in memory.
     labels = [] if settings.glue_submission_dir else None
     answers.write_predictions(
       settings.output_dir, name.removeprefix("predict"), run.task,
@@ -437,8 +437,8 @@ class ModelRun:
   def answer_lines(self):
     """Answers the lines of the standard input until it ends.
 
-    Raises InputError: lines of --predict_file=- could not be read; all others
-    are answered by then.
+    Raises InputError: lines of --predict_file=- were unreadable; all other
+    lines have been answered.
     """
     settings, run = self._settings, self._run
     options = sequences.options_of(settings, run.task.kind, run.task.labels)

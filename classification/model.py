@@ -1,9 +1,9 @@
-"""The classifier: encoder, head, windows pooled; its losses and scores.
+"""The classifier: encoder, head, pooling of windows; its losses and scores.
 
-Letters: B batch, W sequences of an example, T tokens, H width, L labels. What
-the logits of an example are depends on the kind of task: [B, L] as a rule,
-[B, 1] for regression, [B, W] where one of W endings is to be chosen, and of a
-bi-encoder vectors [B, W, D] (see bi_encoder.py).
+Letters: B batch, W sequences of an example, T tokens, H width, L labels. The
+logits of an example depend on the kind of task: usually [B, L], [B, 1] for
+regression, [B, W] to choose one of W endings, and vectors [B, W, D] for a
+bi-encoder (see bi_encoder.py).
 """
 
 import functools
@@ -24,18 +24,18 @@ from text import input_sequences
 from training import distillation, loop
 from variants import registry
 
-# What the checkpoint of an encoder need not have. Unlike the original: a
-# checkpoint that lacks more is refused.
+# Variables that the checkpoint of an encoder may lack.
+# Unlike the original: a checkpoint that lacks others is refused.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
 
 
 def num_outputs(kind: str, labels: tuple) -> int:
-  """Returns how many numbers the head gives for a sequence."""
+  """Returns the number of the head's outputs for a sequence."""
   return 1 if kind in (data.REGRESSION, data.CHOICE) else len(labels)
 
 
 class ClassifierModel(tf.Module):
-  """Encoder and head of every kind of task."""
+  """Encoder and head of any kind of task."""
 
   # Patterns of names of variables that no output depends on.
   allowed_missing: tuple[str, ...] = ()
@@ -44,9 +44,9 @@ class ClassifierModel(tf.Module):
     self, config: configuration.BertConfig, kind: str, outputs: int, *,
     is_frozen: bool = False, **model_options,
   ):
-    """Makes the variables, with as many outputs as `num_outputs` says.
+    """Makes the variables, with `num_outputs` outputs of the head.
 
-    A frozen encoder is never trained, and drops nothing.
+    A frozen encoder is never trained, and has no dropout.
     """
     super().__init__()
     self.config = config
@@ -58,7 +58,7 @@ class ClassifierModel(tf.Module):
     self._is_frozen = is_frozen
 
   def trained_variables(self):
-    """Returns all: flags leave out those that are frozen."""
+    """Returns all variables: flags exclude the frozen ones elsewhere."""
     return self.variables
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
@@ -66,8 +66,8 @@ class ClassifierModel(tf.Module):
 
     Args:
       batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
-        of first_states [B, W, H], what `first_states` gives, and their
-        sequence_mask, int32 [B, W].
+          of first_states [B, W, H] from `first_states`, and their
+          sequence_mask, int32 [B, W].
       dropout_seed: int32 [2] in training, else None.
       skip_empty: whether sequences without tokens are left out of the
         computation, which makes its shapes vary.
@@ -75,8 +75,8 @@ class ClassifierModel(tf.Module):
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
-      # Dropout in an encoder that learns nothing would only be noise; the head
-      # still drops. So kept features and computed ones are the same.
+      # Dropout in a frozen encoder would only add noise; the head still has
+      # dropout. Stored and computed features are therefore equal.
       seed = None if self._is_frozen else dropout_seed
       states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
     batch_size, sequences = tf.unstack(tf.shape(mask))
@@ -89,25 +89,25 @@ class ClassifierModel(tf.Module):
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
-    # The mean of the windows that are there.
+    # The logits are the mean over the existing windows.
     present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
     return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
       present, axis=1
     )
 
   def example_losses(self, logits, label_ids, class_weights=None):
-    """Returns float32 [B]; see the function of this name."""
+    """Returns float32 [B]; see the function `example_losses`."""
     return example_losses(self.kind, logits, label_ids, class_weights)
 
   def evaluated(self, logits, label_ids) -> dict[str, tf.Tensor]:
-    """Returns what an evaluation needs of a batch."""
+    """Returns the outputs that an evaluation needs from a batch."""
     return {
       "scores": scores(self.kind, logits),
       "loss": self.example_losses(logits, label_ids),
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns float32 [N] of what `evaluated` gave for N examples in order."""
+    """Returns the losses of N examples, float32 [N], from joined outputs."""
     del batch_size
     return outputs["loss"]
 
@@ -118,8 +118,8 @@ class ClassifierModel(tf.Module):
     """Writes a model folder.
 
     Args:
-      inputs: how the model's input was made, by names of flags.
-      step: how many steps the weights were trained for.
+      inputs: the settings of the model's input, by names of flags.
+      step: the number of steps that the weights were trained for.
     """
     model_writer.write(
       folder, self.variables, model_folder.with_input_settings(config, inputs),
@@ -129,9 +129,9 @@ class ClassifierModel(tf.Module):
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the last layer's states of the first token [B, W, H], and which
-    sequences have tokens, int32 [B, W]; for the arguments of a call."""
+    sequences have tokens, int32 [B, W]; takes the arguments of a call."""
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
-    # Of one sequence an example, none is empty.
+    # With one sequence per example none is empty.
     skips = skip_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)  # [n, 2]
@@ -150,11 +150,11 @@ class ClassifierModel(tf.Module):
     states = output.sequence_output[:, 0]  # [B W or n, H]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
     if skips:
-      # Back to [B, W, H], zeros where nothing was computed.
+      # The shape is [B, W, H] again, with zeros where nothing was computed.
       states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
     else:
       states = tf.reshape(states, shape)  # [B, W, H]
-    # Known sizes, which a scatter forgets, and the pooler's product needs.
+    # A scatter forgets the sizes, which the pooler's product needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
 
@@ -164,16 +164,16 @@ def example_losses(
 ) -> tf.Tensor:
   """Returns the loss of each example, float32 [B].
 
-  One class of several, or one of several endings: cross-entropy. A number:
-  the squared error. Several classes at once: the mean over the classes of
-  the cross-entropy of each one's sigmoid.
+  It is the cross-entropy for one class of several, or one of several endings;
+  the squared error for a number; and for several classes at once the mean of
+  the cross-entropies of the classes' sigmoids.
 
   Args:
     logits: float32 [B, L].
-    label_ids: as inputs.label_ids gives them.
-    class_weights: of several classes at once: float32 [L], how much more it
-      counts that an example is of a class than that it is not; None: alike.
-      (Of other kinds whole examples are weighted.)
+    label_ids: the array that inputs.label_ids returns.
+    class_weights: for several classes at once, float32 [L]: the weight of
+      having a class relative to not having it; None: 1. (For other kinds,
+      whole examples are weighted.)
   """
   if kind == data.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
@@ -186,8 +186,8 @@ def example_losses(
 
 
 def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
-  """Returns what is reported: probabilities, the number, or the cosine [B, 1]
-  of the first two vectors."""
+  """Returns the reported scores: probabilities, the number, or the cosine
+  [B, 1] of the first two vectors."""
   if kind in data.OF_VECTORS:
     vectors = tf.math.l2_normalize(logits, -1)
     return tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1, keepdims=True)
@@ -205,7 +205,7 @@ def logits_of(network: ClassifierModel) -> Callable:
 
   @tf.function(input_signature=signature, autograph=False)
   def logits(batch):
-    # As examples of one sequence each.
+    # Each example has one sequence.
     return network({name: values[:, None] for name, values in batch.items()})
 
   return logits
@@ -217,12 +217,12 @@ def objective(
 ) -> loop.Objective:
   """Returns the mean loss of an example.
 
-  Its metrics are the mean loss of the labels, that of a teacher's outputs,
-  where there is one right class the accuracy, and, unless features are kept,
-  the tokens of an example. `class_weights` are how much an example of each
-  class counts in the mean; of several classes at once as in `example_losses`.
-  An example without a label, has_label 0, counts 1; of it only the teacher's
-  outputs are learned, whatever its label_ids are.
+  Its metrics are the mean loss of the labels, the mean loss of a teacher's
+  outputs, the accuracy if one class is right, and, unless features are stored,
+  the tokens of an example. `class_weights` are the weights of each class's
+  examples in the mean; for several classes at once see `example_losses`. An
+  example without a label, has_label 0, has weight 1; it teaches only the
+  teacher's outputs, and its label_ids are ignored.
   """
   kind = model.kind
   if class_weights is not None:
@@ -234,7 +234,7 @@ def objective(
 
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)
-    # Of several classes at once the weights are within example_losses.
+    # With several classes at once, example_losses applies the weights.
     if class_weights is None or kind != data.SINGLE:
       return real
     of_class = tf.gather(class_weights, batch["label_ids"])
@@ -242,14 +242,14 @@ def objective(
 
   def weights(batch):
     total = tf.reduce_sum(example_weights(batch))
-    # A batch of classes of weight 0 teaches nothing: 0 / 1e-20 and not 0 / 0.
+    # A batch of classes of weight 0 has the loss 0 / 1e-20, not 0 / 0.
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
     logits = model(batch, dropout_seed, skip_empty=skip_empty)  # [B, L]
     labels = batch["label_ids"]
     losses = model.example_losses(logits, labels, class_weights)  # [B]
-    # [B]; a sum of losses here, divided by `weights` of the whole batch.
+    # [B]; the losses are summed here, and divided by the whole batch's weights.
     counts, has_label = example_weights(batch), labelled(batch)
     loss = tf.reduce_sum(losses * counts * has_label)
     metrics = {"classifier_loss": (loss, tf.reduce_sum(counts * has_label))}
@@ -278,21 +278,21 @@ def objective(
 
 
 class Distillation:
-  """A teacher's part in the loss of a classifier.
+  """A teacher's part of the loss of a classifier.
 
     loss = (1 - w) loss of the labels + w loss of the teacher's outputs
 
-  of an example with a label, and the latter alone of one without.
+  for an example with a label; without a label, the teacher's loss alone.
   """
 
   def __init__(
     self, settings, teacher: distillation.Teacher, kind: str, labels: tuple,
     **model_options,
   ):
-    """Makes the teacher's model; in the scope of the strategy.
+    """Makes the teacher's model; call it in the scope of the strategy.
 
-    Kind and labels are the student's, `model_options` those of
-    modeling.BertModel. InputError if it has no classifier for this task.
+    Kind and labels are the student's; `model_options` are modeling.BertModel's.
+    InputError if the teacher has no classifier for this task.
     """
     self.weight = settings.distillation_weight
     self._temperature = settings.distillation_temperature
@@ -307,16 +307,16 @@ class Distillation:
     self._model = ClassifierModel(
       teacher.config, kind, num_outputs(kind, labels), **model_options
     )
-    # Nothing may be missing: a teacher with a new head teaches noise.
+    # No variable may be missing: a teacher with a new head would teach noise.
     weight_files.load(self._model.variables, teacher.path)
 
   def example_losses(self, batch, logits, *, skip_empty):
     """Returns float32 [B] for the student's logits [B, L].
 
-    Of a number, the squared difference; else soft targets.
+    It is the squared difference for numbers, and otherwise uses soft targets.
     """
-    # Without a dropout_seed: a teacher does not drop. Its variables are not
-    # among those that are watched, so no gradient reaches it.
+    # Without a dropout_seed a teacher has no dropout. Its variables are not
+    # watched, so no gradient reaches it.
     theirs = self._model(batch, skip_empty=skip_empty)
     if self._columns:
       theirs = tf.gather(theirs, self._columns, axis=1)  # [B, L]
@@ -329,13 +329,13 @@ class Distillation:
 
 
 def _column_order(config, kind, labels):
-  """Returns which of a teacher's outputs belongs to each of the labels.
+  """Returns the number of the teacher's output for each label.
 
-  None where its outputs are taken as they come: they have no names, or are no
+  It is None if the outputs keep their order: they have no names, or are not
   classes.
   """
   names = [name.lower() for name in config.label_names()]
-  # Hugging Face's names where nobody gave any.
+  # Hugging Face uses these names by default.
   are_numbered = names == [f"label_{n}" for n in range(len(names))]
   if kind in (data.REGRESSION, data.CHOICE) or are_numbered:
     return None

@@ -19,7 +19,7 @@ SEARCHED = (
 
 
 def parse_seeds(texts):
-  """Returns the ints in --seeds; InputError if they are not, or come twice."""
+  """Returns the ints in --seeds; InputError for other texts or repetitions."""
   given = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]
@@ -35,9 +35,9 @@ def parse_seeds(texts):
 
 
 def summary(results: dict[int, dict[str, float]]) -> str:
-  """Returns a table with a row for each result, the seeds next to each other.
+  """Returns a table with a row for each result and a column for each seed.
 
-  The standard deviation is that of a sample (n - 1), 0 of one seed.
+  It uses the standard deviation of a sample (n - 1), which is 0 for one seed.
   """
   # A metric that a run lacks has no mean over the runs.
   names = sorted(set.intersection(*map(set, results.values())))
@@ -65,8 +65,8 @@ def parse_search(
     given: names of the flags that the user gave.
 
   Raises:
-    InputError: a flag is none of SEARCHED, named twice or given, too; or the
-      flag cannot have a value.
+    InputError: a flag is not in SEARCHED, is named twice, or is also given; or
+      a value is invalid.
   """
   grid: dict[str, list] = {}
   for part in (text or "").split():
@@ -102,7 +102,7 @@ def parse_search(
 
 
 def run_name(changes: dict[str, Any]) -> str:
-  """Returns the name of the folder of a run of --search."""
+  """Returns the folder's name of a run of --search."""
   return "_".join(f"{name}={value}" for name, value in changes.items())
 
 
@@ -113,7 +113,7 @@ def search_table(
 
   Args:
     results: the settings and the scores of each run.
-    metric: the score that decides; of equal ones the first run is the best.
+    metric: the score to compare; on ties the first run is the best.
   """
   known = sorted(set.intersection(*(set(scored) for _, scored in results)))
   names = [metric, *(name for name in known if name != metric)]

@@ -1,9 +1,9 @@
-"""Every number that is reported about a classifier; numpy alone.
+"""All numbers that are reported about a classifier, computed with numpy.
 
-What scikit-learn and SciPy compute under the same names, and the same values
-but for one thing: what they leave undefined (nan) is a number here, so that
-the best model can be told from others. Letters: N examples, L classes, W texts
-of an example, D width of a text's vector.
+Names and values are as in scikit-learn and SciPy with one exception: a value
+that is undefined there (nan) is a number here, so that the best model can be
+selected. Letters: N examples, L classes, W texts of an example, D width of a
+text's vector.
 """
 
 import functools
@@ -14,16 +14,16 @@ import numpy as np
 from classification import data
 from common import errors
 
-# From which probability on a class is among those predicted.
+# Classes with at least this probability are predicted.
 THRESHOLD = 0.5
-# Vectors of queries that are compared with all others at a time.
+# This many query vectors are compared with all others at a time.
 _QUERIES_TOGETHER = 256
 
 
 def of_logits(kind: str, logits: np.ndarray) -> np.ndarray:
-  """Returns `Results.scores` of a network's outputs, float32 [N, L] as those.
+  """Returns `Results.scores` for a network's outputs, float32 [N, L].
 
-  Of a pair of vectors [N, 2, D] it is the cosine [N, 1].
+  For pairs of vectors [N, 2, D] they are the cosines [N, 1].
   """
   logits = np.asarray(logits, np.float32)
   if kind in data.OF_VECTORS:
@@ -34,7 +34,7 @@ def of_logits(kind: str, logits: np.ndarray) -> np.ndarray:
   if kind == data.REGRESSION:
     return logits
   if kind == data.MULTI_LABEL:
-    # No exponential of a large positive number, which overflows.
+    # The exponential of a large positive number would overflow.
     shares = np.exp(-np.abs(logits))
     return np.where(logits < 0, shares, 1) / (1 + shares)
   weights = np.exp(logits - logits.max(-1, keepdims=True))
@@ -42,16 +42,16 @@ def of_logits(kind: str, logits: np.ndarray) -> np.ndarray:
 
 
 class Results(NamedTuple):
-  """What a classifier said of examples, and what is right.
+  """A classifier's scores of examples, and the correct labels.
 
   Attributes:
     kind: one of data.KINDS.
-    labels: names of the classes, L; none for numbers.
+    labels: names of the classes, L; empty for numbers.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
-      float [N] of numbers; int [N, W] for retrieval, equal where texts are.
-    scores: float [N, L], probabilities; [N, 1] of numbers.
-    positive: number of the class, of two, that is looked for.
-    vectors: of retrieval: float [N, W, D], of all texts, each of length 1.
+      float [N] for numbers; int [N, W] for retrieval, equal for equal texts.
+    scores: float [N, L], probabilities; [N, 1] for numbers.
+    positive: number of the positive class of two.
+    vectors: for retrieval: float [N, W, D], of all texts, each of length 1.
   """
 
   kind: str
@@ -63,7 +63,7 @@ class Results(NamedTuple):
 
   @property
   def predicted(self) -> np.ndarray:
-    """What is predicted, in the form of `gold`; of retrieval the cosines."""
+    """The predictions, in the form of `gold`; the cosines for retrieval."""
     if self.kind in data.OF_NUMBERS:
       return self.scores[:, 0]
     if self.kind == data.MULTI_LABEL:
@@ -71,15 +71,15 @@ class Results(NamedTuple):
     return np.argmax(self.scores, axis=1)
 
   def confusions(self) -> np.ndarray:
-    """Returns int [L, L]: how many of class `row` were taken for `column`."""
+    """Returns int [L, L]: examples of class `row` predicted as `column`."""
     size = self.scores.shape[1]
-    # Each pair of classes as one number, so that one count does.
+    # A pair of classes becomes one number, so that one count is enough.
     pairs = np.asarray(self.gold) * size + self.predicted
     return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
 def _class_counts(results):
-  """Returns int [L] each: true positives, predicted, gold of each class."""
+  """Returns true positives, predicted and gold counts per class, int [L]."""
   if results.kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
     return [each.sum(axis=0) for each in (gold * predicted, predicted, gold)]
@@ -88,13 +88,13 @@ def _class_counts(results):
 
 
 def _ratio(part, whole):
-  """part / whole, 0 where there is nothing to divide by."""
+  """Returns part / whole, or 0 where whole is 0."""
   part, whole = np.asarray(part, float), np.asarray(whole, float)
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-# Of `_class_counts`, float [L]. F1 is 2 p r / (p + r), and defined where
-# precision or recall is not.
+# They take the `_class_counts` as float [L]. F1 is 2 p r / (p + r), and is
+# defined even if precision or recall is not.
 _SCORES = {
   "precision": lambda right, predicted, gold: _ratio(right, predicted),
   "recall": lambda right, predicted, gold: _ratio(right, gold),
@@ -108,19 +108,19 @@ OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
 def accuracy(results: Results) -> float:
-  """Share of examples of which everything is right: all classes at once."""
+  """The share of examples that are all right: with all classes at once."""
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
 def _of_classes(name, average, results):
-  """Precision, recall or F1.
+  """Computes precision, recall or F1.
 
   Args:
-    average: "": that of the positive class of two. "_micro": all decisions
-      counted together. "_macro": the plain mean over classes; as scikit-learn
-      has it, of one class of several without those that neither occur nor are
-      predicted, of several classes at once over all.
+    average: "": of the positive class of two. "_micro": over all decisions
+      together. "_macro": the plain mean over classes; as in scikit-learn, for
+      one class of several without classes that neither occur nor are
+      predicted, for several classes at once over all classes.
   """
   counts = _class_counts(results)
   if average == "_micro":
@@ -134,26 +134,26 @@ def _of_classes(name, average, results):
 
 
 def matthews(results: Results) -> float:
-  """Correlation of predicted and right classes.
+  """The correlation of predicted and correct classes.
 
-  Of two classes (Matthews 1975), and of more (Gorodkin 2004); 0 where one
-  class alone is predicted or right.
+  It is Matthews' (1975) for two classes and Gorodkin's (2004) for more; 0 if
+  only one class is predicted or correct.
   """
-  # As floats: their fourth power leaves int64 from 60,000 examples on.
+  # In int64 the fourth power would overflow from 60,000 examples on.
   matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
-  # Gorodkin's R_K from the matrix alone; of two classes it is Matthews' phi.
+  # This is Gorodkin's R_K, which is Matthews' phi for two classes.
   covariance = right * total - gold @ predicted
   spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
   return float(covariance / np.sqrt(spread)) if spread else 0.0
 
 
 def auc(results: Results) -> float:
-  """Area under the ROC curve: the mean over the classes, each against all.
+  """The area under the ROC curve: the mean over classes, each against all.
 
-  Of two classes both curves have the same area. A class that no example or
-  every example has is left out; 0.5 where that leaves none.
+  With two classes both curves have the same area. A class that no example or
+  every example has is left out; the area is 0.5 if no class is left.
   """
   if results.kind == data.MULTI_LABEL:
     is_class = results.gold.astype(bool)  # [N, L]
@@ -163,16 +163,16 @@ def auc(results: Results) -> float:
   for column, scores in zip(is_class.T, results.scores.T, strict=True):
     count, others = column.sum(), (~column).sum()
     if count and others:
-      # Less the smallest sum of as many ranks: how many pairs are scored in the
-      # right order (Mann-Whitney).
+      # The rank sum minus its minimum is the number of pairs that are scored in
+      # the right order (Mann-Whitney).
       right = average_ranks(scores)[column].sum() - count * (count + 1) / 2
       areas.append(right / (count * others))
   return float(np.mean(areas)) if areas else 0.5
 
 
 def average_ranks(values) -> np.ndarray:
-  """Returns the ranks from 1 of values [N]; equal ones share their mean."""
-  # 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
+  """Returns the ranks from 1 of values [N]; equal values share their mean."""
+  # The values 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
     values, return_inverse=True, return_counts=True
   )
@@ -181,9 +181,9 @@ def average_ranks(values) -> np.ndarray:
 
 
 def correlation(x, y) -> float:
-  """Returns Pearson's r of two arrays [N]; 0 where one of them is constant."""
+  """Returns Pearson's r of two arrays [N]; 0 if one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
-  # Not by their spread: rounding gives equal values some.
+  # The deviation is unsuitable: rounding makes it positive for equal values.
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0
   x, y = x - x.mean(), y - y.mean()
@@ -191,11 +191,11 @@ def correlation(x, y) -> float:
 
 
 def _ranks(results):
-  """Returns of which query each right text is, and its rank; int [R] each.
+  """Returns the query of each right text, and its rank; int [R] each.
 
-  Queries are the different first texts, which are numbered from 0. All other
-  texts are ranked by their cosine with the query, 1 for the nearest; of equal
-  ones the right one is the last.
+  Queries are the different first texts, numbered from 0. All other texts are
+  ranked by their cosine with the query, 1 for the nearest; on ties the right
+  text is the last.
   """
   gold, vectors = np.asarray(results.gold), results.vectors
   _, query_rows, queries = np.unique(
@@ -204,9 +204,9 @@ def _ranks(results):
   _, text_places, texts = np.unique(
     gold[:, 1:], return_index=True, return_inverse=True
   )
-  texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], those that are right.
+  texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], the right texts.
   candidates = vectors[:, 1:].reshape(-1, vectors.shape[-1])[text_places]
-  # Each once; by query.
+  # Duplicates are removed, and the pairs sorted by query.
   right = np.unique(np.stack([queries, texts], axis=1), axis=0)  # [R, 2]
   ranks = []
   for start in range(0, len(right), _QUERIES_TOGETHER):
@@ -218,9 +218,9 @@ def _ranks(results):
 
 
 def recall(count: int, results: Results) -> float:
-  """Which share of a query's right texts is among the `count` nearest.
+  """The share of a query's right texts among the `count` nearest.
 
-  The mean over queries.
+  The result is the mean over queries.
   """
   queries, ranks = _ranks(results)
   shares = np.bincount(queries, ranks <= count) / np.bincount(queries)
@@ -236,7 +236,7 @@ def mean_reciprocal_rank(results: Results) -> float:
 
 
 def _averages(*ways):
-  """Returns {"f1_macro": function, ...}."""
+  """Returns a dict such as {"f1_macro": function}."""
   return {
     f"{name}{way}": functools.partial(_of_classes, name, way)
     for name in _SCORES
@@ -250,7 +250,7 @@ _CORRELATIONS = {
     average_ranks(results.predicted), average_ranks(results.gold)
   ),
 }
-# kind -> name of --metrics -> function of Results.
+# Maps kind -> name of --metrics -> function of Results.
 METRICS = {
   data.SINGLE: {
     "accuracy": accuracy, **_averages("", "_macro", "_micro"),
@@ -269,7 +269,7 @@ METRICS = {
 
 
 def default_metrics(kind: str, num_classes: int) -> tuple:
-  """Returns the names of the metrics of data that have no official ones."""
+  """Returns the names of the default metrics of unofficial data."""
   return {
     data.SINGLE: ("accuracy", "f1" if num_classes == 2 else "f1_macro"),
     data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
@@ -277,7 +277,7 @@ def default_metrics(kind: str, num_classes: int) -> tuple:
 
 
 def check_metrics(names, kind: str, num_classes: int) -> None:
-  """Raises InputError for a metric that the kind of task does not have."""
+  """Raises InputError for a metric that the kind of task lacks."""
   known = set(METRICS[kind])
   if num_classes != 2:
     known -= set(OF_POSITIVE_CLASS)
@@ -306,13 +306,13 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
   ]))
 
 
-# What is written for readers.
+# Reports for readers.
 
 
 def report(results: Results) -> str:
-  """Returns scores of each class, and which was taken for which.
+  """Returns scores of each class and the confusion matrix as text.
 
-  Of regression: how far off the predictions are.
+  For regression it is the errors of the predictions.
   """
   if results.kind in data.OF_NUMBERS:
     values = compute(results, METRICS[results.kind])
@@ -341,7 +341,7 @@ def _class_lines(results, width):
   means = [_of_classes(name, "_macro", results) for name in _SCORES]
   rows = [
     *zip(results.labels, zip(*columns), counts[2]),
-    # As scikit-learn's report: an example of several classes counts for each.
+    # As in scikit-learn, an example counts for each of its classes.
     ("macro avg", means, counts[2].sum()),
   ]
   names = "".join(f"{name:>11}" for name in (*_SCORES, "support"))

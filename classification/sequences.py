@@ -1,8 +1,8 @@
 """Examples of a classifier -> sequences of ids, arrays [rows, T].
 
-An example is W sequences of T tokens: one as a rule; one for each window of a
-long text; one for each ending to choose from; of a bi-encoder one for each of
-its texts. No TensorFlow.
+An example is W sequences of T tokens: usually one; one for each window of a
+long text; one for each ending to choose from; for a bi-encoder one for each
+text. No TensorFlow.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ from variants import vocabularies
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-  """What decides how an example becomes a record.
+  """The options that determine how an example becomes a record.
 
   Attributes:
-    kind, labels: as of task.ClassifierTask.
+    kind, labels: as in task.ClassifierTask.
     max_seq_length: T.
     doc_stride: pieces from the start of one window of a long text to the
-      next; 0: one sequence, and what does not fit is cut off.
-    max_windows: at most this many windows of a text; 0: all.
+      start of the next; 0: one sequence, and the rest of the text is cut off.
+    max_windows: maximum number of windows of a text; 0: all.
     has_unlabelled: whether records say which examples have a label.
   """
 
@@ -48,7 +48,7 @@ class InputOptions:
         f"--doc_stride is not for {self.kind}, where an example is one "
         "sequence for each of its texts; leave it out"
       )
-    # 2: [CLS] and [SEP] of a single text.
+    # The 2 are [CLS] and [SEP] of a single text.
     if self.doc_stride > self.max_seq_length - 2:
       raise errors.InputError(
         f"--doc_stride={self.doc_stride} would leave out text between windows "
@@ -65,15 +65,15 @@ def options_of(settings, kind: str, labels: tuple) -> InputOptions:
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
   ), never_split=settings.get("never_split", ()),
     has_unlabelled=bool(settings.get("unlabelled_file")))
-  encoder(options)  # For its errors alone, before a file is written.
+  encoder(options)  # Raises its errors before a file is written.
   return options
 
 
 def _windows(starts, lengths, options, frame):
   """Slides windows over the longer text of each example.
 
-  Of two texts the shorter is in every window, cut to half the room. Returns
-  what `_sequences` does but the ids, of what it knows of the texts.
+  The shorter of two texts is in every window, cut to half the room. Returns
+  the same as `_sequences` but the ids, from the starts and lengths of texts.
   """
   rows = []
   for example, (length_a, length_b, start_a, start_b) in enumerate(
@@ -96,10 +96,10 @@ def _windows(starts, lengths, options, frame):
 
 
 def _sequences(examples, encode, options, frame):
-  """Returns which pieces of an example's texts are in which of its rows.
+  """Determines which pieces of an example's texts are in each of its rows.
 
-  Returns the ids of all texts one after another; the example of each row,
-  ascending; input_sequences.Spans of the rows.
+  Returns the concatenated ids of all texts; the example of each row,
+  ascending; and input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
   is_choice = options.kind == data.CHOICE
@@ -108,18 +108,18 @@ def _sequences(examples, encode, options, frame):
   ]
   owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
-  # All texts of a block in one call: the encoder is fast by the thousand.
-  # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
+  # One call encodes all texts of a block, which is fast. The order is a0 a1 b0
+  # b1, or for choices a0 a1, then all endings of 0, all endings of 1.
   ids, lengths, _ = encode(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
-  # Of rows: a first text is shared by all its endings, a second one is not.
+  # A first text is shared by all rows of its endings; second texts are not.
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
     owner, spans = _windows(starts, lengths, options, frame)
   else:
-    # One text needs one [SEP], so it has room for one piece more.
+    # One text needs one [SEP], so it has room for one more piece.
     room = frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
@@ -130,7 +130,7 @@ def _sequences(examples, encode, options, frame):
 def encoder(
   options: InputOptions,
 ) -> tuple[tokenization.FullTokenizer, Callable]:
-  """Returns a tokenizer, and its function of many texts; kept by a process."""
+  """Returns a tokenizer, and its function for many texts; cached."""
   tokenizer = vocabularies.make_tokenizer(
     options.vocab_file, do_lower_case=options.do_lower_case,
     never_split=options.never_split,
@@ -152,10 +152,10 @@ def segment_b(options: InputOptions) -> int:
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:
-  """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
+  """Returns a dict of int32 arrays [rows, T] (input_ids, input_mask,
   segment_ids), and the number of rows of each example, an int array."""
   if options.kind in data.OF_VECTORS:
-    # As extract_features.py has them: each text alone.
+    # Each text is encoded alone, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
     arrays, _ = encode(
       [data.Example("", text) for each in texts for text in each],

@@ -1,9 +1,9 @@
 """Tables of text, such as TSV, CSV and JSON lines -> rows with their lines.
 
-TSV is what GLUE means by it: nothing but tabs and newlines, no quotes. CSV is
-RFC 4180: quotes may hold separators and newlines. A line ends at "\\n" or
-"\\r\\n", or, in a file that has neither, at "\\r"; the other separators of
-Unicode, which real texts hold, end none.
+TSV has GLUE's meaning: only tabs and newlines separate, quotes do not. CSV is
+RFC 4180: quotes may contain separators and newlines. A line ends at "\\n" or
+"\\r\\n", or, in a file with neither, at "\\r"; other line separators of
+Unicode, which occur in real texts, do not end a line.
 """
 
 import codecs
@@ -20,27 +20,27 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# The longer ones first: that of UTF-16 begins that of UTF-32.
+# Longer marks come first: the mark of UTF-16 begins the mark of UTF-32.
 _MARKED = {
   codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
   codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
-# Python's encodings of other things than files.
+# Python's encodings that do not encode text files.
 _NO_TEXT = (
   "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape",
 )
-# So much of a file tells its encoding and its line ends.
+# This part of a file determines its encoding and line ends.
 _HEAD_BYTES = 1 << 20
-# A text may be a whole book; csv stops at 131072 characters unless told.
+# A text may be a whole book; the default limit of csv is 131072 characters.
 _LONGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t|"
 
 
 class Row(NamedTuple):
-  """A row: the line that it begins at, from 1, and its values or its fault.
+  """A row: the line where it begins, from 1, and its values or its fault.
 
-  A value is a str, or whatever JSON has.
+  A value is a str, or any value of JSON.
   """
 
   line: int
@@ -49,14 +49,14 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-  """What a file holds, its rows read as they are asked for."""
+  """The contents of a file; rows are read on demand."""
 
   path: str
-  names: list  # Of the columns; their numbers where no line says.
-  rows: Iterator[Row]  # In the order of the file, the bad ones among them.
+  names: list  # Names of the columns; numbers in a file without a header.
+  rows: Iterator[Row]  # In the order of the file, including bad rows.
 
   def require(self, names: Iterable[str | int | None]) -> None:
-    """Raises InputError unless each column (None is none) is there, once."""
+    """Raises InputError unless each column but None exists exactly once."""
     for name in names:
       count = 1 if name is None else self.names.count(name)
       fault = f"{count} columns are named" if count else "no column"
@@ -79,18 +79,18 @@ def open_table(
   one inside a line stays, see file_io.read_lines, and rows must be as wide as
   the header; there a longer row lost its rest and a shorter one ended the run.
   Raises InputError: the file is missing or, here or while rows are read, empty,
-  or a quote is out of place: the line that the row begins at is named.
+  or a quote is misplaced; the error names the row's first line.
 
   Args:
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
-    names: of the columns that are wanted: every object in JSON must have them,
-      other keys are ignored.
-    header: names of all columns of a CSV or TSV that has no header.
-    delimiter: between the columns of a CSV; None to tell from the header.
+    names: the columns to read: every object in JSON must have them; other keys
+      are ignored.
+    header: names of all columns of a CSV or TSV without a header.
+    delimiter: separator of the columns of a CSV; None to guess it.
     encoding: None to detect it.
     joins_cut_rows: whether rows of a TSV that a line break has cut in two are
-      joined again; the file is then held in memory.
+      joined; the file is then held in memory.
   """
   if header and file_format not in ("csv", "tsv"):
     raise errors.InputError(
@@ -113,7 +113,7 @@ def open_table(
 
 
 def _lines_table(path, file_format, names, encoding):
-  """Returns the Table of a file that has a row in each line, or of JSON."""
+  """Returns the Table of a file with one row per line, or of JSON."""
   if file_format == "json":
     if encoding:
       raise errors.InputError(
@@ -125,7 +125,7 @@ def _lines_table(path, file_format, names, encoding):
   else:
     lines = _lines(path, encoding)
   if file_format == "text":
-    # Each line is a text, whatever the column is called.
+    # Each line is a text, whatever the column's name.
     return Table(path, list(names[:1]), (
       Row(number, [line], _undecodable(line, encoding))
       for number, line in lines
@@ -148,7 +148,7 @@ def _lines_table(path, file_format, names, encoding):
 def _csv_rows(path, lines, delimiter, names, width):
   """Yields (line, values or fault); see `open_table`."""
   first = next(lines)
-  if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's.
+  if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's first line.
     delimiter = delimiter or named[1]
     first = next(lines, first)
   lines = itertools.chain([first], lines)
@@ -156,21 +156,21 @@ def _csv_rows(path, lines, delimiter, names, width):
     delimiter = guess_delimiter(first[1], names, width)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  # With their newlines, which csv keeps where a quoted text has some.
+  # Newlines are kept, since a quoted text may contain them.
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   while True:
     start = reader.line_num + 1
     try:
       with _long_fields():
-        # csv gives [] for an empty line, which is one empty column elsewhere.
+        # csv returns [] for an empty line; here it is one empty column.
         row = next(reader) or [""]
     except csv.Error as error:
       row = (
         f"not CSV: {error}; put a text with quotes, separators or newlines "
         "between quotes, and double the quotes in it"
       )
-      # An open quote has swallowed all that follows; no row begins anew.
+      # An open quote swallows the rest of the file, so no row can follow.
       if "unexpected end" in str(error) or start == 1:
         raise errors.InputError(f"{path}:{start}: {row}") from error
     except StopIteration:
@@ -180,7 +180,7 @@ def _csv_rows(path, lines, delimiter, names, width):
 
 @contextlib.contextmanager
 def _long_fields():
-  """Lets csv read a field of any length; the limit is the whole process's."""
+  """Lets csv read fields of any length; the limit is global in a process."""
   limit = csv.field_size_limit(_LONGEST_FIELD)
   try:
     yield
@@ -189,18 +189,18 @@ def _long_fields():
 
 
 def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
-  """Returns the character between the columns of a CSV, by its first line.
+  """Guesses the character between the columns of a CSV from its first line.
 
-  Of , ; tab | one that gives all `names`, or `width` columns where that is not
-  0, or else the most columns.
+  Returns one of , ; tab | that yields all `names`, or `width` columns if it is
+  not 0, or otherwise the most columns.
   """
-  # The first line alone decides: a text may hold any separator.
+  # Only the first line decides: texts may contain any separator.
   with _long_fields():
     found = {
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
-  # Of a file with one column: a character of no text.
+  # A file with one column gets a character that no text contains.
   if max(map(len, found.values())) < 2:
     return "\x1f"
   return max(found, key=lambda delimiter: (
@@ -245,12 +245,12 @@ def _parquet_rows(path, names):
 
 
 def _json_row(line, names, encoding):
-  """Returns (row, None), or (None, what is wrong with a line)."""
+  """Returns (row, None), or (None, the fault of a line)."""
   if fault := _undecodable(line, encoding):
     return None, fault
   try:
     values = json.loads(line)
-  # Of ten thousand "[", too.
+  # Ten thousand "[" raise RecursionError.
   except (ValueError, RecursionError) as error:
     return None, f"not JSON ({error}); every line must be one object"
   if not isinstance(values, dict):
@@ -268,7 +268,7 @@ def _json_row(line, names, encoding):
 
 
 def check_encoding(name: str) -> None:
-  """Raises InputError for what is no encoding of text in Python."""
+  """Raises InputError for names that Python has no text encoding for."""
   try:
     io.TextIOWrapper(io.BytesIO(), name)
     if codecs.lookup(name).name in _NO_TEXT:
@@ -281,9 +281,9 @@ def check_encoding(name: str) -> None:
 
 
 def _mark(error):
-  """Decodes a byte that is no text to half of a surrogate pair, no character.
+  """Decodes an undecodable byte to half of a surrogate pair.
 
-  As Python's "surrogateescape" does for UTF-8 alone.
+  Python's "surrogateescape" does this for UTF-8 alone.
   """
   return chr(0xDC00 + error.object[error.start]), error.end
 
@@ -292,7 +292,7 @@ codecs.register_error("not_a_character", _mark)
 
 
 def _lines(path, encoding):
-  """Yields (number, line) of a file, without empty ones at its end."""
+  """Yields (number, line) of a file, without empty lines at its end."""
   empty, number = [], 0
   with file_io.open_for_reading(path) as stream:
     head = stream.read(_HEAD_BYTES)
@@ -302,12 +302,12 @@ def _lines(path, encoding):
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
     for number, line in enumerate(text, 1):
-      # A mark would be the first character of the first column's name.
+      # Otherwise the mark would belong to the first column's name.
       if number == 1:
         line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
       empty.append((number, line))
-      # Held back: at the end of the file they are no rows.
+      # Empty lines wait: at the end of the file they are not rows.
       if line:
         yield from empty
         empty.clear()
@@ -316,14 +316,14 @@ def _lines(path, encoding):
 
 
 def _encoding_of(path, head, given):
-  # A mark tells more than a flag that several files share.
+  # A mark takes precedence over a flag that several files share.
   for mark, encoding in _MARKED.items():
     if head.startswith(mark):
       return encoding
   has_order = given and codecs.lookup(given).name in ("utf-16", "utf-32")
   if given and not has_order:
     return given
-  # A first character of ASCII in two bytes.
+  # The file begins with an ASCII character in two bytes.
   if head[1:2] == b"\0":
     return "utf-16-le"
   if head[:1] == b"\0":
@@ -342,9 +342,9 @@ def _line_end(head, encoding):
 
 
 def _undecodable(text, encoding):
-  """Returns what is wrong with a text that bytes are left in, or None."""
+  """Returns the fault of a text with undecoded bytes, or None."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
-  # Quotation marks and the euro sign of cp1252 are control characters there.
+  # cp1252 has quotation marks and the euro sign at these control characters.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
   found = re.search(pattern, text)
   if not found:
@@ -372,7 +372,7 @@ def _checked(path, rows, encoding, header=()):
   def checked():
     line = None
     for line, row in rows:
-      if isinstance(row, str):  # Its fault.
+      if isinstance(row, str):  # The fault of the row.
         yield Row(line, None, row)
         continue
       fault = _undecodable("\t".join(row), encoding)
@@ -390,21 +390,21 @@ def _checked(path, rows, encoding, header=()):
 
 
 def _joined(rows, width):
-  """Yields (line, values); rows that a newline has cut in two are joined."""
+  """Yields (line, values); joins rows that a newline has cut in two."""
   start = 0
   while start < len(rows):
     (line, row), end = rows[start], start + 1
-    # Less one: the cell that was cut is in both.
+    # One column fewer, since both rows have a part of the cut cell.
     while (
       len(row) < width
       and end < len(rows)
       and len(row) + len(rows[end][1]) - 1 <= width
     ):
       first, *others = rows[end][1]
-      # The last cell of the one and the first of the other were one text.
+      # The last cell of one row and the first of the next were one text.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
-    # No lines from here on fit together: this one is broken by itself.
+    # The following lines do not complete the row: it is broken itself.
     if len(row) != width:
       row, end = rows[start][1], start + 1
     yield line, row

@@ -1,7 +1,7 @@
-"""What a classifier is to learn: kind, classes, metrics and examples.
+"""A classifier's task: its kind, classes, metrics and examples.
 
-Official tasks come from glue, your own files from data; what a model was
-trained for is in its configuration, under Hugging Face's names.
+Official tasks come from glue, your own files from data; a model's task is in
+its configuration, under Hugging Face's names.
 """
 
 import collections
@@ -17,35 +17,35 @@ from classification import data, glue, scores
 from common import errors
 from training import components
 
-# What others call two classes that their task has numbers or short names for.
+# Classes that other models name, but tasks number or abbreviate.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
 _NAMES_OF_NUMBERED = (
   ("negative", "positive"), ("unacceptable", "acceptable"),
   ("not_equivalent", "equivalent"), ("not_duplicate", "duplicate"),
 )
-# The flags of which a trained model's configuration keeps the values.
+# The flags whose values a trained model's configuration saves.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
-# What it keeps of a bi-encoder, besides task_kind.
+# Flags saved for a bi-encoder, besides task_kind.
 VECTOR_FLAGS = "pooling pooling_layer normalize score_range"
-# What it keeps besides: whether examples were pairs of texts, and where they
-# stand in one's own files.
+# Also saved: whether examples were pairs of texts, and the columns of the
+# texts in your own files.
 TEXT_PAIRS = "text_pairs"
 COLUMN_FLAGS = "text_column text_b_column"
 
 
 class ClassifierTask(NamedTuple):
-  """What is asked of a model.
+  """The task of a model.
 
   Attributes:
-    name: of an official task, with its language where there are several;
-      else "own data".
+    name: the name of an official task, with its language if it has several;
+      otherwise "own data".
     kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     metrics: names of scores.
     splits: dict from "train", "eval", "predict" and more, such as
-      "eval_mismatched", to lists of data.Example; what is to be predicted may
-      be a data.ExampleStream. "unlabelled" has no labels and is trained on.
-    text_pairs: whether examples are pairs of texts; None: not known.
+        "eval_mismatched", to lists of data.Example; data to predict may be a
+        data.ExampleStream. "unlabelled" has no labels and is trained on.
+      text_pairs: whether examples are pairs of texts; None: unknown.
   """
 
   name: str
@@ -58,10 +58,10 @@ class ClassifierTask(NamedTuple):
 
   @property
   def positive(self):
-    """The number of the class that F1, precision and recall are of.
+    """The number of the class that F1, precision and recall measure.
 
-    Of two classes the second; of an official task the official second one,
-    in whatever order a model has learned them.
+    It is the second of two classes; for an official task the official second
+    class, in any order that a model has learned.
     """
     if self.official and len(self.official.labels) == 2:
       return self.labels.index(self.official.labels[1])
@@ -69,12 +69,12 @@ class ClassifierTask(NamedTuple):
 
 
 def restore_input_settings(settings):
-  """Returns settings that make the input as a trained model's was made.
+  """Returns settings that make the input like a trained model's input.
 
-  A folder says how its vectors are made in either of two ways.
+  A folder stores the settings of its vectors in either of two ways.
   """
   names = VECTOR_FLAGS
-  # All else a training may choose anew, but its own data go on as they were.
+  # A training may change the other settings, but its data stay the same.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:
@@ -94,7 +94,7 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
   Kind and classes of the start weights, in their order, are the task's unless
-  it is trained anew.
+  the model is trained anew.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))
@@ -112,13 +112,13 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
 
 
 def _used(name, examples, settings):
-  """Returns examples cut to their limit; those to predict lose their labels."""
+  """Returns examples up to their limit, without labels if to predict."""
   if isinstance(examples, data.ExampleStream) or name == "unlabelled":
     return examples
   purpose = name.split("_")[0]
   examples = examples[: settings.get(f"max_{purpose}_examples") or None]
   if purpose == "predict":
-    # As in the original: records of what is predicted have no label.
+    # As in the original: records of data to predict have no label.
     return [example._replace(label=None) for example in examples]
   data.check_labelled(examples)
   return examples
@@ -161,7 +161,7 @@ def _read_official(settings, config, purposes):
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
-  # A model that is trained now gets the official order of classes.
+  # A model that is trained now has the official order of classes.
   if not settings.do_train:
     _check_kind(kind, config)
     labels = _learned_order(official, config.label_names())
@@ -174,7 +174,7 @@ def _read_official(settings, config, purposes):
 
 
 def _official_kind(settings, official):
-  """Returns the kind, which --task_kind may make that of a bi-encoder."""
+  """Returns the kind, which --task_kind may change to a bi-encoder's."""
   is_scored = official.scores and glue.has_pairs(official)
   kinds = [official.kind, *[data.SIMILARITY] * bool(is_scored)]
   if settings.task_kind in (None, *kinds):
@@ -186,19 +186,19 @@ def _official_kind(settings, official):
 
 
 def _learned_order(official, learned):
-  """Returns a task's classes in the order of the names that a model has."""
+  """Returns a task's classes in the order of a model's class names."""
   labels = tuple(official.labels)
   if not labels or not learned or (
     _are_generic(learned) and len(learned) == len(labels)
   ):
     return labels
   names = {label.lower(): label for label in labels}
-  # A model of others may call class 1 "positive" or "equivalent".
+  # Another project's model may call class 1 "positive" or "equivalent".
   if labels in _NUMBERED:
     for others in _NAMES_OF_NUMBERED:
       names.update(zip(others, labels))
   found = tuple(names.get(name.lower()) for name in learned)
-  # Every class once: nothing is left to guess.
+  # Each class occurs once, so the order is certain.
   if len(found) == len(labels) and set(found) == set(labels):
     return found
   if len(learned) != len(labels):
@@ -216,15 +216,15 @@ def _learned_order(official, learned):
 
 
 def _are_generic(names):
-  """Whether names of classes say nothing: none, or LABEL_0, LABEL_1, ..."""
+  """Whether class names are uninformative: none, or LABEL_0, LABEL_1, ..."""
   return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
 def _official_splits(settings, official, purpose):
   found = {}
   for split in glue.splits(official, purpose):
-    # As in the original: the first one has the plain name. It alone is needed:
-    # MNLI without its mismatched half will do.
+    # As in the original: the first split has the plain name. Only it is
+    # required: MNLI may lack its mismatched half.
     if found and not glue.exists(official, settings.data_dir, split):
       logging.info("without the %s data, which are not there", split)
       continue
@@ -248,7 +248,7 @@ def _read_own(settings, config, purposes):
   examples, labels = _own_examples(settings, config, purposes, kind)
   text_pairs = settings.text_b_column is not None or kind in data.OF_VECTORS
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
-  if not (text_pairs or examples):  # Then the columns are not asked for.
+  if not (text_pairs or examples):  # Without data the columns do not count.
     text_pairs = learned
   if not settings.do_train and text_pairs and learned is False:
     logging.warning(
@@ -283,7 +283,7 @@ def _own_examples(settings, config, purposes, kind):
       if name in purposes
     }
   if "predict" in purposes:
-    # They may be more than memory holds, and need no labels.
+    # They may exceed the memory, and need no labels.
     examples["predict"] = data.ExampleStream(
       settings.predict_file, settings, kind, split="predict", has_labels=False,
       limit=settings.max_predict_examples,
@@ -292,7 +292,7 @@ def _own_examples(settings, config, purposes, kind):
 
 
 def _own_kind(settings, config):
-  """Returns the kind of task, from the first place that has it."""
+  """Returns the kind of task, from the first source that has it."""
   kind = settings.task_kind or model_kind(config) or data.SINGLE
   if not settings.do_train:
     _check_kind(kind, config)
@@ -310,7 +310,7 @@ def _own_kind(settings, config):
 
 
 def _own_labels(kind, labels, train, config):
-  """Returns the classes, from the first place that has them."""
+  """Returns the classes, from the first source that has them."""
   if kind in data.OF_NUMBERS:
     if labels:
       raise errors.InputError(
@@ -324,7 +324,7 @@ def _own_labels(kind, labels, train, config):
     return labels
   if train:
     return data.label_list(train)
-  # As the model says them: this file may lack some of its classes.
+  # The model's classes are used: this file may lack some of them.
   if learned:
     return learned
   raise errors.InputError(
@@ -334,7 +334,7 @@ def _own_labels(kind, labels, train, config):
 
 
 def _check_labels(labels, kind, learned):
-  """Refuses --labels; `learned` are those of a model that is not trained."""
+  """Checks --labels; `learned` are the classes of a model that stays as is."""
   given = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
     raise errors.InputError(f"{given}: a class is there twice; name each once")
@@ -354,18 +354,18 @@ def _check_labels(labels, kind, learned):
 
 
 def write_rows(settings, task: ClassifierTask) -> None:
-  """Writes what --eval_fraction drew."""
+  """Writes the parts that --eval_fraction made."""
   if settings.eval_fraction:
     for name in {"train", "eval"} & task.splits.keys():
       path = os.path.join(settings.output_dir, f"{name}_split.jsonl")
       data.write(path, task.splits[name], settings)
 
 
-# What a model's configuration says.
+# The task in a model's configuration.
 
 
 def model_kind(config: configuration.BertConfig) -> str | None:
-  """Returns the kind in a model's configuration, None where it has none."""
+  """Returns the kind in a model's configuration, or None."""
   problem_type = config.to_dict().get("problem_type")
   if problem_type is None:
     return None
@@ -378,7 +378,7 @@ def model_kind(config: configuration.BertConfig) -> str | None:
 
 
 def _check_kind(kind, config):
-  """Refuses a model of another kind, where it is not trained anew."""
+  """Refuses a model of another kind, unless it is trained anew."""
   if (learned := model_kind(config)) not in (None, kind):
     raise errors.InputError(
       f"the task is {kind}, but the model was trained for {learned} "
@@ -392,12 +392,12 @@ def trained_config(
 ) -> configuration.BertConfig:
   """Returns the configuration of a model for a task.
 
-  The classes and the kind are a part of the model: a run's folder with others
-  is refused, and a trained model needs nobody to name them. How long its
-  sequences are is not.
+  The classes and the kind belong to the model: a run's folder with others is
+  refused, and a trained model needs no flags for them. The length of its
+  sequences does not belong to it.
   """
   values = model_folder.without_input_settings(config).to_dict()
-  # Of whatever the start weights were trained for before.
+  # The start weights may have been trained for other classes.
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
@@ -405,11 +405,11 @@ def trained_config(
   return configuration.BertConfig.from_dict(values)
 
 
-# What a log says of the training data.
+# The log of the training data.
 
 
 def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
-  """Logs the classes that are trained on, with their weights, and doubts."""
+  """Logs the classes to train on, with their weights and possible mistakes."""
   if "train" not in task.splits:
     return
   if task.labels:
@@ -438,10 +438,10 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
 
 
 def _doubts(counts):
-  """Returns sentences about classes that look like mistakes."""
+  """Returns sentences about classes that may be mistakes."""
   by_lower_case = collections.defaultdict(list)
   for label in counts:
-    # Not lower(), which keeps "ß" and "ss" different.
+    # lower() would keep "ß" and "ss" different.
     by_lower_case[label.casefold()].append(repr(label))
   found = [
     f"classes that differ only in case: {', '.join(labels)}; if they are one "
