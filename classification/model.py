@@ -66,8 +66,8 @@ class ClassifierModel(tf.Module):
 
     Args:
       batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
-          of first_states [B, W, H] from `first_states`, and their
-          sequence_mask, int32 [B, W].
+        of first_states [B, W, H] from `first_states`, and their
+        sequence_mask, int32 [B, W].
       dropout_seed: int32 [2] in training, else None.
       skip_empty: whether sequences without tokens are left out of the
         computation, which makes its shapes vary.

@@ -43,9 +43,9 @@ class ClassifierTask(NamedTuple):
     labels: tuple of str, the classes in order; empty for regression.
     metrics: names of scores.
     splits: dict from "train", "eval", "predict" and more, such as
-        "eval_mismatched", to lists of data.Example; data to predict may be a
-        data.ExampleStream. "unlabelled" has no labels and is trained on.
-      text_pairs: whether examples are pairs of texts; None: unknown.
+      "eval_mismatched", to lists of data.Example; data to predict may be a
+      data.ExampleStream. "unlabelled" has no labels and is trained on.
+    text_pairs: whether examples are pairs of texts; None: unknown.
   """
 
   name: str
