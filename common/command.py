@@ -1,8 +1,8 @@
-"""How a script starts: flags first, then TensorFlow; errors in a sentence.
+"""Starts a script: flags first, then TensorFlow; errors are one sentence.
 
 A script defines its flags, calls `parse_flags(__name__)`, and only then
-imports what needs TensorFlow: --help and a mistyped flag are answered in a
-fraction of a second.
+imports modules that need TensorFlow: --help and a mistyped flag are answered
+in a fraction of a second.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from common import errors, flags, lazy_tensorflow, overwriting, program
 # --verbose is shown with the flags of the script.
 flags.disclaim_key_flags()
 
-_parsed = []  # What absl left of the command line, once it is parsed.
+_parsed = []  # The arguments that absl left after parsing.
 
 
 def parse_flags(
@@ -32,26 +32,26 @@ def parse_flags(
   """Parses the flags, or prints the help that they ask for and exits.
 
   Args:
-    module_name: the script's `__name__`; one that is imported has nothing done.
+    module_name: the script's `__name__`; an imported script does nothing here.
     imports_tensorflow: whether every run needs TensorFlow, which is then
-      imported the quick way; False to import it when it is used. A function
-      is called once the flags are parsed.
+      imported without Keras; False to import it on first use. A function is
+      called after the flags are parsed.
   """
   if module_name != "__main__":
     return
   _open_closed_streams()
-  # For what goes wrong before `run`, such as Ctrl-C while TensorFlow loads.
+  # Handles errors before `run`, such as Ctrl-C while TensorFlow loads.
   sys.excepthook = lambda kind, error, where: os._exit(errors.report(error))
   try:
     _parsed.append(_parse(sys.argv))
   except flags.Error as error:
     sys.exit(errors.report(errors.InputError(_flag_fault(str(error)))))
   finally:
-    # Of --help, too, whose reader may have seen enough.
+    # --help is flushed here, too: its reader may have closed the pipe.
     errors.flush_output()
   if flags.FLAGS.verbose:
     os.environ["BERT_TRACEBACK"] = "1"
-  # The start-up lines of TensorFlow's C++.
+  # Controls the start-up lines of TensorFlow's C++ code.
   level = "0" if flags.FLAGS.verbose else "3"
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
   _check_paths(flags.FLAGS.flag_values_dict())
@@ -60,12 +60,12 @@ def parse_flags(
   begin_imports(imports_tensorflow)
 
 
-# What else is checked before TensorFlow is imported.
+# Further checks before TensorFlow is imported.
 _checks: list[Callable[[], Any]] = []
 
 
 def check_early(check: Callable[[], Any]) -> None:
-  """Calls a function once the flags are parsed, before the slow imports.
+  """Registers a function to call after the flags are parsed, before imports.
 
   It may raise InputError.
   """
@@ -96,7 +96,7 @@ def _parse(arguments):
 
 
 def define_verbose() -> None:
-  """Defines the flag that every script has."""
+  """Defines the flag that all scripts have."""
   flags.DEFINE_bool(
     "verbose", False,
     "Show details, such as examples, each logged step and TensorFlow's "
@@ -112,7 +112,7 @@ def _flag_fault(text):
 
 
 def _open_closed_streams():
-  """A file that is opened later must not take a standard stream's place."""
+  """Opens closed standard streams, whose numbers other files could get."""
   for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, mode))
@@ -122,20 +122,20 @@ def _open_closed_streams():
 
 @errors.report_input_errors
 def begin_imports(imports_tensorflow: bool) -> None:
-  """Makes a script's imports, which follow, take little time.
+  """Reduces the time of the script's imports, which follow.
 
-  Ends in a sentence and exit code 1 where TensorFlow cannot be loaded, or an
+  Prints an error and exits with code 1 if TensorFlow cannot be loaded, or an
   argument is not UTF-8.
   """
   for argument in sys.argv:
-    # Of bytes that are not UTF-8, Python makes halves of surrogate pairs.
+    # Python decodes bytes that are not UTF-8 to halves of surrogate pairs.
     if any("\ud800" <= char <= "\udfff" for char in argument):
       raise errors.InputError(
         f"{ascii(argument)} is not UTF-8, as the names of files must be here; "
         "rename the file or folder"
       )
-  # What the imports make stays. To look for garbage in it would take a third
-  # of their time, and as much again at the end of the program.
+  # The imported objects stay. Garbage collection among them would take a third
+  # of the imports' time, and as much again at the end of the program.
   gc.disable()
   atexit.register(gc.freeze)
   if not imports_tensorflow:
@@ -151,16 +151,16 @@ def begin_imports(imports_tensorflow: bool) -> None:
 
 
 def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
-  """Runs `main` of the script's name and the words that are no flags.
+  """Runs `main` with the script's name and the arguments that are not flags.
 
-  Its errors end in a sentence and exit code 1.
+  Its errors are printed as one sentence; the exit code is then 1.
   """
-  # Disabled by `begin_imports`.
+  # `begin_imports` disabled it.
   gc.freeze()
   gc.enable()
 
   def checked_main(argv):
-    # Here: absl sets up its own before, and --help needs neither.
+    # This comes after absl's own setup; --help does not need it.
     from common import console
 
     console.start(_screen_level())
@@ -171,13 +171,13 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
       )
     return main(argv)
 
-  # Parsed once: a flag that may be repeated would hold its values twice.
+  # Parsing twice would repeat the values of a flag that may be repeated.
   parse = (lambda argv: _parsed[-1]) if _parsed else app.parse_flags_with_usage
   app.run(errors.report_input_errors(checked_main), flags_parser=parse)
 
 
 def _screen_level():
-  """Returns the level of what is shown, by --verbose and absl's --verbosity."""
+  """Returns the level of the screen, by --verbose and absl's --verbosity."""
   verbosity = flags.FLAGS["verbosity"]
   value = verbosity.value if verbosity.present else logging.INFO
   if "verbose" in flags.FLAGS and flags.FLAGS.verbose:
@@ -189,8 +189,8 @@ def run_installed() -> None:
   """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
   sys.argv[0] = program.name()
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
-  # As a script: its flags are defined and parsed in that run. Unlike runpy,
-  # this leaves the command's name in sys.argv.
+  # It runs as a script, which defines and parses its flags. Unlike runpy, this
+  # leaves the command's name in sys.argv.
   spec = importlib.util.find_spec(package + program.module_name(sys.argv[0]))
   main = types.ModuleType("__main__")
   main.__spec__, main.__file__ = spec, spec.origin

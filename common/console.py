@@ -1,8 +1,8 @@
-"""What a script says: little on standard error, everything in a file.
+"""The messages of a script: few on standard error, all of them in a file.
 
-logging.info and what is above it is for the user; logging.debug, and what
-TensorFlow says, are details: for log.txt in --output_dir, and for the screen
-with --verbose.
+logging.info and higher levels are for the user; logging.debug and TensorFlow's
+messages are details for log.txt in --output_dir, and for the screen with
+--verbose.
 """
 
 import collections
@@ -18,7 +18,7 @@ _TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
 
 
 class _Screen(logging.Handler):
-  """Standard error; a progress bar there moves down."""
+  """A handler for standard error that keeps a progress bar below the text."""
 
   def filter(self, record):
     is_tensorflow = _TENSORFLOW in record.pathname
@@ -31,7 +31,7 @@ class _Screen(logging.Handler):
 
 
 class _Line(logging.Formatter):
-  """Says how bad it is; and when, where nobody watches."""
+  """Adds the level of warnings and errors, and the time off a terminal."""
 
   def format(self, record):
     bad = record.levelno > logging.INFO
@@ -43,9 +43,9 @@ class _Line(logging.Formatter):
 
 
 def _make_keeper():
-  """Returns what holds records until there is a file."""
+  """Returns the handler that stores records until a file is open."""
   keeper = logging.handlers.MemoryHandler(1)
-  # A server never has a file.
+  # The limit matters for a server, which never has a file.
   keeper.buffer = collections.deque(maxlen=10_000)
   return keeper
 
@@ -55,9 +55,9 @@ _screen.setFormatter(_Line())
 
 
 def start(level: int) -> None:
-  """Takes over from absl's handler, and from TensorFlow's.
+  """Replaces absl's handler, and TensorFlow's.
 
-  What is below `level`, one of logging's, is not on the screen.
+  Records below `level`, one of logging's, are not on the screen.
   """
   root = logging.getLogger()
   for handler in [*root.handlers]:
@@ -70,17 +70,17 @@ def start(level: int) -> None:
 
 
 def show_details() -> None:
-  """As --verbose does."""
+  """Shows details, like --verbose."""
   _screen.setLevel(logging.DEBUG)
 
 
 def show_warnings_alone() -> None:
-  """For a script whose output says the rest."""
+  """Shows only warnings, for a script whose output has the rest."""
   _screen.setLevel(max(_screen.level, logging.WARNING))
 
 
 def keep_in(folder: str) -> None:
-  """Writes everything to log.txt in the run's folder, from the start on."""
+  """Writes all records to log.txt in the run's folder, including past ones."""
   is_started = _keeper in logging.getLogger().handlers
   # The first folder of a command is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):
@@ -91,7 +91,7 @@ def keep_in(folder: str) -> None:
   file.setFormatter(logging.Formatter(
     "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
   ))
-  # A full disk ends the run where something is lost that counts.
+  # On a full disk the log may be lost; the run ends only if results are.
   file.handleError = lambda record: None
   _keeper.setTarget(file)
   _keeper.flush()

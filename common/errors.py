@@ -1,9 +1,9 @@
-"""What a user can get wrong, said in one sentence.
+"""Mistakes of the user, reported in one sentence.
 
-A noun raises `InputError` with what came, what was expected and what to do;
-a verb wraps its `main` in `report_input_errors`, which prints that sentence
-and ends the process with exit code 1. Anything else is a fault of ours: its
-traceback is written to a file, or shown where BERT_TRACEBACK is set.
+A library module raises `InputError` with the bad input, the expected one and
+the remedy; a script wraps its `main` in `report_input_errors`, which prints
+that sentence and exits with code 1. Other exceptions are bugs of the project:
+their traceback is written to a file, or shown if BERT_TRACEBACK is set.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from absl import logging
 
 from common import program
 
-INTERRUPTED = 130  # Exit code after Ctrl-C, as of a shell.
+INTERRUPTED = 130  # Exit code after Ctrl-C, as in a shell.
 
 
 class InputError(ValueError):
-  """Something given by the user (flag, file, checkpoint) cannot be used."""
+  """A flag, file, checkpoint or other input of the user cannot be used."""
 
 
 @contextlib.contextmanager
 def placed(place):
-  """Puts a place, such as a file, before the InputErrors of a block."""
+  """Prefixes the InputErrors of a block with a place, such as a file."""
   try:
     yield
   except InputError as error:
@@ -35,19 +35,19 @@ def placed(place):
 
 @functools.cache
 def warn_once(message: str) -> None:
-  """Logs a warning; the same message is logged once per process.
+  """Logs a warning; each message is logged once per process.
 
-  For an entry of a file or folder that is read but not honoured.
+  It is for entries of files or folders that are read but not honoured.
   """
   logging.warning("%s", message)
 
 
 def require_text(text: str, place: str = "") -> None:
-  """Refuses an empty text: the rule of every way in which texts come.
+  """Refuses an empty text: the rule for texts from any source.
 
   As in the original: an empty text has vectors (extract_features.py, `encode`,
   `embed`), and empty texts in files of GLUE's tasks and SQuAD's form are read.
-  Raises InputError: there is nothing but white space.
+  Raises InputError: the text has only white space.
   """
   if not text or text.isspace():
     said = "an empty text; pass one with a character that is no space"
@@ -56,7 +56,7 @@ def require_text(text: str, place: str = "") -> None:
 
 @contextlib.contextmanager
 def needs_extra(extra: str):
-  """Around imports of packages that only one extra of the project has.
+  """Wraps imports of packages that only one extra of the project has.
 
   Raises InputError: a package is not installed.
   """
@@ -71,7 +71,7 @@ def needs_extra(extra: str):
 
 @contextlib.contextmanager
 def needs_tensorflow():
-  """Around imports for what only TensorFlow computes.
+  """Wraps imports for computations that need TensorFlow.
 
   Raises InputError: it is not installed.
   """
@@ -90,32 +90,32 @@ _FAULTS_SHOWN = 20
 
 
 class Faults:
-  """What is wrong with a file, collected to be reported together."""
+  """The faults of a file, collected to be reported together."""
 
   def __init__(self):
     self.found: list[str] = []
 
   @contextlib.contextmanager
   def collected(self):
-    """Takes the InputError that is raised within; what follows goes on."""
+    """Collects an InputError of the block; the code after the block runs on."""
     try:
       yield
     except InputError as error:
       self.found.append(str(error))
 
   def refuse(self, path: str) -> None:
-    """Raises InputError if there is a fault (it is the message) or more."""
+    """Raises InputError for one or more faults; a single one is the message."""
     count = len(self.found)
     if self.found:
       raise InputError(
-        # As it would be without this class: no list of one.
+        # A single fault is reported as without this class, not as a list.
         self.found[0] if count == 1
         else f"{path}: {count} faults; fix them:{listed(self.found)}"
       )
 
 
 def listed(faults: list[str]) -> str:
-  """Returns lines for the end of a message: the first 20 faults and a count."""
+  """Formats the end of a message: the first 20 faults and a count."""
   shown = "".join(f"\n  {fault}" for fault in faults[:_FAULTS_SHOWN])
   more = len(faults) - _FAULTS_SHOWN
   return shown + (f"\n  ... and {more} more" if more > 0 else "")
@@ -157,7 +157,7 @@ def _sentence(error):
     named = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{named}"
   kind, text = type(error).__name__, str(error).strip().split("\n")[0]
-  # The second one is TensorFlow's, which may not be there.
+  # ResourceExhaustedError is TensorFlow's, which may not be imported.
   if kind in ("MemoryError", "ResourceExhaustedError"):
     return (
       f"not enough memory ({text or kind}); lower the batch size or "
@@ -174,7 +174,7 @@ def _sentence(error):
 
 
 def _write_details(error):
-  """Returns the file of the traceback; shows it where none can be written."""
+  """Returns the traceback's file; prints the traceback if that fails."""
   stem = os.path.splitext(program.name())[0]
   try:
     number, path = tempfile.mkstemp(prefix=f"{stem}-", suffix=".txt")
@@ -187,9 +187,9 @@ def _write_details(error):
 
 
 def flush_output() -> None:
-  """Writes what is left; where the reader has gone, to nowhere."""
+  """Flushes the output; a closed pipe is replaced by the null device."""
   try:
     sys.stdout.flush()
   except BrokenPipeError:
-    # Python would try once more at its end, and complain.
+    # Otherwise Python would flush again at its end, and complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,10 @@
-"""Files of any kind: found, read, written whole or not at all.
+"""Finds, reads and writes files, local or remote; writing is atomic.
 
 Every file that a script leaves behind is written under another name and
-renamed when it is whole, so a run that dies leaves no half-written output.
-Paths with "://" (gs://...) go through TensorFlow, others through the system.
-TensorFlow is imported when the first such path comes: scripts that need nothing
-else of it start at once.
+renamed when complete, so a run that dies leaves no half-written output. Paths
+with "://" (gs://...) go through TensorFlow, others through the system.
+TensorFlow is imported for the first such path, so scripts without one start
+immediately.
 """
 
 import atexit
@@ -46,31 +46,31 @@ def _gfile():
 
 
 def is_remote(path: str) -> bool:
-  """Whether `path` is a URL such as gs://bucket/file, not of this system."""
+  """Whether `path` is a URL such as gs://bucket/file, not a local path."""
   return "://" in path
 
 
 def exists(path: str) -> bool:
-  """Whether there is a file or folder, local or remote."""
+  """Whether a file or folder exists, local or remote."""
   return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_folder(path: str) -> bool:
-  """Whether there is a folder, local or remote."""
+  """Whether a folder exists, local or remote."""
   return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
 def names_in(folder: str) -> list[str]:
-  """Returns the names of what is in a folder; [] where there is no folder."""
+  """Returns the names of a folder's entries; [] if it does not exist."""
   if not is_remote(folder):
     return os.listdir(folder) if os.path.isdir(folder) else []
-  # gs:// lists folders with a slash at the end.
+  # gs:// lists folders with a trailing slash.
   names = _gfile().listdir(folder) if is_folder(folder) else []
   return [name.rstrip("/") for name in names]
 
 
 def make_folder(path: str) -> None:
-  """Makes a folder and those above it, where they are missing.
+  """Makes a folder and its missing parents.
 
   Raises InputError: a file has its name, or the system refuses.
   """
@@ -81,7 +81,7 @@ def make_folder(path: str) -> None:
 
 
 def size(path: str) -> int:
-  """Returns the bytes of a file, local or remote.
+  """Returns the size of a file in bytes, local or remote.
 
   Raises InputError: there is no such file, or it is a pipe or device.
   """
@@ -95,14 +95,14 @@ def size(path: str) -> int:
 
 
 def expand_file_patterns(patterns: str) -> list[str]:
-  """Returns the files that a flag names.
+  """Returns the files that a flag's value names.
 
   Raises InputError: a pattern matches no file.
 
   Args:
     patterns: comma-separated file names or glob patterns, in which * and ?
-      match no dot at the start of a local name, as in a shell. A file or
-      folder that is there under such a name is meant by it.
+      match no dot at the start of a local name, as in a shell. A pattern that
+      is the name of an existing file or folder stands for it.
 
   Returns:
     File names, the matches of each pattern sorted. Unlike the original: its
@@ -129,11 +129,11 @@ def _matches(pattern):
 
 
 def literal_name(path: str) -> str:
-  """Returns a name that TensorFlow's readers do not take for a pattern.
+  """Returns a name that TensorFlow's readers do not read as a pattern.
 
-  That is `path`, of a file or folder, or what the names of a checkpoint begin
-  with; or, where it has a [ or \\, links to what is there, which last until
-  the process ends.
+  It is `path`, the name of a file or folder or the prefix of a checkpoint's
+  names; or, if it has a [ or \\, links to these files, which last until the
+  process ends.
   """
   special = r"\[" if _IS_WINDOWS else r"[\[\\]"
   if is_remote(path) or not re.search(special, path):
@@ -149,27 +149,27 @@ def literal_name(path: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-  """Returns names separated by commas; of many, only the first and last."""
+  """Returns names separated by commas; only the first and last of many."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
 def are_all_shards(names: Collection[str]) -> bool:
-  """Whether NAME-00000-of-00003 and so on, maybe with .gz, are all there."""
+  """Whether NAME-00000-of-00003 and so on, maybe with .gz, all exist."""
   totals = {name.removesuffix(".gz")[-5:] for name in names}
   return totals == {f"{len(names):05}"}
 
 
 def names_and_sizes(paths: list[str]) -> str:
-  """Returns what changes when files do, without reading them.
+  """Summarizes names and sizes, which change with the files; reads no data.
 
-  Of folders, their files count, without those of subfolders. Such as "3 files,
+  It counts the files of folders, but not of subfolders. Example: "3 files,
   4096 bytes, checksum of names and sizes 0d4c...".
   """
   gfile, files = _gfile(), []
   for path in paths:
     inside = gfile.listdir(path) if gfile.isdir(path) else [""]
     files += [os.path.join(path, name) if name else path for name in inside]
-  # Sorted: the order of a folder is that of its file system.
+  # Sorted, since the order within a folder depends on its file system.
   sizes = sorted(
     (os.path.basename(name), gfile.stat(name).length)
     for name in files if not gfile.isdir(name)
@@ -182,18 +182,18 @@ def names_and_sizes(paths: list[str]) -> str:
 
 
 def open_for_reading(path: str) -> io.BufferedReader:
-  """Returns a stream of the bytes of a file; InputError if there is none."""
+  """Returns a stream of a file's bytes; InputError if it does not exist."""
   if not exists(path):
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
-    # Few large requests: each one is a round trip.
+    # Requests are few and large: each one is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   refuse_pointer(path)
   return open(path, "rb")
 
 
 def refuse_pointer(path: str) -> None:
-  """Raises InputError for a file of Git that stands for a large one."""
+  """Raises InputError for a pointer file of Git LFS."""
   if os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES:
     with open(path, "rb") as stream:
       if stream.read(len(_POINTER)) == _POINTER:
@@ -272,10 +272,10 @@ def _without_mark(path, line):
 
 
 def size_and_sha256(path: str) -> tuple[int, str]:
-  """Returns the bytes of a file and their SHA-256 in hexadecimal."""
+  """Returns the size of a file in bytes, and its SHA-256 in hexadecimal."""
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
-    # In blocks: a checkpoint need not fit into memory.
+    # The blocks limit the memory: a checkpoint may not fit.
     while block := stream.read(_READ_TOGETHER):
       size += len(block)
       digest.update(block)
@@ -285,7 +285,7 @@ def size_and_sha256(path: str) -> tuple[int, str]:
 def not_utf8(
   path: str, number: int, error: UnicodeDecodeError
 ) -> errors.InputError:
-  """Returns the InputError for a UnicodeDecodeError in a file's line."""
+  """Returns the InputError for a UnicodeDecodeError in a line of a file."""
   return errors.InputError(
     f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
     f"0x{error.object[error.start]:02x}); convert the file to UTF-8"
@@ -293,10 +293,10 @@ def not_utf8(
 
 
 def temporary_path(path: str) -> str:
-  """Returns a temporary name next to `path` that no other process takes.
+  """Returns a temporary name next to `path` that no other process uses.
 
-  Not even one in another container, which may have the same process id. What
-  killed processes left under such names of `path` is removed.
+  A process in another container may even have the same process id. Files that
+  killed processes left under such names of `path` are removed.
   """
   _remove_stale_temporaries(path)
   # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
@@ -307,10 +307,10 @@ def temporary_path(path: str) -> str:
 
 
 def _cut(name):
-  """Returns as much of a name as a temporary one has room for.
+  """Shortens a name so that a temporary name fits.
 
-  A file system takes names of 255 bytes; 30 are for what is added to the
-  machine's, 10 for an ending that a writer may append.
+  A file system allows names of 255 bytes; 30 are for the part after the
+  machine's name, 10 for an ending that a writer may append.
   """
   room = 255 - 40 - len(_machine())
   return os.fsencode(name)[:room].decode("utf-8", "ignore")
@@ -318,10 +318,10 @@ def _cut(name):
 
 @functools.cache
 def _machine():
-  """Returns a name of letters, digits, _ and - for where process ids are valid.
+  """Returns a name, of letters, digits, _ and -, for the scope of process ids.
 
-  That is the host's name and, on Linux, the number of the namespace of process
-  ids: containers may share the host's name, but not that.
+  It is the host's name and, on Linux, the number of the namespace of process
+  ids: containers may share the host's name, but not the namespace.
   """
   name = re.sub(r"[^\w-]", "_", socket.gethostname())
   with contextlib.suppress(OSError):
@@ -332,15 +332,15 @@ def _machine():
 def _remove_stale_temporaries(path):
   """Removes temporary files and folders of processes that were killed.
 
-  Those of a process of this machine that still runs stay, and so do those of
-  another machine, where nothing can be asked, unless they are a day old.
+  The files of running processes of this machine stay. Another machine's
+  processes cannot be checked: its files stay unless they are a day old.
   """
   folder, start = os.path.split(path)
   start = _cut(start)
   if is_remote(path) or not os.path.isdir(folder or "."):
     return
   for name in os.listdir(folder or "."):
-    # The whole of what follows: those of a longer name are a neighbour's.
+    # The whole rest must match: `path` may be the start of another file's name.
     match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start):])
     found = os.path.join(folder, name)
     if match and _is_stale(match, found):
@@ -351,11 +351,11 @@ def _remove_stale_temporaries(path):
 
 def _is_stale(match, path):
   try:
-    # Process ids mean nothing on another machine, and os.kill(pid, 0) sends
+    # Process ids are meaningless on another machine, and os.kill(pid, 0) sends
     # Ctrl-C on Windows.
     if match["machine"] != _machine() or _IS_WINDOWS:
       return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
-    os.kill(int(match["pid"]), 0)  # Only asks whether there is one.
+    os.kill(int(match["pid"]), 0)  # Only checks that the process exists.
   except (ProcessLookupError, OverflowError):
     return True
   except (PermissionError, FileNotFoundError):  # Another user's; gone by now.
@@ -365,13 +365,13 @@ def _is_stale(match, path):
 
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[str]:
-  """Gives a temporary path next to `path`; renames it to `path` at the end.
+  """Yields a temporary path next to `path`; renames it to `path` at the end.
 
-  If the block raises, the temporary file is removed and `path` stays as it
-  was. A local file is synced to the disk before it is renamed, and its folder
-  is made if need be. A symbolic link stays: the file that it leads to is
-  written. A FIFO or a device is itself what is given. Raises InputError: `path`
-  is a folder, or its folder is something else.
+  If the block raises, the temporary file is removed and `path` stays unchanged.
+  A local file is synced to the disk before it is renamed, and its folder is
+  made if necessary. A symbolic link stays: its target is written. For a FIFO or
+  a device, the path itself is yielded. Raises InputError: `path` is a folder,
+  or its folder is not one.
   """
   if is_remote(path):
     commit = functools.partial(_gfile().rename, overwrite=True)
@@ -379,7 +379,7 @@ def atomic_write(path: str) -> Iterator[str]:
     yield path
     return
   else:
-    # That of a link.
+    # A link's target is replaced.
     path = os.path.realpath(path) if os.path.islink(path) else path
     commit = _commit_local
     _make_folder(path)
@@ -387,7 +387,7 @@ def atomic_write(path: str) -> Iterator[str]:
   try:
     yield temporary
     commit(temporary, path)
-  # Of an interrupt, too: nothing half-written stays.
+  # An interrupt is included: no half-written file stays.
   except BaseException:
     remove(temporary)
     raise
@@ -397,15 +397,15 @@ def atomic_write(path: str) -> Iterator[str]:
 def new_folder(
   path: str, holds_the_same: Callable[[str, str], bool] | None = None
 ) -> Iterator[str]:
-  """Gives a temporary folder next to `path`; renames it to `path` at the end.
+  """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
   If the block raises, nothing stays. Raises InputError: `path` is not on a
-  local disk, or is there and not empty.
+  local disk, or exists and is not empty.
 
   Args:
-    holds_the_same: asked at the end, with `path` and the temporary folder,
-      whether `path` has all of it and is to stay; raises InputError where it
-      has something else. None: `path` is refused at once if it is not empty.
+    holds_the_same: called at the end with `path` and the temporary folder;
+      returns whether `path` has all of it and stays, and raises InputError if
+      it differs. None: `path` is refused at once if it is not empty.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
@@ -413,7 +413,7 @@ def new_folder(
       f"{path} is not on a local disk; give a folder on one, then copy it"
     )
   stays = _must_stay(path)
-  # Within a folder that cannot be replaced; its volume may be another one.
+  # Inside a folder that cannot be replaced, which may be another volume.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
   is_file = os.path.exists(path) and not os.path.isdir(path)
   is_used = is_file or (os.path.exists(path) and os.listdir(path))
@@ -430,7 +430,7 @@ def new_folder(
         os.rename(os.path.join(temporary, name), os.path.join(path, name))
       return
     with contextlib.suppress(FileNotFoundError):
-      # Not every system renames to the name of a folder.
+      # Some systems cannot rename to the name of a folder.
       os.rmdir(path)
     os.rename(temporary, path)
   finally:
@@ -438,7 +438,7 @@ def new_folder(
 
 
 def _must_stay(path):
-  """Whether a folder cannot be removed, or its parent not be written to."""
+  """Whether a folder cannot be removed, or its parent is not writable."""
   return os.path.isdir(path) and (
     os.path.islink(path) or os.path.ismount(path)
     or os.path.samefile(path, ".")
@@ -447,7 +447,7 @@ def _must_stay(path):
 
 
 def _is_special(path):
-  """Whether bytes can be written to `path`, but no file can replace it."""
+  """Whether `path` is a FIFO or a device, which no file can replace."""
   if os.path.isdir(path):
     raise errors.InputError(
       f"cannot write {path}: it is a folder; give the name of a file"
@@ -456,7 +456,7 @@ def _is_special(path):
 
 
 def remove(path: str) -> None:
-  """Removes a file, local or remote, if it is there."""
+  """Removes a file, local or remote, if it exists."""
   if not is_remote(path):
     with contextlib.suppress(FileNotFoundError):
       os.remove(path)
@@ -477,16 +477,16 @@ def _make_folder(path):
 
 
 def _commit_local(temporary, path):
-  # Before the new name: after a power cut a file must not be there and empty.
+  # Before renaming: after a power cut the file could exist but be empty.
   sync(temporary)
   os.replace(temporary, path)
-  # The folder too, or the renaming itself may be lost.
+  # The folder is synced, too, or the renaming itself may be lost.
   sync(os.path.dirname(path) or ".")
 
 
 def sync(path: str) -> None:
   """Waits until a file, or a folder's list of names, is on the disk."""
-  # Windows neither opens folders nor syncs what is open for reading alone.
+  # Windows neither opens folders nor syncs files opened only for reading.
   if _IS_WINDOWS and os.path.isdir(path):
     return
   descriptor = os.open(path, os.O_RDWR if _IS_WINDOWS else os.O_RDONLY)
@@ -497,21 +497,21 @@ def sync(path: str) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-  """Writes `text` to `path` in UTF-8, whole or not at all."""
+  """Writes `text` to `path` in UTF-8, atomically."""
   write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str, data: bytes) -> None:
-  """Writes bytes to `path`, whole or not at all."""
+  """Writes bytes to `path`, atomically."""
   with open_for_writing(path) as stream:
     stream.write(data)
 
 
 @contextlib.contextmanager
 def open_for_writing(path: str) -> Iterator[io.BufferedWriter]:
-  """Gives a stream of bytes; they are in `path` when the block has ended.
+  """Yields a stream of bytes; they are in `path` when the block has ended.
 
-  Until then, and if the block raises, `path` stays as it was.
+  Until then, and if the block raises, `path` stays unchanged.
   """
   with atomic_write(path) as temporary:
     opened = _gfile().GFile if is_remote(path) else open

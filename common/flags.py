@@ -1,9 +1,9 @@
-"""absl's flags, which also say when they count; numbers are finite.
+"""absl's flags with rules for when they have an effect; numbers are finite.
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 
-`needs`, `not_with` and `why` are those of run_settings.Rule: part of the flag's
-help, and what run_settings.refuse_ignored goes by.
+`needs`, `not_with` and `why` are as in run_settings.Rule: they are part of the
+flag's help, and run_settings.refuse_ignored applies them.
 """
 
 import functools
@@ -26,7 +26,7 @@ __all__ = [
   "register_multi_flags_validator",
 ]
 
-# Flags belong to the module that defines them through this one.
+# Flags belong to the module that defines them through this module.
 disclaim_key_flags()
 
 
@@ -40,7 +40,7 @@ def _with_rule(define):
 
 
 class _Integer(flags.IntegerParser):
-  """A whole number that TensorFlow can hold."""
+  """A whole number within TensorFlow's range."""
 
   def convert(self, argument):
     value = super().convert(argument)
@@ -50,7 +50,7 @@ class _Integer(flags.IntegerParser):
 
 
 class _Float(flags.FloatParser):
-  """A number: not NaN, not infinite."""
+  """A number that is neither NaN nor infinite."""
 
   def convert(self, argument):
     value = super().convert(argument)
@@ -79,7 +79,7 @@ DEFINE_string = _with_rule(flags.DEFINE_string)
 
 
 def define_options(options) -> None:
-  """Defines the flags of a table: serving.export_options.Options."""
+  """Defines the flags in a table of serving.export_options.Options."""
   for option in options:
     define, values = DEFINE_string, []
     if option.choices:
@@ -100,30 +100,30 @@ def define_options(options) -> None:
 def rule(
   names: str, *, needs: str = "", not_with: str = "", why: str = ""
 ) -> None:
-  """Says when flags count that are defined elsewhere; names with spaces."""
+  """Adds a rule to flags defined elsewhere; spaces separate the names."""
   for name in names.split():
     found = run_settings.Rule(name, needs, not_with, why)
-    # absl's own class, which newer versions annotate, has no `rules`.
+    # absl's class, which newer versions annotate, has no `rules`.
     flag: Any = FLAGS[name]
     flag.rules = [*getattr(flag, "rules", ()), *([found] if found.help else [])]
     flag.help += found.help
 
 
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
-  """Says of all flags defined so far, but some, that one makes them useless."""
+  """Adds a rule that all flags so far, but some, are useless with one."""
   ours = {name for name in FLAGS if hasattr(FLAGS[name], "rules")}
   others = ours - {not_with, *but.split()}
   rule(" ".join(sorted(others)), not_with=not_with, why=why)
 
 
 def read_settings(check: bool = True) -> run_settings.Settings:
-  """Returns the values of the flags; for `main` alone.
+  """Returns the values of the flags; only `main` may call it.
 
-  Without `check` flags without effect are not refused yet: where that depends
-  on what a model's folder says.
+  Without `check` flags without effect are not refused yet, because that may
+  depend on a model's folder.
   """
   values = FLAGS.flag_values_dict()
-  # A flag that is given its default value was given, too.
+  # A flag that the user set to its default counts as given, too.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
     values, given, parse=lambda name, value: FLAGS[name].parser.parse(value),

@@ -1,9 +1,9 @@
 """A lock on a folder: one process trains there, and others learn which.
 
 The system holds the lock of `run.lock` (flock) and releases it when its process
-ends, however it ends. The file's line, which stays, names who has it or had it
-last. Remote folders ("://") have no lock: there the user must see to it that
-one process alone trains.
+ends in any way. The line in the file stays; it names the present or last owner.
+Remote folders ("://") have no lock: there the user must ensure that only one
+process trains.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ from common import errors, file_io
 
 FILE = "run.lock"
 WAIT_SECONDS = 10
-_held = {}  # Real path of a folder -> the lock that this process holds.
+_held = {}  # Real path of a folder -> this process's lock.
 
 
 def acquire(folder: str):
-  """Locks a folder until this process ends, or finds that it has done so.
+  """Locks a folder until this process ends; does nothing if already done.
 
-  A lock that another process has is waited for, since that one may be saving
+  If another process has the lock, this waits a while, since it may be saving
   its last step. Raises InputError: it still has the lock then; it is named.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:
     return
   path = os.path.join(folder, FILE)
-  # Of any thread, since the lock is this process's.
+  # All threads share the lock, since it belongs to the process.
   lock = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
   try:
     try:
@@ -55,7 +55,7 @@ def acquire(folder: str):
     return
   _held[name] = lock
   since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-  # On Windows nobody can read or write a locked file: its owner has no name.
+  # Windows forbids reading and writing a locked file: its owner stays unknown.
   with contextlib.suppress(PermissionError):
     with open(path, "w", encoding="utf-8") as stream:
       stream.write(
@@ -72,6 +72,6 @@ def _owner(path):
 
 
 def release(folder: str):
-  """Gives the lock of a folder back, if this process has it."""
+  """Releases the lock of a folder, if this process has it."""
   if lock := _held.pop(os.path.realpath(folder), None):
     lock.release()

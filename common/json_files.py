@@ -1,4 +1,4 @@
-"""JSON files: read with every fault named, written whole."""
+"""JSON files: faults are named on reading, writing is atomic."""
 
 import hashlib
 import json
@@ -8,8 +8,8 @@ import typing
 
 from common import errors, file_io
 
-# Of lists and objects inside each other. What reads a value walks through it by
-# recursion, numpy stops at 32 axes, and no file of ours has more than ten.
+# The deepest nesting of lists and objects. Readers recurse through values,
+# numpy stops at 32 axes, and no file of this project has more than ten levels.
 _MAX_DEPTH = 30
 
 
@@ -30,7 +30,7 @@ def parse(text: str | bytes):
 
 
 def _is_shallow(value, levels):
-  """Whether there are at most N lists and objects inside each other."""
+  """Whether lists and objects are nested at most N levels deep."""
   if not isinstance(value, (dict, list)):
     return True
   values = value.values() if isinstance(value, dict) else value
@@ -38,10 +38,10 @@ def _is_shallow(value, levels):
 
 
 def read(path: str, kind: type = dict):
-  """Returns what a JSON file holds, a dict or a list.
+  """Returns the value in a JSON file, a dict or a list.
 
-  Raises InputError: the file is missing, not UTF-8, not JSON, or holds another
-  kind of value.
+  Raises InputError: the file is missing, not UTF-8, not JSON, or contains
+  another kind of value.
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
@@ -66,15 +66,15 @@ def field(
   values: dict, name: str, kind: typing.Any, source: str,
   default: typing.Any = _REQUIRED,
 ) -> typing.Any:
-  """Returns an entry of an object of JSON, of the type that it must have.
+  """Returns an entry of a JSON object, checked to have the required type.
 
   Raises InputError: the entry is of another type, or missing without a default.
 
   Args:
-    kind: such as str, str | int, float (which integers are too), dict[str, str]
-      or list[dict], where each value is looked at.
-    source: the file, or what else it is called in messages.
-    default: where there is no such entry, or it is null.
+    kind: such as str, str | int, float (which includes integers),
+      dict[str, str] or list[dict], where each value is checked.
+    source: the file, or another name for messages.
+    default: the value if the entry is missing or null.
   """
   value = values.get(name)
   if value is None and default is not _REQUIRED:
@@ -101,30 +101,30 @@ def _is_of(value, kind):
     members = value.values() if isinstance(value, dict) else value
     inner = typing.get_args(kind)[-1]
     return isinstance(value, outer) and all(_is_of(m, inner) for m in members)
-  # A bool is an int in Python: `true` must not pass as 1.
+  # A bool is an int in Python, but `true` must not pass as 1.
   if isinstance(value, bool):
     return kind is bool
   return isinstance(value, (int, float) if kind is float else kind)
 
 
 def write(path: str, values: dict | list) -> None:
-  """Writes JSON with sorted keys, two spaces of indent and a last newline."""
+  """Writes JSON with sorted keys, two spaces of indent and a final newline."""
   text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
   file_io.write_text(path, text + "\n")
 
 
 def write_sealed(path: str, values: dict):
-  """Writes JSON with a checksum of it, which `read_sealed` checks."""
+  """Writes JSON with a checksum, which `read_sealed` checks."""
   write(path, {**values, "checksum": _checksum(values)})
 
 
 def read_sealed(path: str) -> dict:
-  """Returns what `write_sealed` wrote.
+  """Returns the values that `write_sealed` wrote.
 
-  Raises InputError: as `read`, or the file was changed.
+  Raises InputError: see `read`, or the file was changed.
   """
   values = read(path)
-  # Files of version 0.1 have none.
+  # Files of version 0.1 have no checksum.
   if "checksum" in values and values.pop("checksum") != _checksum(values):
     raise errors.InputError(f"{path}: damaged: its checksum is wrong")
   return values
@@ -136,15 +136,15 @@ def _checksum(values):
 
 
 def plain(values):
-  """Returns values as they are read back from JSON: tuples become lists."""
+  """Returns values as JSON would return them: tuples become lists."""
   return json.loads(json.dumps(values))
 
 
 def line(values):
-  """Returns values as a line of JSON that UTF-8 can hold, its end included.
+  """Returns values as a line of JSON in valid UTF-8, with its newline.
 
-  Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays as
-  it is named: "\\ud800".
+  Half a surrogate pair, which JSON can express but UTF-8 cannot, stays
+  escaped: "\\ud800".
   """
   text = json.dumps(values, ensure_ascii=False) + "\n"
   return text.encode("utf-8", "backslashreplace").decode("utf-8")

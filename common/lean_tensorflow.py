@@ -1,8 +1,8 @@
-"""Imports TensorFlow without Keras, which is 40 % of the time of the import.
+"""Imports TensorFlow without Keras, which takes 40 % of the import's time.
 
-TensorFlow loads Keras for programs that use it, and does without where it is
-not installed. This project does not use it; tensorflow_text and the modules
-of users may, and find it once TensorFlow is there.
+TensorFlow loads Keras for programs that use it, and runs without it if it is
+not installed. This project does not use Keras; tensorflow_text and the modules
+of users may, and find it once TensorFlow is loaded.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from common import errors
 
 @contextlib.contextmanager
 def _without_keras():
-  # None makes an import of it fail as if it were not installed.
+  # None makes its import fail as if it were not installed.
   sys.modules["keras"] = None
   try:
     yield
@@ -25,14 +25,14 @@ def _without_keras():
 
 
 def _import_tensorflow():
-  # Too late to leave it out, or wanted by whoever imported it.
+  # It is too late to leave Keras out, or another importer wanted it.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
   with _without_keras():
     import tensorflow
   spec = importlib.util.find_spec("keras")
   if spec is not None:
-    # For `import tensorflow.keras`: where TensorFlow lets Python look for it.
+    # TensorFlow looks for tensorflow.keras in this folder.
     folder = os.path.join(os.path.dirname(spec.origin), "_tf_keras")
     tensorflow.__path__.insert(0, folder)
 
@@ -41,10 +41,10 @@ def import_tensorflow_text():
   """Returns the module tensorflow_text, without the layers that need Keras.
 
   Raises:
-    InputError: it is not installed, as on Windows, for which there is none.
+    InputError: it is not installed; for Windows it does not exist.
   """
   name = "tensorflow_text.python.keras"
-  # The package imports this module of its own, which nothing here uses.
+  # The package imports this submodule, which the project does not use.
   is_needless = not {"tensorflow_text", "keras"} & sys.modules.keys()
   if is_needless:
     sys.modules[name] = types.ModuleType(name)

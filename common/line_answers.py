@@ -1,6 +1,6 @@
-"""Lines of a stream, each answered at once: a terminal's, or a process's.
+"""Answers the lines of a stream immediately: a terminal's, or a process's.
 
-What answers is a function of a list of texts; nothing here knows a model.
+The answers come from a function of a list of texts, independent of any model.
 """
 
 import io
@@ -18,18 +18,18 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def standard_streams():
-  """Returns what to read and to write: both are UTF-8, whatever the locale."""
+  """Returns the streams to read and write, in UTF-8 with any locale."""
   sys.stdout.reconfigure(encoding="utf-8")
   target = sys.stdout
   if target.isatty():
     target = _Terminal(target)
-  # Not sys.stdin.buffer: Python aborts where it cannot close that at its end,
+  # Not sys.stdin.buffer: Python aborts if it cannot close that at its end,
   # because the thread of `read_batches` still waits for a line.
   return open(sys.stdin.fileno(), "rb", closefd=False), target
 
 
 class _Terminal(io.TextIOBase):
-  """A terminal, which gets no escape sequences of labels and texts."""
+  """A terminal without escape sequences from labels and texts."""
 
   def __init__(self, stream):
     super().__init__()
@@ -50,21 +50,21 @@ def answer_lines(
   format_error: Callable[[int, errors.InputError], str], batch_size: int = 1,
   takes_empty: bool = False,
 ) -> int:
-  """Reads lines and writes the answer to each at once, in order.
+  """Reads lines and writes the answer to each immediately, in order.
 
-  Lines that are there already when the model is free are answered together.
-  One that cannot be read (not UTF-8, empty, or `answer` refuses it) is answered
-  by what is wrong with it; the others go on. Returns how many lines were
-  answered by an error.
+  Lines that are waiting when the model is free are answered together. A line
+  that is unreadable (not UTF-8, empty, or refused by `answer`) is answered by
+  an error; the others are still answered. Returns how many lines were answered
+  by an error.
 
   Args:
-    target: flushed after every batch.
+    target: flushed after each batch.
     answer: takes the numbers, from 1, and texts of some lines, and returns
-      their answers, without line ends. It raises InputError if it can answer
-      one of them not; then it is asked again for fewer, down to the one.
-    format_error: gives the line in the place of an answer.
+      their answers, without line ends. It raises InputError if it cannot
+      answer one of them; it is then called for fewer lines, down to one.
+    format_error: returns the line in place of an answer.
     batch_size: at most N lines are answered together.
-    takes_empty: whether a line of white space is answered as any other.
+    takes_empty: whether a line of white space is answered like any other.
   """
   bad = 0
   for lines in read_batches(source, batch_size):
@@ -89,7 +89,7 @@ def answer_lines(
 
 
 def require_all_answered(bad: int) -> None:
-  """Raises InputError if lines, `bad` of them, were answered by errors."""
+  """Raises InputError if lines (`bad` of them) were answered by errors."""
   if bad:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
@@ -116,8 +116,8 @@ def _answers(answer, lines):
   except errors.InputError as error:
     if len(lines) == 1:
       return [error]
-  # Halved until it is alone: a bad one takes no other with it, and the others
-  # are still answered together.
+  # Lines are halved until the bad line is alone: the others are still
+  # answered, and many of them together.
   middle = len(lines) // 2
   return _answers(answer, lines[:middle]) + _answers(answer, lines[middle:])
 
@@ -125,9 +125,9 @@ def _answers(answer, lines):
 def read_batches(
   source: Iterable[bytes], batch_size: int
 ) -> Iterator[list[tuple[int, bytes]]]:
-  """Yields (number, line) of what has come, never waiting for more.
+  """Yields lists of the (number, line) that have arrived, without waiting.
 
-  What reading raises is raised after the lines that came before it.
+  Errors of reading are raised after the lines that came before them.
   """
   waiting = queue.Queue(maxsize=4 * batch_size)
 
@@ -138,14 +138,14 @@ def read_batches(
         waiting.put(numbered)
     except Exception as error:
       failure = error
-    waiting.put((None, failure))  # The end.
+    waiting.put((None, failure))  # The end of the stream.
 
   threading.Thread(target=read, daemon=True).start()
   lines = []
   number, line = waiting.get()
   while number is not None:
     lines.append((number, line))
-    # Nothing more has come: answer now what is there.
+    # No other line has arrived: these lines are answered now.
     if len(lines) == batch_size or waiting.empty():
       yield lines
       lines = []

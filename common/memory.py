@@ -1,4 +1,4 @@
-"""How much memory this process may use."""
+"""The memory that this process may use."""
 
 import os
 
@@ -8,11 +8,11 @@ _CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
 def total_bytes() -> int | None:
   """Returns the bytes of memory that this process may use; None if unknown.
 
-  The memory of the machine, or the limit of the container or of the process
-  (ulimit -v) if that is less.
+  It is the memory of the machine, or the limit of the container or of the
+  process (ulimit -v) if that is less.
   """
   try:
-    import resource  # Not on every system, nor is what follows.
+    import resource  # Some systems lack this module and these values.
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -25,5 +25,5 @@ def total_bytes() -> int | None:
       container = stream.read().strip()
   except OSError:
     return total
-  # "max" is no limit.
+  # "max" means no limit.
   return min(total, int(container)) if container.isdecimal() else total

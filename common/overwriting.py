@@ -1,6 +1,6 @@
 """Refuses commands by the files that their flags name.
 
-An input that is missing, and an output that is a file that is read.
+It refuses missing inputs, and outputs that would overwrite an input.
 """
 
 import glob
@@ -18,7 +18,7 @@ _INPUTS = (
   "warmup_file",
 )
 _OUTPUTS = ("output_file", "attention_html")
-# What scripts write into --output_dir, with the flag that makes them.
+# Patterns of files that scripts write into --output_dir, with their flags.
 _WRITTEN = {
   r"(train|eval)_split\.jsonl": "eval_fraction",
   r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
@@ -27,19 +27,19 @@ _WRITTEN = {
 
 
 def refuse_missing(values: Mapping[str, Any]) -> None:
-  """Refuses flags that name a file of this machine which is not there.
+  """Refuses flags that name a missing file of this machine.
 
   Args:
-    values: by names of flags.
+    values: values of flags by name.
 
   Raises:
-    InputError: there is one.
+    InputError: a file is missing.
   """
   for _, value in _inputs(values):
     for name in [value] if os.path.exists(value) else value.split(","):
       name = name.strip()
       if file_io.is_remote(name):
-        continue  # Checked by its reader: TensorFlow is not imported yet.
+        continue  # Its reader checks it: TensorFlow is not imported yet.
       if set(name) & set("*?["):
         file_io.expand_file_patterns(name)
         continue
@@ -53,12 +53,12 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
 
 
 def refuse(settings: run_settings.Settings) -> None:
-  """Refuses an output that is an input too, or that is named twice.
+  """Refuses an output that is also an input, or is named twice.
 
-  Files count as one through links and other spellings of a path.
+  Links and other spellings of a path count as the same file.
 
   Raises:
-    InputError: there is one; it is named with its flags.
+    InputError: such an output exists; it is named with its flags.
   """
   read = dict(_files_read(settings))
   for name in _OUTPUTS:
@@ -93,13 +93,13 @@ def _files_read(settings) -> Iterator[tuple]:
     try:
       paths = file_io.expand_file_patterns(value)
     except errors.InputError:
-      continue  # Missing: the script says so.
+      continue  # The script reports that it is missing.
     for path in paths:
       yield _identity(path), name
 
 
 def _identity(path):
-  """Returns what is equal for all names of a file, hard links included."""
+  """Returns a value that is equal for all names of a file, with hard links."""
   if file_io.is_remote(path):
     return path
   if os.path.exists(path):

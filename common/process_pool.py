@@ -1,9 +1,9 @@
-"""Work shared by processes, whatever this process has done before.
+"""Shares work among processes, independent of this process's past.
 
 A process in which TensorFlow has computed something cannot be forked; one
-that has only imported it can. So workers are forked from a server that does
-nothing else, where the system can, and are fresh interpreters elsewhere.
-Starting them takes some seconds: worth it from some ten seconds of work on.
+that has only imported it can. So workers are forked from a server process that
+does nothing else, if the system can fork, and else are new interpreters.
+Starting them takes some seconds, which pays off from about ten seconds of work.
 """
 
 import concurrent.futures
@@ -15,11 +15,11 @@ import threading
 
 from common import errors
 
-_AHEAD = 2  # Blocks in work or waiting to be taken, for each process.
+_AHEAD = 2  # Blocks in work or waiting, for each process.
 
 
 def default_processes():
-  """Returns how many processors this process may use."""
+  """Returns the number of processors that this process may use."""
   if hasattr(os, "sched_getaffinity"):
     # A container or taskset may allow fewer than the machine has.
     return len(os.sched_getaffinity(0))
@@ -27,16 +27,16 @@ def default_processes():
 
 
 def in_order(function, blocks, *, processes: int):
-  """Yields function(block) of every block, in the order of blocks.
+  """Yields function(block) for each block, in the order of blocks.
 
-  Raises InputError: as `function` does, or a process was killed.
+  Raises InputError: `function` raises it, or a process was killed.
 
   Args:
-    function: of one block. With several processes it must pickle, and what
-      it takes and returns, too. They end, too, when this process is killed.
-    blocks: iterable; it is read a few blocks ahead of what was yielded.
-    processes: how many to use; with 1, or fewer than two blocks, the work is
-      done here.
+    function: function of one block. With several processes it must pickle, and
+      its argument and result, too. Workers end if this process is killed.
+    blocks: iterable; it is read a few blocks ahead of the results.
+    processes: how many to use; with 1, or fewer than two blocks, this process
+      does the work.
   """
   blocks = iter(blocks)
   first = list(itertools.islice(blocks, _AHEAD * processes))
@@ -57,8 +57,8 @@ def in_order(function, blocks, *, processes: int):
       "again when less else is running, or with fewer processes"
     ) from error
   finally:
-    # Once, and waiting: a pool that was shut down without waiting forgets its
-    # manager thread, and a worker may then never hear that it should end.
+    # Shut down once, and wait: a pool that does not wait forgets its manager
+    # thread, and a worker may then never be told to end.
     pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -78,7 +78,7 @@ def _watch_parent():
 
 
 def _end_with_parent():
-  """Ends this process when the one that started it is killed."""
+  """Ends this process when its parent process is killed."""
   multiprocessing.parent_process().join()
-  # Without clean-up, which could wait for the parent that is gone.
+  # Clean-up is skipped: it could wait for the parent, which is gone.
   os._exit(1)

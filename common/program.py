@@ -1,4 +1,4 @@
-"""What a script is called: run_squad.py, or bert-run-squad of the wheel."""
+"""The name of a script: run_squad.py, or bert-run-squad in the wheel."""
 
 import importlib.metadata
 import os
@@ -12,7 +12,7 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 
 def name() -> str:
-  """Returns what the user called."""
+  """Returns the command's name as the user typed it."""
   return os.path.basename(sys.argv[0])
 
 
@@ -22,7 +22,7 @@ def module_name(command: str) -> str:
 
 
 def hint(text: str) -> str:
-  """Returns a text where scripts are named as the user calls them."""
+  """Replaces the names of scripts in a text by the user's command names."""
   if not name().startswith(_PREFIX):
     return text
   return re.sub(r"(?:\bpython )?\b(\w+)\.py\b", _command, text)
@@ -36,7 +36,7 @@ def _command(match):
 
 
 def package_version() -> str:
-  """Returns the project's version: of the clone, else of the wheel."""
+  """Returns the project's version, from the clone or else from the wheel."""
   described = _ROOT / "pyproject.toml"
   if not described.exists():
     return importlib.metadata.version("bert-tf2")

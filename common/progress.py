@@ -1,4 +1,4 @@
-"""How far a long job is: tqdm's bar on a terminal, else a line now and then."""
+"""Shows the progress of a long job: a bar on a terminal, otherwise lines."""
 
 import os
 import sys
@@ -6,13 +6,13 @@ import time
 
 import tqdm
 
-# Where standard error is no terminal, a line comes this often.
+# The interval of lines if standard error is not a terminal.
 _SECONDS_BETWEEN_LINES = 30.0
 _BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
 
 def bar(total: int, done: int = 0, stream=None) -> tqdm.tqdm:
-  """Returns a bar that says what its description is; nothing off a terminal."""
+  """Returns a bar that shows its description; it is off without a terminal."""
   stream = stream or sys.stderr
   return tqdm.tqdm(
     total=total, initial=done, file=stream, disable=not _shows_bars(stream),
@@ -25,14 +25,14 @@ interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
 
 def _shows_bars(stream):
   try:
-    # Some terminals of containers have no size: tqdm would show nothing.
+    # Some containers' terminals have no size, and tqdm would show nothing.
     return stream.isatty() and all(os.get_terminal_size(stream.fileno()))
   except OSError:
     return True
 
 
 class Progress:
-  """Tells how much is done, at which rate, and when the rest will be.
+  """Shows the completed share, the rate, and the remaining time.
 
    37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
   """
@@ -42,8 +42,8 @@ class Progress:
   ):
     """Starts the clock.
 
-    `total` is in whatever `advance` counts, divided into `parts` called
-    `part_name`; the rate counts `unit`. Both names are in the plural.
+    `total` has the unit of `advance`, and is divided into `parts` called
+    `part_name`; the rate counts `unit`. Both names are plural.
     """
     self._total, self._parts = total, parts
     self._part_name, self._unit = part_name, unit
@@ -53,13 +53,13 @@ class Progress:
     self._bar = bar(total, stream=self._stream)
 
   def advance(self, work: float, units: int) -> None:
-    """Takes note of one more part done: its share of `total`, its units."""
+    """Records a finished part: its share of `total`, and its units."""
     self._done += work
     self._done_parts += 1
     self._units += units
     now = time.monotonic()
     is_last = self._done_parts == self._parts
-    # Without a refresh of its own: `update` draws when tqdm finds it due.
+    # No refresh here: `update` draws when tqdm's interval has passed.
     self._bar.set_description_str(self._rate(now - self._start), refresh=False)
     self._bar.update(work)
     is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
@@ -79,6 +79,6 @@ class Progress:
   def line(self, seconds: float) -> str:
     """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
-    # As if the rest took as long as what is done.
+    # The estimate assumes that the rest has the same speed.
     left = interval(seconds / max(fraction, 1e-9) * (1 - fraction))
     return f"{fraction:6.1%}  {self._rate(seconds)}  ETA {left}"

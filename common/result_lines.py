@@ -1,4 +1,4 @@
-"""Results of an evaluation: `name = value` lines, as the original has them."""
+"""Results of an evaluation: `name = value` lines, like the original's."""
 
 from absl import logging
 
@@ -13,9 +13,9 @@ def as_text(results: dict) -> str:
 def write(
   path: str | None, results: dict, notes: dict[str, str] | None = None
 ) -> None:
-  """Writes results in the order of their names, if to a file, and logs them.
+  """Logs results in the order of their names, and writes them to any file.
 
-  The notes are for the log: the file stays as the original wrote it.
+  Only the log has the notes: the file has the original's form.
   """
   text = as_text(results)
   for name, line in zip(sorted(results), text.splitlines()):

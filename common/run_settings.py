@@ -1,7 +1,7 @@
 """The settings of a command: the values of its flags, read once and frozen.
 
-Only a script's `main` reads flags. What it hands on is a `Settings`, so that
-every part can be called, and tested, without a command line.
+Only a script's `main` reads flags. It passes on a `Settings`, so that every
+part can be called and tested without a command line.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,34 +11,34 @@ from common import errors
 
 
 class Settings:
-  """Values by name, as attributes; nothing can be assigned to."""
+  """Values by name, as attributes; assignment is refused."""
 
-  given: frozenset[str]  # The names that the user gave, as opposed to defaults.
+  given: frozenset[str]  # The names that the user gave; others are defaults.
   rules: tuple["Rule", ...]  # For `refuse_ignored`.
 
   def __init__(
     self, values: Mapping[str, Any], given: Iterable[str] = (),
     parse: Callable[[str, Any], Any] | None = None, rules: Iterable["Rule"] = ()
   ):
-    """Freezes values; lists become tuples, so that nobody changes them.
+    """Freezes values; lists become tuples, so that they cannot change.
 
     Args:
-      parse: gives a name and a value from elsewhere, such as a file, the value
-        that the flag would have; any value will do if None.
+      parse: takes a name and a value from elsewhere, such as a file; returns
+        the flag's value; None accepts any value.
     """
     frozen = {
-      # absl gives lists.
+      # absl returns lists.
       name: tuple(value) if isinstance(value, list) else value
       for name, value in values.items()
     }
-    # Past __setattr__ below, which refuses all.
+    # This bypasses __setattr__ below, which refuses all assignments.
     vars(self).update(
       frozen, _values=frozen, given=frozenset(given), _parse=parse,
       rules=tuple(rules),
     )
 
   def __getattr__(self, name: str) -> Any:
-    # Only called for what is no attribute.
+    # Python calls this only for missing attributes.
     raise AttributeError(f"no setting is called {name}")
 
   def __setattr__(self, name, value):
@@ -52,55 +52,55 @@ class Settings:
     return f"Settings({listed})"
 
   def get(self, name: str, default: Any = None) -> Any:
-    """Returns a value, or `default` where no setting has this name."""
+    """Returns a value, or `default` if no setting has this name."""
     return self._values.get(name, default)
 
   def pick(self, names: str) -> dict[str, Any]:
-    """Returns some values by name; the names have spaces between them."""
+    """Returns values by name; spaces separate the names."""
     return {name: getattr(self, name) for name in names.split()}
 
   def replace(self, **changes) -> "Settings":
-    """Returns settings with some other values; what was given stays so.
+    """Returns settings with other values; `given` stays the same.
 
     Raises AttributeError: a name is not among the settings.
     """
-    # For its error: a name that is no setting.
+    # getattr raises the error for an unknown name.
     for name in changes:
       getattr(self, name)
     values = {**self._values, **changes}
     return Settings(values, self.given, self._parse, self.rules)
 
   def parse(self, name: str, value: Any) -> Any:
-    """Returns a value from elsewhere as the flag of this name would have it.
+    """Returns a value from elsewhere as the flag of this name would parse it.
 
     Raises:
-      TypeError, ValueError: the flag cannot have this value.
+      TypeError, ValueError: the value is invalid for the flag.
     """
     return self._parse(name, value) if self._parse else value
 
 
 class Rule(NamedTuple):
-  """When flags count.
+  """The conditions under which flags have an effect.
 
-  Conditions are names of settings: "do_train save_best" both, "do_eval|seeds"
-  one of the two, "head=span" one of this value, "!do_train" one that is off.
+  Conditions are names of settings: "do_train save_best" means both,
+  "do_eval|seeds" either, "head=span" this value, "!do_train" that it is off.
   """
 
-  names: str  # Of the flags, separated by spaces.
+  names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
-  not_with: str = ""  # Names, each of which makes the flags useless.
-  why: str = ""  # What is added to the error, that of not_with if there is one.
+  not_with: str = ""  # Names of settings that make the flags useless.
+  why: str = ""  # Added to the error: not_with's, if given.
 
   @property
   def help(self) -> str:
-    """What the flag's help says of the rule."""
+    """The sentences about the rule in the flag's help."""
     needed, refused = _listed(self.needs), _listed(self.not_with)
     return (f" Needs {needed}." if needed else "") + (
       f" Not with {refused.replace(', and ', ' or ')}." if refused else ""
     )
 
   def fault(self, settings: "Settings") -> str:
-    """Returns what is wrong with the flags, "" if they count."""
+    """Returns the fault of the flags, "" if they have an effect."""
     for name in self.not_with.split():
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
@@ -129,16 +129,16 @@ def _listed(condition):
 
 
 def refuse_ignored(settings: Settings, rules=None) -> None:
-  """Refuses flags that were given and would have no effect.
+  """Refuses flags that the user gave and that would have no effect.
 
-  A flag that was given as false, empty or None asks for nothing: it passes.
-  Raises InputError: there is such a flag; all are named.
+  A flag set to false, empty or None requests nothing, and passes.
+  Raises InputError: such flags exist; all are named.
   """
   faults = {
     f"--{name} {fault}"
     for rule in (settings.rules if rules is None else rules)
     for name in settings.given.intersection(rule.names.split())
-    # `is`, since 0 == False and a number may be meant.
+    # `is`, since 0 == False, and 0 may be a number.
     if settings.get(name) is not False
     and settings.get(name) not in (None, "", ())
     and (fault := rule.fault(settings))

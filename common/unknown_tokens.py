@@ -1,14 +1,14 @@
-"""The share of [UNK] in what a model reads: a vocabulary that does not fit."""
+"""The share of [UNK] in a model's input: a test whether a vocabulary fits."""
 
 import numpy as np
 from absl import logging
 
-# In text that the vocabulary was made for the share is far below 1 %.
+# With a suitable vocabulary the share is far below 1 %.
 _MANY_PERCENT = 10
 
 
 def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
-  """Returns how many pieces a batch has (`tokens`), and how many are [UNK].
+  """Counts the pieces of a batch (`tokens`), and [UNK] among them (`unknown`).
 
   input_ids and input_mask are integers [B, T]; [CLS] and [SEP] do not count.
   """
@@ -21,8 +21,8 @@ def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
 
 
 def log_share(place: str, unknown: int, tokens: int) -> None:
-  """Logs how many of a file's tokens are [UNK]; warns above 10 %."""
-  # 0 of a text without a token.
+  """Logs the share of [UNK] among a file's tokens; warns above 10 %."""
+  # A text without tokens has the share 0.
   percent = 100 * unknown / max(tokens, 1)
   logging.info("%s: %.2f %% of the tokens are [UNK]", place, percent)
   if percent > _MANY_PERCENT:
