@@ -145,7 +145,7 @@ class BiEncoder(tf.Module):
     """Writes a model folder; see model.ClassifierModel.write."""
     config = model_folder.with_input_settings(config, {
       **inputs, **settings.pick(task.VECTOR_FLAGS), "task_kind": self.kind,
-      task.TEXT_PAIRS: False,  # A vector is requested for one text.
+      task.TEXT_PAIRS: False,  # Vectors are made of single texts.
     })
     model_files = (
       folder, self.variables, config, settings.vocab_file,

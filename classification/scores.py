@@ -108,7 +108,7 @@ OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
 def accuracy(results: Results) -> float:
-  """The share of examples that are all right: with all classes at once."""
+  """The share of examples that are right in all classes at once."""
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 

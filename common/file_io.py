@@ -295,8 +295,8 @@ def not_utf8(
 def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process uses.
 
-  A process in another container may even have the same process id. Files that
-  killed processes left under such names of `path` are removed.
+  The name also differs from names in other containers, whose process ids may be
+  equal. Files that killed processes left under such names are removed.
   """
   _remove_stale_temporaries(path)
   # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
