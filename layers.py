@@ -1,6 +1,6 @@
-"""The pieces of the network: functions of tensors, dropout, named weights.
+"""Building blocks of the network: layers, dropout, named weights.
 
-The letters in the shapes are those of modeling.py.
+Shapes use the letters of modeling.py.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ import tensorflow as tf
 
 import configuration
 
-_NORM_EPSILON = 1e-12  # BERT's.
+_NORM_EPSILON = 1e-12  # BERT's value.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
-_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # At 0, of variance 1.
-# Added to the scores of masked positions. As in the original: not infinite, so
-# a row whose mask is all zero attends everywhere instead of giving NaN.
+_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # N(0, 1) at 0.
+# It is added to scores of masked positions. As in the original: not infinite,
+# so a row whose mask is all zero attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
 
 
@@ -34,9 +34,9 @@ def gelu(x):
   As in the original: the approximation, not the error function. Returns x (1 +
   tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), in the type of `x`.
   """
-  # These are the widest activations of the network, and each operation is a
-  # pass over them: as few as possible, and only x is kept for the gradient.
-  # In float32 whatever x is: 1 - share is a difference of near numbers.
+  # These are the widest activations of the network, so this uses few passes
+  # over them and keeps only x for the gradient. It computes in float32, because
+  # 1 - share is a difference of near numbers.
   x = tf.convert_to_tensor(x)
 
   def share_of(wide, square):
@@ -69,7 +69,7 @@ def gelu_erf(x):
 
   def gradient(upstream):
     wide = tf.cast(x, tf.float32)
-    # The density of the normal distribution is the slope of its share.
+    # The normal density is the derivative of `_normal_share`.
     density = tf.exp(-0.5 * tf.square(wide)) * _NORMAL_DENSITY
     total = _normal_share(wide) + wide * density
     return tf.cast(tf.cast(upstream, tf.float32) * total, x.dtype)
@@ -93,16 +93,16 @@ _FUSED_ACTIVATIONS = {
 
 
 def get_activation(activation, *, fused: bool = False):
-  """Returns the function of a name, whatever its case.
+  """Returns the activation function with a name; case does not matter.
 
-  Raises InputError: another name.
+  Raises InputError: the name is unknown.
 
   Args:
     activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
-      "tanh"; None or "" means linear; a function is returned as it is.
-    fused: whether to take TensorFlow's own form, where there is one: it is
-      computed together with the product before it, where no gradient needs
-      the product's result.
+      "tanh"; None or "" means linear; a function is returned unchanged.
+    fused: whether to use TensorFlow's own function if it has one. At
+      inference, where no gradient needs the matrix product's result,
+      TensorFlow computes both in one kernel.
   """
   configuration.check_activation(activation)
   function = activation
@@ -112,8 +112,8 @@ def get_activation(activation, *, fused: bool = False):
 
 
 def norm_epsilon(config) -> float:
-  """Returns what is added to the variances of a model's layer norms."""
-  # A key of relatives of BERT; BERT's configuration has none.
+  """Returns the epsilon that a model's layer norms add to the variance."""
+  # BERT's own configuration lacks this key; its variants have it.
   return getattr(config, "layer_norm_eps", _NORM_EPSILON)
 
 
@@ -138,7 +138,7 @@ def _normalization(epsilon):
   def normalize(x, beta, gamma):
     # A custom gradient stores one activation instead of three.
     wide = tf.cast(x, tf.float32)
-    # Two passes: E[x^2] - E[x]^2 would lose the digits of a small variance.
+    # In one pass, E[x^2] - E[x]^2 would lose the digits of a small variance.
     centred = wide - _last_mean(wide)
     rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + epsilon)
     normed = centred * rsqrt  # [..., H]
@@ -161,13 +161,13 @@ def _normalization(epsilon):
 def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   """Returns activation(x @ kernel + bias), computed in the type of `x`.
 
-  x is [..., in]; `weights` has [in, out] under "<name>/kernel" and [out] under
-  "<name>/bias".
+  `x` is [..., in]; `weights` has "<name>/kernel" [in, out] and "<name>/bias"
+  [out].
   """
   kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [in, out]
   bias = tf.cast(weights[f"{name}/bias"], x.dtype)  # [out]
-  # One product of two matrices: TensorFlow's product of a batch of matrices
-  # with one shared matrix is slower, and so is its gradient.
+  # x becomes one matrix: TensorFlow's product of a batch of matrices with one
+  # shared matrix is slower, and so is its gradient.
   is_matrix = len(x.shape) == 2
   rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])  # [M, in]
   product = _add_bias(tf.matmul(rows, kernel), bias)  # [M, out]
@@ -183,8 +183,7 @@ def _add_bias(x, bias):
   """Returns x [M, N] plus bias [N]."""
 
   def gradient(upstream):
-    # The sum over the rows as a product of matrices: TensorFlow's own sum takes
-    # several times as long.
+    # A matrix product sums the rows several times faster than tf.reduce_sum.
     ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
     return upstream, tf.matmul(ones, upstream)[0]
 
@@ -196,7 +195,7 @@ def output_logits(x: tf.Tensor, weights, bias) -> tf.Tensor:
   rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
   weights = tf.cast(weights, x.dtype)
   logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
-  # Added in float32: bfloat16 would round every logit once more.
+  # The bias is added in float32: bfloat16 would round every logit once more.
   logits = tf.nn.bias_add(logits, bias)
   return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
 
@@ -209,7 +208,7 @@ def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def dense_lookup(table, numbers):
-  """tf.gather of rows [V, H] at integers [S], with a dense gradient.
+  """Gathers the rows of a table [V, H] at integers [S]; dense gradient.
 
   As in the original: position embeddings are a slice, so the global norm
   that gradients are clipped by sees the sum over the batch.
@@ -243,8 +242,8 @@ def later_tokens_bias(length) -> tf.Tensor:
   """Returns float32 [T, T] to add: no token attends to a later one."""
   position = tf.range(length)
   is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
-  # More than padding's: a token behind nothing but padding sees that, and not
-  # what follows.
+  # The bias exceeds padding's: a token that follows only padding attends to
+  # the padding and not to later tokens.
   return is_later * (2 * _MASKED_SCORE)
 
 
@@ -284,8 +283,8 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
   Args:
     x: float32 [B, T, inputs].
     lengths: int32 [B], tokens of each sequence.
-    weights: of `bilstm_shapes`, by the ends of their names; S units of each
-      direction, the forward one first.
+    weights: {last part of a name in `bilstm_shapes`: weight}; each direction
+      has S units, the forward one comes first.
 
   Returns:
     [B, T, 2S], forward and backward concatenated.
@@ -294,10 +293,10 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
     tf.convert_to_tensor(weights[name])
     for name in ("kernel", "recurrent_kernel", "bias")
   )
-  # Of both directions, [2, B, T, inputs]: padding stays at the end, only
-  # tokens are reversed.
+  # Both directions, [2, B, T, inputs]: reverse_sequence reverses only the
+  # tokens and leaves padding at the end.
   both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # The part that needs no earlier step, of all steps in one product.
+  # The input's part of all steps needs no earlier step: it is one product.
   from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
   from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, 2, B, 4S]
   # [2, B, S]
@@ -313,7 +312,7 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
 
   hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
   forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
-  # Back to the order of the text, so that both belong to the same token.
+  # Restoring the order of the text aligns both directions by token.
   backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
   return tf.concat([forward, backward], axis=-1)
 
@@ -323,12 +322,12 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
 
 def name_number(name: str) -> int:
   """Returns a fixed number in [0, 2^31) for a name."""
-  # Not hash(), which differs between two runs of Python.
+  # Python's hash() would differ between two runs.
   return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
 def variable_name(variable: tf.Variable) -> str:
-  """Name of a variable in checkpoints, the same for each replica's copy."""
+  """Returns a variable's name in checkpoints, equal for all replicas."""
   # Under MirroredStrategy the copies are bert/x:0, bert/x/replica_1:0, ...
   return re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
 
@@ -343,7 +342,7 @@ class Weights(tf.Module):
     super().__init__()
     self._names = tuple(shapes)
     self._weights = tuple(
-      # Vectors (biases, layer norms) are small, and are added in float32.
+      # Vectors (biases, layer norms) are small and stay float32.
       _make_variable(
         name, shape, stddev=stddev, seed=seed,
         dtype=storage_dtype if len(shape) > 1 else tf.float32,
@@ -352,7 +351,7 @@ class Weights(tf.Module):
     )
 
   def replace_weights(self, make: Callable) -> None:
-    """Computes with make(variable) from now on, one variable after another."""
+    """Replaces each variable by make(variable), one after another."""
     self._weights = tuple(map(make, self._weights))
 
   def weights_below(self, prefix):
@@ -364,7 +363,7 @@ class Weights(tf.Module):
     }
 
 
-# From name to shape; of this thread.
+# {name: shape} of variables that will be loaded, set per thread.
 _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
   contextvars.ContextVar("_loaded_later", default=None)
 )
@@ -372,7 +371,7 @@ _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
 
 @contextlib.contextmanager
 def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
-  """Makes variables of these names and shapes zero: they are loaded next.
+  """Initializes variables of these names and shapes to zero, to load them.
 
   Drawing the random weights of BERT-base takes seconds.
   """
@@ -384,20 +383,20 @@ def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
 
 
 def _make_variable(name, shape, *, stddev, seed, dtype):
-  # On the CPU, so that a seed means the same weights whatever the accelerator.
+  # The CPU draws them, so that a seed gives equal weights on any accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev=stddev, seed=seed)
     initial = tf.cast(initial, dtype)  # Drawn in float32 for any dtype.
-  # The empty scope, so that no scope of the caller becomes part of the name.
+  # The empty scope keeps the caller's name scope out of the name.
   with tf.name_scope(""):
     return tf.Variable(initial, name=name)
 
 
 def _initial_value(name, shape, *, stddev, seed):
-  """Returns float32 initial weights, a function of (seed, name) alone.
+  """Returns float32 initial weights, a function of only (seed, name).
 
-  As in the original: the normal is cut at two standard deviations and not
-  rescaled, so stddev 0.02 really gives 0.0176.
+  As in the original: the normal is truncated at two standard deviations and
+  not rescaled, so stddev 0.02 gives weights of standard deviation 0.0176.
   """
   if name.endswith("/gamma"):
     return tf.ones(shape)  # Layer norm starts as the identity.
@@ -413,7 +412,7 @@ def _initial_value(name, shape, *, stddev, seed):
 
 
 def initial_uniform(name: str, shape, units: int, seed: int) -> tf.Tensor:
-  """Returns the usual initial weights of an LSTM: below 1 / sqrt(units)."""
+  """Returns an LSTM's usual initial weights, uniform in +-1 / sqrt(units)."""
   seeds = tf.constant([seed, name_number(name)], tf.int64)
   limit = 1 / math.sqrt(units)
   return tf.random.stateless_uniform(
@@ -425,17 +424,17 @@ def initial_uniform(name: str, shape, units: int, seed: int) -> tf.Tensor:
 
 
 class Dropout(NamedTuple):
-  """Zeroes a share of units in training, and scales the others to make up.
+  """Zeroes a share of units in training and scales up the others.
 
-  `Dropout(seed).at("layer_0/output")(x, rate)`: the mask is a function of the
-  seed and of the name of the site alone. Both are tensors, so that all layers
-  can be calls of one function.
+  `Dropout(seed).at("layer_0/output")(x, rate)`: the mask depends only on the
+  seed and the name of the site. Both are tensors, so that all layers can be
+  calls of one function.
 
   Attributes:
-    seed: int32 [2]; None: nothing is dropped.
-    counter: int32 [2, 2], where in Philox's numbers of the seed those of the
-      site begin, as words: each has 2^64 blocks of its own (Salmon et al.,
-      "Parallel random numbers: as easy as 1, 2, 3", 2011).
+    seed: int32 [2]; None disables dropout.
+    counter: int32 [2, 2], the counter of the seed's Philox generator at which
+      the site's numbers begin, as words: each site has 2^64 blocks (Salmon et
+      al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
   """
 
   seed: tf.Tensor | None = None
@@ -443,7 +442,7 @@ class Dropout(NamedTuple):
 
   @classmethod
   def of_call(cls, training: bool, seed=None) -> "Dropout":
-    """Of a call in training with int32 [2]; None draws a seed."""
+    """Makes the dropout of a call; without a seed, int32 [2], it draws one."""
     if not training:
       return cls()
     if seed is None:
@@ -452,17 +451,17 @@ class Dropout(NamedTuple):
     return cls(tf.convert_to_tensor(seed, tf.int32))
 
   def at(self, site: str) -> "Dropout":
-    """Returns the dropout of a place in the network."""
+    """Returns the dropout for a site, a place in the network."""
     if self.seed is None:
       return self
     words = [[0, 0], [name_number(site), 0]]
     return self._replace(counter=tf.constant(words, tf.int32))
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-    """Drops a share `rate` of x, to 1 in 65536."""
+    """Drops a share `rate` of x, rounded to a multiple of 1 / 65536."""
     if self.seed is None or not rate:
       return x
-    # Uniform in [-2^15, 2^15): a share `rate` is below the limit.
+    # Numbers are uniform in [-2^15, 2^15); a share `rate` is below the limit.
     numbers = _random_int16(tf.shape(x), self.seed, self.counter)
     limit = min(round(rate * 2**16), 2**16 - 1) - 2**15
     keep = numbers >= tf.constant(limit, tf.int16)
@@ -470,22 +469,22 @@ class Dropout(NamedTuple):
     @tf.custom_gradient
     def masked(x):
       def kept(values):
-        # Not tf.where, which is several times as slow in bfloat16.
+        # tf.where would be several times slower in bfloat16.
         return values * (tf.cast(keep, values.dtype) * (1.0 / (1.0 - rate)))
 
-      # Linear in x: its gradient is itself, and stores one bool per unit.
+      # It is linear in x and so its own gradient, which stores only `keep`.
       return kept(x), kept
 
     return masked(x)
 
 
 def _random_int16(shape, seed, counter):
-  """Returns uniform int16 of all values, a function of all arguments."""
-  # Integers with one generator named, so that masks are the same in every
-  # compute_dtype, on every device and under XLA. Random numbers are a large
-  # part of dropout's time on a CPU: one of 32 bits serves two units. The seed
-  # is the generator's key as it is: TensorFlow's functions would hash it with
-  # some twenty operations at each site.
+  """Returns int16 uniform over all values, a function of all arguments."""
+  # Integers from one named generator make masks equal in every compute_dtype,
+  # on every device and under XLA. Random numbers take much of dropout's time
+  # on a CPU, so one of 32 bits serves two units. The seed is directly the
+  # generator's key: TensorFlow's functions would hash it with some twenty
+  # operations at each site.
   count = tf.reduce_prod(shape)
   pairs = tf.raw_ops.StatelessRandomUniformFullIntV2(
     shape=[(count + 1) // 2],

@@ -18,10 +18,10 @@
      v
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
 
-The heads on the right are in heads.py, what a layer is made of in layers.py.
-Every variable is made from a table of names and shapes, of configuration.py,
-and its name is the one in the released TF1 checkpoints. Tensor shapes are
-written with these letters:
+The heads on the right are in heads.py, the building blocks of a layer in
+layers.py. Every variable is made from a table of names and shapes in
+configuration.py and has its name in the released TF1 checkpoints. Tensor shapes
+are written with these letters:
 
   B  batch                        T  sequence length (F from, T to in attention)
   H  width of the hidden states   N  attention heads
@@ -41,9 +41,9 @@ import layers
 import unpadding
 from common import errors
 
-# As in the original: a name of modeling.
+# As in the original: BertConfig can be imported from modeling.
 BertConfig = configuration.BertConfig
-# Where a layer drops units.
+# The places of a layer where dropout is applied.
 _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
@@ -55,18 +55,18 @@ def attention(
   config: BertConfig, *, query_rows: unpadding.Rows, rows: unpadding.Rows,
   bias: tf.Tensor | None, dropout: layers.Dropout,
 ):
-  """Multi-head attention of some hidden states to all of a sequence.
+  """Computes multi-head attention from some hidden states to a sequence.
 
   Args:
-    queries: [S, H] of `query_rows`: x, or the states of some positions.
-    x: [S, H] of `rows`, which are attended to.
+    queries: hidden states [S, H] that attend: x, or the states of some
+      positions; `query_rows` describes their rows.
+    x: hidden states [S, H] that are attended to; `rows` describes their rows.
     weights: {name below "layer_<n>/": tensor}.
     bias: float32 [B, 1, F or 1, T] added to the scores, or None.
-    dropout: of the probabilities.
+    dropout: the dropout of the attention probabilities.
 
   Returns:
-    Context [S, H] of `query_rows`, and probabilities [B, N, F, T] before
-    dropout.
+    Context [S, H] for `query_rows`; probabilities [B, N, F, T] before dropout.
   """
   num_heads = config.num_attention_heads  # N
 
@@ -83,7 +83,7 @@ def attention(
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
-  # In float32: bfloat16 has only 8 bits for a sum of exponentials.
+  # Softmax runs in float32: bfloat16 has only 8 bits for a sum of exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, F, T]
   kept = dropout(probs, config.attention_probs_dropout_prob)
   return query_rows.join_heads(tf.matmul(kept, value)), probs
@@ -94,19 +94,20 @@ def transformer_layer(
   rows: unpadding.Rows, positions: tf.Tensor | None, bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
 ):
-  """One layer: attention, then feed-forward, each added and normalized.
+  """Computes one layer: attention, feed-forward, with residuals and norms.
 
   Args:
-    x: [S, H] of `rows`, in the type to compute in.
+    x: hidden states [S, H], in the type to compute in.
     weights: {name below "layer_<n>/": tensor}.
-    rows: which positions of the batch the rows of x are; see unpadding.py.
+    rows: maps the rows of x to positions of the batch; see unpadding.py.
     positions: int32 [B, P], the only tokens whose output is computed; they
-      attend to all tokens. None for all rows.
+      attend to all tokens. None computes all rows.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
-    dropout: by the names in _LAYER_SITES.
+    dropout: {name in _LAYER_SITES: dropout}.
 
   Returns:
-    [S, H], or [B P, H] with positions; attention probabilities [B, N, F, T].
+    Hidden states [S, H], or [B P, H] with positions; attention probabilities
+    [B, N, F, T].
   """
   rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
   queries, query_rows = x, rows
@@ -120,7 +121,7 @@ def transformer_layer(
   )
   attended = layers.dense(context, weights, "attention/output/dense")  # [S, H]
   attended = dropout["attention/output"](attended, rate)
-  # As in the original: normalized after the sum, not before the sub-layer.
+  # As in the original: layer norm follows the residual sum (post-norm).
   x = layers.layer_norm(
     queries + attended, weights, "attention/output/LayerNorm", epsilon
   )
@@ -137,7 +138,6 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
   """Returns a function of x, weights and the options of `transformer_layer`.
 
   Args:
-    config: BertConfig.
     recompute: whether only the input is kept for the gradient; attention
       probabilities are then returned only with `return_attention`.
     return_attention: whether to return the attention probabilities.
@@ -178,15 +178,15 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
 
 
 class BertOutput(NamedTuple):
-  """What `BertModel` computes; all tensors in the model's compute_dtype.
+  """The outputs of `BertModel`; all tensors have the model's compute_dtype.
 
   Attributes:
     embedding_output: [B, T, H], the input of the first layer.
-    all_encoder_layers: tuple of [B, T, H], one for every layer; with
-      `positions` the last is [B, P, H].
-    sequence_output: the last of them.
-    pooled_output: [B, H], a dense tanh layer on its first token (of a variant
-      perhaps another: see `BertModel.pooled_positions`).
+    all_encoder_layers: tuple of hidden states [B, T, H], one for each layer;
+      with `positions` the last is [B, P, H].
+    sequence_output: the hidden states of the last layer.
+    pooled_output: [B, H], a dense tanh layer on the first token's state
+      (a variant may pool another: see `BertModel.pooled_positions`).
     attention_probs: tuple of [B, N, F, T] before dropout, or None.
   """
 
@@ -200,7 +200,7 @@ class BertOutput(NamedTuple):
 class BertModel(layers.Weights):
   """Bidirectional Transformer encoder (arXiv 1810.04805).
 
-  The folder `variants` has its relatives, one small subclass each.
+  The folder `variants` has small subclasses for related models.
   """
 
   shapes = staticmethod(configuration.bert_shapes)
@@ -218,24 +218,23 @@ class BertModel(layers.Weights):
     hold the weights.
 
     Args:
-      seed: the initial weights are a function of it and of the name of the
-        variable.
-      compute_dtype: type of the matrix products and hidden states. Soft-max
+      seed: initial weights depend only on the seed and the variable's name.
+      compute_dtype: type of the matrix products and hidden states. Softmax
         and layer norm stay float32.
-      storage_dtype: type of the variables that are matrices; another than
-        float32 saves memory where nothing is trained. Vectors stay float32.
+      storage_dtype: type of the variables that are matrices; a narrower type
+        saves memory at inference. Vectors stay float32.
       use_one_hot_embeddings: look words up by a matrix product (TPU), not by
         a gather.
       recompute_activations: keep only the input of every layer for the
-        gradient and compute the rest again: less memory, a third more time.
-      skip_padding: leave padding out of all but attention. No number of a
-        token changes, states of padding are 0, and shapes depend on the
-        number of tokens, which XLA cannot compile.
+        gradient and recompute the rest: less memory, a third more time.
+      skip_padding: leave padding out of everything but attention. The states
+        of tokens do not change, the states of padding are 0. XLA cannot compile
+        this, because shapes depend on the number of tokens.
       scope: first part of every name. Unlike the original: a second model is
         not renamed to "bert_1" by itself.
     """
     config.check()
-    # Before the first variable: TensorFlow's own error would name no number.
+    # TensorFlow's own error, at the first variable, would name no number.
     config.check_memory(self.shapes)
     super().__init__(
       self.shapes(config, scope), stddev=config.initializer_range, seed=seed,
@@ -250,24 +249,24 @@ class BertModel(layers.Weights):
 
   @property
   def word_embeddings(self):
-    """The variable [V, H], of the storage_dtype."""
+    """The variable [V, H], in storage_dtype."""
     return self._weights[0]
 
   @property
   def embeddings(self):
-    """{name below "embeddings/": variable} of the tables and the norm."""
+    """{name below "embeddings/": variable}: the tables and the layer norm."""
     return self.weights_below(f"{self._scope}/embeddings/")
 
   def encode(
     self, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
   ) -> BertOutput:
-    """Encodes a batch of records; in training if there is a dropout_seed.
+    """Encodes a batch of records, with dropout if dropout_seed is given.
 
     Args:
       batch: input_ids, input_mask and segment_ids, integers [B, T]; with
-        unpadding.PLAN, they are computed several in a row.
+        unpadding.PLAN, several sequences are packed into each row.
       dropout_seed: integers [2], or None.
-      positions: as of a call.
+      positions: see `__call__`.
     """
     training = dropout_seed is not None
     if unpadding.PLAN not in batch:
@@ -304,17 +303,17 @@ class BertModel(layers.Weights):
 
     Args:
       input_ids: integers [B, T].
-      input_mask: [B, T], 1 for a token and 0 for padding, or [B, F, T] where
-        every token has its own row (several texts packed into one sequence);
-        None means all ones.
+      input_mask: [B, T], 1 for a token and 0 for padding, or [B, F, T] with a
+        row for each query (several texts packed into one sequence); None means
+        all ones.
       token_type_ids: integers [B, T]; None means all zeros.
-      training: whether to drop units.
-      dropout_seed: integers [2]; all dropout of this call is a function of
-        it. None with training=True draws one from TensorFlow's generator.
+      training: whether to apply dropout.
+      dropout_seed: integers [2] that determine all dropout of this call. None
+        with training=True draws a seed from TensorFlow's generator.
       position_ids: integers [B, T]; None means 0, 1, 2, ...
-      positions: integers [B, P], the tokens whose last states are needed,
-        `pooled_positions` first where the pooled output is: the last layer
-        computes no others. None for the whole sequence.
+      positions: integers [B, P], the only tokens whose last hidden states are
+        computed. If the pooled output is needed, `pooled_positions` come first.
+        None computes the whole sequence.
       return_attention: whether to return the attention probabilities.
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
@@ -326,11 +325,11 @@ class BertModel(layers.Weights):
     run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
-      # Where XLA compiles, no padding is skipped, and one function for all
-      # layers cannot be differentiated well: see `_layer_function`.
+      # skip_padding excludes XLA, which must not differentiate one function
+      # for all layers: see `_layer_function`.
       is_one_function=self._skip_padding or not training,
     )
-    # Only the last layer: the next one attends to all of the others' states.
+    # Only the last layer may skip states: each other layer's are attended to.
     output_positions = [None] * (self.config.num_hidden_layers - 1) + [
       None if positions is None else tf.convert_to_tensor(positions)
     ]
@@ -364,8 +363,7 @@ class BertModel(layers.Weights):
 
   def _rows(self, input_ids, input_mask):
     """Returns the rows that are computed: all positions, or only tokens."""
-    # Texts that are packed into one sequence (a mask for each of its tokens)
-    # leave little padding.
+    # Packed sequences (mask [B, F, T]) have little padding to skip.
     if self._skip_padding and input_mask is not None:
       mask = tf.convert_to_tensor(input_mask)
       if mask.shape.rank == 2:
@@ -379,17 +377,17 @@ class BertModel(layers.Weights):
     return layers.attention_bias(input_mask)
 
   def _embed(self, rows, input_ids, token_type_ids, position_ids, dropout):
-    """Returns [S, H]: word + segment + position, normalized, dropped."""
+    """Returns word + segment + position, after norm and dropout, [S, H]."""
     weights = self.embeddings
-    # Embeddings are summed in float32. The table of words is not cast whole.
+    # Embeddings are summed in float32. Only looked-up word rows are cast.
     words = rows.unpad(input_ids)  # [S]
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
-      # From the float32 variable itself: its gradient then stays a list of
-      # rows, one per token, and the optimizer takes the norm of that list.
-      # From its value: after a tf.gather of the variable, TensorFlow copies
-      # the whole table at every read and every update.
+      # Gathering before the cast keeps the gradient a list of rows, one per
+      # token, and the optimizer takes the norm of that list. Gathering from
+      # the value, not the variable, keeps TensorFlow from copying the whole
+      # table at every read and every update.
       words_table = tf.convert_to_tensor(weights["word_embeddings"])
       summed = tf.gather(words_table, words)  # [S, H]
       summed = tf.cast(summed, tf.float32)
@@ -409,11 +407,11 @@ class BertModel(layers.Weights):
     return tf.cast(x, self.compute_dtype)
 
   def _position_table(self):
-    """Returns [T or more, H]: a row for each position from 0 on."""
+    """Returns the table [T or more, H], whose row t belongs to position t."""
     return tf.convert_to_tensor(self.embeddings["position_embeddings"])
 
   def _add_segments(self, summed, segments):
-    """Returns float32 [S, H] of the sum so far and the segments [S]."""
+    """Adds the embeddings of segments [S] to float32 [S, H]."""
     table = self.embeddings["token_type_embeddings"]
     # As in the original: a segment out of range gets a zero row.
     return summed + layers.one_hot_lookup(segments, tf.cast(table, tf.float32))
@@ -423,18 +421,18 @@ class BertModel(layers.Weights):
     return self.weights_below(f"{self._scope}/encoder/layer_{number}/")
 
   def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
-    """Returns int32 [B, 1] of [B, T]: which token's state is pooled, [CLS]."""
+    """Returns int32 [B, 1], the position that is pooled: [CLS]."""
     return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
 
   def pooled_states(self, states: tf.Tensor, input_mask) -> tf.Tensor:
-    """Returns [B, H] of [B, T, H]: those at `pooled_positions`."""
+    """Returns the hidden states [B, H] at `pooled_positions`."""
     del input_mask
     return states[:, 0]
 
   def pool(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
     """Returns the pooled output [B, H] of the `pooled_states` [B, H].
 
-    `fused` is for a network that is not trained, see layers.get_activation.
+    `fused` is for inference only, see layers.get_activation.
     """
     weights = self.weights_below(f"{self._scope}/pooler/")
     states = tf.cast(states, self.compute_dtype)
