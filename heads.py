@@ -1,6 +1,6 @@
-"""The heads on the encoder. Their logits are float32 whatever it computes in.
+"""The heads on the encoder. Their logits are float32 for any compute_dtype.
 
-The letters in the shapes are those of modeling.py.
+Shapes use the letters of modeling.py.
 """
 
 import tensorflow as tf
@@ -8,17 +8,17 @@ import tensorflow as tf
 import configuration
 import layers
 
-# As in the original: new heads ignore initializer_range and drop 10 % of their
-# input even where the configuration says hidden_dropout_prob 0.
+# As in the original: fine-tuning heads ignore initializer_range and drop 10 %
+# of their input even if the configuration's hidden_dropout_prob is 0.
 _HEAD_STDDEV = 0.02
 _HEAD_DROPOUT = 0.1
-# Patterns of the variables that a checkpoint may lack for a head that does not
-# read the pooled output, as several of Hugging Face's classes do.
+# These variables may be missing in a checkpoint if the head does not read the
+# pooled output: several of Hugging Face's classes have no pooler.
 POOLER = ("^bert/pooler/",)
 
 
 def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
-  """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
+  """Returns {name: shape} of a `MaskedLMHead`, without the table [V, width]."""
   width = width or config.hidden_size
   return {
     **configuration.dense_shapes(
@@ -30,7 +30,7 @@ def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
 
 
 def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
-  """Returns {name: shape} of one last product, stored as [outputs, H]."""
+  """Returns {name: shape} of an output layer, stored as [outputs, H]."""
   return {
     f"{prefix}output_weights": (num_outputs, config.hidden_size),
     f"{prefix}output_bias": (num_outputs,),
@@ -38,16 +38,16 @@ def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
 
 
 class MaskedLMHead(layers.Weights):
-  """Predicts the words at some positions, with the embedding table."""
+  """Predicts the words at some positions, with the encoder's word table."""
 
   def __init__(
     self, config, word_embeddings: tf.Variable, *, seed: int = 12345,
     scope: str = "", fused: bool = False,
   ):
-    """Takes the table [V, E] of the encoder; E is H in BERT.
+    """Makes the head with the table [V, E] of the encoder; E is H in BERT.
 
     `scope`, such as "generator/", is the first part of every name; `fused` is
-    for a head that is not trained, see layers.get_activation.
+    for inference only, see layers.get_activation.
     """
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
     super().__init__(
@@ -58,22 +58,21 @@ class MaskedLMHead(layers.Weights):
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
-    # In a function, so that the table is not also one of this head's
-    # variables: the encoder's and the head's lists can be joined.
+    # A function hides the table from this head's variables, so that the
+    # encoder's and the head's lists of variables can be joined.
     self._table = lambda: word_embeddings
 
   def __call__(
     self, sequence_output: tf.Tensor, masked_lm_positions=None
   ) -> tf.Tensor:
-    """Returns logits [B, P, V] of integers [B, P], places in [B, T, H].
+    """Returns logits [B, P, V] at positions [B, P] of [B, T, H].
 
-    Without them, sequence_output [B, P, H] holds these tokens alone.
+    Without positions, sequence_output is [B, P, H], the states of these tokens.
     """
     weights = self.weights_below(f"{self._scope}cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
-      # Before the product with V columns, most of this head's time: only the
-      # masked tokens go through it.
+      # Only masked tokens enter the product with V columns, the slowest part.
       x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
     x = layers.dense(x, weights, "transform/dense", self._activation)
     x = layers.layer_norm(
@@ -92,17 +91,17 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
 
 
 class ReplacedTokenHead(layers.Weights):
-  """Tells of every token whether it was replaced (ELECTRA's discriminator)."""
+  """Predicts whether each token was replaced (ELECTRA's discriminator)."""
 
   def __init__(self, config, *, seed: int = 12345):
-    # Unlike the original: both layers start with initializer_range; there the
-    # second had TensorFlow's own default.
+    # Unlike the original: both layers use initializer_range; there the second
+    # had TensorFlow's default initializer.
     shapes = replaced_token_shapes(config)
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
 
   def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, T] of [B, T, H]; above 0: replaced."""
+    """Returns logits [B, T] of [B, T, H], above 0 for a replaced token."""
     weights = self.weights_below("cls/replaced_tokens/")
     x = layers.dense(sequence_output, weights, "dense", self._activation)
     return layers.output_logits(
@@ -111,7 +110,7 @@ class ReplacedTokenHead(layers.Weights):
 
 
 class _OutputHead(layers.Weights):
-  """Dropout where asked for, then one small product in float32."""
+  """An output layer in float32, with dropout before it in training."""
 
   def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
     shapes = output_shapes(config, prefix, num_outputs)
@@ -123,7 +122,7 @@ class _OutputHead(layers.Weights):
 
 
 class NextSentenceHead(_OutputHead):
-  """Tells whether segment B follows segment A (label 0) or is random (1)."""
+  """Predicts whether segment B follows segment A (label 0) or is random (1)."""
 
   def __init__(self, config, *, seed: int = 12345):
     super().__init__(
@@ -147,7 +146,7 @@ class ClassificationHead(_OutputHead):
   ) -> tf.Tensor:
     """Returns logits [B, L] of the pooled output [B, H].
 
-    `dropout_seed` is the one given to `BertModel`.
+    `dropout_seed` is the seed passed to `BertModel`.
     """
     return self._logits(output, layers.Dropout.of_call(training, dropout_seed))
 
@@ -157,7 +156,7 @@ class TokenClassificationHead(ClassificationHead):
 
 
 class SpanHead(_OutputHead):
-  """Scores every token as the first and as the last of an answer."""
+  """Scores every token as the first and as the last token of an answer."""
 
   def __init__(self, config, *, seed: int = 12345):
     super().__init__(
@@ -171,7 +170,7 @@ class SpanHead(_OutputHead):
 
 
 def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
-  """Returns one vector of each sequence, float32 [B, D].
+  """Returns one vector for each sequence, float32 [B, D].
 
   Args:
     output: modeling.BertOutput with states [B, T, H].
@@ -185,7 +184,7 @@ def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
 def _pooled(output, input_mask, pooling):
   if pooling.kind == "pooled":
     return tf.cast(output.pooled_output, tf.float32)
-  # What no layer here depends on, a graph does not compute.
+  # A graph does not compute the layers above those that are summed here.
   computed = output.all_encoder_layers
   states = tf.concat([
     tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
@@ -195,9 +194,9 @@ def _pooled(output, input_mask, pooling):
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
   if pooling.kind == "max":
-    # Not states * mask: the largest of negative numbers would become 0.
+    # With states * mask the largest of negative numbers would become 0.
     return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
   mask = tf.cast(is_token, tf.float32)
-  # Rows of padding fill up the last batch; they must not become NaN.
+  # Rows without tokens, which fill up the last batch, must not become NaN.
   count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
   return tf.reduce_sum(states * mask, axis=1) / count

@@ -1,16 +1,16 @@
-"""Computes tokens and not padding.
+"""Skips padding, so that the layers compute only tokens.
 
 A batch is [B, T], and the layers compute rows [S, H]:
 
   PaddedRows   every position, padding included: S = B T
-  TokenRows    tokens alone: everything but attention leaves padding out
+  TokenRows    only tokens: everything but attention leaves padding out
 
-XLA needs one shape for all batches. There, PackedBatch moves several sequences
-into one of the network's sequences of T positions before anything is computed.
+XLA needs one shape for all batches. There, PackedBatch packs several sequences
+into one row of T positions, which the network computes as one sequence.
 
-docs/padding.md lists the cases in which padding is computed after all. The
-letters in the shapes are those of modeling.py; packing has R rows of T
-positions, and Q sequences in the fullest row.
+docs/padding.md lists the cases in which padding is still computed. Shapes use
+the letters of modeling.py; packing has R rows of T positions, and Q sequences
+in the fullest row.
 """
 
 from collections import namedtuple
@@ -20,16 +20,16 @@ import tensorflow as tf
 
 import layers
 
-# The plan in a batch: int32 [R, Q], the numbers of the sequences in each row,
-# -1 behind the last. One tensor is enough: how long sequences are, and so
-# where they start, follows from input_mask.
+# The key of a batch's packing plan: int32 [R, Q], the numbers of the sequences
+# in each row, -1 after the last. One tensor is enough: input_mask determines
+# how long sequences are, and so where they start.
 PLAN = "packed_rows"
 
 
 class PaddedRows(namedtuple("PaddedRows", "batch_size length")):
   """Every position is a row, padding included: S = B T, in order.
 
-  Like TokenRows a tuple of tensors, which can be an argument of tf.functions.
+  Like TokenRows it is a tuple of tensors, which a tf.function can take.
   """
 
   @classmethod
@@ -38,30 +38,30 @@ class PaddedRows(namedtuple("PaddedRows", "batch_size length")):
     return cls(*layers.sizes(ids))
 
   def unpad(self, values):
-    """Returns the values [S] of the rows, from [B, T]."""
+    """Converts values [B, T] to rows [S]."""
     return tf.reshape(values, [-1])
 
   def pad(self, rows):
-    """Returns [B, T, H] of rows [S, H]; zeros where a position has no row."""
+    """Converts rows [S, H] to [B, T, H]; positions without a row are 0."""
     return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
   def pick(self, rows, positions):
-    """Returns rows [B P, H] at positions [B, P], of rows [S, H]."""
+    """Selects rows [B P, H] at positions [B, P] from rows [S, H]."""
     states = tf.gather(self.pad(rows), positions, batch_dims=1)  # [B, P, H]
     return tf.reshape(states, [-1, rows.shape[-1]])
 
   def add_by_position(self, rows, table):
-    """Returns rows [S, H] plus row t of a table [T, H] at each position t."""
+    """Adds row t of a table [T, H] to the rows [S, H] at position t."""
     added = self.pad(rows) + table[: self.length]  # [B, T, H]
     return tf.reshape(added, [-1, rows.shape[-1]])
 
   def split_heads(self, rows, heads):
-    """Returns [B, N, T, D], for attention, of rows [S, H]."""
+    """Converts rows [S, H] to [B, N, T, D], for attention."""
     shape = [self.batch_size, self.length, heads, rows.shape[-1] // heads]
     return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
 
   def join_heads(self, x):
-    """Returns rows [S, H] of [B, N, T, D]: the reverse of `split_heads`."""
+    """Converts [B, N, T, D] to rows [S, H], the inverse of `split_heads`."""
     joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
@@ -71,36 +71,36 @@ class TokenRows(
 ):
   """Only the tokens are rows, in the order of the batch.
 
-  Its methods are those of PaddedRows. At a padding position, attention sees a
-  copy of some token, which its mask hides: no number of a token changes.
+  It has the methods of PaddedRows. At a padding position, attention gets a copy
+  of some token, which the mask hides: the states of tokens do not change.
 
   Attributes:
-    places: int32 [S], b T + t of each row.
-    numbers: int32 [B, T], the row of each position; of padding, some row.
+    places: int32 [S], the flat position b T + t of each row.
+    numbers: int32 [B, T], the row of each position; padding has some row.
     is_row: bool [B, T], False for padding.
-    to_heads: int32 [B, N, T], where D numbers of a head are in [S N, D].
-    from_heads: int32 [S, N], where they are in [B N T, D].
+    to_heads: int32 [B, N, T], the index in [S N, D] of each head's D values.
+    from_heads: int32 [S, N], their index in [B N T, D].
   """
 
   @classmethod
   def of_mask(cls, input_mask: tf.Tensor, heads: int) -> "TokenRows":
-    """Makes it of a mask [B, T] and the number of attention heads."""
+    """Makes the rows from a mask [B, T] and the number of attention heads."""
     mask = tf.cast(input_mask, tf.bool)  # [B, T]
-    # To equal the padded numbers, two things are computed besides the tokens:
-    # a sequence without tokens, which attends to all its positions, and the
+    # To give the same outputs as PaddedRows, two more kinds of positions are
+    # rows: all of a sequence without tokens, which attends everywhere, and the
     # first position, [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
-    # Of a mask [[1, 1, 0], [1, 0, 0]]: places are 0 1 3, numbers [[0, 1, 1],
-    # [2, 2, 2]].
+    # A mask [[1, 1, 0], [1, 0, 0]] gives places [0, 1, 3] and numbers
+    # [[0, 1, 1], [2, 2, 2]].
     flat = tf.reshape(is_row, [-1])  # [B T]
     places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
-    # Padding gets the row before it; every sequence begins with one.
+    # Padding gets the row before it; every sequence begins with a row.
     numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
     numbers = tf.reshape(numbers, tf.shape(mask))  # [B, T]
     head, length = tf.range(heads), tf.shape(mask)[1]
     sequence, position = places // length, places % length  # [S]
-    # Position 0 of the row's sequence and of each head in [B N T].
+    # The index in [B N T] of position 0 of the row's sequence, for each head.
     first = (sequence[:, tf.newaxis] * heads + head) * length  # [S, N]
     return cls(
       places=places, numbers=numbers, is_row=is_row,
@@ -137,17 +137,17 @@ Rows = PaddedRows | TokenRows
 
 
 def _spread(rows, numbers, is_row, places):
-  """Gathers rows [M, D] to more places than there are rows, [..., T, D].
+  """Gathers rows [M, D] into more places than rows, [..., T, D].
 
-  TensorFlow's gradient of a gather adds rows up, one by one. Each row has one
-  place of its own here, and the gradient of all other places is 0: where
-  is_row is None because attention's mask hides them. So a gather will do.
+  TensorFlow's gradient of a gather adds rows up, one by one. Here each row has
+  one real place, and the gradient at all other places is 0 (with is_row None,
+  because attention's mask hides them). So the gradient can be a gather, too.
 
   Args:
     numbers: int32 [..., T], the row of each place.
-    is_row: bool [..., T, 1], False where zeros are to be; None to leave a copy
+    is_row: bool [..., T, 1], False for places that become 0; None keeps a copy
       of some row there.
-    places: int32 with M elements: in flat [..., T], each row's own place.
+    places: int32 with M elements: each row's real place in flat [..., T].
   """
 
   @tf.custom_gradient
@@ -165,10 +165,10 @@ def _spread(rows, numbers, is_row, places):
 
 
 def _collect(x, places, numbers, is_row):
-  """Gathers each row's own place of x [..., T, D]: the reverse of `_spread`.
+  """Gathers each row from its place in x [..., T, D], the inverse of `_spread`.
 
-  The places may have any shape; is_row is False for those of no row (gradient
-  0). Returns [..., D], in the shape of `places`.
+  `places` may have any shape [...], and the result is [..., D]. is_row is False
+  for places without a row, whose gradient is 0.
   """
 
   @tf.custom_gradient
@@ -182,39 +182,39 @@ def _collect(x, places, numbers, is_row):
   return collect(x)
 
 
-# Several sequences in a row of T positions, which the network takes for one
-# sequence: B sequences in R rows, Q of them in the fullest.
+# Packing: B sequences are packed into R rows of T positions, Q of them in the
+# fullest row, and the network computes each row as one sequence.
 
 
 def extents(input_mask: tf.Tensor) -> tf.Tensor:
-  """Returns how many positions each sequence takes, int32 [...] of [..., T].
+  """Returns int32 [...], how many positions each sequence of [..., T] takes.
 
-  One without tokens attends to all T positions: it takes a row for itself.
+  A sequence without tokens attends to all T positions: it takes a whole row.
   """
   last = token_ends(input_mask)
   return tf.where(last > 0, last, tf.shape(input_mask)[-1])
 
 
 def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
-  """Returns the last token's position plus one, int32 [...] of [..., T], or 0.
+  """Returns int32 [...], the last token's position in [..., T] plus 1, or 0.
 
-  Not the number of tokens: some may be masked before the last.
+  The number of tokens may be less: some may be masked before the last.
   """
   position = tf.range(tf.shape(input_mask)[-1]) + 1
   return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
 
 
 class PackedBatch(NamedTuple):
-  """Where the sequences [B, T] of a batch are in its packed rows [R, T].
+  """Maps the sequences [B, T] of a batch to its packed rows [R, T].
 
   Attributes:
     plan: int32 [R, Q], see PLAN.
-    starts: int32 [R, Q], where each of them starts.
+    starts: int32 [R, Q], the first position of each sequence in its row.
     extents: int32 [B], how many positions each sequence takes.
-    slot_of: int32 [R, T], which of a row's sequences a position is in; Q
-      behind the last.
-    sources: int32 [R, T], where in flat [B, T] each position comes from.
-    places: int32 [B], where in flat [R, Q] each sequence is.
+    slot_of: int32 [R, T], the index of a position's sequence in its row; Q
+      after the last sequence.
+    sources: int32 [R, T], the index in flat [B, T] of each position.
+    places: int32 [B], the index in flat [R, Q] of each sequence.
   """
 
   plan: tf.Tensor
@@ -226,7 +226,7 @@ class PackedBatch(NamedTuple):
 
   @classmethod
   def of_batch(cls, batch: dict[str, tf.Tensor]) -> "PackedBatch":
-    """Makes it of a batch with a PLAN, and input_mask, integers [B, T]."""
+    """Makes it from a batch with a PLAN, and input_mask, integers [B, T]."""
     plan, input_mask = batch[PLAN], batch["input_mask"]
     count, length = layers.sizes(input_mask)
     num_rows, fullest = layers.sizes(plan)
@@ -242,7 +242,7 @@ class PackedBatch(NamedTuple):
     slot = tf.minimum(slot_of, fullest - 1)
     sources = position - tf.gather(starts, slot, batch_dims=1)
     sources += tf.gather(number, slot, batch_dims=1) * length
-    # The slots that hold nothing are those of a sequence behind the last.
+    # Empty slots are assigned to an extra sequence after the last.
     owners = tf.reshape(tf.where(is_there, plan, count), [-1])
     places = tf.math.unsorted_segment_max(
       tf.range(num_rows * fullest), owners, count + 1
@@ -253,12 +253,12 @@ class PackedBatch(NamedTuple):
       extents=sizes,
       slot_of=slot_of,
       sources=tf.where(slot_of < fullest, sources, 0),
-      # Sequences that are in no row: any place will do.
+      # Sequences without a row get any place.
       places=tf.maximum(places[:count], 0),
     )
 
   def is_used(self) -> tf.Tensor:
-    """Returns bool [R, T], False behind the last sequence of a row."""
+    """Returns bool [R, T], False after the last sequence of a row."""
     return self.slot_of < tf.shape(self.plan)[1]
 
   def inputs(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -274,30 +274,30 @@ class PackedBatch(NamedTuple):
     }
 
   def _pack(self, values):
-    """Returns integers [R, T] of [B, T], 0 where there is no sequence."""
+    """Packs integers [B, T] into [R, T], 0 where no sequence is."""
     taken = tf.gather(tf.reshape(values, [-1]), self.sources)
     return tf.where(self.is_used(), taken, 0)
 
   def attention_mask(self, input_mask: tf.Tensor) -> tf.Tensor:
-    """Returns bool [R, F, T]: each position sees its sequence's tokens."""
+    """Returns bool [R, F, T]: a position attends to its sequence's tokens."""
     is_token = self._pack(input_mask) > 0
     slot = self.slot_of[:, tf.newaxis]
     is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
     return is_same & is_token[:, tf.newaxis]
 
   def _places(self, positions):
-    """Returns int32 [R, Q, P], where in the rows positions [B, P] are."""
+    """Returns int32 [R, Q, P], the places of positions [B, P] in the rows."""
     number = tf.maximum(self.plan, 0)
-    # A record's unused predictions are not read: they stay in range.
+    # A record's unused predictions are never read; this keeps them in range.
     last = self.extents[:, tf.newaxis] - 1
     within = tf.minimum(tf.cast(positions, tf.int32), last)
     places = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
     return tf.where(self.plan[:, :, tf.newaxis] >= 0, places, 0)
 
   def positions_computed(self, positions) -> tf.Tensor | None:
-    """Returns int32 [R, Q P] of positions [B, P]: what the rows must compute.
+    """Returns int32 [R, Q P], where the rows compute positions [B, P].
 
-    None for all of [R, T]: without positions, and where Q P is not less.
+    It returns None, for all of [R, T], without positions or if Q P >= T.
     """
     if positions is None:
       return None
@@ -308,7 +308,7 @@ class PackedBatch(NamedTuple):
     return tf.reshape(self._places(positions), [num_rows, count])
 
   def unpack(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns [B, T, H] of the rows' states [R, T, H], zeros for padding."""
+    """Unpacks the rows' states [R, T, H] to [B, T, H], zeros for padding."""
     length = layers.sizes(states)[1]
     position = tf.range(length)
     is_inside = position < self.extents[:, tf.newaxis]
@@ -321,7 +321,7 @@ class PackedBatch(NamedTuple):
     return unpacked * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
 
   def unpack_positions(self, states: tf.Tensor, positions) -> tf.Tensor:
-    """Returns [B, P, H] at positions [B, P], of what the rows computed.
+    """Unpacks the rows' states to [B, P, H], at positions [B, P].
 
     `states` are [R, Q P, H], or [R, T, H]; see `positions_computed`.
     """

@@ -40,6 +40,7 @@ _ROOTS = (
   "bert", "roberta", "electra", "distilbert", "transformer", "albert",
   "encoder", "embeddings", "pooler", "cls", "lm_head", "classifier", "ernie",
 )
+# The safetensors types that NumPy has; others, such as F8_E4M3, are missing.
 _DTYPES = (
   "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
   "U8", "BOOL",
