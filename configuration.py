@@ -1,7 +1,7 @@
-"""The sizes of a model: its configuration, its variables, its memory.
+"""The configuration of a model, the shapes of its variables and its memory.
 
-Two formats of configurations are read, both dicts of JSON: the original's
-bert_config.json, which this project writes too, and Hugging Face's config.json.
+Two JSON formats of configurations are read: the original's bert_config.json,
+which this project also writes, and Hugging Face's config.json.
 They share most names, but not the meaning of hidden_act: Hugging Face's "gelu"
 is the exact function, made with erf, which this project calls "gelu_erf"; the
 original's "gelu" is the approximation made with tanh, which Hugging Face calls
@@ -32,13 +32,13 @@ ACTIVATIONS = (
 )
 
 
-# Unlike the original: compared by its fields, and hashed by them.
+# Unlike the original: objects are compared and hashed by their fields.
 @dataclasses.dataclass(unsafe_hash=True)
 class BertConfig:
-  """Sizes of a model, as in `bert_config.json`.
+  """Hyperparameters of a model, as in `bert_config.json`.
 
   As in the original: not checked until it is read from a file or a model is
-  made of it.
+  made from it.
 
   Attributes:
     vocab_size: rows of the word embedding table, V.
@@ -53,7 +53,7 @@ class BertConfig:
     type_vocab_size: segments. As in the original: 16 unless given, although
       every released configuration says 2.
     initializer_range: standard deviation of the initial weights, before the
-      normal is truncated at two of them.
+      normal is truncated at two standard deviations.
   """
 
   vocab_size: int | None
@@ -85,7 +85,7 @@ class BertConfig:
 
   def check_number(self, name: str, types, *, low, below=math.inf):
     """Raises InputError unless a field has a type and low <= value < below."""
-    value = getattr(self, name, None)  # A variant's may be missing.
+    value = getattr(self, name, None)  # A variant's field may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
     if not fits or not low <= value < below:
@@ -100,11 +100,11 @@ class BertConfig:
   def from_dict(cls, json_object: dict) -> "BertConfig":
     """Makes a configuration from a dict with at least `vocab_size`.
 
-    It may be of the original's format or of Hugging Face's, told by its keys.
-    Keys that this class does not know (released files carry some, such as
-    `directionality`) become attributes and are written back by `to_dict`.
-    Raises InputError: no vocab_size, a value that cannot be used, or another
-    kind of model than BERT.
+    Its keys tell whether it has the original's format or Hugging Face's. Keys
+    that this class does not know (released files have some, such as
+    `directionality`) become attributes, and `to_dict` writes them back. Raises
+    InputError: vocab_size is missing, a value is invalid, or the model is
+    neither BERT nor a variant.
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
@@ -113,7 +113,7 @@ class BertConfig:
     fields = {k: v for k, v in json_object.items() if k in known}
     config = cls(**{"vocab_size": None, **fields})
     for key in json_object.keys() - known:
-      if hasattr(cls, key):  # Such as to_dict, which it would hide.
+      if hasattr(cls, key):  # The key would hide a method such as to_dict.
         raise errors.InputError(
           f"{_SOURCE} has a key {key!r}, which this program needs; remove it"
         )
@@ -123,31 +123,31 @@ class BertConfig:
 
   @classmethod
   def from_json_file(cls, json_file) -> "BertConfig":
-    """Reads a file of either format; InputError names it in every fault."""
+    """Reads a file of either format; every InputError names the file."""
     json_object = read(os.fspath(json_file))
     with errors.placed(json_file):
       return cls.from_dict(json_object)
 
   def to_dict(self) -> dict:
-    """Returns every field, unknown keys of the file included."""
+    """Returns all fields, including unknown keys of the file."""
     return dict(vars(self))
 
   def to_json_string(self) -> str:
-    """Returns JSON with sorted keys, two spaces of indent, a last newline."""
+    """Returns JSON with sorted keys, two-space indent and a final newline."""
     return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
   def label_names(self) -> list[str]:
-    """Returns the names of a trained head's labels, [] if there are none.
+    """Returns the label names of a trained head, or [].
 
     They are in `id2label`, as in Hugging Face's configurations. Raises
-    InputError: they are not numbered from 0 on.
+    InputError: the labels are not numbered from 0 on.
     """
     return _label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table.
 
-    Fewer of them are a warning: tables may be padded to a round size.
+    Fewer ids only log a warning: tables may be padded to a round size.
     """
     if num_tokens > self.vocab_size:
       raise errors.InputError(
@@ -162,7 +162,7 @@ class BertConfig:
       )
 
   def check_pairs(self, segment_b: int) -> None:
-    """Raises InputError if second texts have no row of segments."""
+    """Raises InputError if second texts have no segment embedding."""
     if segment_b >= self.type_vocab_size:
       raise errors.InputError(
         f"two texts need {segment_b + 1} segments, and {_SOURCE} says "
@@ -170,7 +170,7 @@ class BertConfig:
       )
 
   def check_sequence_length(self, length: int) -> None:
-    """Raises InputError if sequences of `length` have no position rows."""
+    """Raises InputError if `length` exceeds the position embeddings."""
     if length > self.max_position_embeddings:
       raise errors.InputError(
         f"sequence length {length} is more than the model's "
@@ -179,8 +179,8 @@ class BertConfig:
       )
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
-    """Returns how many numbers an encoder of a table, bert_shapes, holds."""
-    # By one layer: the list of all names could be too long to be made.
+    """Returns the number of parameters of an encoder; default: bert_shapes."""
+    # Only one layer's names are listed: all names could exceed the memory.
     one = copy.copy(self)
     one.num_hidden_layers = 1
     table = (shapes or bert_shapes)(one)
@@ -191,13 +191,13 @@ class BertConfig:
   def check_memory(self, shapes: Callable | None = None) -> None:
     """Raises InputError if this machine cannot hold the weights of `shapes`.
 
-    Of a typing error in a number, TensorFlow or the system would say whatever
-    it says of an impossible allocation, or kill the process.
+    After a typing error in a number, TensorFlow would fail with an allocation
+    error that does not name it, or the system would kill the process.
     """
     present, needed = memory.total_bytes(), 4 * self.num_parameters(shapes)
-    # Weights alone; training needs several times as much.
+    # This counts only weights; training needs several times more memory.
     if present is not None and needed > present:
-      # The number that most likely has a digit too many.
+      # The largest number most likely has a digit too many.
       largest = max(_COUNTS, key=lambda name: getattr(self, name))
       raise errors.InputError(
         f"a model of this configuration needs {_gigabytes(needed)} of memory "
@@ -208,9 +208,9 @@ class BertConfig:
 
 # Formats
 
-# Next to a config.json of Hugging Face.
+# One of these files is next to a config.json of Hugging Face.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-# What both formats say of a model, under our names.
+# The keys that both formats have, with our names.
 _SHARED = (
   *_COUNTS, "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
   "initializer_range",
@@ -218,15 +218,15 @@ _SHARED = (
 
 
 class _Kind(NamedTuple):
-  """How transformers writes the configuration of one kind of model.
+  """Describes transformers' configuration format of one model type.
 
   Attributes:
-    defaults: our name of a key -> what transformers takes where it is absent,
-      if it is not what BertConfig takes.
-    built_in: their name -> the value that this project's model has built in;
-      other ones cannot be read.
-    names: our name -> theirs, where the two differ; None where they have none.
-    others: names of what only this kind has.
+    defaults: our name of a key -> its default in transformers, if that differs
+      from BertConfig's default.
+    built_in: their name -> the only value that this project's model supports;
+      other values cannot be read.
+    names: our name -> their name, if the two differ; None if they have none.
+    others: names of keys that only this model type has.
   """
 
   defaults: dict
@@ -237,11 +237,11 @@ class _Kind(NamedTuple):
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 _NO_OTHERS = {"position_embedding_type": "absolute"}
-# What BERT's own file leaves out.
+# BERT's own file does not contain its layer norm's epsilon.
 _EPSILON = 1e-12
 _BUILT_IN = {**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False}
 _ROBERTA = _Kind(
-  # BertConfig's max_position_embeddings is less by the rows before the first.
+  # BertConfig's max_position_embeddings excludes the rows before the first.
   defaults={
     "vocab_size": 50265, "type_vocab_size": 2, "hidden_act": "gelu",
     "max_position_embeddings": 512, "pad_token_id": 1,
@@ -253,7 +253,7 @@ _ROBERTA = _Kind(
   },
   others=("pad_token_id", "layer_norm_eps"),
 )
-# Keys of bert_config.json that make another network -> what BERT has.
+# Keys of bert_config.json that change the network -> BERT's value.
 _OTHER_NETWORKS = {
   "ln_type": "postln", "use_bottleneck": False, "trigram_input": False,
   "intra_bottleneck_size": None, "normalization_type": "layer_norm",
@@ -261,7 +261,7 @@ _OTHER_NETWORKS = {
   "position_embedding_type": "absolute", "is_decoder": False,
 }
 _OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
-# By model_type, which is also the name of a variant (see the folder).
+# {model_type: _Kind}; a model_type is also the name of a variant.
 _KINDS = {
   "bert": _Kind(
     defaults=_BERT, built_in=_BUILT_IN, others=("layer_norm_eps",)
@@ -297,14 +297,14 @@ _KINDS = {
   ),
   "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
 }
-# What a fine-tuned model says of its task; the last two are this project's.
+# The keys for the task of a fine-tuned model; only we have the last two.
 _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
-# What a model is fine-tuned for, by its `problem_type`: the head, its kind (see
+# A task, named by `problem_type`: the head, its kind (see
 # classification/data.py) and --output_activation. transformers knows the
-# problems with an activation.
+# problem types with an activation.
 class Problem(NamedTuple):
   head: str
   kind: str
@@ -325,25 +325,25 @@ KIND_OF_ACTIVATION = {
   entry.activation: entry.kind for entry in PROBLEMS.values()
   if entry.activation
 }
-# Endings of the classes of transformers -> the head.
+# The ending of a class name in transformers -> the head.
 _CLASS_HEADS = {
   "ForSequenceClassification": "classification",
   "ForMultipleChoice": "classification", "ForTokenClassification": "tagging",
 }
-# Hugging Face's name of an activation -> ours
+# Hugging Face's name of an activation -> our name
 _ACTIVATIONS = {
   "gelu": "gelu_erf", "gelu_python": "gelu_erf", "gelu_new": "gelu",
   "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu",
 }
-# And back; others have one name.
+# Our name -> theirs; other activations have the same name.
 THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
 
 def is_huggingface(values: dict, path: str | None = None) -> bool:
-  """Whether the values of a JSON file are a Hugging Face configuration.
+  """Returns whether the values of a JSON file are Hugging Face's format.
 
-  Files of 2019 have no key that says so, but the name in `path` and the weights
-  next to them do.
+  Files from 2019 have no key that shows it, but the file name in `path` and the
+  weights next to the file do.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):
@@ -357,7 +357,7 @@ def is_huggingface(values: dict, path: str | None = None) -> bool:
 def read(path: str) -> dict:
   """Reads a file of either format, as a dict for `BertConfig.from_dict`.
 
-  Raises InputError: there is no such file, or it is of another kind of model.
+  Raises InputError: the file is missing, or the model type is not supported.
   """
   values = json_files.read(path)
   with errors.placed(path):
@@ -367,9 +367,9 @@ def read(path: str) -> dict:
 
 
 def _known_network(values):
-  """Returns the values of a bert_config.json, of a relative with its variant.
+  """Returns the values of a bert_config.json, with `variant` for ALBERT.
 
-  Raises InputError: a key is of a network that is not here.
+  Raises InputError: a key needs a network that is not implemented.
   """
   for key, known in _OTHER_NETWORKS.items():
     if values.get(key, known) != known:
@@ -386,13 +386,13 @@ def _known_network(values):
 def from_huggingface(values: dict) -> dict:
   """Turns a config.json into the values of a bert_config.json.
 
-  What a fine-tuned model says of its task is kept, such as "id2label" from a
-  number in digits to a name. Raises InputError: a kind of model that is neither
-  BERT nor a variant of it.
+  The task's keys of a fine-tuned model are kept, such as "id2label", which maps
+  a number in digits to a name. Raises InputError: the model is neither BERT nor
+  a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant == "ernie" and not values.get("use_task_id"):
-    variant = "bert"  # Its network; another table makes the difference.
+    variant = "bert"  # Only a task embedding would make the network different.
   if variant not in _KINDS:
     raise errors.InputError(
       f"model_type is {variant!r}; only models of "
@@ -414,34 +414,34 @@ def from_huggingface(values: dict) -> dict:
     config["max_position_embeddings"] = rows - before
   if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
-  # BERT's own file stays as the original writes it.
+  # BERT's own file has no `variant`, as in the original.
   if variant != "bert":
     config["variant"] = variant
-  # Anything else is refused later, as an unknown activation is.
+  # A value of another type is refused later, like an unknown activation.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
   if variant == "electra" and config["hidden_act"] != "gelu_erf":
-    # Of the generator; its authors' head has the encoder's.
+    # transformers' generator uses it; the authors' uses the encoder's.
     config["masked_lm_act"] = "gelu_erf"
   return {**config, **_with_defaults(values)}
 
 
 def _with_defaults(values):
-  """Returns `of_a_task` with what transformers leaves out of a config.json."""
+  """Returns `of_a_task` with the defaults that transformers does not write."""
   task, head = of_a_task(values), head_of(values)
   if head:
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
     task.setdefault("id2label", {str(n): f"LABEL_{n}" for n in range(count)})
   if head == "classification" and len(task["id2label"]) == 1:
-    # One output is a number: the logit.
+    # A single output is a regression: the score is the logit.
     task.setdefault("problem_type", "regression")
     _name_activation(values)
   return task
 
 
 def _name_activation(values):
-  """Names a cross-encoder's activation, which scores here do not pass."""
+  """Warns of a cross-encoder's activation, which is not applied here."""
   section = values.get("sentence_transformers")
   activation = values.get("sbert_ce_default_activation_function") or (
     section.get("activation_fn") if isinstance(section, dict) else None
@@ -456,7 +456,7 @@ def _name_activation(values):
 def head_of(values: dict) -> str | None:
   """Returns the head "classification" or "tagging" of a model's JSON.
 
-  The variables of both have the same names. None: the file does not say.
+  The variables of both have the same names. Returns None if it is unknown.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():
@@ -472,14 +472,14 @@ def head_of(values: dict) -> str | None:
 
 
 def _rows_before(config):
-  """Returns how many rows of positions transformers counts that none has."""
+  """Returns how many position rows come before the first token's."""
   return json_files.field(config, "pad_token_id", int, _SOURCE, -1) + 1
 
 
 def of_a_task(values: dict) -> dict:
-  """Returns what a configuration of either format says of a trained task.
+  """Returns the task's entries of a configuration of either format.
 
-  Raises InputError: an entry is of another type.
+  Raises InputError: an entry has another type.
   """
   found = {
     name: json_files.field(values, name, kind, _SOURCE, None)
@@ -489,10 +489,10 @@ def of_a_task(values: dict) -> dict:
 
 
 def masked_lm_act(config: BertConfig) -> str | Callable:
-  """Returns the activation of the head of masked words.
+  """Returns the activation of the masked-LM head.
 
   In transformers it is the exact GELU for RoBERTa's relatives and for ELECTRA's
-  generator, whatever the encoder has.
+  generator, whatever the encoder's activation is.
   """
   values = config.to_dict()
   if values.get("variant") in _OF_ROBERTA:
@@ -501,7 +501,7 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 
 
 def only_here(config: BertConfig) -> str:
-  """Returns what of a model no other program computes, "" if nothing."""
+  """Returns the part of a model that transformers lacks, or ""."""
   values = config.to_dict()
   variant = values.get("variant", "bert")
   on_top = "a BiLSTM on top" if values.get("bilstm_on_top") else ""
@@ -509,7 +509,7 @@ def only_here(config: BertConfig) -> str:
 
 
 def check_huggingface(config: BertConfig) -> None:
-  """Raises InputError for a model that transformers has no class of."""
+  """Raises InputError for a model that transformers has no class for."""
   if own := only_here(config):
     raise errors.InputError(
       f"transformers has no class for {own}: such a model can be written as "
@@ -518,7 +518,7 @@ def check_huggingface(config: BertConfig) -> None:
 
 
 def to_huggingface(config: dict, architecture: str) -> dict:
-  """Returns a config.json, for a class of transformers, from our values."""
+  """Converts our values to a config.json for a class of transformers."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
   kind = _KINDS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
@@ -527,15 +527,15 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     for name in (*_SHARED, *kind.others)
     if name in config
   }
-  # What they have no name for.
+  # The key None stands for names that transformers lacks.
   values.pop(None, None)
-  # Of what the kind has: BERT's file may have a pad_token_id, too.
+  # `values`, not `config`: BERT's config may have a pad_token_id, too.
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
   problem = PROBLEMS.get(values.get("problem_type"))
   if problem and problem.kind == "regression":
-    # transformers takes two labels where there is no name.
+    # Without names transformers assumes two labels.
     values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
   if names:
@@ -543,7 +543,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if not (problem and problem.activation):
     values.pop("problem_type", None)
   return {
-    # [PAD] and <pad> are the first of the released vocabularies.
+    # [PAD] and <pad> come first in the released vocabularies.
     "pad_token_id": 0,
     **values,
     "architectures": [architecture],
@@ -554,7 +554,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
 
 
 def _label_names(by_number):
-  """Returns the names of {number in digits: name}, which are from 0 on."""
+  """Returns the names in {number in digits: name}, in order from 0 on."""
   try:
     return [by_number[str(number)] for number in range(len(by_number))]
   except KeyError as error:
@@ -583,7 +583,7 @@ def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
   """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
   width = config.hidden_size
   shapes = {
-    # First of all: BertModel.word_embeddings takes it by its place.
+    # It must come first: BertModel.word_embeddings takes the first variable.
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
@@ -620,5 +620,5 @@ def norm_shapes(name: str, width: int) -> dict[str, tuple]:
 
 
 def _gigabytes(size):
-  # At most what a float can hold.
+  # The minimum keeps the number within the range of a float.
   return f"{min(size, 10**300) / 10**9:.3g} GB"

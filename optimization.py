@@ -1,13 +1,13 @@
 """Learning-rate schedules and optimizers: BERT's Adam, AdamW and LAMB.
 
 The formulas are pure functions of tensors (`learning_rate`,
-`adam_weight_decay_update`, `clip_scale`); the classes below
-them only keep the moments and move data. Nothing here knows a strategy: the
-training loop sums gradients over replicas, then calls `update_all`.
+`adam_weight_decay_update`, `clip_scale`); the classes only keep the moments and
+move data. Nothing here knows a strategy: the training loop sums gradients over
+replicas, then calls `update_all`.
 
-How one step goes, as in the original: norm of all gradients, all of them
-scaled so that this norm is at most 1, moments from the scaled gradient, decay
-added to Adam's direction, the whole times the learning rate.
+One step, as in the original, scales all gradients so that their global norm is
+at most 1, updates the moments with the scaled gradients, adds weight decay to
+Adam's direction and multiplies the sum by the learning rate.
 """
 
 import functools
@@ -21,12 +21,12 @@ import tensorflow as tf
 import layers
 from common import errors
 
-# Variables whose name holds one of these get no weight decay; `output_bias`
-# of a head is one of them.
+# Variables whose names contain one of these get no weight decay, including the
+# `output_bias` of a head.
 NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
 
 
-# `power` is of "polynomial" alone; one signature serves all SCHEDULES.
+# Only "polynomial" uses `power`, but all SCHEDULES have one signature.
 def _linear(init_lr, progress, power):
   del power
   return init_lr * (1.0 - progress)
@@ -46,7 +46,8 @@ def _polynomial(init_lr, progress, power):
   return init_lr * tf.pow(1.0 - progress, power)
 
 
-# name -> rate after the warm-up, of the share of the run that is done (0 to 1)
+# name -> function of the share of the run that is done (0 to 1), which gives
+# the rate after the warm-up
 SCHEDULES = {
   "linear": _linear, "constant": _constant, "cosine": _cosine,
   "polynomial": _polynomial,
@@ -57,20 +58,19 @@ def learning_rate(
   step: int | tf.Tensor, *, init_lr: float, num_train_steps: int,
   num_warmup_steps: int, schedule: str = "linear", power: float = 0.5,
 ) -> tf.Tensor:
-  """Learning rate of the update that `step` updates came before.
+  """Returns the learning rate of the update after `step` updates.
 
-  The rate climbs in a straight line from 0 at step 0 to `init_lr` at
-  `num_warmup_steps`, then decays and is 0 (but for "constant") from
-  `num_train_steps` on. As in the original: the decay is that of the whole run,
-  not of what the warm-up left, so the rate jumps down where the warm-up ends.
-  Of 20 steps with 5 of warm-up and init_lr 1e-3: 0, 2e-4, 4e-4, 6e-4, 8e-4,
-  then 7.5e-4, 7e-4, ... 5e-5.
+  The rate rises linearly from 0 at step 0 to `init_lr` at `num_warmup_steps`,
+  then decays and is 0 (except "constant") from `num_train_steps` on.
+  As in the original: the decay counts from step 0, not from the end of the
+  warm-up, so the rate jumps down there. With 20 steps, 5 of them warm-up, and
+  init_lr 1e-3, it is 0, 2e-4, 4e-4, 6e-4, 8e-4, then 7.5e-4, 7e-4, ... 5e-5.
 
   Unlike the original: it read the step while another operation increased it,
-  so an update got the rate of its own step or of the next one, by chance.
+  so an update randomly got the rate of its step or of the next one.
 
-  `power` is the exponent of "polynomial"; 0.5 is what LAMB is usually run with.
-  Raises InputError: an unknown schedule, or no steps to train.
+  `power` is the exponent of "polynomial"; LAMB is usually run with 0.5. Raises
+  InputError: the schedule is unknown, or there are no steps to train.
   """
   if schedule not in SCHEDULES:
     raise errors.InputError(
@@ -85,8 +85,8 @@ def learning_rate(
   total = tf.cast(num_train_steps, tf.float32)
   warmup = tf.cast(num_warmup_steps, tf.float32)
   init_lr = tf.cast(init_lr, tf.float32)
-  # Times the reciprocal, which TensorFlow makes of a division in a graph but
-  # not outside of one: the same bits in both, and those of the original.
+  # In a graph, TensorFlow turns a division into a product with the reciprocal.
+  # Writing the product gives the same bits in eager mode, and the original's.
   progress = tf.minimum(step, total) * (1.0 / total)
   decayed = SCHEDULES[schedule](init_lr, progress, power)
   # The maximum only keeps 0 / 0 out of the branch that is not taken.
@@ -95,12 +95,12 @@ def learning_rate(
 
 
 def rows_squared_norm(grads: list) -> tf.Tensor:
-  """Sum of the squared rows of the tf.IndexedSlices among gradients.
+  """Returns the sum of the squared rows of all tf.IndexedSlices in `grads`.
 
-  As in the original: the norm of an embedding gradient is that of its rows
+  As in the original: the norm of an embedding gradient is taken of its rows
   before the rows of a repeated word are added up. Rows of two replicas, or of
-  two parts of a batch, are different rows: add up their values of this
-  function, and the norm is that of the one large batch.
+  two parts of a batch, are different rows: the sum of their results gives the
+  norm of the whole batch.
   """
   return squared_norm(
     [g.values for g in grads if isinstance(g, tf.IndexedSlices)]
@@ -108,7 +108,7 @@ def rows_squared_norm(grads: list) -> tf.Tensor:
 
 
 def squared_norm(tensors: list) -> tf.Tensor:
-  """Sum of the squares of all values, in float32; None counts as 0."""
+  """Returns the sum of all squared values in float32; None counts as 0."""
   # l2_loss is half the sum, in one pass over the data.
   parts = [
     tf.nn.l2_loss(tf.cast(t, tf.float32)) for t in tensors if t is not None
@@ -117,38 +117,38 @@ def squared_norm(tensors: list) -> tf.Tensor:
 
 
 def global_norm(grads: list) -> tf.Tensor:
-  """Norm of one device's gradients, rows not added up.
+  """Returns the norm of one device's gradients, without adding up rows.
 
-  A word table that also makes the masked-LM logits has a dense gradient: for
-  the sum of rows and a tensor, TensorFlow adds the rows up, here as in 1.15.
+  A word table that is also the masked-LM output layer has a dense gradient:
+  TensorFlow adds the rows up when it adds them to a tensor, here as in 1.15.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
 
 
 def clip_scale(norm: tf.Tensor, clip_norm: float = 1.0) -> tf.Tensor:
-  """Factor that brings gradients of global norm `norm` down to `clip_norm`.
+  """Returns the factor that clips gradients of norm `norm` to `clip_norm`.
 
-  1 where they are smaller. Not a number of use where the norm is not finite:
-  such a step is to be skipped.
+  It is 1 for smaller gradients, and useless if the norm is not finite: the
+  caller should skip such a step.
   """
-  # As in TF1's clip_by_global_norm. At norm 0 the first is infinite, and the
-  # minimum is the second.
+  # TF1's clip_by_global_norm does the same. At norm 0 the first term is
+  # infinite, so the minimum is the second.
   return clip_norm * tf.minimum(1.0 / norm, 1.0 / clip_norm)
 
 
 def adam_direction(
   grad, m, v, *, beta_1, beta_2, epsilon, correction_step=None
 ):
-  """Adam's direction of descent (Kingma & Ba, arXiv 1412.6980, algorithm 1).
+  """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
   As in the original: epsilon is outside the root, and without
-  `correction_step` the moments are taken as they are, though they start at 0
-  and so are too small for the first few hundred updates. Returns the direction,
-  new m and new v.
+  `correction_step` the moments are not corrected, although they start at 0 and
+  so are too small for the first few hundred updates. Returns the direction, the
+  new m and the new v.
 
   Args:
-    grad, m, v: gradient, first and second moment, of one shape.
+    grad, m, v: gradient, first and second moment, which share a shape.
     correction_step: number of this update, from 1, to divide the moments by
       1 - beta^step; None for the original's form.
   """
@@ -172,16 +172,16 @@ def adam_weight_decay_update(
   param, grad, m, v, *, learning_rate, weight_decay_rate, layer_adaptation,
   **adam
 ):
-  """One update of BERT's Adam, of AdamW with `correction_step`, or of LAMB.
+  """Computes one update of BERT's Adam, AdamW (`correction_step`) or LAMB.
 
-  The decay is added to the direction, not to the gradient: it does not go
-  through the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by
-  the learning rate.
+  Weight decay is added to the direction, not to the gradient, so it does not
+  enter the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by the
+  learning rate.
 
   With `layer_adaptation`, the direction is multiplied by the trust ratio (You
-  et al., arXiv 1904.00962, algorithm 2): the norm of the variable over that of
-  the direction. It is 1 where either is 0 (a variable that starts at zero).
-  Returns the new param, m and v; other options are those of `adam_direction`.
+  et al., arXiv 1904.00962, algorithm 2): the variable's norm divided by the
+  direction's norm, or 1 if either is 0 (a variable that starts at zero).
+  Returns the new param, m and v; see `adam_direction` for other options.
   """
   direction, m, v = adam_direction(grad, m, v, **adam)
   if weight_decay_rate:
@@ -199,9 +199,9 @@ def adam_weight_decay_update(
 
 
 def _scaled(grad, scale):
-  """Returns a dense float32 gradient times a scalar; 0 if that is 0."""
+  """Returns a dense float32 gradient times a scalar, 0 if the scalar is 0."""
   if isinstance(grad, tf.IndexedSlices):
-    # Rows are scaled before they become a table of all words.
+    # Rows are scaled before they expand to a table of all words.
     values = _times(grad.values, scale)
     return tf.convert_to_tensor(
       tf.IndexedSlices(values, grad.indices, grad.dense_shape)
@@ -210,13 +210,13 @@ def _scaled(grad, scale):
 
 
 def _times(grad, scale):
-  # 0 times an infinite gradient is NaN; a step that is skipped (scale 0) must
-  # leave the moments alone.
+  # 0 times an infinite gradient would be NaN, but a skipped step (scale 0) must
+  # not change the moments.
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
 def _kernel_share(beta):
-  """What Adam's kernel makes of 1 - beta in float32, as a share of it."""
+  """Returns (1 - float32(beta)), which Adam's kernel uses, over 1 - beta."""
   rounded = float(np.float32(beta))
   return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
 
@@ -226,8 +226,7 @@ class AdamWeightDecay:
 
   Attributes:
     slots: dict from "<variable>/adam_m" and "<variable>/adam_v" to the
-      tf.Variable with that moment; what a training checkpoint holds besides the
-      weights.
+      tf.Variable with that moment; training checkpoints save them.
   """
 
   def __init__(
@@ -236,16 +235,16 @@ class AdamWeightDecay:
     exclude_from_weight_decay: tuple = NOT_DECAYED,
     rate_multipliers: dict[str, float] | None = None, jit_compile: bool = False,
   ):
-    """Defaults are the original's, where they could not be changed.
+    """Makes an optimizer; the defaults are the original's fixed values.
 
     Args:
       bias_correction: True makes it AdamW.
       exclude_from_weight_decay: regular expressions, searched in the names.
-      rate_multipliers: factors of the learning rates of variables, by name
-        (see `learning_rate_multipliers`); 1 for names that it lacks.
-      jit_compile: whether XLA compiles the formula, once for each shape:
-        where it compiles the whole step, and for LAMB, whose dozen passes
-        over memory become one. Adam has TensorFlow's kernel, which is as
+      rate_multipliers: {variable name: factor of the learning rate} (see
+        `learning_rate_multipliers`); missing names have 1.
+      jit_compile: whether XLA compiles the formula, once for each shape. It
+        helps if XLA compiles the whole step, and for LAMB, whose dozen passes
+        over memory become one. Adam uses TensorFlow's kernel, which is as
         fast and needs no compiler.
     """
     self.slots = {}
@@ -261,17 +260,17 @@ class AdamWeightDecay:
       self._formula = tf.function(self._new_values, jit_compile=True)
 
   def create_slots(self, variables: list[tf.Variable]) -> None:
-    """Makes the moments, zero, of the variables that will have a gradient.
+    """Makes zero moments for the variables that will have a gradient.
 
-    To be called inside `strategy.scope()`. As in the original: a variable
-    without a gradient (the pooler in SQuAD) is never updated or decayed and
-    has no moments, so leave it out.
+    Call it inside `strategy.scope()`. As in the original: a variable without a
+    gradient (the pooler in SQuAD) is never updated or decayed and has no
+    moments, so leave it out.
     """
     strategy = tf.distribute.get_strategy()
     for variable in variables:
       for slot in ("adam_m", "adam_v"):
         name = f"{layers.variable_name(variable)}/{slot}"
-        # An empty scope keeps whatever scope the caller is in out of the name.
+        # The empty scope keeps the caller's name scope out of the name.
         with (
           tf.name_scope(""), strategy.extended.colocate_vars_with(variable),
         ):
@@ -280,7 +279,7 @@ class AdamWeightDecay:
           )
 
   def decays(self, name: str) -> bool:
-    """Whether a variable of this name is one of those that are decayed."""
+    """Returns whether a variable of this name gets weight decay."""
     return not any(re.search(p, name) for p in self._not_decayed)
 
   def update(self, variable, grad, **options):
@@ -293,16 +292,16 @@ class AdamWeightDecay:
     """Applies gradients to variables and to their moments.
 
     Args:
-      variables: list of tf.Variables of `create_slots`, or one replica's
+      variables: the tf.Variables passed to `create_slots`, or one replica's
         copies of them.
       grads: as many tensors (or tf.IndexedSlices), summed over replicas.
-      learning_rate: scalar, of `learning_rate`.
+      learning_rate: scalar, see `learning_rate`.
       step: updates made before this one; only bias correction reads it.
-      grad_scale: scalar that the gradients are multiplied by (`clip_scale`).
-      apply: bool or bool tensor; False leaves the variables and their moments
-        as they are, bit for bit, whatever the gradients hold.
+      grad_scale: scalar that multiplies the gradients (`clip_scale`).
+      apply: bool or bool tensor; False keeps the variables and their moments
+        bit for bit, even if a gradient is not finite.
     """
-    # As tensors, so that the compiled formula is not made anew for each number.
+    # Python numbers would make tf.function trace the formula for each value.
     apply = tf.cast(apply, tf.bool)
     learning_rate = tf.cast(learning_rate, tf.float32)
     step = tf.cast(step, tf.float32)
@@ -336,18 +335,18 @@ class AdamWeightDecay:
       decay=self.decays(layers.variable_name(variable)), **options
     )
     for part, value in zip(state, values):
-      # Without reading the new value back, which nobody uses.
+      # Nobody uses the new value, so it is not read back.
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):
-    """Factors of the kernel's gradient, rate and epsilon: its exact step.
+    """Returns factors of gradient, rate and epsilon for an exact Adam step.
 
     The kernel weighs a gradient g by 1 - float32(beta), which is s (1 - beta):
-    s is 0.999987 for beta_2 = 0.999. Of g / sqrt(s2) it makes the exact v, and
-    m s1 / sqrt(s2), 7e-6 too large, for which the rate makes up. (Some ten
-    steps after another program's m was loaded, nothing of that is left.)
+    s is 0.999987 for beta_2 = 0.999. From g / sqrt(s2) it computes the exact v,
+    and m s1 / sqrt(s2), which is 7e-6 too large; the rate compensates for that.
+    (If m was loaded from another program, the error ends after some ten steps.)
 
-    With c1 and c2 what the moments are divided by (see `adam_direction`),
+    If the moments are divided by c1 and c2 (see `adam_direction`),
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
     """
     s1, s2 = map(_kernel_share, self._betas.values())
@@ -360,10 +359,10 @@ class AdamWeightDecay:
   def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
     """Updates variables and their moments in one pass over memory.
 
-    Few operations per variable, and no branch around them: each would cost
-    time in every step, and more of it when the step is traced.
+    It uses few operations per variable and no branch around them: each would
+    cost time in every step, and more when the step is traced.
     """
-    # With these numbers the kernel leaves everything as it is.
+    # Betas of 1, a zero rate and zero gradients make the kernel do nothing.
     betas = [
       tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
     ]
@@ -373,7 +372,7 @@ class AdamWeightDecay:
     epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
     no_correction = tf.zeros([])
     rates = {
-      # Computed once for each multiplier, not for each variable.
+      # Rates are computed once for each multiplier, not for each variable.
       multiplier: (rate * rate_scale, rate * self._weight_decay_rate)
       for multiplier in {self._multiplier(v) for v, _ in pairs}
       for rate in [learning_rate * multiplier]
@@ -382,14 +381,14 @@ class AdamWeightDecay:
       name = layers.variable_name(variable)
       rate, decay = rates[self._multiplier(variable)]
       m, v = self._moments(variable)
-      # Unlike the original: the decay, which the kernel does not know, is
-      # taken off first. The sum is the same but for one more rounding.
+      # Unlike the original: the decay, which the kernel lacks, is subtracted
+      # first. The result is the same except for one more rounding.
       if self._weight_decay_rate and self.decays(name):
         tf.raw_ops.ResourceApplyGradientDescent(
           var=variable.handle, alpha=decay, delta=variable.read_value()
         )
-      # This kernel's own bias correction takes its epsilon for corrected, as
-      # the paper does not: powers of 0 turn it off.
+      # This kernel's bias correction does not scale epsilon as the paper does:
+      # powers of 0 turn it off.
       tf.raw_ops.ResourceApplyAdam(
         var=variable.handle, m=m.handle, v=v.handle, beta1_power=no_correction,
         beta2_power=no_correction, lr=rate, beta1=betas[0], beta2=betas[1],
@@ -401,12 +400,12 @@ class AdamWeightDecay:
   ):
     """Clips and applies all gradients of one device.
 
-    Returns the global norm before clipping. None among the gradients leaves its
-    variable alone.
+    Returns the global norm before clipping. A gradient of None skips its
+    variable.
     """
     norm = global_norm(grads)
     scale = clip_scale(norm, clip_norm)
-    # As in the original: what the loss does not reach is left alone.
+    # As in the original: variables that the loss does not reach are skipped.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
     self.update_all(
       *zip(*pairs), learning_rate=learning_rate, step=step, grad_scale=scale,
@@ -417,7 +416,7 @@ class AdamWeightDecay:
   def _new_values(
     self, state, grad, *, learning_rate, step, grad_scale, apply, decay
   ):
-    """(param, m, v) after the update, or as they were without `apply`."""
+    """Returns the updated (param, m, v), or the old values without `apply`."""
     param, m, v = state
     new = adam_weight_decay_update(
       param, tf.cast(grad, tf.float32) * grad_scale, m, v,
@@ -426,7 +425,8 @@ class AdamWeightDecay:
       correction_step=step + 1.0 if self._bias_correction else None,
       layer_adaptation=self._adapts_layers and decay, **self._adam
     )
-    # A choice, not a product by 0: the old bits, even where the new are NaN.
+    # tf.where, unlike a product by 0, keeps the old bits even if the new are
+    # NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
   # LAMB's layer adaptation needs norms of whole variables, which no kernel
@@ -435,7 +435,7 @@ class AdamWeightDecay:
 
 
 class Lamb(AdamWeightDecay):
-  """LAMB, with bias correction as in the paper, for very large batches.
+  """LAMB with the paper's bias correction, for very large batches.
 
   Variables without weight decay (biases, layer norms) get no trust ratio
   either, as in the authors' and NVIDIA's BERT pre-training.
@@ -447,7 +447,7 @@ class Lamb(AdamWeightDecay):
   _adapts_layers = True
 
 
-# name of --optimizer -> function of the options of `AdamWeightDecay`
+# name of --optimizer -> function that takes the options of `AdamWeightDecay`
 OPTIMIZERS: dict[str, Callable[..., AdamWeightDecay]] = {
   "bertadam": AdamWeightDecay,
   "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
@@ -458,9 +458,9 @@ OPTIMIZERS: dict[str, Callable[..., AdamWeightDecay]] = {
 def make_optimizer(name: str, **options) -> AdamWeightDecay:
   """Returns an optimizer by name.
 
-  Unlike the original: its create_optimizer built the schedule and returned
-  the operation of a whole step, so the two have different names. Raises
-  InputError: an unknown name.
+  Unlike the original: its create_optimizer built the schedule and returned the
+  operation of a whole step, so this function has another name. Raises
+  InputError: the name is unknown.
   """
   if name not in OPTIMIZERS:
     raise errors.InputError(
@@ -471,11 +471,11 @@ def make_optimizer(name: str, **options) -> AdamWeightDecay:
 
 
 def layer_of(name: str, num_layers: int) -> int:
-  """Depth of a variable, from its name.
+  """Returns the depth of a variable, from its name.
 
-  0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1 for
-  what is above them: the pooler and every head. Weights of the encoder that
-  several layers share have the depth of the last layer.
+  It is 0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
+  for the pooler and every head. Weights of the encoder that several layers
+  share have the depth of the last layer.
   """
   if re.search(r"(^|/)embeddings(_project)?/", name):
     return 0
@@ -488,10 +488,10 @@ def layer_of(name: str, num_layers: int) -> int:
 def learning_rate_multipliers(
   names: Iterable[str], num_layers: int, decay: float
 ) -> dict[str, float]:
-  """Factors for layer-wise learning-rate decay (ULMFiT, arXiv 1801.06146).
+  """Returns factors for layer-wise rate decay (ULMFiT, arXiv 1801.06146).
 
-  The heads and the pooler learn at the full rate, the last encoder layer at
-  `decay` times that, the one below at `decay` squared, and so on.
+  The heads and the pooler have the factor 1, the last encoder layer `decay`,
+  the layer below it `decay` squared, and so on.
   """
   return {
     # 12 layers: heads 1, layer 11 decay, layer 0 decay^12, embeddings decay^13.
@@ -503,11 +503,11 @@ def learning_rate_multipliers(
 def trainable_names(
   names: Iterable[str], num_layers: int, *, freeze_layers: int = 0
 ) -> list[str]:
-  """The names, of variables, that are still trained with layers frozen.
+  """Returns the names of the variables that are trained with frozen layers.
 
-  The lowest `freeze_layers` encoder layers keep their weights, and the
-  embeddings with them; 0 freezes nothing, `num_layers` all but the pooler and
-  the heads. Raises InputError: more layers than there are, or less than 0.
+  The embeddings and the lowest `freeze_layers` encoder layers are frozen; 0
+  freezes nothing, `num_layers` everything but the pooler and the heads. Raises
+  InputError: freeze_layers is not from 0 to num_layers.
   """
   if not 0 <= freeze_layers <= num_layers:
     raise errors.InputError(

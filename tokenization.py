@@ -1,7 +1,7 @@
-"""Text -> WordPiece tokens and ids: those of the original, computed faster.
+"""Text -> the original's WordPiece tokens and ids, computed faster.
 
-FullTokenizer is BasicTokenizer (clean the text, lower-case it and strip its
-accents if asked, split at white space and punctuation) followed by
+FullTokenizer is BasicTokenizer (clean the text, optionally lower-case it and
+strip its accents, split at white space and punctuation) followed by
 WordpieceTokenizer (longest match first). Needs no TensorFlow.
 
 Speed: words recur in any text, so the result of each chunk between two spaces
@@ -19,8 +19,8 @@ from common import errors, file_io
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
-# Unlike the original: its seven full names became patterns, so that the
-# whole-word-masking releases and the 24 small models are known too.
+# Unlike the original: its seven full names became patterns, which also match
+# the whole-word-masking releases and the 24 small models.
 _RELEASED_FOLDER = re.compile(r"([\w-]+)/bert_model\.ckpt", re.ASCII)
 _SIZE = r"_L-\d+_H-\d+_A-\d+"
 _LOWER_CASED_RELEASE = re.compile(
@@ -29,8 +29,8 @@ _LOWER_CASED_RELEASE = re.compile(
 _CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
 
 # Blocks of Han characters, which are written without spaces, so each becomes
-# a word. As in the original: a list of ranges, not a property of Unicode;
-# U+2CEB0 and later and U+3007 are not in it, Hangul and kana neither.
+# a word. As in the original: a list of ranges, not a property of Unicode; it
+# lacks U+3007, U+2CEB0 and later, Hangul and kana.
 _HAN_RANGES = (
   (0x3400, 0x4DBF),  # Extension A.
   (0x4E00, 0x9FFF),  # Unified Ideographs.
@@ -41,20 +41,20 @@ _HAN_RANGES = (
 )
 
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-# Printable ASCII is letters, digits, the space and the above.
+# Printable ASCII has only letters, digits, the space and _ASCII_PUNCTUATION.
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
-# Of each cache. English text of any size has fewer frequent chunks than that,
-# and longer chunks (links, numbers) rarely recur.
+# Each cache has these limits. English text of any size has fewer frequent
+# chunks, and longer chunks (links, numbers) rarely recur.
 _CACHED_ENTRIES = 1 << 17
 _CACHED_CHARS = 32
 
 
 class UnknownTokenError(errors.InputError, KeyError):
-  """A token or an id that is not in the vocabulary.
+  """A token or an id is not in the vocabulary.
 
-  As in the original: a KeyError. Unlike the original: with a sentence that
-  names the entry, and an InputError for scripts.
+  As in the original: a KeyError. Unlike the original: a message names the
+  entry, and it is an InputError for scripts.
   """
 
   __str__ = Exception.__str__  # That of KeyError puts quotes around it.
@@ -65,18 +65,18 @@ def validate_case_matches_checkpoint(
 ) -> None:
   """Refuses a released model with the wrong `do_lower_case`.
 
-  As in the original: only "<released folder>/bert_model.ckpt..." tells.
+  As in the original: only "<released folder>/bert_model.ckpt..." is checked.
 
   Raises:
-    InputError: the folder is of a cased model and the text would be
-      lower-cased, or the other way round.
+    InputError: the text would be lower-cased for a cased model, or the other
+      way round.
   """
   folder = _RELEASED_FOLDER.search(init_checkpoint or "")
   if not folder:
     return
   name = folder.group(1)
   if do_lower_case and _CASED_RELEASE.fullmatch(name):
-    # The names are released ones alone: of another folder nothing is known.
+    # Only released names are known; any other folder passes.
     kind, text = "cased", "lower-cased text"
   elif not do_lower_case and _LOWER_CASED_RELEASE.fullmatch(name):
     kind, text = "lower-cased", "text with its capitals"
@@ -91,7 +91,7 @@ def validate_case_matches_checkpoint(
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-  """Returns `text` as str; bytes are UTF-8, of which invalid ones are dropped.
+  """Returns `text` as str; bytes are decoded as UTF-8, invalid ones dropped.
 
   Raises:
     ValueError: `text` is neither str nor bytes.
@@ -104,21 +104,20 @@ def convert_to_unicode(text: str | bytes) -> str:
 
 
 def printable_text(text: str | bytes) -> str:
-  """Returns `text` as str, to print it; accepts what `convert_to_unicode` does.
+  """Returns `text` as str to print it, the same as `convert_to_unicode`.
 
   As in the original: there it differs from `convert_to_unicode` only in
-  Python 2, where print wants bytes.
+  Python 2, where print takes bytes.
   """
   return convert_to_unicode(text)
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-  r"""Returns token -> id of a file with a token a line: its number from 0.
+  r"""Reads {token: id} from a file with one token per line, ids from 0.
 
-  As in the original: lines end at "\n" alone and are stripped of white
-  space, an empty line takes an id too, and a repeated token has the id of its
-  last line. Unlike the original: a "\r" inside a line stays, see
-  file_io.read_lines.
+  As in the original: lines end only at "\n" and are stripped of white space,
+  an empty line takes an id too, and a repeated token has the id of its last
+  line. Unlike the original: a "\r" inside a line stays, see file_io.read_lines.
 
   Raises:
     InputError: the file is missing, or a line is not UTF-8.
@@ -129,10 +128,10 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 
 
 def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
-  """Returns the entries of tokens or ids, the keys of `vocab`.
+  """Returns the entries of `vocab` for tokens or ids.
 
   Raises:
-    UnknownTokenError: an item is not in `vocab` (it is named).
+    UnknownTokenError: an item is not in `vocab`; the message names it.
   """
   try:
     return list(map(vocab.__getitem__, items))
@@ -158,7 +157,7 @@ def convert_ids_to_tokens(
 
 
 def whitespace_tokenize(text: str) -> list[str]:
-  """Splits at white space as `str.split` knows it (U+2028 and U+2029 too)."""
+  """Splits at white space like `str.split` (also at U+2028 and U+2029)."""
   return text.split()
 
 
@@ -182,7 +181,7 @@ BERTS = Specials()
 
 
 class Frame(NamedTuple):
-  """The ids around one or two texts; attributes as of Specials."""
+  """The ids around one or two texts; see Specials for the attributes."""
 
   cls_id: int
   sep_id: int
@@ -190,9 +189,9 @@ class Frame(NamedTuple):
   segment_b: int = 1
 
   def room(self, length: int, is_pair=True):
-    """Returns how many pieces fit into `length` tokens, with these.
+    """Returns how many pieces fit into `length` tokens with these ids.
 
-    `is_pair` may be an array: then it is one of as many rooms.
+    If `is_pair` is an array, the result is an array of the same size.
     """
     return length - 2 - self.between * is_pair
 
@@ -202,11 +201,11 @@ class FullTokenizer:
 
   Attributes:
     vocab_file: path of the vocabulary.
-    vocab: dict of token -> id, not to be changed.
+    vocab: dict of token -> id; do not change it.
     inv_vocab: dict of id -> token.
     do_lower_case: whether text is lower-cased and loses its accents.
     never_split: words of the vocabulary that stay whole, see BasicTokenizer.
-    unk_token: the token of a word that is unknown.
+    unk_token: the token for an unknown word.
     specials: the tokens around texts.
     basic_tokenizer, wordpiece_tokenizer: the two stages.
   """
@@ -221,8 +220,8 @@ class FullTokenizer:
     """Reads the vocabulary; `text_rules` are keywords of BasicTokenizer.
 
     Raises:
-      InputError: as `load_vocab`, or it is empty, or some of `never_split`
-        cannot stay whole.
+      InputError: see `load_vocab`; or the vocabulary is empty, or some of
+        `never_split` cannot stay whole.
     """
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
@@ -237,12 +236,12 @@ class FullTokenizer:
       do_lower_case, self.never_split, **text_rules
     )
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
-    # Three caches: callers need tokens or ids, and one word is in many
-    # chunks ("the," "(the").
+    # There are three caches, because callers need tokens or ids, and one word
+    # occurs in many chunks ("the," "(the").
     self._chunk_tokens = _Cache(self._tokens_of_chunk)
     self._chunk_ids = _Cache(self._ids_of_chunk)
     self._word_ids = _Cache(self._ids_of_word)
-    # Unlike Hugging Face's, which makes them [UNK] without a word.
+    # Hugging Face's tokenizer silently turns such words into [UNK].
     if cut := [w for w in self.never_split if self.tokenize(w) != [w]]:
       raise errors.InputError(
         f"never_split: {', '.join(map(repr, cut))} cannot stay whole; each "
@@ -253,32 +252,32 @@ class FullTokenizer:
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the word pieces of `text`; bytes are UTF-8.
 
-    As in the original: special tokens get no special treatment, "[MASK]"
+    As in the original: special tokens get no special treatment, so "[MASK]"
     gives "[", "mask", "]".
     """
     return _for_each_chunk(self._chunk_tokens, text)
 
   def encode(self, text: str | bytes) -> list[int]:
-    """Returns `convert_tokens_to_ids(tokenize(text))`, faster.
+    """Returns `convert_tokens_to_ids(tokenize(text))`, but faster.
 
     Raises:
-      UnknownTokenError: a word is unknown and [UNK] not in the vocabulary.
+      UnknownTokenError: a word is unknown and the vocabulary has no [UNK].
     """
     return _for_each_chunk(self._chunk_ids, text)
 
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each of the words of a text."""
+    """Returns a list of ids for each word of a text."""
     return [self.encode(word) for word in words]
 
   @property
   def frame(self) -> Frame:
-    """The ids of `specials`; raises UnknownTokenError where one is missing."""
+    """The ids of `specials`; raises UnknownTokenError if one is missing."""
     cls, sep, _, *layout = self.specials
     return Frame(*self.convert_tokens_to_ids([cls, sep]), *layout)
 
   @property
   def mask_id(self) -> int:
-    """The id of the mask; raises UnknownTokenError where there is none."""
+    """The id of the mask; raises UnknownTokenError if it is missing."""
     return self.convert_tokens_to_ids([self.specials.mask])[0]
 
   def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
@@ -315,16 +314,17 @@ class BasicTokenizer:
     self, do_lower_case: bool = True, never_split: Iterable[str] = (), *,
     strip_accents: bool | None = None, tokenize_chinese_chars: bool = True,
   ):
-    """With `do_lower_case` words are lower-cased and lose their accents.
+    """Makes a tokenizer.
 
     Args:
-      strip_accents: Hugging Face's option for the accents alone; None: as
+      do_lower_case: whether words are lower-cased and lose their accents.
+      strip_accents: Hugging Face's option for only the accents; None means
         `do_lower_case`.
-      tokenize_chinese_chars: Hugging Face's option; False: Han characters are
-        letters like any other.
-      never_split: words that stay whole where white space or Han characters are
-        on both sides: as they stand, or lower-cased. As Hugging Face's
-        BertTokenizer: "C++" keeps its case, and "c++" stands for both.
+      tokenize_chinese_chars: Hugging Face's option; False treats Han characters
+        like other letters.
+      never_split: words that stay whole between white space or Han characters,
+        as written or lower-cased. Hugging Face's BertTokenizer does the same:
+        "C++" keeps its case, and "c++" matches both.
     """
     self.do_lower_case = do_lower_case
     self.strip_accents = (
@@ -341,7 +341,7 @@ class BasicTokenizer:
     words = []
     for word in text.translate(self._cleaning).split():
       parts = [word] if word in self.never_split else self._split(word)
-      # Lower-cased, but whole.
+      # The lower-cased word may be in never_split.
       joined = "".join(parts)
       words += [joined] if joined in self.never_split else parts
     return words
@@ -351,14 +351,14 @@ class BasicTokenizer:
     return _CLEANING if self.tokenize_chinese_chars else _CLEANING_BUT_HAN
 
   def _split(self, text):
-    # Most text. Nothing in it is an accent, a control character or white space
-    # other than U+0020, so one regular expression does it all.
+    # Most text is printable ASCII: it has no accents, control characters or
+    # white space other than U+0020, so one regular expression splits it.
     if text.isascii() and text.isprintable():
       return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
     text = text.translate(self._cleaning)
-    # The original does this word by word. On the whole text it is the same:
-    # lower-casing looks at neighbours (a final sigma) and NFD reorders
-    # accents, but neither looks across white space.
+    # The original does this word by word. The whole text gives the same result:
+    # lower-casing depends on neighbours (a final sigma) and NFD reorders
+    # accents, but neither reaches across white space.
     if self.do_lower_case:
       text = text.lower()
     if not self.strip_accents:
@@ -380,22 +380,22 @@ class WordpieceTokenizer:
     """Makes a tokenizer.
 
     Args:
-      vocab: the pieces, not to be changed.
-      unk_token: token of a word that cannot be cut into pieces.
+      vocab: dict of piece -> id; do not change it.
+      unk_token: token for a word that cannot be cut into pieces.
       max_input_chars_per_word: a longer word is unknown too.
         As in the original: counted after cleaning and accent stripping.
     """
     self.vocab = vocab
     self.unk_token = unk_token
     self.max_input_chars_per_word = max_input_chars_per_word
-    # As in the original: a token that begins with "##" is found at the start of
-    # a word too.
+    # As in the original: a token that begins with "##" also matches at the
+    # start of a word.
     self._first_pieces = {token: token for token in vocab}
-    # "##shell" is found as "shell": the search concatenates no strings.
+    # The key of "##shell" is "shell", so the search concatenates no strings.
     self._inner_pieces = {
       token[2:]: token for token in vocab if token.startswith("##")
     }
-    # No search begins further right than a piece can reach.
+    # A match is never longer than the longest piece.
     self._longest_piece = max(map(len, vocab), default=0)
     self._pieces_of = _Cache(self.longest_matches)
 
@@ -404,11 +404,11 @@ class WordpieceTokenizer:
     return self.tokenize_words(whitespace_tokenize(convert_to_unicode(text)))
 
   def tokenize_words(self, words: Sequence[str]) -> list[str]:
-    """Returns the pieces of words, which have no white space in them."""
+    """Returns the pieces of words; they must not contain white space."""
     return _chain(self._pieces_of, words)
 
   def longest_matches(self, word: str) -> tuple[str, ...]:
-    """Returns the pieces of one word, which has no white space in it."""
+    """Returns the pieces of one word, which must not contain white space."""
     if len(word) > self.max_input_chars_per_word:
       return (self.unk_token,)
     pieces = []
@@ -416,10 +416,10 @@ class WordpieceTokenizer:
     table = self._first_pieces
     while start < len(word):
       end = min(len(word), start + self._longest_piece)
-      # As in the original: the longest match, not the best of all divisions.
+      # As in the original: the longest match, not the best of all splits.
       while end > start and word[start:end] not in table:
         end -= 1
-      # Then the whole word is unknown, with the pieces found so far.
+      # Without a match the whole word is unknown, despite its first pieces.
       if end == start:
         return (self.unk_token,)
       pieces.append(table[word[start:end]])
@@ -431,8 +431,8 @@ class WordpieceTokenizer:
 def _for_each_chunk(cache, text):
   """Returns the joined results of the chunks of `text` between spaces.
 
-  Only tab, line feed and U+0020 separate chunks. The rest of what `str.split`
-  splits at would be wrong: U+000B and U+0085 are removed as control
+  Only tab, line feed and U+0020 separate chunks. Other separators that
+  `str.split` knows would be wrong: U+000B and U+0085 are removed as control
   characters, which joins their neighbours.
   """
   text = convert_to_unicode(text).replace("\n", " ").replace("\t", " ")
@@ -445,11 +445,11 @@ def _chain(cache, keys):
 
 
 class _Cache(dict):
-  """Results of a function of a string, computed when they are looked up.
+  """Caches a function of a string; a lookup computes a missing result.
 
-  Bounded: the result of a long string is not stored, and a full cache is
-  emptied. That costs less than tracking the use of each entry: in natural
-  text the frequent words are back at once.
+  Its size is bounded: results of long strings are not stored, and a full cache
+  is cleared. That costs less than tracking the use of each entry, because in
+  natural text the frequent words return quickly.
   """
 
   def __init__(self, function, max_entries=_CACHED_ENTRIES):
@@ -467,14 +467,14 @@ class _Cache(dict):
     return value
 
   def __reduce__(self):
-    # Pickled empty: worker processes get the tokenizer, not its cache.
+    # It is pickled empty: worker processes get the tokenizer, not its cache.
     return _Cache, (self.function, self.max_entries)
 
 
 class _CharacterTable(dict):
   """Argument of `str.translate` whose entries are computed on first use.
 
-  Bounded too: Unicode has a million code points, a language some thousands.
+  It is bounded, too: Unicode has a million code points, a language thousands.
   """
 
   def __init__(self, replacement):
@@ -482,7 +482,7 @@ class _CharacterTable(dict):
     self.replacement = replacement
 
   def __missing__(self, code_point):
-    # Cleared for the memory; every entry can be computed again.
+    # Clearing bounds the memory; every entry can be computed again.
     if len(self) >= _CACHED_ENTRIES:
       self.clear()
     value = self[code_point] = self.replacement(chr(code_point))
@@ -506,7 +506,7 @@ def _is_whitespace(char):
 
 def _is_control(char):
   is_control = unicodedata.category(char) in ("Cc", "Cf")
-  # Category Cc, but white space here.
+  # Tab, line feed and carriage return have category Cc but are white space.
   return is_control and not _is_whitespace(char)
 
 
@@ -515,8 +515,8 @@ def _is_han(char):
 
 
 def _is_punctuation(char):
-  # As in the original: all of ASCII but letters, digits and control characters,
-  # so also "$" and "^", which Unicode calls symbols.
+  # As in the original: ASCII except letters, digits and control characters, so
+  # also "$" and "^", which are symbols in Unicode.
   return char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P"
 
 
@@ -525,7 +525,7 @@ def _isolate_punctuation(char):
 
 
 def _strip_accents(char):
-  # After NFD: an accent is a character of its own then.
+  # NFD has made each accent a separate character.
   if unicodedata.category(char) == "Mn":
     return ""
   return _isolate_punctuation(char)
