@@ -1,4 +1,4 @@
-"""How far the outputs of two programs that compute one network are apart."""
+"""Measures how much the outputs of two engines for one network differ."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -7,9 +7,9 @@ import numpy as np
 
 
 class Difference(NamedTuple):
-  """Of rows of outputs, as shares of the typical length of a row.
+  """Distances between output rows, relative to the typical length of a row.
 
-  A row is a text's vector or logits, or those of one of its tokens.
+  A row is the vector or the logits of a text or of one of its tokens.
   """
 
   largest: float
@@ -19,18 +19,18 @@ class Difference(NamedTuple):
 def measure(
   compute: Callable, other: Callable, batches: Iterable[dict]
 ) -> Difference:
-  """Compares what two functions give, such as `run` of an engine.
+  """Compares the outputs of two functions, such as `run` of an engine.
 
   Args:
-    compute, other: functions of integers [B, T], by the names in batches, that
-      return arrays by name.
+    compute, other: functions of integers [B, T], named as in the batches, that
+      return {name: array}.
     batches: input_ids, input_mask and segment_ids, without padding.
   """
   lengths, distances = [], []
   for batch in batches:
     expected, found = compute(**batch), other(**batch)
     for name, rows in expected.items():
-      # The states are in the vector, the last one.
+      # The vector, the last output, depends on the hidden states.
       if name != "last_hidden_state":
         rows = rows.reshape(-1, rows.shape[-1])
         lengths.append(np.linalg.norm(rows, axis=1))

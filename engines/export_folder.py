@@ -1,4 +1,4 @@
-"""A folder with a network that other programs take as it is.
+"""Writes a folder with a network that other programs can load.
 
   model.onnx, model.onnx_data                  the network; the second where
                                                it has more than 2 GB
@@ -26,7 +26,7 @@ _CLASSES = {
   "masked_lm": "ForMaskedLM", "next_sentence": "ForNextSentencePrediction",
   "span": "ForQuestionAnswering", "tagging": "ForTokenClassification",
 }
-# Transformers has ALBERT's order of two texts next to its masked words alone.
+# Transformers has ALBERT's sentence-order head only with its masked-LM head.
 _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
 
 
@@ -39,13 +39,13 @@ def write(
 
   Args:
     folder: must not exist, or be empty.
-    write_model: writes the network's file, the path of which it is given.
-    settings: of export_saved_model.py, `labels` those of the model.
-    pooling: of the head "embedding", an sentence_pooling.Pooling.
+    write_model: function that writes the network's file to a path.
+    settings: settings of export_saved_model.py, with the model's `labels`.
+    pooling: the sentence_pooling.Pooling for the head "embedding".
 
   Raises:
-    InputError: see file_io.new_folder; or `write_model` does; or Hugging Face
-      has no such model.
+    InputError: see file_io.new_folder; or `write_model` raises it; or
+      transformers has no such model.
   """
   configuration.check_huggingface(config)
   with file_io.new_folder(folder) as temporary:
@@ -57,7 +57,7 @@ def write(
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
-    # Of one layer, which is then the last.
+    # It needs pooling of a single layer, which is then the network's last.
     if pooling and pooling[0] in sentence_folder.KINDS and (
       sum(map(len, pooling[1])) == 1
     ):
@@ -72,7 +72,7 @@ def _class_name(variant, head):
 
 
 def _config_values(config, settings):
-  """Returns the configuration with the labels and the kind of the task."""
+  """Returns the configuration with the labels and the task's problem_type."""
   values, labels = config.to_dict(), list(settings.labels)
   if settings.head == "classification":
     kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]

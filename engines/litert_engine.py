@@ -1,4 +1,4 @@
-"""A network of a LiteRT folder, run by LiteRT in place of TensorFlow."""
+"""Runs the network of a LiteRT folder without TensorFlow."""
 
 import threading
 from concurrent import futures
@@ -12,40 +12,39 @@ from engines import network_file
 with errors.needs_extra("litert"):
   from ai_edge_litert import interpreter
 
-# Those of tokens that have no third axis.
+# Outputs for tokens that have only two axes.
 _SPANS = ("start_logits", "end_logits")
 
 
 class LiteRTEngine:
-  """Ids in, arrays out; as onnx_engine.OnnxEngine.
+  """Maps ids to arrays, like onnx_engine.OnnxEngine.
 
   Attributes:
-    outputs: names of what `run` returns.
-    lengths: of the file's signatures, ascending.
+    outputs: names of the arrays that `run` returns.
+    lengths: lengths of the file's signatures, ascending.
   """
 
   def __init__(self, path: str, threads: int = 0):
     """Loads a model.
 
     Args:
-      path: of a folder with model.tflite, or of such a file.
-      threads: how many work on one text, or each on texts of its own; 0: one
-        on each core.
+      path: path of a folder with model.tflite, or of such a file.
+      threads: how many threads compute one text together, or several texts in
+        parallel; 0 means one for each core.
 
     Raises:
-      InputError: there is no such file, or it is damaged or not of this
-        project.
+      InputError: the file is missing, damaged, or from another project.
     """
     path = network_file.model_path(path, "litert")
     self._threads = threads or process_pool.default_processes()
     try:
       with open(path, "rb") as stream:
-        # Workers open it again, when the file may be gone.
+        # Workers open it later, when the file may be gone.
         self._content = stream.read()
       self._interpreter = self._open(self._threads)
       signatures = self._interpreter.get_signature_list()
       self.lengths = network_file.lengths_of(signatures)
-    # Of damaged files it raises several kinds.
+    # LiteRT raises several exception types for damaged files.
     except Exception as error:
       raise errors.InputError(
         f"{path} cannot be read by LiteRT ({error}); export it again"
@@ -53,8 +52,8 @@ class LiteRTEngine:
     signature = signatures[network_file.signature_name(self.lengths[0])]
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
     network_file.check_inputs(path, self._inputs)
-    # An interpreter has one set of intermediate results: this one a lock, and
-    # each worker one of its own.
+    # An interpreter has one set of intermediate results: this one needs a lock,
+    # and each worker has another interpreter.
     self._lock = threading.Lock()
     self._workers = futures.ThreadPoolExecutor(self._threads)
     self._of_worker = threading.local()
@@ -68,13 +67,14 @@ class LiteRTEngine:
     self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
     segment_ids: npt.ArrayLike, *, outputs: list[str] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Returns {name: float32 array} of integers [B, T].
+    """Returns {name: float32 array} for integers [B, T].
 
-    Each text is computed alone, by the shortest signature that holds all: a
-    single one by all threads, several by one each, which takes half the time.
+    Each text is computed alone, with the shortest signature that fits all. All
+    threads share a single text; of several texts each thread computes others,
+    which takes half the time.
 
     Args:
-      outputs: names of those that are needed; None: all.
+      outputs: names of the outputs to return; None means all.
 
     Raises:
       InputError: no signature is as long as T.
@@ -89,7 +89,7 @@ class LiteRTEngine:
         f"a sequence of {length} tokens; the longest that this LiteRT model "
         f"takes has {self.lengths[-1]}: export it with larger --lengths"
       )
-    # Not seen by any token: its mask is 0.
+    # No token attends to the padding: its mask is 0.
     padding = [(0, 0), (0, fitting[0] - length)]
     feed = {name: np.pad(rows, padding) for name, rows in feed.items()}
     name = network_file.signature_name(fitting[0])
@@ -124,7 +124,7 @@ def _computed(loaded, name, feed, first=0, step=1):
 
 
 def _without_padding(name, rows, length):
-  """Returns one array of B of them, [1, ...], of `length` tokens."""
+  """Joins B arrays [1, ...] and cuts outputs for tokens to `length`."""
   joined = np.concatenate(rows)
   is_of_tokens = joined.ndim == 3 or name in _SPANS
   return joined[:, :length] if is_of_tokens else joined

@@ -1,8 +1,8 @@
-"""A network as a file for LiteRT, on phones, in browsers and on servers.
+"""Writes a network for LiteRT, on phones, in browsers and on servers.
 
 LiteRT plans its memory for fixed shapes. So the file has a signature for each
-of some lengths, "length_16" of one text of 16 tokens, and all of them share one
-set of weights. Names are those of onnx_graph.py; inputs are int32 [1, T].
+of some lengths, such as "length_16" for one text of 16 tokens, and all share
+one set of weights. It uses the names of onnx_graph.py; inputs are int32 [1, T].
 """
 
 import tempfile
@@ -13,8 +13,8 @@ import tensorflow as tf
 from common import errors, file_io
 from engines import network_file
 
-# A file has one set of weights, but TensorFlow writes one for each signature
-# before it joins them, and no more than this.
+# A file has one set of weights, but before TensorFlow joins them it writes one
+# for each signature, which fails above this size.
 _MOST_BYTES = 2**31 - 2**24
 
 
@@ -22,11 +22,11 @@ def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
   """Returns the lengths of --lengths.
 
   Args:
-    most: positions of the model.
+    most: number of the model's positions.
 
   Raises:
-    InputError: they are no ascending numbers of tokens, or the model has fewer
-      positions.
+    InputError: the values are not ascending whole numbers, or the model has
+      fewer positions.
   """
   said = f"--lengths={','.join(map(str, values))}"
   lengths = [int(v) if str(v).isdecimal() else 0 for v in values]
@@ -46,7 +46,7 @@ def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
 def check_size(
   lengths: Sequence[int], variables: Iterable[tf.Variable]
 ) -> None:
-  """Raises InputError if the weights are too large for as many signatures."""
+  """Raises InputError if the weights are too large for so many signatures."""
   size = sum(variable.shape.num_elements() * 4 for variable in variables)
   if size * len(lengths) > _MOST_BYTES:
     raise errors.InputError(
@@ -63,10 +63,10 @@ def write(
   """Writes the file.
 
   Args:
-    model: what owns the variables that `compute` reads.
-    compute: function of int32 [1, T] by the names in `inputs`; returns float32
-      tensors by name.
-    is_int8: whether matrices get 8 bits, with states that become 8 bits as they
+    model: the module with the variables that `compute` reads.
+    compute: function of int32 [1, T], named as in `inputs`, that returns {name:
+      float32 tensor}.
+    is_int8: whether matrices have 8 bits; hidden states are quantized as they
       are computed (dynamic range quantization).
   """
   signatures = {}
@@ -76,14 +76,14 @@ def write(
     signatures[network_file.signature_name(length)] = tf.function(
       lambda **batch: compute(**batch), autograph=False
     ).get_concrete_function(**specs)
-  # Not next to `path`: TensorFlow reads a folder's name as a pattern.
+  # A folder next to `path` could fail: TensorFlow reads its name as a pattern.
   with tempfile.TemporaryDirectory() as folder:
     tf.saved_model.save(model, folder, signatures)
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
     )
-    # Else the table of words is there twice: as it is, and times the gamma of
-    # the layer norm before the words' logits.
+    # Otherwise the file has the word table twice: unchanged, and multiplied by
+    # the gamma of the layer norm before the masked-LM logits.
     converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())

@@ -1,6 +1,6 @@
 """The file of an exported network: its name, its inputs, its signatures.
 
-What writes it and what runs it have these in common. No TensorFlow.
+The exporters and the engines share this module. No TensorFlow.
 """
 
 import os
@@ -11,24 +11,24 @@ import numpy.typing as npt
 
 from common import errors
 
-# Of the network, by --format.
+# --format -> name of the network's file.
 FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# Hugging Face's names of the inputs -> ours.
+# Hugging Face's name of an input -> our name.
 INPUTS = {
   "input_ids": "input_ids", "attention_mask": "input_mask",
   "token_type_ids": "segment_ids",
 }
-# Of LiteRT's signatures, before the number of tokens.
+# The names of LiteRT's signatures: this, and the number of tokens.
 _LENGTH = "length_"
 
 
 def model_path(path: str, engine: str) -> str:
-  """Returns the file of a network, of its folder or of itself."""
+  """Returns the path of a network's file; `path` may be its folder."""
   return os.path.join(path, FILES[engine]) if os.path.isdir(path) else path
 
 
 def check_inputs(path: str, names: Iterable[str]) -> None:
-  """Raises InputError for a network that has other inputs than INPUTS."""
+  """Raises InputError for a network with other inputs than INPUTS."""
   if not names or not {*names} <= INPUTS.keys():
     raise errors.InputError(
       f"{path} is another network: its inputs are "
@@ -40,7 +40,7 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
 def feed(
   names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
 ) -> dict[str, np.ndarray]:
-  """Returns the inputs of a network that has those `names`.
+  """Returns the inputs of a network whose inputs have these `names`.
 
   Args:
     arrays: ids, mask and segments.
@@ -54,10 +54,10 @@ def signature_name(length: int) -> str:
 
 
 def lengths_of(signatures: Iterable[str]) -> list[int]:
-  """Returns the lengths that signatures are for, ascending.
+  """Returns the lengths of the signatures, ascending.
 
   Raises:
-    ValueError: there is none, or another one.
+    ValueError: there are no signatures, or one has another name.
   """
   lengths = sorted(int(name.removeprefix(_LENGTH)) for name in signatures)
   if not lengths:

@@ -1,8 +1,8 @@
-"""The file of a head's network, run by the engine that it is for.
+"""Loads a head's network with the engine that its file is for.
 
 Another engine needs a class like OnnxEngine, its line in _ENGINES here, its
-file in network_file.FILES, what writes it in serving/network_export.py, its
-name in common/choices.py, and an extra.
+file in network_file.FILES, its writer in serving/network_export.py, its name in
+common/choices.py, and an extra.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
 
@@ -14,14 +14,14 @@ import numpy as np
 from common import run_settings
 from engines import network_file
 
-# Of those that a head has, what is read.
+# head -> the outputs that are used, if not ["logits"].
 _OUTPUTS = {
   "embedding": ["sentence_embedding"], "span": ["start_logits", "end_logits"]
 }
 
 
 def _litert():
-  # Imported here, as below: they need packages that only an extra has.
+  # The engines are imported late: their packages belong to extras.
   from engines import litert_engine
 
   return litert_engine.LiteRTEngine
@@ -37,7 +37,7 @@ _ENGINES = {"litert": _litert, "onnx": _onnx}
 
 
 def engine_of(folder: str) -> str | None:
-  """Returns which engine a folder of a network is for; None: it is none."""
+  """Returns the engine for a network's folder; None for another folder."""
   for engine, name in network_file.FILES.items():
     if os.path.exists(os.path.join(folder, name)):
       return engine
@@ -45,10 +45,10 @@ def engine_of(folder: str) -> str | None:
 
 
 def load(engine: str, path: str, threads: int = 0):
-  """Returns the OnnxEngine, or the like, of a file or its folder.
+  """Returns the loaded engine, such as an OnnxEngine, for a file or folder.
 
   Raises:
-    InputError: its package is missing, or the file cannot be read.
+    InputError: the engine's package is missing, or the file cannot be read.
   """
   return _ENGINES[engine]()(path, threads)
 
@@ -56,12 +56,12 @@ def load(engine: str, path: str, threads: int = 0):
 def of_engine(
   loaded, settings: run_settings.Settings, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
-  """Returns what serving.answers calls a Network.
+  """Returns a serving.answers.Network.
 
   Args:
-    loaded: as of `load`.
-    settings: `head`, and `top_k` of masked_lm.
-    num_words: of the vocabulary; the table of a model may have more rows.
+    loaded: the result of `load`.
+    settings: `head`, and for masked_lm `top_k`.
+    num_words: size of the vocabulary; the model's table may have more rows.
   """
   head = settings.head
 
@@ -90,7 +90,7 @@ def _log_softmax(logits):
 
 def _fillings(probabilities, count):
   """Returns `fillings` and `probabilities` [B, P, K], the best first."""
-  # Of equal ones the first, as by tf.math.top_k.
+  # The first of equal values wins, as in tf.math.top_k.
   best = np.argsort(-probabilities, kind="stable")[..., :count]
   return {
     "fillings": best,

@@ -1,4 +1,4 @@
-"""A network of an ONNX folder, run by ONNX Runtime in place of TensorFlow."""
+"""Runs the network of an ONNX folder with ONNX Runtime, not TensorFlow."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,32 +11,32 @@ with errors.needs_extra("onnx"):
 
 
 class OnnxEngine:
-  """Ids in, arrays out.
+  """Maps ids to arrays.
 
   Attributes:
-    outputs: names of what `run` returns.
+    outputs: names of the arrays that `run` returns.
   """
 
   def __init__(self, path: str, threads: int = 0):
     """Loads a model.
 
     Args:
-      path: of a folder with model.onnx, or of such a file.
-      threads: how many work on one batch; 0: one on each core.
+      path: path of a folder with model.onnx, or of such a file.
+      threads: number of threads for a batch; 0 means one for each core.
 
     Raises:
-      InputError: there is no such file, or it is damaged.
+      InputError: the file is missing or damaged.
     """
     path = network_file.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
-    # Of itself it takes all cores, also those that this process may not use.
+    # By default it uses all cores, including cores this process may not use.
     options.intra_op_num_threads = threads or process_pool.default_processes()
     options.log_severity_level = 3  # Errors alone.
     try:
       self._session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]
       )
-    # It has a class for each fault, and none for all of them.
+    # ONNX Runtime's exceptions have no common base class.
     except Exception as error:
       raise errors.InputError(
         f"{path} cannot be read by ONNX Runtime ({error}); export it again"
@@ -49,10 +49,10 @@ class OnnxEngine:
     self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
     segment_ids: npt.ArrayLike, *, outputs: list[str] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Returns {name: float32 array} of integers [B, T].
+    """Returns {name: float32 array} for integers [B, T].
 
     Args:
-      outputs: names of those that are needed; None: all.
+      outputs: names of the outputs to return; None means all.
     """
     feed = network_file.feed(
       self._inputs, np.int64, input_ids, input_mask, segment_ids

@@ -1,6 +1,6 @@
-"""A network as an ONNX graph, written node by node from its variables.
+"""Writes a network as an ONNX graph, node by node, from its variables.
 
-The inputs are input_ids, attention_mask and, but of DistilBERT,
+The inputs are input_ids, attention_mask and (except for DistilBERT)
 token_type_ids, int64 [B, T] with any B and T. Outputs have Hugging Face's
 names and are float32:
 
@@ -11,7 +11,7 @@ names and are float32:
   span            start_logits and end_logits [B, T]
   tagging         logits [B, T, L]
 
-Weights keep their TF1 names and layouts. The letters are those of modeling.py.
+Weights keep their TF1 names and layouts. Shapes use the letters of modeling.py.
 """
 
 import math
@@ -31,13 +31,13 @@ with errors.needs_extra("onnx"):
 
 DATA_FILE = "model.onnx_data"
 MEAN = sentence_pooling.Pooling("mean")
-# The first with Gelu, and the version of files that came with it.
+# The first opset with Gelu, and the file version that came with it.
 _OPSET, _IR_VERSION = 20, 9
-# Of one protocol buffer, less what the nodes take.
+# The limit of a protocol buffer, less the size of the nodes.
 _BYTES_OF_ONE_FILE = 2**31 - 2**24
-# As in layers.attention_bias and tf.math.l2_normalize.
+# The values in layers.attention_bias and tf.math.l2_normalize.
 _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
-# By the names of layers.get_activation; silu is a product with the sigmoid.
+# Activation -> ONNX's operator and attributes; silu is x times the sigmoid.
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
   "gelu_erf": ("Gelu", {"approximate": "none"}), "linear": ("Identity", {}),
@@ -55,12 +55,12 @@ def make(
 
   Args:
     head: one of choices.SERVING_HEADS.
-    weights: by TF1 name; there may be others among them.
-    pooling: of the head "embedding". Layers above all of its own are left out:
-      last_hidden_state is then that of the highest of them.
+    weights: {TF1 name: array}; unused weights are ignored.
+    pooling: pooling of the head "embedding". Layers above the highest pooled
+      layer are left out, and last_hidden_state is its output.
 
   Raises:
-    InputError: a weight is missing, or ONNX has no such activation.
+    InputError: a weight is missing, or ONNX lacks the activation.
   """
   depth = config.num_hidden_layers
   if head == "embedding" and pooling[0] != "pooled":
@@ -91,14 +91,14 @@ def write(
 
 
 class _Graph:
-  """Nodes, weights and outputs so far; a tensor is known by its name."""
+  """Collects nodes, weights and outputs; tensors are identified by names."""
 
   def __init__(self, weights):
     self._weights = weights
     self._nodes, self._tensors, self._outputs = [], {}, []
 
   def add(self, kind, *inputs, **attributes):
-    """Adds a node and returns its one output."""
+    """Adds a node and returns its output."""
     name = f"{kind}_{len(self._nodes)}"
     node = helper.make_node(kind, inputs, [name], name, **attributes)
     self._nodes.append(node)
@@ -111,7 +111,7 @@ class _Graph:
     )
 
   def weight(self, name):
-    """Returns a weight, which the file then holds."""
+    """Adds a weight to the file and returns its name."""
     if name not in self._weights:
       raise errors.InputError(
         f"the weights have no {name}, which this head needs; train it first, "
@@ -120,7 +120,7 @@ class _Graph:
     return self._tensor(name, np.asarray(self._weights[name], np.float32))
 
   def constant(self, value, dtype=np.int64):
-    """Returns a number, or a list of them."""
+    """Adds a number or a list of numbers and returns its name."""
     return self._tensor(f"{dtype.__name__}_{value}", np.asarray(value, dtype))
 
   def number(self, value):
@@ -132,7 +132,7 @@ class _Graph:
     return name
 
   def model(self, inputs):
-    """Returns all of it as a model of int64 inputs [B, T]."""
+    """Returns the graph as a model with int64 inputs [B, T]."""
     shape = [_BATCH, _LENGTH]
     graph = helper.make_graph(
       self._nodes, "bert",
@@ -147,7 +147,7 @@ class _Graph:
 
 
 class _Network(_Graph):
-  """The encoder, as in modeling.py; `states` [B, T, H] are of its layers."""
+  """The encoder of modeling.py; `states` are its layers' outputs [B, T, H]."""
 
   def __init__(self, weights, config, depth):
     """Adds the `depth` lowest layers."""
@@ -192,7 +192,7 @@ class _Network(_Graph):
 
   def _logits(self, x, table, bias):
     """Returns [..., O] of x [..., H] and a table [O, H]."""
-    # Programs transpose a constant once, when they load the file.
+    # Engines transpose a constant only once, when they load the file.
     columns = self.add("Transpose", self.weight(table), perm=[1, 0])
     return self.add("Add", self.add("MatMul", x, columns), self.weight(bias))
 
@@ -206,7 +206,7 @@ class _Network(_Graph):
       table = self.weight(f"{place}/token_type_embeddings")
       x = self.add("Add", x, self.add("Gather", table, "token_type_ids"))
     table = f"{place}/position_embeddings"
-    # Rows before that of the first token, in RoBERTa.
+    # RoBERTa's table has rows before the first token's position.
     rows, _ = registry.shapes(self._config)[table]
     first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)
@@ -215,7 +215,7 @@ class _Network(_Graph):
       self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
-    # Of narrow embeddings, see variants/factorized.py.
+    # Narrow embeddings are mapped to H, see variants/factorized.py.
     mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
     is_narrow = f"{mapping}/kernel" in self._weights
     return self._dense(x, mapping) if is_narrow else x
@@ -228,7 +228,7 @@ class _Network(_Graph):
     return self.add("Mul", padding, self.number(_MASKED_SCORE))
 
   def _place(self, number):
-    """Returns a function: name of a layer's dense layer or norm -> in full."""
+    """Returns a function that maps a name inside a layer to the full name."""
     config = self._config
     if self._variant != "albert":
       return f"bert/encoder/layer_{number}/".__add__
@@ -258,7 +258,7 @@ class _Network(_Graph):
         "Transpose", self.add("Reshape", projected, split), perm=order
       )
 
-    # [B, N, T, D], and [B, N, D, T] of the keys.
+    # Queries and values are [B, N, T, D], keys [B, N, D, T].
     query = project("query", [0, 2, 1, 3])
     scores = self.add("MatMul", query, project("key", [0, 2, 3, 1]))
     scores = self.add("Div", scores, self.number(math.sqrt(width)))
@@ -304,7 +304,7 @@ class _Network(_Graph):
     )
 
   def add_embedding(self, kind, layers, normalize):
-    """Adds the last states and one vector, as features/text_vectors.py."""
+    """Adds the last states and the vector of features/text_vectors.py."""
     width = self._config.hidden_size
     vector = self._pooled() if kind == "pooled" else self._pool(kind, layers)
     if normalize:

@@ -1,10 +1,10 @@
-"""An ONNX model with weights of 8 bits.
+"""Quantizes the weights of an ONNX model to 8 bits.
 
-Matrices have one scale for each column: with one for all of MiniLM-L6's
-vectors, their least cosine to those of float32 is 0.94, not 0.99. They use 7 of
-the 8 bits: sums of products overflow without VNNI otherwise, and unsigned ones,
-which do not, take 1.6 times as long with VNNI.
-States become 8 bits as they are computed (dynamic quantization); softmax, layer
+Matrices have a scale for each column: with one scale per matrix, the least
+cosine between MiniLM-L6's quantized and float32 vectors is 0.94, not 0.99. They
+use 7 of the 8 bits: otherwise sums of products overflow on CPUs without VNNI.
+Unsigned weights do not overflow, but are 1.6× slower with VNNI.
+States are quantized as they are computed (dynamic quantization); softmax, layer
 norm and the last product of a head stay float32.
 """
 
@@ -23,22 +23,22 @@ with errors.needs_extra("onnx"):
 
 
 def quantize(path: str) -> None:
-  """Replaces a model's file by one of 8 bits."""
+  """Replaces a model's file by an 8-bit model."""
   smaller = f"{path}.int8"
   model = onnx.load(path)
   _transpose_word_table(model)
-  # For its warning alone: that of which it would warn is done.
+  # This mark silences a warning about a missing preprocessing step.
   model.metadata_props.add(
     key="onnx.quant.pre_process", value="onnxruntime.quant"
   )
   data = os.path.join(os.path.dirname(path), onnx_graph.DATA_FILE)
-  # It says of each state that it has no scale yet.
+  # Otherwise it logs for each state that it has no scale yet.
   logging.disable(logging.INFO)
   try:
     quantization.quantize_dynamic(
       model, smaller, per_channel=True, reduce_range=True,
       weight_type=quantization.QuantType.QInt8,
-      # Not the products of states with states.
+      # MatMulConstBOnly excludes the products of states with states.
       op_types_to_quantize=["MatMul", "Gather"],
       extra_options={"MatMulConstBOnly": True},
     )
@@ -50,9 +50,9 @@ def quantize(path: str) -> None:
 
 
 def _transpose_word_table(model):
-  """Puts the transposed table into the file, if there is a product with it.
+  """Stores the word table transposed, if there is a product with it.
 
-  Only a product with what is in the file itself is quantized.
+  Only a product with a constant stored in the file is quantized.
   """
   tables = {tensor.name: tensor for tensor in model.graph.initializer}
   for node in model.graph.node:
