@@ -1,8 +1,8 @@
-"""Texts -> answers, for every head: what Python and serve.py give.
+"""Texts -> answers, for every head; Python and serve.py return these.
 
-  texts -> ids        the task's folder, as its script does it
-  ids -> numbers      a Network: whatever computes it
-  numbers -> answers  the task's folder, as its script does it
+  texts -> ids        code of the task's folder, as in its script
+  ids -> numbers      a Network, computed by any engine
+  numbers -> answers  code of the task's folder, as in its script
 
 Letters: B sequences, T tokens, L labels, P masks, K fillings.
 """
@@ -30,13 +30,13 @@ from tagging import answers as tagging_answers
 from text import input_sequences
 from variants import vocabularies
 
-# Of int32 arrays [B, T] by the names of a models.ServedModel's id_inputs; gives
-# arrays by the names of its `from_ids`.
+# A function of int32 arrays [B, T], named as the id_inputs of a
+# models.ServedModel, that returns arrays named as in its `from_ids`.
 Network = Callable[..., dict[str, np.ndarray]]
 
-# The score of an answer where there is none: finite, for JSON.
+# The score of a missing answer: finite, for JSON.
 _NO_ANSWER = -1e9
-# Of a folder that is served: what `make` goes by.
+# The file of an exported folder with the settings for `make`.
 SETTINGS_FILE = "answers.json"
 STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
@@ -47,13 +47,13 @@ STORED = (
 
 
 class Head(NamedTuple):
-  """What answers texts, made with some settings.
+  """A head that answers texts, made with some settings.
 
   Attributes:
-    texts: names of those of an example.
+    texts: names of the texts of an example.
     answer: see `make`.
-    model: the models.ServedModel, where TensorFlow runs it.
-    missing: variables that the checkpoint does not have.
+    model: the models.ServedModel, if TensorFlow runs it.
+    missing: names of variables that the checkpoint lacks.
   """
 
   settings: run_settings.Settings
@@ -69,11 +69,11 @@ def make(
 ) -> Callable[[list], list]:
   """Returns a function of a list of tuples of str, texts or pairs of them.
 
-  It returns a dict for each, of what JSON can hold.
+  It returns a dict of JSON values for each tuple.
 
   Args:
-    settings: as export_settings.resolve returns them.
-    batch_size: sequences that are computed together; of short ones more.
+    settings: settings that export_settings.resolve returned.
+    batch_size: sequences that are computed together; more if they are short.
   """
   return _HEADS[settings.head](settings, tokenizer, network, batch_size)
 
@@ -81,10 +81,10 @@ def make(
 def write_settings(
   path: str, settings: run_settings.Settings, texts: Iterable[str]
 ) -> None:
-  """Writes what `read_settings` reads.
+  """Writes the file that `read_settings` reads.
 
   Args:
-    settings: as of `make`, `labels` those of the model.
+    settings: settings for `make`, with the model's `labels`.
     texts: names of the texts of an example.
   """
   json_files.write(path, {
@@ -100,21 +100,21 @@ def read_settings(
   """Returns settings for `make`, and the names of the texts of an example.
 
   Raises:
-    InputError: there is no such file, or it is damaged.
+    InputError: the file is missing or damaged.
   """
   values = json_files.read(path)
   settings = run_settings.Settings({
     **json_files.field(values, "settings", dict, path),
     "labels": json_files.field(values, "labels", list[str], path),
     "vocab_file": vocab_file,
-    # Exports of earlier versions have none.
+    # Exports of earlier versions lack text_rules.
     "text_rules": json_files.field(values, "text_rules", dict, path, {}),
   })
   return settings, json_files.field(values, "text_inputs", list[str], path)
 
 
 def check(head: str | None, rows: list) -> None:
-  """Raises InputError for an empty text; the embedding of one exists."""
+  """Raises InputError for an empty text, unless the head embeds texts."""
   for number, row in enumerate(rows if head != "embedding" else ()):
     for text in row:
       errors.require_text(text, f"text number {number}")
@@ -124,19 +124,19 @@ def of_engine(
   loaded, settings: run_settings.Settings,
   tokenizer: tokenization.FullTokenizer,
 ) -> Network:
-  """Returns the Network of what networks.load returns."""
+  """Returns the Network of an engine that networks.load returned."""
   num_words = len(vocabularies.lines(tokenizer))
   return networks.of_engine(loaded, settings, num_words)
 
 
 def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
-  """Computes sequences of like length together.
+  """Computes sequences of similar length together.
 
   Args:
     sequences: list of (ids, segment ids).
     compute: function of a batch, dict of int32 arrays [B, T], and of the
       numbers of its sequences; returns B values.
-    batch_size: B; of short sequences more.
+    batch_size: B, for long sequences; B is larger for short ones.
 
   Returns:
     A value for each sequence, in order.
@@ -155,10 +155,10 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
 def classifier(
   settings: run_settings.Settings, network: Network
 ) -> tuple[Callable, sequences.InputOptions]:
-  """Returns the arguments of classification's answers for a network.
+  """Returns arguments for classification's answers with a network.
 
   Args:
-    settings: as of `make`.
+    settings: see `make`.
   """
   kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   options = sequences.options_of(settings, kind, settings.labels)
@@ -202,12 +202,12 @@ def _masked_lm(settings, tokenizer, network, batch_size):
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
   def token(value):
-    # The graph of an export gives names.
+    # The graph of an export returns names.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
     found = [pretraining_answers.encode(tokenizer, text) for text, in rows]
-    # A mask behind the end is cut off with the text.
+    # A mask beyond the end is cut off with the text.
     found = [
       (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
        [place for place in positions if place < length - 1])
@@ -239,13 +239,13 @@ def make_scorer(
   settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
   network: Network, batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function of texts, as `make`: how likely each of them is.
+  """Returns a function of texts, like `make`, that scores their likelihood.
 
-  Each piece in turn is masked, and told from all others (Salazar et al., arXiv
-  1910.14659): the logarithms add up to the text's, exp(-mean) is a perplexity.
+  Each piece in turn is masked and predicted (Salazar et al., arXiv 1910.14659):
+  the log probabilities add up to the text's, exp(-mean) is its perplexity.
 
   Args:
-    network: of models.MaskFiller.log_probabilities.
+    network: Network of models.MaskFiller.log_probabilities.
   """
   length = settings.max_seq_length
   encode = text_batches.make_encoder(tokenizer, length)

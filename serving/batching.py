@@ -1,8 +1,8 @@
 """Runs the requests of many clients together, a batch at a time.
 
-A model computes 16 texts in far less than 16 times the time of one. So a
-request waits a few milliseconds for others, and while the model computes one
-batch the next one gathers. No TensorFlow.
+A model computes 16 texts together much faster than one after another. So a
+request waits a few milliseconds for others, and the next batch gathers while
+the model computes one. No TensorFlow.
 """
 
 import asyncio
@@ -14,14 +14,13 @@ from common import errors
 
 
 class Limits(NamedTuple):
-  """What a server takes: flags of serve.py. Connections: see `connections`.
+  """The limits of a server, flags of serve.py; see also `connections`.
 
   Attributes:
-    batch_requests: False: the instances of a request are computed by
-      themselves.
+    batch_requests: whether one batch may have instances of several requests.
     max_batch_size: a larger request is computed in several batches.
-    max_batch_delay_ms: how long a request waits for others to join it; 0: only
-      those that wait already join it.
+    max_batch_delay_ms: how long a request waits for others to join it; with 0,
+      only requests that already wait join it.
     max_queue: most instances that may wait, and most in one request.
     max_body_bytes: a longer request is refused.
     timeout_s: within which a request must have been read and answered.
@@ -36,7 +35,7 @@ class Limits(NamedTuple):
 
 
 class QueueFull(Exception):
-  """More instances are waiting than may wait."""
+  """The queue has no room for more instances."""
 
 
 class Closed(Exception):
@@ -56,39 +55,39 @@ class Batcher:
   """Gathers instances and hands them to a function, one batch at a time.
 
   Attributes:
-    num_batches, num_instances: what has been computed so far.
+    num_batches, num_instances: counts of the work done so far.
   """
 
   def __init__(self, run: Callable, limits: Limits):
     """Makes a batcher; `start` it inside an event loop.
 
     `run` is a function of (key, list of instances) that returns their answers;
-    called in a thread of its own.
+    a separate thread calls it.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []
     self._changed = asyncio.Event()
-    # One thread: a batch has all cores to itself.
+    # With one thread, a batch has all cores.
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._worker: asyncio.Task | None = None
     self._closing = False
     self.num_batches = self.num_instances = 0
 
   async def start(self, *_) -> None:
-    """Begins to work, in the event loop that is running."""
+    """Starts to work in the running event loop."""
     self._worker = asyncio.create_task(self._work())
 
   async def close(self, *_) -> None:
-    """Finishes what waits, then stops; nothing new is taken."""
+    """Rejects new instances, computes the waiting ones, then stops."""
     self._closing = True
     self._changed.set()
     if self._worker:
-      # It ends when nothing waits any more.
+      # The worker ends when no instance waits.
       await self._worker
     self._thread.shutdown()
 
   def require_room(self, count: int = 1) -> None:
-    """Raises QueueFull or Closed if `count` instances would not be taken."""
+    """Raises QueueFull or Closed if `count` instances would be rejected."""
     if self._closing:
       raise Closed
     if len(self._left()) + count > self._limits.max_queue:
@@ -97,33 +96,33 @@ class Batcher:
   async def submit(self, key: tuple, rows: list) -> list:
     """Returns the answers to the instances of a request.
 
-    Those of one key may be computed together.
+    Instances with the same key may be computed together.
 
     Raises:
-      InputError: it has more instances than may ever wait.
-      QueueFull, Closed: it was not taken.
-      Whatever the function raises for one of them alone.
+      InputError: the request has more instances than the queue can hold.
+      QueueFull, Closed: the request was rejected.
+      Any exception that `run` raises for a single instance.
     """
     if len(rows) > self._limits.max_queue:
       raise errors.InputError(
         f"{len(rows)} instances in one request; at most "
         f"{self._limits.max_queue} are taken: send them in several requests"
       )
-    # Refused at once: a client can go elsewhere, and what waits is bounded.
+    # An immediate refusal bounds the queue and lets a client go elsewhere.
     self.require_room(len(rows))
     loop = asyncio.get_running_loop()
     # No other request has this key.
     key = key if self._limits.batch_requests else (*key, object())
     now = loop.time()
     ours = [_Waiting(key, row, now, loop.create_future()) for row in rows]
-    # All of them wait from now on: no other request comes between.
+    # All instances join at once, so no other request comes between them.
     self._waiting += ours
     self._changed.set()
     answers = asyncio.gather(*(one.answer for one in ours))
     try:
       return await answers
     finally:
-      # The client has gone, or one cannot be answered: nor need be the others.
+      # If the client has gone or one instance fails, no other is needed.
       answers.cancel()
       for one in ours:
         one.answer.cancel()
@@ -139,7 +138,7 @@ class Batcher:
         await self._compute(batch)
 
   def _next_batch(self):
-    """Returns instances to run together, which wait no more."""
+    """Removes instances to run together from the queue and returns them."""
     left = self._left()
     batch = [one for one in left if one.key == left[0].key]
     batch = batch[: self._limits.max_batch_size]
@@ -148,13 +147,13 @@ class Batcher:
     return batch
 
   def _left(self):
-    """Forgets instances whose client has gone; returns the others."""
+    """Drops instances whose client has gone; returns the others."""
     self._waiting = [one for one in self._waiting if not one.answer.done()]
     return self._waiting
 
   async def _wait_for_others(self, first):
     limits, loop = self._limits, asyncio.get_running_loop()
-    # Counted from its arrival: what waited during a batch need not wait again.
+    # The delay counts from its arrival, so time during a batch counts, too.
     until = first.arrived + limits.max_batch_delay_ms / 1000
     while limits.batch_requests and not self._closing and until > loop.time():
       found = sum(one.key == first.key for one in self._waiting)
@@ -175,7 +174,7 @@ class Batcher:
       )
     except Exception as error:  # It belongs to whoever sent the instance.
       if len(batch) > 1:
-        # A bad one must not spoil the others: halves, down to the one.
+        # Halving isolates the bad instance, so that the others get answers.
         middle = len(batch) // 2
         await self._compute(batch[:middle])
         await self._compute(batch[middle:])
@@ -183,6 +182,6 @@ class Batcher:
         batch[0].answer.set_exception(error)
       return
     for one, answer in zip(batch, answers, strict=True):
-      # Its client may have gone in the meantime.
+      # The client may have gone in the meantime.
       if not one.answer.done():
         one.answer.set_result(answer)

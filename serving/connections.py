@@ -1,9 +1,9 @@
-"""How many connections a server takes, and what becomes of the others.
+"""Limits a server's connections and refuses the others.
 
-Each connection needs a file descriptor. A process that has none left cannot
-even refuse a connection: so the limit is below that of the system. At the
-limit the oldest connection without a request in progress makes room; where all
-are busy, a new one is answered 503 and closed.
+Each connection needs a file descriptor. A process without free descriptors
+cannot even refuse a connection, so the limit is below the system's. At the
+limit, the oldest connection without a request in progress is closed; if all are
+busy, a new connection gets the answer 503 and is closed.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ import time
 
 from absl import logging
 
-# The most connections that are accepted at once; all of them, and as many that
-# are being closed, must have descriptors beyond the limit.
+# The most connections that are accepted at once. They, and as many that are
+# being closed, need descriptors beyond the limit.
 _BACKLOG = 64
-# Descriptors that files, pipes and threads may still need.
+# The number of descriptors that files, pipes and threads may still need.
 _SPARE = 32
-_UNLIMITED = 1 << 20  # Memory ends before.
+_UNLIMITED = 1 << 20  # Memory is exhausted before.
 _LOG_INTERVAL = 30.0  # Seconds.
 _SENTENCE = b'{"error": "too many connections are open; try again later"}'
 _REFUSAL = (
@@ -31,7 +31,7 @@ _REFUSAL = (
 
 
 class LimitedLog:
-  """Warnings, at most `most` of them in half a minute; the rest is counted."""
+  """Logs at most `most` warnings in half a minute and counts the rest."""
 
   def __init__(self, most: int):
     self._most, self._count = most, 0
@@ -47,7 +47,7 @@ class LimitedLog:
     if self._count <= self._most:
       logging.warning(line, *values)
 
-  # What aiohttp calls its logger for: requests that are not HTTP.
+  # aiohttp calls this for requests that are not HTTP.
 
   def exception(self, line: str, *values, exc_info=None) -> None:
     self.warning(f"{line}: %.200a", *values, str(exc_info))
@@ -65,7 +65,7 @@ def limits() -> tuple[int, int]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = allowed if limit == resource.RLIM_INFINITY else limit
   with contextlib.suppress(OSError):  # Only Linux has this folder.
-    # The model's files, the threads and the log have descriptors already.
+    # The model's files, the threads and the log already use descriptors.
     opened = len(os.listdir("/proc/self/fd"))
   free = max(0, allowed - opened - _SPARE)
   backlog = max(1, min(_BACKLOG, free // 4))
@@ -80,8 +80,8 @@ async def listen(
   Args:
     server: aiohttp.web.Server.
     host, port: where to listen.
-    most: how many may be open at once; None: as many as the limit of file
-      descriptors (`ulimit -n`) allows.
+    most: how many may be open at once; None means as many as the limit of
+      file descriptors (`ulimit -n`) allows.
   """
   loop, log = asyncio.get_running_loop(), LimitedLog(1)
   allowed, backlog = limits()
@@ -89,7 +89,7 @@ async def listen(
 
   def failed(loop, context):
     error = context.get("exception")
-    # No traceback for no descriptors: asyncio accepts again after a second.
+    # Without descriptors asyncio retries after a second; no traceback needed.
     if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
       log.warning("cannot accept connections for now: %s", error.strerror)
     else:
@@ -100,7 +100,7 @@ async def listen(
 
 
 def _limit(server, most, log):
-  """Lets a server refuse connections; `log` says so."""
+  """Makes a server refuse connections beyond the limit and log that."""
   busy: set = set()
   handle, take = server.request_handler, server.connection_made
 
@@ -124,17 +124,17 @@ def _limit(server, most, log):
 
 
 def _made_room(server, most, busy):
-  # Those that are being closed have no transport any more.
+  # Connections that are being closed have no transport.
   opened = [c for c in server.connections if c.transport is not None]
   if len(opened) < most:
     return True
-  # In the order in which they came.
+  # server.connections has the oldest first.
   idle = next((c for c in opened if c not in busy), None)
   if idle is None:
     return False
   transport = idle.transport
   idle.force_close()
-  # It would wait for a client that does not read its answer.
+  # Otherwise it would wait for a client that does not read its answer.
   if transport.get_write_buffer_size():
     transport.abort()
   return True

@@ -1,6 +1,6 @@
-"""What computes a head, by --engine: TensorFlow, or another from a file.
+"""Chooses the engine for a head by --engine: TensorFlow, or one with a file.
 
-The file is a temporary one, which that engine has read when this returns.
+The file is temporary: the engine has read it when `network` returns.
 """
 
 import os
@@ -49,7 +49,7 @@ def in_place_of(
   variables: Iterable[tf.Variable], settings: run_settings.Settings,
   config: configuration.BertConfig, **options
 ) -> answers.Network | None:
-  """Returns the network of a script's weights; None: TensorFlow's own will do.
+  """Returns the network of a script's weights; None means TensorFlow's own.
 
   Args:
     settings: of the script, `engine` and `quantize` among them.

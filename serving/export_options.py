@@ -1,8 +1,8 @@
-"""What can be said of a served model: one table for flags and for Python.
+"""The options of a served model: one table for flags and for Python.
 
-export_saved_model.py makes flags of it, `text_models` keyword arguments, and
-`export_settings` takes from a trained model what is named here. No TensorFlow:
---help answers at once.
+export_saved_model.py makes flags from it, `text_models` keyword arguments, and
+`export_settings` reads these options from a trained model. No TensorFlow:
+--help answers immediately.
 """
 
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ class Option(NamedTuple):
   """One flag, or keyword argument.
 
   Attributes:
-    heads: that it is for, separated by spaces; "": all.
-    choices: of which it is one, if there are any.
-    lower_bound: of integers, and of nothing else.
+    heads: heads that it is for, separated by spaces; "" means all.
+    choices: its possible values; () means any.
+    lower_bound: the smallest value; only integers have it.
     needs, not_with: see run_settings.Rule.
-    is_fraction: whether it is a number, not only a whole one.
+    is_fraction: whether it may be a fraction, not only a whole number.
   """
 
   name: str
@@ -33,13 +33,13 @@ class Option(NamedTuple):
 
   @property
   def rule(self) -> run_settings.Rule:
-    """When it counts."""
+    """The rule for when the option has an effect."""
     of_heads = "|".join(f"head={head}" for head in self.heads.split())
     needs = " ".join(filter(None, [of_heads, self.needs]))
     return run_settings.Rule(self.name, needs, self.not_with)
 
 
-# Flags of other scripts, too: as common_flags defines them.
+# common_flags defines these flags, which other scripts have, too.
 _MODEL = (
   Option("model_dir"), Option("bert_config_file"), Option("vocab_file"),
   Option("init_checkpoint"), Option("max_seq_length", 128, lower_bound=1),
@@ -129,7 +129,7 @@ EXPORT = (
     choices=("float32", "bfloat16"),
   ),
 )
-# Of Python and of scripts that predict.
+# Python and the scripts that predict have these options.
 ENGINE = (
   Option(
     "engine", "tensorflow",
@@ -146,13 +146,13 @@ ENGINE = (
 )
 BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT, *ENGINE)}
 DEFAULTS = {name: option.default for name, option in BY_NAME.items()}
-# Looked for in settings that know what the model was trained with.
+# These rules check settings that include the model's training settings.
 RULES = [option.rule for option in EXPORT]
 ENGINE_RULES = [
   *(option.rule for option in ENGINE),
   run_settings.Rule("dtype", not_with="engine=onnx engine=litert"),
 ]
-# Largest of an output of 8 bits, see --max_quantization_difference.
+# Default of --max_quantization_difference.
 MOST_DIFFERENCE = 0.4
 
 
@@ -163,7 +163,7 @@ def checked(name: str, value: Any) -> Any:
     raise ValueError(f"no such option; there are {', '.join(sorted(BY_NAME))}")
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
-  # True is an int in Python, and 1 is no bool here.
+  # True is an int in Python, but here it is not a number.
   is_whole = isinstance(value, int) and not isinstance(value, bool)
   least = option.lower_bound
   if least is not None and not (is_whole and value >= least):
@@ -174,7 +174,7 @@ def checked(name: str, value: Any) -> Any:
 
 
 def of_head(head: str) -> list[str]:
-  """Returns the names of the options that count for a head."""
+  """Returns the names of the options that a head uses."""
   return [
     name for name, option in BY_NAME.items()
     if not option.heads or head in option.heads.split()

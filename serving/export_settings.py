@@ -1,8 +1,8 @@
-"""What is served or asked from Python, from settings and a trained model.
+"""Combines settings with a trained model's, for serving and for Python.
 
-A model folder says how the model's input was made (see model_folder) and what
-it was trained for (problem_type). Here the same is done, so that the model
-answers as the script that trained it; a setting may say otherwise.
+A model folder stores how the model's input was made (see model_folder) and what
+it was trained for (problem_type). The same settings are used here, so that the
+model answers like the script that trained it; a setting may override them.
 """
 
 import os
@@ -24,7 +24,7 @@ def find_model(
 ) -> tuple[run_settings.Settings, configuration.BertConfig]:
   """Returns settings that name a model's files, and its configuration.
 
-  Raises InputError: there is none, or it has no weights.
+  Raises InputError: the model or its weights are missing.
   """
   settings = model_settings.resolve(settings)
   if not settings.init_checkpoint:
@@ -38,10 +38,10 @@ def find_model(
 def with_trained(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns settings with what a model says of its input.
+  """Returns settings with the input settings that a model stores.
 
-  Only that counts which concerns the head. Raises InputError: a value in the
-  file is none that the flag can have.
+  Only settings for the head are used. Raises InputError: the flag cannot have a
+  value in the file.
   """
   trained = model_folder.input_settings(config.to_dict())
   if settings.head == "embedding":
@@ -49,7 +49,7 @@ def with_trained(
     trained = {**sentence_folder.read(folder, settings.given), **trained}
   if trained.get("text_b_column"):
     trained.setdefault("text_pairs", True)
-  # auto: sought after training, and stored with the weights it belongs to.
+  # "auto" was searched after training and is stored with the weights.
   if trained.get("null_score_diff_threshold") == "auto":
     del trained["null_score_diff_threshold"]
   known = {
@@ -65,15 +65,14 @@ def with_trained(
 def resolve(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns the settings of an export, those that the model implies included.
+  """Returns the settings of an export, including the model's.
 
-  Its `labels` are those of the model, () where it has no names for any. Raises
-  InputError: a flag would have no effect, the model was trained for what no
-  head here answers, labels are missing, or the threshold stored with the
-  weights is damaged.
+  Its `labels` are the model's, () if it has no label names. Raises InputError:
+  a flag would have no effect, the model was trained for a task without a head
+  here, labels are missing, or the threshold stored with the weights is damaged.
   """
   trained_head.require(settings.head, settings)
-  # The defaults of the head's script, before what the model says.
+  # The model's settings override the defaults of the head's script.
   is_span = settings.head == "span"
   changes = {
     "max_seq_length": 384 if is_span else 128,
@@ -91,7 +90,7 @@ def resolve(
   run_settings.refuse_ignored(settings, export_options.RULES)
   threshold = settings.null_score_diff_threshold
   if settings.version_2_with_negative and threshold is None:
-    # Last: a flag and the training's settings come before it.
+    # A flag and the training's settings take precedence over this.
     threshold = null_threshold.of_checkpoint(settings.init_checkpoint)
   return settings.replace(
     null_score_diff_threshold=threshold, labels=_labels(settings, config)
@@ -116,7 +115,7 @@ def _activation(config):
 
 
 def _labels(settings, config):
-  """Returns the labels of the flags, or else of the model."""
+  """Returns the labels from the flags, or else from the model."""
   labels = list(settings.labels)
   if settings.label_file:
     labels += [line for _, line in file_io.read_lines(settings.label_file)]

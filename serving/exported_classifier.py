@@ -1,4 +1,4 @@
-"""What run_classifier.py does with an export: predictions. No TensorFlow."""
+"""Predictions of run_classifier.py with an export. No TensorFlow."""
 
 from checkpoints import model_settings
 from classification import answers, data
@@ -6,7 +6,7 @@ from common import errors, run_settings
 from serving import answers as serving_answers
 from serving import exported_network
 
-# Flags that count; how texts become sequences is fixed in an export.
+# Only these flags have an effect; an export fixes how texts become sequences.
 _FLAGS = frozenset(
   "model_dir output_dir do_predict predict_file interactive engine verbose "
   "predict_batch_size answer_format text_column text_b_column id_column "
@@ -18,7 +18,7 @@ def run(settings: run_settings.Settings) -> None:
   """Predicts --predict_file, or the lines of the standard input.
 
   Args:
-    settings: of run_classifier.py, whose --model_dir is an export.
+    settings: settings of run_classifier.py whose --model_dir is an export.
 
   Raises:
     InputError: it is of another head; a flag would have no effect; a file or
@@ -74,5 +74,5 @@ def _predict_file(logits, options, settings, is_pairs):
   parts = answers.score_blocks(
     logits, options, examples, settings.predict_batch_size
   )
-  # The options have what is read of a task: the kind and the labels.
+  # The options have the kind and the labels, all that is read of a task.
   answers.write_predictions(settings.output_dir, "", options, examples, parts)

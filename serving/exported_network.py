@@ -15,7 +15,7 @@ from engines import networks
 from serving import answers, export_options, rest
 from variants import vocabularies
 
-# What concerns answers and not the network.
+# These settings change only answers, not the network.
 _CAN_CHANGE = frozenset(
   "model_dir max_seq_length top_k doc_stride max_windows max_query_length "
   "max_answer_length n_best_size version_2_with_negative tag_words "
@@ -27,13 +27,13 @@ class ExportedNetwork:
   """A network with its tokenizer.
 
   Attributes:
-    settings: run_settings.Settings of the export, `engine` among them.
+    settings: run_settings.Settings of the export, including `engine`.
     texts: names of the texts of an example.
-    config, tokenizer: those of the model.
+    config, tokenizer: the model's configuration and tokenizer.
   """
 
   def __init__(self, folder: str, threads: int = 0):
-    """Loads it; `threads` compute a batch, 0: one on each core.
+    """Loads it; `threads` compute a batch, 0 means one for each core.
 
     Raises:
       InputError: the engine's package is missing, or a file is missing or
@@ -46,7 +46,7 @@ class ExportedNetwork:
       os.path.join(folder, answers.SETTINGS_FILE), paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
-    # What an export of before an option lacks has its default.
+    # An export that is older than an option gets the option's default.
     names = (n for n in answers.STORED.split() if n in stored)
     self.settings = run_settings.Settings({
       **export_options.DEFAULTS, **stored.pick(" ".join(names)),
@@ -62,7 +62,7 @@ class ExportedNetwork:
     self._folder, self._loaded = folder, networks.load(engine, folder, threads)
 
   def check(self, settings: run_settings.Settings) -> None:
-    """Raises InputError if settings are given that need another export."""
+    """Raises InputError if given settings need another export."""
     self.config.check_sequence_length(settings.max_seq_length)
     for name in sorted(settings.given - _CAN_CHANGE):
       ours, theirs = self.settings.get(name), settings.get(name)
@@ -73,13 +73,13 @@ class ExportedNetwork:
         )
 
   def network(self, settings: run_settings.Settings) -> answers.Network:
-    """Returns what computes the export's numbers of ids."""
+    """Returns the Network that computes the export's outputs."""
     return answers.of_engine(self._loaded, settings, self.tokenizer)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int
   ) -> answers.Head:
-    """Returns the head of the export; raises InputError as `check`."""
+    """Returns the head of the export; raises InputError like `check`."""
     run_settings.refuse_ignored(settings, export_options.RULES)
     self.check(settings)
     network = self.network(settings)
@@ -88,15 +88,15 @@ class ExportedNetwork:
 
 
 class Servable:
-  """What serve.py asks: signatures of which `serving_default` takes texts.
+  """A model for serve.py; its signature `serving_default` takes texts.
 
   Attributes:
-    folder: where it is.
-    version: its number, 1 if the folder's name is none.
+    folder: its path.
+    version: the number that is the folder's name, else 1.
     specs: {signature: {input: rest.InputSpec}}.
-    head, texts: what it answers and the names of its texts; of a SavedModel of
-      others None and none.
-    mask: the token that its texts have where a word is to be filled in.
+    head, texts: its head and the names of its texts; None and () for a
+      SavedModel of another program.
+    mask: the token that marks a word to fill in.
   """
 
   folder: str
@@ -108,7 +108,7 @@ class Servable:
   _answer: Callable | None = None
 
   def check(self, signature: str, rows: list) -> None:
-    """Raises InputError for rows, as of `run`, with an empty text."""
+    """Raises InputError for rows (see `run`) with an empty text."""
     if self._answer and signature == "serving_default":
       answers.check(self.head, self._texts_of(rows))
 
@@ -119,18 +119,18 @@ class Servable:
     ]
 
   def run(self, signature: str, rows: list) -> list:
-    """Returns the answer to each row: {output: what JSON can hold}.
+    """Returns the answer to each row: {output: JSON value}.
 
     Args:
       signature: one of `specs`.
-      rows: list of {input: bytes, or array}, of one shape each.
+      rows: list of {input: bytes, or array}; each input has one shape.
     """
     if self._answer and signature == "serving_default":
       return self._answer(self._texts_of(rows))
     return self.graph(signature, rows)
 
   def graph(self, signature: str, rows: list) -> list:
-    """Returns what a signature's graph gives, as `run` does."""
+    """Returns the outputs of a signature's graph in the form of `run`."""
     raise NotImplementedError
 
   def metadata(self) -> dict:
@@ -139,10 +139,10 @@ class Servable:
 
 
 class ServedNetwork(Servable):
-  """An ExportedNetwork, which has `serving_default` alone."""
+  """Serves an ExportedNetwork, which has only `serving_default`."""
 
   def __init__(self, folder: str, network: ExportedNetwork, batch_size: int):
-    """Takes what `find` returns."""
+    """Takes the ExportedNetwork that `find` returned."""
     self.folder = folder
     self.head, self.texts = network.settings.head, network.texts
     self.mask = network.tokenizer.specials.mask
@@ -159,7 +159,7 @@ class ServedNetwork(Servable):
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
-  """Returns what a folder exports; None: it has no network's file."""
+  """Returns a folder's network, or None if it has no network file."""
   if folder and networks.engine_of(folder):
     return ExportedNetwork(folder, threads)
   return None
@@ -169,7 +169,7 @@ def load(folder: str, batch_size: int, threads: int) -> Servable:
   """Returns the model of any export, for serve.py; InputError if it is none.
 
   Args:
-    threads: that compute; 0: one on each core.
+    threads: number of threads that compute; 0 means one for each core.
   """
   network = find(folder, threads)
   if network:

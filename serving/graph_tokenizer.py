@@ -27,16 +27,16 @@ _PAGE = 256  # Code points of a page, see `_Rules`.
 _ITSELF = -1  # In a replacement: the code point that is replaced.
 # str.lower alone depends on neighbours for this letter.
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
-# What a code point is to its neighbours, in bits.
+# Bits for the roles of a code point.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
 _REMOVED, _CUT = 32, 64  # Control characters; white space and Han characters.
-_EMPTY_PLANES = 0x40000  # From here on, but for some control characters.
+_EMPTY_PLANES = 0x40000  # Planes from here on have only control characters.
 
-# Of `check_same`.
+# `check_same` uses these.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",
-  # Marks that are no accents, with combining classes.
+  # Marks with combining classes that are not accents.
   "a\u302e\u302f\u1b44\ua953\U0001d165\U0001d16e\U0001d15e\u0301\u093e ",
   "\t\n\r\x0b\x1c\x85\xa0\u2028\u3000\u200b\ufeff\ufffd\x00ab,",
   "\u4e00\uf900\u3042\uac01\u1112\u0130\u00df\ufb01\u212bAB\u0323\u0307 ",
@@ -45,7 +45,7 @@ _ALPHABETS = (
 
 
 class Tokens(NamedTuple):
-  """Word pieces of texts; all ragged int32 [B, (P)].
+  """Word pieces of texts; all fields are ragged int32 [B, (P)].
 
   Attributes:
     starts, ends: the code points of the text that a piece covers; an accent
@@ -85,7 +85,7 @@ class GraphTokenizer(tf.Module):
     self._rules = _rules(_switches(basic))
     self._never_split = list(tokenizer.never_split)
     self._longest_word = wordpiece.max_input_chars_per_word
-    # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
+    # UTF-8 has at most 4 bytes for a code point. Longer words are unknown.
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -98,7 +98,7 @@ class GraphTokenizer(tf.Module):
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
-      # The words are cut already; its own rules must not act again.
+      # The words are already split; its own rules must not split them again.
       no_pretokenization=True,
       token_out_type=tf.int32,
     )
@@ -120,15 +120,15 @@ class GraphTokenizer(tf.Module):
     if self._never_split:
       replaced, origins = self._kept_whole(chars, kinds, replaced, origins)
     ids, words, sizes = self._pieces(replaced)  # [P]
-    # From the text after the rules to the text as it was given.
+    # Offsets change from the text after the rules to the input text.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
     limits = tf.cumsum(sizes)
     first = tf.gather(origins, limits - sizes)  # [P]
     last = tf.gather(origins, limits - 1)
-    # The next code point that is no accent ends a piece.
+    # A piece ends before the next code point that is not an accent.
     other = tf.where(kinds & _ACCENT == 0)[:, 0]
     end = tf.gather(other, tf.searchsorted(other, last, side="right"))
-    # How much white space is before each code point.
+    # The chunk of a code point counts the white space before it.
     chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
     rows = tf.gather(source.value_rowids(), first)
     offset = tf.gather(source.row_starts(), rows)
@@ -145,11 +145,11 @@ class GraphTokenizer(tf.Module):
   def _replaced(self, chars, kinds):
     """Applies the rules of BasicTokenizer: spaces then separate words.
 
-    Of code points [C] and the bits of their kinds; returns int32 [O], and
-    indices in [C] of what each comes from.
+    It takes code points [C] and the bits of their kinds; returns int32 [O], and
+    the index in [C] that each comes from.
     """
-    # The one rule that depends on neighbours; all others are of a code point
-    # alone, and a table can hold them.
+    # Only this rule depends on neighbours; all others depend on one code point,
+    # so a table can hold them.
     if self._lower:
       chars = _final_sigmas(chars, kinds)
     rules = self._rules
@@ -198,7 +198,7 @@ class GraphTokenizer(tf.Module):
       replaced, origins: as `_replaced` returns them; the result, too.
     """
     cuts = tf.cast(kinds & _CUT > 0, tf.int64)
-    # "a, b" is 0 0 1 2: odd numbers are those of cuts.
+    # "a, b" is 0 0 1 2: cuts have odd numbers.
     numbers = tf.cumsum(cuts) + tf.cumsum(cuts, exclusive=True)  # [C]
     count = tf.reduce_max(tf.concat([[0], numbers + 1], 0))  # W
 
@@ -272,11 +272,11 @@ def _final_sigmas(chars, kinds):
   )
 
 
-# The rules, read off tokenization.py.
+# The rules, which are read off tokenization.py.
 
 
 class _Switches(NamedTuple):
-  """What a BasicTokenizer does."""
+  """The options of a BasicTokenizer."""
 
   lowers: bool = False
   strips: bool = False
@@ -297,26 +297,26 @@ def _switches(basic):
 
 
 class _Rules:
-  """What becomes of every code point; those of one class share it.
+  """The replacement of every code point; equal rules form a class.
 
-  1.1 million classes would add 4 MB to every exported graph. Most pages of
-  them are alike (all "itself"), so each page is kept once.
+  The classes of 1.1 million code points would add 4 MB to every exported graph.
+  Most pages of them are equal (all "itself"), so each page is kept once.
 
   Attributes:
     starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
-    kinds: of each class, what its code points are to their neighbours, bits.
-    combining: of each class, that of Unicode, 0 for starters.
+    kinds: the bits of each class, the roles of its code points.
+    combining: the Unicode combining class of each class, 0 for starters.
   """
 
   def __init__(self, switches):
     """Reads the rules of a BasicTokenizer with these `_Switches`."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
-    numbers = {((_ITSELF,), _STARTER, 0): 0}  # What becomes of it -> its class.
+    numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, kind, ...) -> class.
     for char, text in _replaced_by(switches).items():
-      # In terms of "itself", thousands of characters share a replacement, and
-      # `targets` stays short.
+      # With _ITSELF, thousands of characters share a replacement, which keeps
+      # `targets` short.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
-      # Neighbours matter where a sigma is lower-cased or accents are stripped.
+      # Neighbours matter if a sigma is lower-cased or accents are stripped.
       kind = _kind(char, text) if any(switches[:2]) else _STARTER
       kind |= _SPACE * (text == " ")
       cleaned = _cleaned(switches.isolates_han)[char]
@@ -336,7 +336,7 @@ class _Rules:
     self.combining = np.array(combining, np.int64)
 
   def classes_of(self, chars):
-    """Returns int32 [n] of code points [n]."""
+    """Returns the classes, int32 [n], of code points [n]."""
     page = tf.gather(self._index, chars // _PAGE)
     return tf.gather(self._pages, page * _PAGE + chars % _PAGE)
 
@@ -346,12 +346,12 @@ _rules = functools.cache(_Rules)  # It takes seconds.
 
 @functools.cache
 def _characters():
-  """Returns the characters of UTF-8 that a rule can be about, in order.
+  """Returns the characters of UTF-8 that a rule can affect, in order.
 
-  The other planes are empty (as yet) or private: what is there stays as it
-  is. An unassigned code point within a Han block counts as Han.
+  The other planes are empty (as yet) or private: their code points stay as they
+  are. An unassigned code point within a Han block counts as Han.
   """
-  # Without surrogates.
+  # The ranges exclude surrogates.
   chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
   return [
     char for char in chars
@@ -362,7 +362,7 @@ def _characters():
 
 @functools.cache
 def _replaced_by(switches):
-  """Returns what BasicTokenizer makes of characters, {character: str}.
+  """Returns BasicTokenizer's {character: replacement}.
 
   "," -> " , ", an accent -> "", a capital -> a small letter.
   """
@@ -371,18 +371,18 @@ def _replaced_by(switches):
 
 @functools.cache
 def _cleaned(isolates_han):
-  """Returns what is left of characters in words that stay whole, likewise.
+  """Returns the same for characters in words that stay whole.
 
-  "," and "A" themselves, but a Han character between spaces.
+  "," and "A" do not change, but a Han character gets spaces around it.
   """
   words = (f"a{char}b" for char in _characters())
   return _made_by(_Switches(isolates_han=isolates_han).tokenizer(words))
 
 
 def _made_by(tokenizer):
-  """Returns what each character between two letters becomes.
+  """Returns the replacement of each character between two letters.
 
-  Many are put in one text, with a word between them that no character gives:
+  They are joined to one text, with a word between them that no character gives:
   "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
   """
   text = " zz ".join(f"a{char}b" for char in _characters())
@@ -391,17 +391,17 @@ def _made_by(tokenizer):
 
 
 def _kind(char, lowered):
-  """Returns the bits of a character, of which BasicTokenizer makes `lowered`.
+  """Returns the bits of a character that BasicTokenizer replaces by `lowered`.
 
-  Python does not tell which characters are cased or looked through, but its
-  treatment of a sigma at the end does.
+  Python does not expose which characters are cased or skipped, but its
+  lower-casing of a final sigma shows it.
   """
-  # Control characters are removed before anything else happens.
+  # Control characters are removed before all other rules.
   if not _replaced_by(_Switches())[char]:
     return _TRANSPARENT
   kind = 0 if lowered else _ACCENT
-  # After a cased character a sigma at the end becomes the final form; after
-  # "A" and one that is looked through it still does.
+  # A final sigma after a cased character gets the final form, also with a
+  # skipped character between the two.
   if f"{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
     kind |= _CASED
   elif f"A{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
@@ -410,19 +410,19 @@ def _kind(char, lowered):
   return kind | _STARTER * (not all(map(unicodedata.combining, decomposed)))
 
 
-# A proof by trying.
+# A test of equality.
 
 
 def check_same(
   graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer, *,
   may_differ: bool = False,
 ) -> None:
-  """Refuses a graph whose ids could differ from those of training.
+  """Refuses a graph whose ids could differ from the ids in training.
 
-  Tried are every character within a word, every token of the vocabulary, and
-  random texts, most of them of characters that are hard to get right.
-  `may_differ`: a difference is only logged. Raises InputError: the ids of a
-  text differ, which is named.
+  It tries every character within a word, every token of the vocabulary, and
+  random texts, most of them with difficult characters. With `may_differ`, a
+  difference is only logged. Raises InputError: the ids of a text differ; the
+  message shows it.
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
@@ -463,7 +463,7 @@ def _texts_to_try(tokenizer):
       for char in "a1\u00e9\u0416\u3042\U00010400"
       for length in range(longest - 1, longest + 2)
     ),
-    # One alphabet after another: what begins a text must not act on the last.
+    # One alphabet after another: a text must not affect the text before it.
     *(
       "".join(rng.choices(alphabet, k=rng.randrange(60)))
       for alphabet in _ALPHABETS for _ in range(300)
@@ -481,6 +481,6 @@ def _texts_of_never_split(words, rng):
 
 
 def _parts(values, size):
-  """Yields lists of `size` values, the last one of what is left."""
+  """Yields lists of `size` values; the last may be shorter."""
   for start in range(0, len(values), size):
     yield values[start : start + size]

@@ -1,4 +1,4 @@
-"""BERT as a layer of Keras 3, for models that are trained by `fit`.
+"""BERT as a layer of Keras 3, for models that `fit` trains.
 
   from bert_tf2 import keras_layer
 
@@ -39,8 +39,8 @@ class BertLayer(keras.layers.Layer):
     Args:
       folder: of this project, the original or Hugging Face; None: the weights
         are random, of the shape that `config` says.
-      config: the entries of bert_config.json, in place of a folder; what Keras
-        passes when it loads a model, whose file has the weights.
+      config: the entries of bert_config.json, instead of a folder; Keras passes
+        them when it loads a model, whose file has the weights.
       seed: of dropout, and of weights that are random.
       **options: of keras.layers.Layer: name, trainable, dtype.
     """
@@ -69,7 +69,7 @@ class BertLayer(keras.layers.Layer):
       )
     self.bert.replace_weights(self._variable)
     self._dropout_seeds = keras.random.SeedGenerator(seed)
-    # Texts of each length would be compiled anew.
+    # XLA would compile each sequence length anew.
     self.supports_jit = False
     self.built = True
 
@@ -88,7 +88,7 @@ class BertLayer(keras.layers.Layer):
     Args:
       input_ids, input_mask, segment_ids: integers [B, T], as of
         modeling.BertModel.
-      training: whether to drop units.
+      training: whether to apply dropout.
     """
     seed = None
     if training:
@@ -102,7 +102,7 @@ class BertLayer(keras.layers.Layer):
     }
 
   def compute_output_spec(self, input_ids, *masks, **options):
-    """Returns what `call` returns, for Keras' symbolic tensors."""
+    """Returns the outputs of `call` for Keras' symbolic tensors."""
     width = self.config.hidden_size
     shapes = {
       "sequence_output": (*input_ids.shape, width),
@@ -114,6 +114,6 @@ class BertLayer(keras.layers.Layer):
     }
 
   def get_config(self):
-    """Returns what makes the layer, without its weights."""
+    """Returns the arguments that recreate the layer, without its weights."""
     own = {"config": self.config.to_dict(), "seed": self._seed}
     return {**super().get_config(), **own}

@@ -1,6 +1,6 @@
-"""The networks that are served: encoder and head, ids in, scores out.
+"""The served networks, encoder and head: they map ids to scores.
 
-One class for each head. How a text becomes ids, and what the scores mean, is
+Each head has a class. How a text becomes ids, and what the scores mean, is
 the task's own code (see `answers`); `raw_text` makes the ids in a graph, for
 TensorFlow Serving. Letters: B texts, T sequence, H width, L labels, P masks,
 K fillings.
@@ -26,16 +26,16 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class ServedModel(tf.Module):
-  """What all heads have in common.
+  """The base class of all heads.
 
   Attributes:
     config: configuration.BertConfig.
-    settings: run_settings.Settings, as export_settings.resolve returns them.
+    settings: run_settings.Settings that export_settings.resolve returned.
     tokenizer: tokenization.FullTokenizer.
     allowed_missing: patterns of names that no output depends on.
-    text_inputs: what the texts of an example are called.
+    text_inputs: names of the texts of an example.
     id_inputs: names of the inputs of `from_ids`.
-    pooling: sentence_pooling.Pooling, of embeddings.
+    pooling: sentence_pooling.Pooling for embeddings.
   """
 
   text_inputs: tuple[str, ...] = ("text",)
@@ -47,7 +47,7 @@ class ServedModel(tf.Module):
     self, config: configuration.BertConfig, settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Makes the variables, whose weights `load` is to read.
+    """Makes the variables, whose weights `load` reads.
 
     Raises:
       InputError: sequences are longer than the model can take, or there is no
@@ -68,7 +68,7 @@ class ServedModel(tf.Module):
       self.head = self._make_head()
 
   def load(self) -> weight_files.Report:
-    """Reads the weights that the settings name; returns what was found.
+    """Reads the weights that the settings name; returns the reader's report.
 
     Raises:
       InputError: a variable that outputs depend on is missing.
@@ -79,18 +79,18 @@ class ServedModel(tf.Module):
     )
 
   def encode(self, inputs: dict, training=False, **options):
-    """Returns modeling.BertOutput of a dict with `id_inputs`."""
+    """Returns the modeling.BertOutput for a dict with `id_inputs`."""
     return self.bert(
       inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"],
       training=training, **options,
     )
 
   def outputs(self, inputs: dict, training=False) -> dict:
-    """Returns what another program fine-tunes on: dict of float32 tensors.
+    """Returns the outputs for fine-tuning elsewhere: dict of float32 tensors.
 
     Args:
       inputs: dict with `input_ids`, `input_mask` and `segment_ids` [B, T].
-      training: whether to drop units.
+      training: whether to apply dropout.
     """
     output = self.encode(inputs, training)
     return {
@@ -100,11 +100,11 @@ class ServedModel(tf.Module):
     }
 
   def from_ids(self, **inputs) -> dict:
-    """Returns the scores for sequences, numbers: {name: tensor [B, ...]}."""
+    """Returns the scores for sequences as {name: tensor [B, ...]}."""
     return self._logits(self.encode(inputs), False)
 
   def exported(self, input_ids, input_mask, segment_ids=None) -> dict:
-    """Returns what an exported network gives, by Hugging Face's names.
+    """Returns an exported network's outputs, with Hugging Face's names.
 
     See engines/onnx_graph.py. All are float32.
     """
@@ -112,7 +112,7 @@ class ServedModel(tf.Module):
     return self._exported(output, input_mask)
 
   def named(self, outputs: dict) -> dict:
-    """Returns the outputs of `from_ids` with the names of what they score."""
+    """Returns the outputs of `from_ids` plus names, such as labels."""
     return outputs
 
   def _make_head(self):
@@ -128,14 +128,14 @@ class ServedModel(tf.Module):
 
 
 class Classifier(ServedModel):
-  """`logits` [B, L], and what they say of each text.
+  """`logits` [B, L], and in the graph the answer for each text.
 
   softmax: `label` [B], `probability` [B], and all `labels` and `probabilities`
   [B, L]. sigmoid: the last two. linear: `score` [B].
   """
 
   def _make_head(self):
-    # A regression has one output and no name for it.
+    # A regression has one output without a name.
     return heads.ClassificationHead(self.config, len(self.settings.labels) or 1)
 
   def _logits(self, output, training):
@@ -145,7 +145,7 @@ class Classifier(ServedModel):
     logits = outputs["logits"]
     if self.settings.output_activation == "linear":
       return {"logits": logits, "score": logits[:, 0]}
-    # In the graph: an answer needs no other file.
+    # With the names in the graph, an answer needs no other file.
     names = tf.constant(self.settings.labels)
     labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
     if self.settings.output_activation == "sigmoid":
@@ -175,7 +175,7 @@ class Embedder(ServedModel):
 
   def _exported(self, output, input_mask):
     states = output.all_encoder_layers
-    # As onnx_graph.make has it: layers above those of the vector are left out.
+    # Layers above the vector's are left out, as in onnx_graph.make.
     numbers = [n % len(states) for each in self.pooling.layers for n in each]
     return {
       "last_hidden_state": states[max(numbers)],
@@ -209,15 +209,15 @@ class MaskFiller(ServedModel):
   def log_probabilities(
     self, masked_lm_positions, masked_lm_ids, **inputs
   ) -> dict:
-    """Returns those of tokens [B, P] at masks: {name: float32 [B, P]}."""
+    """Scores tokens [B, P] at the masks: {name: float32 [B, P]}."""
     logits = self._word_logits(masked_lm_positions, inputs)
     found = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
     return {"log_probabilities": found}
 
   def _word_logits(self, positions, inputs):
     output = self.encode(inputs, positions=positions)
-    # A table may have more rows than the vocabulary has tokens, up to a round
-    # number; they stand for nothing.
+    # A table may be padded to a round number of rows; the rows beyond the
+    # vocabulary have no token.
     count = len(vocabularies.lines(self.tokenizer))
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
@@ -231,7 +231,7 @@ class MaskFiller(ServedModel):
 
 
 class PairScorer(ServedModel):
-  """`log_probabilities` [B, 2] that the second text follows, or does not.
+  """`log_probabilities` [B, 2] that the second text follows or does not.
 
   In the graph also `probability` [B], that it follows.
   """
@@ -282,7 +282,7 @@ class QuestionAnswerer(ServedModel):
       raise errors.InputError(
         "--doc_stride=0: contexts are read in windows; pass 1 or more"
       )
-    squad_windowing.lengths_of(settings)  # Refuses those without room.
+    squad_windowing.lengths_of(settings)  # Raises for lengths without room.
     return heads.SpanHead(self.config)
 
   def _logits(self, output, training):
@@ -293,7 +293,7 @@ class QuestionAnswerer(ServedModel):
 
 def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
   """Returns a function of tensors by name, traced once for all sizes."""
-  # The name in the spec becomes the input's name in a signature.
+  # The spec's name becomes the input's name in a signature.
   specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name in names}
   return tf.function(
     lambda **inputs: function(**inputs), autograph=False

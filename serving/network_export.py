@@ -1,6 +1,6 @@
-"""A trained network as a folder for another program: ONNX or LiteRT.
+"""Writes a trained network as a folder for another program: ONNX or LiteRT.
 
-Of one with matrices of 8 bits it says how far its outputs are from float32.
+For 8-bit matrices it reports how far the outputs are from float32.
 """
 
 import os
@@ -31,9 +31,9 @@ COMPARED_TEXTS = [
 def with_lengths(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns settings with --lengths as numbers, the last the longest text's.
+  """Returns settings with --lengths as numbers up to the longest text's.
 
-  Those of a format that takes any length stay as they are.
+  Settings of a format that takes any length stay unchanged.
 
   Raises:
     InputError: they are none that the model can have.
@@ -51,8 +51,8 @@ def write(model: models.ServedModel, texts: list) -> None:
   """Writes --export_dir, whole or not at all.
 
   Args:
-    model: with its weights, and the settings of export_saved_model.py.
-    texts: as of `compare`.
+    model: model with its weights and the settings of export_saved_model.py.
+    texts: see `compare`.
 
   Raises:
     InputError: as of `write_file` and `compare`; or the folder cannot be
@@ -79,10 +79,10 @@ def write(model: models.ServedModel, texts: list) -> None:
 def write_file(
   path: str, model: models.ServedModel, settings: run_settings.Settings
 ) -> None:
-  """Writes the file of the network alone.
+  """Writes only the file of the network.
 
   Args:
-    model: with its weights.
+    model: model with its weights.
     settings: `head`, and format, lengths and quantize of export_saved_model.py.
 
   Raises:
@@ -92,7 +92,7 @@ def write_file(
 
 
 def _onnx(path, model, settings):
-  # Imported here: they need packages that only an extra has.
+  # These are imported late: their packages belong to extras.
   from engines import onnx_graph, quantization
 
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
@@ -127,11 +127,11 @@ def compare(
   model: models.ServedModel, engine, settings: run_settings.Settings,
   texts: list,
 ) -> str:
-  """Says how far the outputs of 8 bits are from float32.
+  """Logs how far the 8-bit outputs are from float32.
 
   Args:
-    engine: as of networks.load, of the file of `write_file`.
-    settings: as there, and max_quantization_difference.
+    engine: networks.load's result for the file of `write_file`.
+    settings: as for `write_file`, and max_quantization_difference.
     texts: tuples of as many str as the model takes.
 
   Raises:
@@ -154,7 +154,7 @@ def compare(
     f"{found.largest:.3f} of their usual length at most, {found.mean:.3f} on "
     "average"
   )
-  # NaN is not below any limit.
+  # `not <=` also refuses NaN.
   if not found.largest <= settings.max_quantization_difference:
     raise errors.InputError(
       f"--quantize=int8: {said}; pass a larger --max_quantization_difference "

@@ -1,4 +1,4 @@
-"""The page of serve.py on which one tries the model: one file, no other."""
+"""The page of serve.py for trying the model: a single file."""
 
 import base64
 import functools
@@ -16,10 +16,10 @@ def make(
 ) -> str:
   """Returns the page, HTML.
 
-  Of an unknown head answers are shown as JSON.
+  For an unknown head it shows answers as JSON.
   """
   values = {"name": name, "head": head, "inputs": list(inputs), "mask": mask}
-  # So that no name can end the element that it stands in.
+  # Escaping keeps a name from ending the element that contains it.
   text = json.dumps(values).replace("<", "\\u003c")
   return _PAGE.replace("MODEL", text, 1)
 
@@ -30,7 +30,7 @@ def security_policy() -> str:
   rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",
            "form-action 'none'", "frame-ancestors 'none'"]
   for kind, tag in (("script-src", "script"), ("style-src", "style")):
-    # Without attributes: not the data.
+    # Elements with attributes are data, not script.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     rules.append(f"{kind} 'sha256-{base64.b64encode(digest).decode()}'")

@@ -39,7 +39,7 @@ class RawText(tf.Module):
     return self._joined(*ids)
 
   def _joined(self, first, second=None):
-    # No second text is one without pieces.
+    # A missing second text has no pieces.
     second = first_of(first, 0) if second is None else second
     length = self.model.settings.max_seq_length
     return pair_inputs(first, second, length, *self._special)
@@ -59,22 +59,22 @@ class RawText(tf.Module):
     positions = tf.ragged.boolean_mask(
       tf.broadcast_to(columns, tf.shape(is_mask)), is_mask
     )
-    # 0 where none is.
+    # Unused positions are 0.
     return {**inputs, "masked_lm_positions": positions.to_tensor()}
 
   def from_text(self, *texts) -> dict:
     """Returns the model's outputs for strings [B], one tensor or two.
 
-    Of heads whose scores are those of word pieces also `starts` and `ends`
-    [B, T], which characters of the (last) text a piece covers: both 0 of
-    [CLS], [SEP], padding and a question. Of tags `words` too: the number of
-    the piece's word, -1 where it has none. Fillings where there is no mask
-    are "".
+    Heads that score word pieces also return `starts` and `ends` [B, T], the
+    characters of the (last) text that a piece covers: both are 0 for [CLS],
+    [SEP], padding and a question. Tagging also returns `words`, the number of
+    the piece's word, or -1 without a word. Fillings are "" at positions without
+    a mask.
     """
     inputs = self.make_inputs(*texts)
     outputs = self.model.named(self.model.from_ids(**inputs))
     if self._mask_id:
-      # A position is never 0, which is that of [CLS].
+      # A mask's position is never 0, where [CLS] is.
       real = inputs["masked_lm_positions"][..., tf.newaxis] > 0  # [B, P, 1]
       return {
         "fillings": tf.where(real, outputs["fillings"], ""),
@@ -85,11 +85,11 @@ class RawText(tf.Module):
     return outputs
 
   def _places(self, inputs, texts):
-    """Returns `starts`, `ends` and, of tags, `words`, int32 [B, T]."""
+    """Returns `starts`, `ends` and, for tagging, `words`, int32 [B, T]."""
     tokens = self.tokenizer.tokenize(texts[-1])
     column = tf.range(tf.shape(inputs["input_ids"])[1])  # [T]
     length = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True)  # [B, 1]
-    # Not [CLS], not the last [SEP].
+    # This excludes [CLS] and the last [SEP].
     inside = (column > 0) & (column < length - 1)  # [B, T]
     if len(texts) == 2:
       inside &= inputs["segment_ids"] > 0
@@ -110,7 +110,7 @@ class RawText(tf.Module):
     return {**places, "words": placed(words, -1)}
 
 
-# What input_sequences.py does to lists, done to a batch inside a graph.
+# The functions of input_sequences.py for a batch inside a graph.
 
 
 def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
@@ -124,17 +124,17 @@ def pair_inputs(
   ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, max_seq_length: int,
   cls_id: int, sep_id: int,
 ) -> dict:
-  """Joins "[CLS] a [SEP] b [SEP]" of int32 [B, (N)], shortened if need be.
+  """Joins int32 [B, (N)] to "[CLS] a [SEP] b [SEP]", shortened if needed.
 
   As in the original: a second text without any piece counts as none, "[CLS] a
-  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], T of the
-  longest row.
+  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], with the
+  longest row's T.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3
-  # What `input_sequences.truncate_pair` leaves. It takes from the longer text,
-  # and from the second where they are equal: so the first keeps at least the
-  # larger half of the room.
+  # As in `input_sequences.truncate_pair`, the longer text is shortened, or the
+  # second if they are equal: so the first keeps at least the larger half of the
+  # room.
   kept_a = tf.where(
     lengths_b > 0, tf.maximum(room - lengths_b, room - room // 2), room + 1
   )
@@ -156,10 +156,10 @@ def pair_inputs(
 
 
 def checked(model: models.ServedModel, **inputs) -> dict:
-  """Returns inputs, if they fit each other and the model.
+  """Returns inputs after checks that they fit each other and the model.
 
-  A table that is asked for a row that it does not have gives zeros on some
-  devices; so what comes from outside is checked, within the graph.
+  A lookup of a missing row gives zeros on some devices, so the graph checks
+  inputs from outside.
   """
   shape, config = tf.shape(inputs["input_ids"]), model.config  # [B, T]
   sizes = {
@@ -182,6 +182,6 @@ def checked(model: models.ServedModel, **inputs) -> dict:
         [f"{name} has a number that is negative or too large for the model"],
       ),
     ]
-  # Else an operation of the network could fail first, with another message.
+  # Otherwise an operation of the network could fail first with another message.
   with tf.control_dependencies(checks):
     return {name: tf.identity(values) for name, values in inputs.items()}

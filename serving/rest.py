@@ -1,8 +1,8 @@
 """TensorFlow Serving's REST form of predictions: JSON <-> arrays.
 
 Requests come by row, {"instances": [{"text": "a"}, {"text": "b"}]}, or by
-column, {"inputs": {"text": ["a", "b"]}}; where a model has one input its name
-may be left out. Answers come in the form of the request. No TensorFlow.
+column, {"inputs": {"text": ["a", "b"]}}; the name of a model's only input may
+be left out. Answers have the form of the request. No TensorFlow.
 """
 
 import base64
@@ -14,16 +14,16 @@ import numpy as np
 
 from common import errors, json_files
 
-# Whole numbers are numbers, too; truth values ("b") are neither.
+# Integers are numbers, too; booleans ("b") are neither.
 _KINDS = {"text": "O", "integers": "i", "numbers": "if"}
 
 
 class InputSpec(NamedTuple):
-  """What a signature takes for an input.
+  """The type and rank of a signature's input.
 
   Attributes:
-    dtype: of numpy; strings are object.
-    rank: number of axes, None where any will do.
+    dtype: NumPy's type; strings are object.
+    rank: number of axes; None allows any.
   """
 
   dtype: np.dtype
@@ -34,13 +34,13 @@ TEXTS = InputSpec(np.dtype(object), 1)
 
 
 class Request(NamedTuple):
-  """What a body asks of a signature.
+  """A request for a signature.
 
   Attributes:
-    key: what instances have in common that can be computed together: the name
-      of the signature first, then the shapes of the inputs.
-    rows: the instances, a dict of the inputs of each.
-    by_row: whether it came in rows.
+    key: equal for instances that can be computed together: the name of the
+      signature, then the shapes of the inputs.
+    rows: the instances, each a dict of its inputs.
+    by_row: whether the request came in rows.
   """
 
   key: tuple
@@ -52,7 +52,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
   `signatures`: {name of a signature: {name of an input: InputSpec}}. Raises
-  InputError: says what is wrong with it.
+  InputError: the body is invalid.
   """
   request = _json_object(body)
   unknown = request.keys() - {"signature_name", "instances", "inputs"}
@@ -68,7 +68,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
       + ", ".join(sorted(signatures))
     )
   by_row, specs = "instances" in request, signatures[name]
-  # Both or neither.
+  # The request has both or neither.
   if by_row == ("inputs" in request):
     raise errors.InputError(
       'pass "instances" (a list, one for each text) or "inputs" (a list for '
@@ -79,7 +79,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
   else:
     columns = _named(request["inputs"], specs, '"inputs"')
   inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
-  # Of rows they are equal; columns may differ.
+  # Rows have equal counts; columns may differ.
   counts = {key: len(array) for key, array in inputs.items()}
   if len(set(counts.values())) > 1:
     raise errors.InputError(
@@ -94,7 +94,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
 
 
 def predictions(answers: list, by_row: bool) -> dict:
-  """Returns answers as JSON can hold them, in rows or columns as asked."""
+  """Returns answers as JSON values, in rows or columns."""
   names = list(answers[0])
   values: list | dict = answers
   # As TensorFlow Serving: an output that is the only one has no name.
@@ -177,7 +177,7 @@ def _to_bytes(value):
   if isinstance(value, list):
     return [_to_bytes(item) for item in value]
   if isinstance(value, str):
-    # A lone surrogate ("\\ud800" is JSON) is no UTF-8: UnicodeEncodeError.
+    # A lone surrogate ("\\ud800" is JSON) raises UnicodeEncodeError.
     return value.encode("utf-8")
   if isinstance(value, dict) and value.keys() == {"b64"}:
     try:
@@ -188,7 +188,7 @@ def _to_bytes(value):
 
 
 def example_request(names: list, host: str, port: int, name: str) -> str:
-  """Returns a command that asks serving_default with its inputs' names."""
+  """Returns a command that calls serving_default with its inputs' names."""
   instance = "some text" if len(names) == 1 else dict.fromkeys(
     names, "some text"
   )

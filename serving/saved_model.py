@@ -129,31 +129,31 @@ def _signatures(raw):
   }
 
 
-# Reading one again.
+# Loading.
 
 
 class LoadedModel(exported_network.Servable):
-  """A SavedModel, and the answers to texts that are made with it.
+  """A loaded SavedModel that answers texts.
 
-  Of an export of this project `serving_default` answers as the scripts do, long
-  texts in windows; of any other SavedModel, as all signatures: what its graph
-  gives.
+  In an export of this project, `serving_default` answers like the scripts, long
+  texts in windows. All other signatures, and every signature of any other
+  SavedModel, return their graph's outputs.
   """
 
   def __init__(self, folder: str, batch_size: int = 32, threads: int = 0):
     """Loads a model.
 
-    Raises InputError: there is none, or it cannot be read.
+    Raises InputError: the model is missing or cannot be read.
 
     Args:
-      threads: that compute; 0: one on each core.
-      batch_size: sequences that are computed together; of short ones more.
-      folder: one with a saved_model.pb, or with folders 1, 2, ... that have
-        one: then the highest is taken, as TensorFlow Serving does.
+      threads: number of threads that compute; 0 means one for each core.
+      batch_size: sequences that are computed together; more if they are short.
+      folder: a folder with a saved_model.pb, or with folders 1, 2, ... that
+        have it: then the highest is taken, as TensorFlow Serving does.
     """
-    if threads:  # TensorFlow has made them once a model is loaded.
+    if threads:  # TensorFlow makes its threads when it loads a model.
       tf.config.threading.set_intra_op_parallelism_threads(threads)
-    # Graphs may refer to its operations; those of others need none of them.
+    # Only this project's graphs need tensorflow_text's operations.
     with contextlib.suppress(errors.InputError):
       lean_tensorflow.import_tensorflow_text()
     self.folder = _newest_version(folder)
@@ -197,7 +197,7 @@ class LoadedModel(exported_network.Servable):
     )
 
   def graph(self, signature: str, rows: list) -> list:
-    """Returns what a signature's graph gives, as `run` does.
+    """Returns the outputs of a signature's graph in the form of `run`.
 
     Raises InputError: the graph refuses the rows.
     """
@@ -232,10 +232,10 @@ class LoadedModel(exported_network.Servable):
 
 def _reason(error):
   """Returns the line of TensorFlow's message that says what is wrong."""
-  # What follows names nodes of the graph.
+  # The rest of the message names nodes of the graph.
   message = error.message.split("\n\t [[")[0]
   reason = message.strip().split("\n")[-1]
-  # Of tf.debugging.Assert: "assertion failed: [the sentence]".
+  # tf.debugging.Assert writes "assertion failed: [the sentence]".
   return reason.removeprefix("assertion failed: [").removesuffix("]")
 
 
@@ -252,7 +252,7 @@ def _newest_version(folder):
     return folder
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   versions = filter(str.isdecimal, (name.rstrip("/") for name in names))
-  # As numbers: 10 comes after 9.
+  # Versions are compared as numbers: 10 comes after 9.
   newest = max(versions, key=int, default=None)
   if newest is None:
     raise errors.InputError(

@@ -35,11 +35,11 @@ else:
   _HOSTS = web.AppKey("hosts", frozenset)
 
 _MODEL = "/v1/models/{name:[^/:]+}"
-# From the signal to the end. aiohttp waits twice for the requests in progress:
-# for their end, then for that of their reading.
+# The time from the signal to the end. aiohttp waits twice for the requests in
+# progress: until they are answered, then until they are read.
 _SECONDS_TO_END = 22.0
 _SECONDS_TO_FINISH = 8.0
-_LOG_LINES = 10  # About refused requests, in half a minute.
+_LOG_LINES = 10  # Lines about refused requests in half a minute.
 
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -49,7 +49,7 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
   """Returns the names that a Host header may have; an empty set allows all.
 
   Args:
-    names: of --allowed_hosts.
+    names: values of --allowed_hosts.
     host: where the server listens.
   """
   if "*" in names:
@@ -150,7 +150,7 @@ def _end_now():
 
 
 class _Handlers:
-  """What is done for each kind of request."""
+  """The handlers of requests."""
 
   def __init__(self, model, name, batcher, timeout):
     self._model, self._batcher, self._timeout = model, batcher, timeout

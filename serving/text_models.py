@@ -1,4 +1,4 @@
-"""A model in Python: texts in, arrays and dicts out, whatever its folder has.
+"""Loads a model's folder in Python: texts in, arrays and dicts out.
 
   from serving import text_models
 
@@ -6,8 +6,8 @@
   bert.classify([("A man walks.", "Someone walks.")])
 
 The folder is one of this project, of the original or of Hugging Face, or an
-export for ONNX Runtime or LiteRT. The answers are those of the scripts and of
-serve.py, see `answers`, with the settings that export_settings finds. Letters:
+export for ONNX Runtime or LiteRT. The scripts and serve.py give the same
+answers, see `answers`, with the settings that export_settings reads. Letters:
 N texts, T tokens of a text, L layers, H width, A heads.
 """
 
@@ -21,21 +21,21 @@ from common import errors, run_settings
 from features import text_batches
 from serving import answers, export_options, exported_network
 
-# What a user writes for a model of one text or two an example.
+# Texts per example -> the form of the texts argument.
 _FORMS = {1: "strings", 2: "pairs of strings"}
 
 
 class Encoded(NamedTuple):
-  """What the encoder makes of one text.
+  """The encoder's outputs for one text.
 
   Attributes:
     tokens: list of T str, [CLS] and [SEP] included.
-    layers: float32 [L, T, H], the states after each layer, the last one last.
+    layers: float32 [L, T, H], the hidden states after each layer.
     pooled: float32 [H], the pooler's output; None if the weights have none.
-    attention: float32 [L, A, T, T], how much of each token (last axis) goes
-      into the new state of each; None unless it was asked for.
-    input_ids, input_mask, segment_ids: int32 [T], what the network was given;
-      the mask is 1 everywhere, since padding is left out.
+    attention: float32 [L, A, T, T], how much each token attends to each other
+      (last axis); None without `attention=True`.
+    input_ids, input_mask, segment_ids: int32 [T], the network's input; the mask
+      is 1 everywhere, since padding is left out.
   """
 
   tokens: list[str]
@@ -81,7 +81,7 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
 
 
 class TextModel:
-  """A model's folder; each head is loaded when it is first asked for.
+  """A model's folder; each head is loaded at its first use.
 
   Texts are a list of str, or of pairs (str, str) where two belong together; a
   single text or pair is answered by a single answer. Keyword arguments of the
@@ -95,7 +95,7 @@ class TextModel:
   """
 
   def __init__(self, source, settings, batch_size):
-    """Takes what makes the heads, their settings and the size of batches.
+    """Takes the source of the heads, their settings and the batch size.
 
     Args:
       source: exported_network.ExportedNetwork or trained_model.TrainedModel.
@@ -103,14 +103,14 @@ class TextModel:
     self._source, self._settings = source, settings
     self.config, self.tokenizer = source.config, source.tokenizer
     self._batch_size = batch_size
-    # Of a name: the options that it was loaded with, and the head.
+    # {name: (options that the head was loaded with, head)}.
     self._heads: dict[str, tuple[dict, answers.Head]] = {}
-    # A head and the function of texts that is made of it.
+    # A head and the function of texts that scores with it.
     self._scorer: tuple = (None, None)
 
   @property
   def max_seq_length(self) -> int:
-    """Of masked language modeling."""
+    """The longest sequence for masked language modeling."""
     most = self.config.max_position_embeddings
     return min(self._settings.max_seq_length, most)
 
@@ -126,13 +126,13 @@ class TextModel:
     encode = text_batches.make_encoder(
       self.tokenizer, head.model.settings.max_seq_length
     )
-    # One that the checkpoint lacks has random weights.
+    # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
     def compute(batch, places):
       states = self._source.states(head, batch, attention)
       for row in range(len(places)):
-        # Of a batch, each text gets back its own tokens alone.
+        # Each text of a batch gets only its own tokens, without padding.
         length = batch["input_mask"][row].sum()
         own = {name: values[row, :length] for name, values in batch.items()}
         yield Encoded(
@@ -159,7 +159,7 @@ class TextModel:
     if isinstance(found, dict):
       return np.array(found["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in found], np.float32)
-    # Of no texts [0, D], where numpy alone would give [0].
+    # The reshape gives [0, D] without texts, where NumPy would give [0].
     pooling = sentence_pooling.Pooling.of(
       self._heads["embedding"][1].settings, self.config.num_hidden_layers
     )
@@ -168,7 +168,7 @@ class TextModel:
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, all probabilities.
 
-    Of several labels at once: labels and probabilities; of a regression: score.
+    Multi-label models return labels and probabilities, regressions a score.
     Options: labels, label_file, output_activation, text_pairs, doc_stride,
     max_windows, max_seq_length.
     """
@@ -234,12 +234,12 @@ class TextModel:
     """Returns the head of embeddings, whatever its options are."""
     folder = os.path.dirname(self._settings.bert_config_file or "")
     is_known = "pooling" in sentence_folder.read(folder, {"pooling"})
-    # Without the pooler, which published encoders may lack.
+    # "mean" does not need the pooler, which published encoders may lack.
     options = {} if is_known else {"pooling": "mean"}
     return self._with_model("embedding", options)
 
   def _with_model(self, name, options):
-    """Returns a head that TensorFlow runs; `options` if there is none yet."""
+    """Returns a head that TensorFlow runs, loaded with `options` if needed."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
         "hidden states, attention and likelihoods are computed by TensorFlow "
@@ -249,10 +249,10 @@ class TextModel:
     return head if head and head.model else self._head(name, options)
 
   def _head(self, name, options):
-    """Returns the head with options; that with other ones is forgotten."""
-    # One model of a head at a time: a second one would double the memory.
+    """Returns the head with options, which replaces one with other options."""
+    # Each head has one model at a time: a second would double the memory.
     if name not in self._heads or self._heads[name][0] != options:
-      # What this call says replaces what `load` was given.
+      # The options of this call override the options of `load`.
       settings = _settings(
         self._settings, {**_given(self._settings), **options, "head": name}
       )
@@ -261,7 +261,7 @@ class TextModel:
     return self._heads[name][1]
 
   def _ask(self, head_name, texts, options):
-    """Returns a dict of outputs for each text, or that of a single one."""
+    """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)

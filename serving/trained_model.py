@@ -1,7 +1,7 @@
 """The heads of a model's folder in Python, as TensorFlow computes them.
 
-What `text_models` asks for a folder with weights; exported_network has the same
-for an export, without TensorFlow.
+`text_models` uses this for a folder with weights; exported_network does the
+same for an export, without TensorFlow.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from serving import answers, engine_choice, export_settings, models
 
 
 class TrainedModel:
-  """A folder with weights, read for each head that is asked for.
+  """A folder with weights, which each head reads when it is made.
 
   Attributes:
-    settings: run_settings.Settings, what concerns all heads.
-    config, tokenizer: those of the model.
+    settings: run_settings.Settings for all heads.
+    config, tokenizer: the model's configuration and tokenizer.
   """
 
   def __init__(self, settings: run_settings.Settings):
-    """Reads all but the weights.
+    """Reads everything but the weights.
 
     Raises:
-      InputError: there is no model, or it cannot be read.
+      InputError: the model is missing or cannot be read.
     """
     settings, self.config = export_settings.find_model(settings)
-    # For its error: a folder without weights is refused here, not at first use.
+    # This raises for a folder without weights here, not at first use.
     weight_files.open_reader(settings.init_checkpoint)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
@@ -57,7 +57,7 @@ class TrainedModel:
     return head._replace(model=model, missing=missing)
 
   def scorer(self, head: answers.Head, batch_size: int) -> Callable:
-    """Returns answers.make_scorer's function of a head of masked words."""
+    """Returns answers.make_scorer's function for a masked-LM head."""
     model = head.model
     names = (*model.id_inputs, "masked_lm_ids")
     network = models.on_tensors(
@@ -68,7 +68,7 @@ class TrainedModel:
     )
 
   def states(self, head: answers.Head, batch: dict, attention: bool) -> dict:
-    """Returns what text_models.Encoded is made of, arrays for ids [B, T]."""
+    """Returns the arrays of text_models.Encoded for ids [B, T]."""
     output = head.model.encode(
       {name: tf.constant(values) for name, values in batch.items()},
       return_attention=attention,
