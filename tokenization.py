@@ -57,7 +57,7 @@ class UnknownTokenError(errors.InputError, KeyError):
   entry, and it is an InputError for scripts.
   """
 
-  __str__ = Exception.__str__  # That of KeyError puts quotes around it.
+  __str__ = Exception.__str__  # KeyError's adds quotes around the message.
 
 
 def validate_case_matches_checkpoint(

@@ -1,4 +1,4 @@
-"""What extract_features.py finds, as JSON lines or .npz, in bounded memory."""
+"""Writes features as JSON lines or .npz, in bounded memory."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ from features import text_vectors
 
 
 class Row(NamedTuple):
-  """What was found of a line.
+  """The result for a line.
 
   Attributes:
     index: number of the line, from 0.
     kind: "features" of its T tokens, or its "vector", or the "similarity" of
       its two texts.
-    values: floats [L, T, H], the layers as they were asked for; or [D]; or one.
-    tokens, input_ids: T of each, of features.
+    values: floats [L, T, H], layers in the order of --layers; or [D]; or one.
+    tokens, input_ids: T tokens and ids, only for features.
   """
 
   index: int
@@ -64,8 +64,8 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
   {"linex_index": 0, "vector": [...]}
   {"linex_index": 0, "similarity": 0.5}
   """
-  # As in the original: the key is spelled so, and numbers have six decimals,
-  # those of round(float(x), 6): a float32 times 10^6 is exact in float64.
+  # As in the original: the key has this spelling, and numbers are rounded like
+  # round(float(x), 6): a float32 times 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()
   if row.kind == "features":
     values = [
@@ -85,9 +85,9 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
 def open_writer(
   path: str, output_format: str, layers: Sequence[int] = ()
 ) -> Iterator[Callable[[list[Row]], None]]:
-  """Gives a function that takes lists of rows of one kind.
+  """Provides a function that writes lists of rows of one kind.
 
-  The file is local or remote, and written whole or not at all. Raises
+  The file may be local or remote; it is complete or does not appear. Raises
   InputError: the file cannot be written.
   """
   try:
@@ -103,7 +103,7 @@ def open_writer(
 
 @contextlib.contextmanager
 def _json_lines(stream, layers):
-  """A `json_line` for each row."""
+  """Writes a `json_line` for each row."""
   yield lambda rows: stream.write(
     "".join(f"{json_line(row, layers)}\n" for row in rows).encode("utf-8")
   )
@@ -111,7 +111,7 @@ def _json_lines(stream, layers):
 
 @contextlib.contextmanager
 def _numpy_archive(stream, layers):
-  """An .npz file for np.load, uncompressed.
+  """Writes an uncompressed .npz file for np.load.
 
   features: `layers` int64 [L]; `lengths` int64 [lines], the tokens of each
     line; `input_ids` int32 [all tokens] and `values` float32 [all tokens, L,
@@ -121,10 +121,10 @@ def _numpy_archive(stream, layers):
   """
   columns = {}
   folder = os.path.dirname(os.path.abspath(stream.name))
-  # That of a remote file is not on this disk.
+  # A remote file has no folder on this disk.
   folder = folder if os.path.isdir(folder) else None
-  # Entries of a zip cannot grow in turns: each column is a file first, without
-  # a name, so that a killed run leaves nothing.
+  # Entries of a zip cannot grow in turns, so each column is written to a file
+  # first, which has no name, so that a killed run leaves nothing.
   with contextlib.ExitStack() as stack:
 
     def write(rows):
@@ -139,7 +139,7 @@ def _numpy_archive(stream, layers):
       return len(data)
 
     yield write
-    # TensorFlow's files cannot go back, and do not say how much they wrote.
+    # TensorFlow's files can neither seek back nor tell how much they wrote.
     target = types.SimpleNamespace(write=append, flush=stream.flush)
     with zipfile.ZipFile(target, "w") as archive:
       if layers:
@@ -151,7 +151,7 @@ def _numpy_archive(stream, layers):
 
 
 def _columns(rows):
-  """Returns a dict from name to array, the rows of a list side by side."""
+  """Returns a dict from name to array; the arrays stack the rows."""
   if rows[0].kind != "features":
     name = {"vector": "vectors", "similarity": "similarities"}[rows[0].kind]
     return {name: np.array([row.values for row in rows], np.float32)}

@@ -20,12 +20,12 @@ class Example(NamedTuple):
   segment_ids: list[int]
 
 
-# Of a line's number, from 1, and the line.
+# A function of a line's number, from 1, and the line.
 Encoder = Callable[[int, str], list[Example]]
 
 
 def split_pair(line: str) -> tuple[str, str | None]:
-  """Returns (text, None), or both texts of a line that holds two.
+  """Returns (text, None), or both texts of a line with two.
 
   As in the original: white space at both ends is dropped, and if the separator
   occurs several times, the last one separates the texts.
@@ -54,11 +54,11 @@ def make_encoder(
 
   def encode(text_a, text_b=None):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
-    # As in the original: a second text without any word piece counts as none.
+    # As in the original: a second text without any word piece is ignored.
     if ids_b:
       input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
     else:
-      # One [SEP] less, so one piece more.
+      # Without the second [SEP] there is room for another piece.
       ids_a, ids_b = ids_a[: frame.room(max_seq_length, False)], None
     return input_sequences.build_inputs(ids_a, ids_b, frame=frame)
 
@@ -71,7 +71,7 @@ def make_line_encoder(
 ) -> Encoder:
   """Returns a function that makes an Example of a line's one or two texts.
 
-  With `as_pair` each of two texts is an Example of its own, and a line of one
+  With `as_pair` each of two texts is a separate Example, and a line of one
   raises InputError.
   """
   inputs = make_encoder(tokenizer, max_seq_length)
@@ -113,7 +113,7 @@ def chosen_examples(
   for example in read_examples(path, encode):
     if example.index in wanted:
       found[example.index] = example
-    # All are there: the rest of the file is not read.
+    # All lines are found, so the rest of the file is not read.
     if len(found) == len(set(wanted)):
       return [found[index] for index in wanted]
   missing = min(set(wanted) - found.keys())

@@ -1,6 +1,6 @@
 """The model's vectors of texts, batch by batch.
 
-Letters: B batch, T sequence, L layers that are asked for, H width, D width of
+Letters: B batch, T sequence, L layers in --layers, H width, D width of
 a text's vector.
 """
 
@@ -25,7 +25,7 @@ from variants import registry
 _BLOCK_TOKENS = 1 << 14
 
 Settings = run_settings.Settings
-# Of input_ids, input_mask and segment_ids [B, T].
+# The signature of input_ids, input_mask and segment_ids [B, T].
 Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -33,11 +33,11 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
   """Returns --layers as numbers, [] with --pooling.
 
   Raises:
-    InputError: no number, or a model of `depth` layers has no such one.
+    InputError: an entry is not a number, or not a layer of `depth` layers.
   """
   if settings.pooling:
     return []
-  # An empty --layers, too, is no layer.
+  # An empty --layers is an invalid layer, too.
   named = f"--layers={','.join(settings.layers)}"
   return [
     sentence_pooling.layer_number(text, depth, named)
@@ -52,7 +52,7 @@ def load_model(
   """Returns the encoder with the weights of --init_checkpoint.
 
   Raises:
-    InputError: the checkpoint lacks a variable that is read.
+    InputError: the checkpoint lacks a variable that the outputs depend on.
   """
   is_tpu = distribution.is_tpu(strategy)
   source = weight_files.open_reader(settings.init_checkpoint)
@@ -76,7 +76,7 @@ def make_compute(
   """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
 
   Raises:
-    InputError: as of `sentence_pooling.Pooling.of`.
+    InputError: see `sentence_pooling.Pooling.of`.
   """
   pooling = None
   if settings.pooling:
@@ -101,7 +101,7 @@ def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
   """
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
   lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-  # Where a length is 0, so is the product: 0 / 1.
+  # If a length is 0, so is the product: the result is 0 / 1.
   return (a * b).sum(1) / np.where(lengths > 0, lengths, 1)
 
 
@@ -112,14 +112,14 @@ class VectorComputer:
     self, compute: Compute, strategy: tf.distribute.Strategy,
     settings: Settings, network: Callable | None = None,
   ):
-    """Takes what is to be computed, and the strategy that the model is for.
+    """Takes the outputs to compute, and the strategy of the model.
 
     Args:
-      network: computes "embedding" in place of all that, of int32 arrays by
-        the names of input_sequences.pad_batch.
+      network: function that computes "embedding" instead of the model, from
+        int32 arrays with the names of input_sequences.pad_batch.
     """
     jit = settings.jit_compile == "true"
-    # XLA compiles each length anew, so there is one for all batches.
+    # XLA compiles each length anew, so all batches have the same length.
     self._is_static = jit or distribution.is_tpu(strategy)
     self._replicas = replicas = strategy.num_replicas_in_sync
     self._batch_size = settings.batch_size
@@ -132,8 +132,8 @@ class VectorComputer:
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
       share = tf.shape(batch[0])[0] // replicas
       start = replica * share
-      # Every replica gets the whole batch and takes its own rows: vectors then
-      # come back in order, by one gather.
+      # Every replica gets the whole batch and selects its rows, so that one
+      # gather returns the vectors in order.
       return compute(*(values[start : start + share] for values in batch))
 
     @tf.function(
@@ -150,9 +150,9 @@ class VectorComputer:
 
   def _compute_batch(self, examples):
     """Returns a row for each example."""
-    # Filled up for a compiler, to one shape; else nothing is computed in vain.
+    # A compiler needs one shape; otherwise no padding rows are computed.
     rows = self._batch_size if self._is_static else len(examples)
-    # Each replica gets as many rows as the others.
+    # All replicas need the same number of rows.
     rows += -rows % self._replicas
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
@@ -182,7 +182,7 @@ class VectorComputer:
 def attention(
   model: modeling.BertModel, example: text_batches.Example
 ) -> np.ndarray:
-  """Returns float32 [layers, heads, T, T]: how much T attends to which T."""
+  """Returns the attention probabilities, float32 [layers, heads, T, T]."""
   output = model(
     tf.constant([example.input_ids]),
     token_type_ids=tf.constant([example.segment_ids]), return_attention=True,

@@ -1,4 +1,4 @@
-"""Archives are unpacked safely: nothing outside the folder, no devices."""
+"""Unpacks archives safely: nothing outside the folder, no devices."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ from common import errors
 
 
 def is_archive(path: str) -> bool:
-  """Whether a file is one that `unpack` takes, by its name."""
+  """Returns whether `unpack` supports a file, by its name."""
   return path.endswith((".zip", ".tar.gz", ".tgz", ".tar"))
 
 
 def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into an existing folder.
 
-  A single folder at the top of the archive is left out: its files come right
+  A single folder at the top of the archive is left out: its files go directly
   into `folder`. Raises InputError: the archive is damaged, too large for the
   disk, or has a member that would be outside the folder, or is a device.
   """
@@ -27,7 +27,7 @@ def unpack(path: str, folder: str) -> None:
   try:
     if path.endswith(".zip"):
       with zipfile.ZipFile(path) as zipped:
-        # Within the folder, whatever names say, and links as plain files.
+        # Any name stays within the folder, and links become plain files.
         zipped.extractall(folder)
     else:
       with tarfile.open(path) as archive:
@@ -42,13 +42,13 @@ def unpack(path: str, folder: str) -> None:
 
 def _lift(folder):
   """Moves the files of a single top folder up into `folder`."""
-  # What packing on a Mac leaves in an archive.
+  # macOS adds these files to archives.
   shutil.rmtree(os.path.join(folder, "__MACOSX"), ignore_errors=True)
   entries = [name for name in os.listdir(folder) if name != ".DS_Store"]
-  # Archives of the original have one folder, those of GLUE too.
+  # The archives of the original and of GLUE have one folder.
   if len(entries) != 1 or not os.path.isdir(os.path.join(folder, entries[0])):
     return
-  # Another name first: the folder may hold one of its own name.
+  # The folder is renamed first: it may contain an entry with its name.
   inner = os.path.join(folder, ".unpacked")
   os.rename(os.path.join(folder, entries[0]), inner)
   for name in os.listdir(inner):

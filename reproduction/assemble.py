@@ -1,7 +1,7 @@
-"""A folder for each model and data set: downloaded, unpacked, made ready.
+"""Makes a folder for each model and data set: download, unpack, prepare.
 
-Everything happens in .NAME.part next to the folder, which gets its name at
-the very end: a folder called NAME is complete.
+All work happens in .NAME.part next to the folder, which gets its name at the
+very end: a folder called NAME is complete.
 """
 
 import os
@@ -11,7 +11,7 @@ import shutil
 from common import errors, file_io, json_files
 from reproduction import archives, catalog, transfer
 
-# Says that a folder is one of ours, and of which files it was made.
+# This file marks a folder as ours and lists the files it was made from.
 _RECORD = "download.json"
 
 
@@ -20,8 +20,8 @@ def fetch(
 ) -> tuple[str, bool]:
   """Makes the folder of an entry in a folder, unless it is there already.
 
-  Returns its path, and whether anything was done. Raises InputError: it cannot
-  be had, or something else has its name.
+  Returns its path, and whether anything was done. Raises InputError: the entry
+  is not available, or something else has its name.
   """
   target = os.path.join(folder, entry.name)
   # The record is in the folder before the folder has its name.
@@ -37,7 +37,7 @@ def fetch(
     transfer.download(file, part, base_url=base_url) for file in entry.files
   ]
   ready = os.path.join(part, "ready")
-  shutil.rmtree(ready, ignore_errors=True)  # Of an interrupted run.
+  shutil.rmtree(ready, ignore_errors=True)  # An interrupted run left it.
   os.makedirs(ready)
   _make_ready(entry, paths, ready)
   # The archives go only after it: an interrupted run does not load them again.
@@ -93,7 +93,7 @@ def split_mrpc(folder: str) -> None:
 
 
 def _is_text(entry):
-  """Whether it is text to pre-train on."""
+  """Returns whether it is text to pre-train on."""
   return entry.name.startswith("wikitext-")
 
 

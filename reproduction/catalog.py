@@ -1,10 +1,10 @@
 """The released models and data sets: catalog.csv, a line for each file.
 
-Sizes and SHA-256 sums are those that tensorflow-datasets publishes for the
-same files (its url_checksums, Apache-2.0), those of WikiText what its users
-publish; where there is none, only what the server says of the length is
-checked. Sizes of models are those of their
-weights, 4 bytes a parameter: an archive is a little smaller.
+Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
+the same files (its url_checksums, Apache-2.0); WikiText's users publish its
+sums. Without published values only the length that the server reports is
+checked. A model's size is the size of its weights, 4 bytes per parameter: its
+archive is a little smaller.
 """
 
 import csv
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-  """A file to download; None where nobody says."""
+  """A file to download; unpublished fields are None."""
 
   url: str
   size: int | None = None  # In bytes.
@@ -53,7 +53,7 @@ def read_groups(name: str) -> Iterator[list[dict]]:
 
 
 def _read(kind):
-  """Returns {name: Entry} of a kind of lines; the first of a name says all."""
+  """Returns {name: Entry} of a kind of lines; a name's first line decides."""
   entries = {}
   for lines in read_groups("catalog.csv"):
     first = lines[0]

@@ -10,12 +10,12 @@ from reproduction import catalog, rows, runs
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
-# What results of before these fields lack.
+# Defaults for results that are older than these fields.
 _DEFAULTS = {"max_steps": "fewer", "fewer": {}, "machine": ""}
 
 
 def _deviations(result):
-  """Yields (verdict, text) of what a run did otherwise, the gravest first."""
+  """Yields a run's deviations as (verdict, text), the most serious first."""
   model = rows.ROWS[result["row"]].model
   if result["smoke"]:
     yield SMOKE, f"stopped after {result['max_steps']} steps"
@@ -94,7 +94,7 @@ def _line(metric, results):
   values = [
     result["results"][metric.result] * metric.scale
     for result in results
-    # What a server scores is in no file of ours.
+    # Scores that only a server computes are missing.
     if metric.result in result["results"]
   ]
   median = statistics.median(values) if values else None
@@ -114,7 +114,7 @@ def _line(metric, results):
 
 
 def _verdict(metric, median):
-  """Returns what a run that deviates in nothing may claim."""
+  """Returns the verdict on a run without deviations."""
   if median is None or (metric.low is None and metric.high is None):
     return NO_BAND
   return REPRODUCED if metric.is_within(median) else OUTSIDE

@@ -21,7 +21,7 @@ class Metric(NamedTuple):
   scale: float = 100.0  # From the unit of eval_results.txt.
 
   def is_within(self, value: float) -> bool:
-    """Whether a value, in the metric's unit, is in its band."""
+    """Returns whether a value, in the metric's unit, is in its band."""
     return (self.low is None or value >= self.low) and (
       self.high is None or value <= self.high
     )

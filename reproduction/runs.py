@@ -1,8 +1,8 @@
-"""One row of the table, run: its command, its seeds, what came out.
+"""Runs a row of the table: its command, its seeds, its results.
 
 A run is in OUTPUT/ROW/seed_N, which is the --output_dir of the row's script.
-What it gave is in result.json there, written when the script is done: a seed
-that has one is not run again, one that was killed goes on.
+Its results are in result.json there, written when the script is done: a seed
+with that file is not run again, and a killed run is continued.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
-_PR_SET_PDEATHSIG = 1  # Of linux/prctl.h.
+_PR_SET_PDEATHSIG = 1  # From linux/prctl.h.
 # Data sets whose tables lie further down: XNLI, IMDB and PAWS-X.
 _DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
 
@@ -40,15 +40,15 @@ class Plan(NamedTuple):
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
 
   def folder(self, seed: int) -> str:
-    """The folder of a seed's run."""
+    """Returns the folder of a seed's run."""
     return os.path.join(self.output, self.row.name, f"seed_{seed}")
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights.
 
-  `folder` is what --model_dir says: a model's folder, or one of downloads.
-  Raises InputError: there is none; the command that downloads it is named.
+  `folder` is --model_dir: a model's folder, or a folder of downloads. Raises
+  InputError: the model is missing; the message has the command to download it.
   """
   for path in _candidates(folder, row.model):
     if _config_in(path):
@@ -103,7 +103,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
 
 
 def _has_files(row, folder):
-  """Whether a folder holds what the row's flags name, or any table at all."""
+  """Returns whether a folder has the files in the row's flags, or any table."""
   named = [
     flag.partition("{data}/")[2] for flag in row.flags if "{data}/" in flag
   ]
@@ -135,7 +135,7 @@ def command(plan: Plan, seed: int) -> list[str]:
   elif plan.max_steps:
     flags.append(f"--max_train_steps={plan.max_steps}")
   return [
-    # The user's flags last: absl takes the last value of a flag.
+    # The user's flags come last: absl takes the last value of a flag.
     sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
     *flags, f"--seed={seed}", f"--output_dir={folder}", *plan.extra,
   ]
@@ -164,7 +164,7 @@ def run(plan: Plan, seed: int) -> None:
   path = os.path.join(plan.folder(seed), _RESULT)
   if os.path.exists(path):
     done = json_files.read(path)["command"]
-    # Without the interpreter, which another environment has elsewhere.
+    # The interpreter is left out: its path depends on the environment.
     if done[1:] == arguments[1:]:
       return
     raise errors.InputError(
@@ -174,7 +174,7 @@ def run(plan: Plan, seed: int) -> None:
   if plan.row.after and not os.path.exists(plan.folder(seed)):
     _begin_after(plan, seed)
   start = time.time()
-  # A process of its own, as a user starts it.
+  # The script runs in a separate process, as if a user started it.
   code = _call(arguments)
   if code:
     raise errors.InputError(
@@ -189,19 +189,19 @@ def run(plan: Plan, seed: int) -> None:
     "command": arguments, "extra": list(plan.extra),
     "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
     "results": read_eval_results(plan.folder(seed)),
-    "seconds": round(time.time() - start, 1),  # Of the last start alone.
+    "seconds": round(time.time() - start, 1),  # Only since the last start.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
 
 
 def _call(arguments):
-  """Runs a command to its end, which is also that of this process."""
+  """Runs a command to its end; it also ends if this process ends."""
   ends = _end_with_parent if os.name == "posix" else None
   with subprocess.Popen(arguments, preexec_fn=ends) as child:
     try:
       return child.wait()
     except BaseException:
-      # After Ctrl-C it saves its step and ends.
+      # After SIGTERM the script saves its step and ends.
       child.terminate()
       child.wait()
       raise
@@ -214,7 +214,7 @@ def _end_with_parent():
 
 
 def _begin_after(plan, seed):
-  """Makes the folder of a run that goes on with that of an earlier row."""
+  """Makes the folder of a run that continues the run of an earlier row."""
   row = plan.row._replace(name=plan.row.after)
   before = plan._replace(row=row).folder(seed)
   path = os.path.join(before, _RESULT)
@@ -232,7 +232,7 @@ def _begin_after(plan, seed):
 
 
 def _model_name(folder):
-  """Returns what the catalog calls a model, or the name of its folder."""
+  """Returns a model's name in the catalog, or the name of its folder."""
   path = os.path.join(folder, "download.json")
   if os.path.exists(path):
     return json_files.read(path)["name"]
@@ -279,7 +279,7 @@ def read_eval_results(folder: str) -> dict[str, float]:
   if not path.exists():
     raise errors.InputError(f"{path} is missing: the script did not evaluate")
   lines = path.read_text(encoding="utf-8").splitlines()
-  # A score of one class of two has its name behind it.
+  # A score of one of two classes is followed by the class's name.
   return {
     name.strip(): float(value.split()[0])
     for name, _, value in (line.partition(" = ") for line in lines)

@@ -1,4 +1,4 @@
-"""Files from the web: resumed where they broke off, checked, never half there.
+"""Downloads files: resumes broken transfers and checks the complete files.
 
 The bytes of an unfinished file are in NAME.part, and what identifies that
 version on the server (its ETag or date) in NAME.part.tag, so that a resumed
@@ -19,7 +19,7 @@ import tqdm
 from common import errors, file_io
 from reproduction import catalog
 
-# Bytes. What was received of a block is lost when the connection ends in it.
+# Bytes. A block is lost if the connection ends before it is complete.
 _BLOCK = 1 << 16
 _TIMEOUT = 30  # Seconds without a byte.
 _NETWORK_TIMEOUT = 9  # Seconds until a host must have said anything at all.
@@ -103,8 +103,8 @@ def _unreachable(host):
     except requests.RequestException as error:
       answers.put(str(error))
 
-  # Looking up a name has no time-out, and each address of a host one of its
-  # own: a thread that may be left behind bounds all of it.
+  # A name look-up has no time-out, and each address of a host has a separate
+  # one: a thread, which may be left running, bounds the total time.
   threading.Thread(target=ask, daemon=True).start()
   try:
     return answers.get(timeout=_NETWORK_TIMEOUT)
@@ -117,9 +117,9 @@ def _size(path):
 
 
 def _transfer(url, part):
-  """Writes what is missing of a file; raises RequestException if it is cut."""
+  """Writes the rest of a file; raises RequestException if it is cut off."""
   start, tag = _size(part), part + ".tag"
-  # Bytes as they are: positions in a compressed answer would mean nothing.
+  # Positions in a compressed answer would be useless.
   headers = {"Accept-Encoding": "identity"}
   if start:
     headers["Range"] = f"bytes={start}-"
@@ -130,16 +130,16 @@ def _transfer(url, part):
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
     if response.status_code == 416:  # Nothing is missing, or it has shrunk.
-      # Of such a refusal it is "bytes */SIZE".
+      # Status 416 has the header "bytes */SIZE".
       if response.headers.get("Content-Range", "") != f"bytes */{start}":
         os.remove(part)
         raise requests.ConnectionError("the file on the server has changed")
       return
     response.raise_for_status()
-    if response.status_code != 206:  # The whole file, whatever was asked for.
+    if response.status_code != 206:  # The server sends the whole file.
       start = 0
     file_io.remove(tag)
-    # A weak ETag (W/...) may be that of other bytes: it is no use here.
+    # A weak ETag (W/...) is useless here: other bytes may have the same tag.
     for version in map(response.headers.get, ("Last-Modified", "ETag")):
       if version and not version.startswith("W/"):
         file_io.write_text(tag, version)
@@ -147,9 +147,9 @@ def _transfer(url, part):
 
 
 def _copy(response, part, start):
-  """Writes an answer to a file from `start` on, with a bar of its progress."""
+  """Writes an answer to a file from `start` on, with a progress bar."""
   length = response.headers.get("Content-Length")
-  # Of what is sent now: the rest of the file from `start` on.
+  # Content-Length is the length of the rest of the file, from `start` on.
   total = None if length is None else start + int(length)
   with open(part, "ab" if start else "wb") as stream, tqdm.tqdm(
     desc=os.path.basename(part).removesuffix(".part"), initial=start,
@@ -169,7 +169,7 @@ def _check(path, file, url):
   size, sha256 = file_io.size_and_sha256(path)
   if file.size not in (None, size):
     found, expected = f"{size:,} bytes", f"{file.size:,}"
-  # Not of every file a checksum is published.
+  # Some files have no published checksum.
   elif file.sha256 not in (None, sha256):
     found, expected = f"SHA-256 {sha256}", file.sha256
   else:

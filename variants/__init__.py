@@ -1,1 +1,1 @@
-"""Relatives of BERT: one small subclass of its encoder each."""
+"""Models related to BERT, each a small subclass of its encoder."""

@@ -1,7 +1,7 @@
-"""ALBERT (arXiv 1909.11942): a narrow table of words, layers that are shared.
+"""ALBERT (arXiv 1909.11942): narrow embeddings and shared layers.
 
 The variables have the names of the released TF1 checkpoints. All layers of a
-group are computed with one set of weights; released models have one group.
+group share one set of weights; released models have one group.
 """
 
 import copy
@@ -22,7 +22,7 @@ _GROUP = "transformer/group_{}/inner_group_0"
 
 
 def tf1_name(berts: str) -> str:
-  """Returns ALBERT's name of a variable of BERT, whose layer is its group."""
+  """Converts BERT's name of a variable to ALBERT's; the layer is a group."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
     lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/", berts,
@@ -30,13 +30,13 @@ def tf1_name(berts: str) -> str:
 
 
 class AlbertModel(factorized.FactorizedModel):
-  """The encoder; its configuration has num_hidden_groups, too."""
+  """The encoder; its configuration also has num_hidden_groups."""
 
   mapping = "encoder/embedding_hidden_mapping_in"
   shares_layers = True
 
   def __init__(self, config, **options):
-    """Makes the variables; the options are those of modeling.BertModel."""
+    """Makes the variables; see modeling.BertModel for the options."""
     super().__init__(config, **options)
     config.check_number(
       "num_hidden_groups", int, low=1, below=config.num_hidden_layers + 1
@@ -44,10 +44,10 @@ class AlbertModel(factorized.FactorizedModel):
 
   @classmethod
   def shapes(cls, config, scope="bert"):
-    """Returns {name: shape}: E wide embeddings, one layer for each group.
+    """Returns {name: shape}: embeddings of width E, a layer for each group.
 
-    Raises InputError: the configuration lacks a number of ALBERT's, or it
-    cannot be used.
+    Raises InputError: one of ALBERT's numbers is missing in the configuration
+    or invalid.
     """
     config.check_number("num_hidden_groups", int, low=1)
     groups = copy.copy(config)

@@ -1,9 +1,9 @@
 """A BiLSTM on top of an encoder: the last row of the paper's table 5.
 
-Of arXiv 1810.04805, section 5.1: it is new, and trained on a task with the
-encoder. It reads the last layer's states, and every head reads its own. With H
-/ 2 units in each direction these are as wide, so heads and pooler stay what
-they are. The paper gives neither layers nor units; here it is one layer.
+As in arXiv 1810.04805, section 5.1, it starts untrained and learns a task with
+the encoder. It reads the last layer's states, and every head reads its states.
+With H / 2 units in each direction the width stays H, so heads and pooler do not
+change. The paper gives neither layers nor units; here it has one layer.
 """
 
 import functools
@@ -25,14 +25,14 @@ def on(encoder_class: type[modeling.BertModel]) -> type[modeling.BertModel]:
 
 
 class _BilstmOnTop:
-  """What is on top; sequence_output and pooled_output are of the BiLSTM.
+  """The BiLSTM, which computes sequence_output and pooled_output.
 
-  The other outputs are the encoder's. Variables: bilstm/..., float32.
+  The encoder computes the other outputs. Variables: bilstm/..., float32.
   """
 
   @classmethod
   def shapes(cls, config, scope="bert"):
-    """Returns {name: shape}: the encoder's, and those of the BiLSTM.
+    """Returns {name: shape} of the encoder and of the BiLSTM.
 
     Raises InputError: hidden_size is odd.
     """
@@ -48,17 +48,17 @@ class _BilstmOnTop:
   def __call__(
     self, input_ids, input_mask=None, *others, positions=None, **options
   ):
-    """Encodes sequences; arguments as of modeling.BertModel."""
+    """Encodes sequences; see modeling.BertModel for the arguments."""
     output = super().__call__(input_ids, input_mask, *others, **options)
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    # Several texts in a row are read in `encode`, each on its own.
+    # `encode` unpacks several texts in a row before the BiLSTM reads them.
     if len(input_mask.shape) == 3:
       return output
     return self._read(output, input_mask, positions)
 
   def encode(self, batch, dropout_seed=None, *, positions=None):
-    """Encodes a batch; arguments as of modeling.BertModel."""
+    """Encodes a batch; see modeling.BertModel for the arguments."""
     if unpadding.PLAN not in batch:
       return super().encode(batch, dropout_seed, positions=positions)
     output = super().encode(batch, dropout_seed)

@@ -1,8 +1,8 @@
 """DistilBERT (arXiv 1910.01108): BERT without segments, with half the layers.
 
-Its variables carry BERT's names. What is not there: the table of segments, and
-the pooler of pre-training; its classifier has a dense layer with ReLU in the
-place of BERT's pooler, under the pooler's name here.
+Its variables have BERT's names. It lacks the segment embeddings and the pooler
+of pre-training; its classifier has a dense layer with ReLU instead, which has
+the pooler's name here.
 """
 
 import configuration

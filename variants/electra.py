@@ -1,24 +1,24 @@
-"""ELECTRA (arXiv 2003.10555): BERT that tells which tokens were replaced.
+"""ELECTRA (arXiv 2003.10555): BERT that predicts which tokens were replaced.
 
-Its discriminator, the model that is fine-tuned, and its generator, a smaller
-one that fills masks, are the same network: BERT with narrow embeddings. The
-variables have BERT's names. In the place of BERT's pooler, which ELECTRA lacks,
-is the dense layer with GELU of a classifier, as in transformers.
+Its discriminator, which is fine-tuned, and its generator, a smaller model that
+fills masks, have the same architecture: BERT with narrow embeddings. The
+variables have BERT's names. ELECTRA lacks BERT's pooler; the dense layer with
+GELU of a classifier has its name, as in transformers.
 """
 
 from collections.abc import Iterable
 
 from variants import factorized
 
-# Of a generator that is trained with its discriminator, whose embeddings it
-# shares; also of its head.
+# The scope of a generator, and of its head, that is trained with its
+# discriminator and shares its embeddings.
 GENERATOR = "generator"
 
 
 class ElectraModel(factorized.FactorizedModel):
   """The encoder of a discriminator or a generator.
 
-  Without `mapping` where embedding_size is hidden_size.
+  It has no `mapping` if embedding_size is hidden_size.
   """
 
   mapping = "embeddings_project"
@@ -27,7 +27,7 @@ class ElectraModel(factorized.FactorizedModel):
 
   @classmethod
   def shapes(cls, config, scope="bert"):
-    """Returns {name: shape}; InputError as of FactorizedModel."""
+    """Returns {name: shape}; raises InputError like FactorizedModel."""
     shapes = super().shapes(config, scope)
     if config.embedding_size == config.hidden_size:
       for end in ("kernel", "bias"):
@@ -36,12 +36,12 @@ class ElectraModel(factorized.FactorizedModel):
 
 
 def generator_names(names: Iterable[str]) -> dict[str, str]:
-  """Returns {name in a generator of its own: name in a pre-training}."""
+  """Returns {name in a separate generator: name in a pre-training}."""
   found = {}
   for name in names:
     start, _, rest = name.partition("/")
     if start == GENERATOR:
-      # Its encoder has BERT's scope, its head none.
+      # A separate generator's encoder has BERT's scope, its head has none.
       found[rest if rest.startswith("cls/") else f"bert/{rest}"] = name
     elif name.startswith("bert/embeddings/"):
       found.setdefault(name, name)

@@ -1,6 +1,6 @@
 """BERT with embeddings narrower than its hidden states.
 
-E is the width of the embeddings, H that of the hidden states.
+E is the width of the embeddings, H the width of the hidden states.
 """
 
 import configuration
@@ -9,10 +9,10 @@ import modeling
 
 
 class FactorizedModel(modeling.BertModel):
-  """An encoder whose embeddings, E wide, a dense layer makes H wide.
+  """An encoder with a dense layer from the embeddings, E wide, to H.
 
-  `embedding_output` is what the first layer reads, [B, T, H]. The configuration
-  has embedding_size, E, too.
+  `embedding_output` [B, T, H] is the output of that layer. The configuration
+  also has embedding_size, E.
   """
 
   # Name of the dense layer below the scope.
@@ -27,7 +27,7 @@ class FactorizedModel(modeling.BertModel):
     config.check_number("embedding_size", int, low=1)
     narrow, shapes = config.embedding_size, {}
     for name, shape in configuration.bert_shapes(config, scope).items():
-      # Tables [rows, E], and vectors [E] of the layer norm.
+      # The tables are [rows, E], the vectors of the layer norm [E].
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
       shapes[name] = shape
@@ -40,7 +40,7 @@ class FactorizedModel(modeling.BertModel):
   def _embed(self, *arguments):
     narrow = super()._embed(*arguments)  # [S, E]
     weights = self.weights_below(f"{self._scope}/")
-    # A variant may have none where E is H.
+    # A variant may lack the dense layer if E is H.
     if f"{self.mapping}/kernel" not in weights:
       return narrow
     return layers.dense(narrow, weights, self.mapping)

@@ -1,7 +1,7 @@
-"""What tokenizers share whose pieces hold the space before a word.
+"""The base class of tokenizers whose pieces contain the space before a word.
 
-"▁sm" "ith" or "Ġsm" "ith" is " smith": the mark is a part of the piece, where
-BERT marks what continues a word.
+"▁sm" "ith" or "Ġsm" "ith" is " smith": the mark is part of the piece, whereas
+BERT marks pieces that continue a word.
 """
 
 import re
@@ -18,12 +18,12 @@ _MARKS = (WORD_START, "Ġ")  # The second is a space of byte-level BPE.
 class PieceTokenizer(tokenization.FullTokenizer):
   """Tokenizes text into such pieces; used like a FullTokenizer.
 
-  A subclass has `encode_lines`, as bulk_tokenization.BulkEncoder, which all
-  else goes by, and what text pieces and words are.
+  A subclass has `encode_lines`, see bulk_tokenization.BulkEncoder, which all
+  other methods use, and the text of pieces and words.
 
   Attributes:
     vocab_file: path of the vocabulary.
-    vocab: dict of piece -> id, not to be changed.
+    vocab: dict of piece -> id; do not change it.
     inv_vocab: dict of id -> piece.
   """
 
@@ -38,7 +38,7 @@ class PieceTokenizer(tokenization.FullTokenizer):
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the pieces of `text`; bytes are UTF-8.
 
-    What no piece covers is "<unk>". Special tokens get no special treatment,
+    Text without a piece is "<unk>". Special tokens get no special treatment,
     as in BERT's tokenizer.
     """
     return self.convert_ids_to_tokens(self.encode(text))
@@ -48,7 +48,7 @@ class PieceTokenizer(tokenization.FullTokenizer):
     return self.encode_lines([text])[0]
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Returns what bulk_tokenization.BulkEncoder does."""
+    """Encodes many lines, see bulk_tokenization.BulkEncoder."""
     raise NotImplementedError
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
@@ -64,10 +64,10 @@ class PieceTokenizer(tokenization.FullTokenizer):
   ) -> tuple[int, ...] | None:
     """Returns the first and last of the pieces that an answer is in, or None.
 
-    "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
-    so the characters are compared, and pieces that hold any of them count.
-    `tokens` are the pieces of the words that hold the answer, `before` is the
-    text of these words before it: of several places the nearest counts.
+    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907:
+    so characters are compared, and the result includes each piece with any of
+    them. `tokens` are the pieces of the words that contain the answer, `before`
+    is the text of these words before it: the match nearest to its end wins.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _MARKS:
@@ -79,7 +79,7 @@ class PieceTokenizer(tokenization.FullTokenizer):
     if not places:
       return None
     start = min(places, key=lambda place: abs(place - near))
-    # Where each piece ends, in characters of all pieces joined.
+    # The end of each piece, in characters of all pieces joined.
     ends = np.cumsum([len(token) for token in tokens])
     return tuple(
       int(np.searchsorted(ends, place, side="right"))

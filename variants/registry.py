@@ -1,9 +1,9 @@
-"""Which encoder a configuration is of.
+"""Maps a configuration to its encoder.
 
-A configuration of a relative of BERT names it in one more key, `variant`; BERT
-has none. Each can have a BiLSTM on top, `bilstm_on_top`. The rest of the
-project makes encoders and asks for their tables of variables here, and reads
-nothing of which one it works with.
+The key `variant` of a configuration names a model related to BERT; BERT lacks
+it. Each can have a BiLSTM on top, `bilstm_on_top`. The rest of the project uses
+this module to make encoders and to get the shapes of their variables, so it
+does not depend on the variant.
 """
 
 import configuration
@@ -29,7 +29,7 @@ _CLASSES = {
 
 def name_of(config: configuration.BertConfig) -> str:
   """Returns the name of a configuration's variant, such as "bert"."""
-  # A key that BertConfig does not know is an attribute, see from_dict.
+  # BertConfig.from_dict makes an attribute of a key that it does not know.
   return getattr(config, "variant", "bert")
 
 
@@ -52,20 +52,19 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
 def make_encoder(
   config: configuration.BertConfig, **options
 ) -> modeling.BertModel:
-  """Makes the encoder of a configuration; options as of modeling.BertModel."""
+  """Makes a configuration's encoder; see modeling.BertModel for options."""
   return encoder_class(config)(config, **options)
 
 
 def predicts_next_word(config: configuration.BertConfig) -> bool:
-  """Whether a model is pre-trained on next words, not on masked ones."""
+  """Returns whether a model is pre-trained on next, not on masked words."""
   return getattr(encoder_class(config), "predicts_next_word", False)
 
 
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
-  """Raises InputError if pairs are to be learned and the model has no head."""
-  # Such variants have no head for it.
+  """Raises InputError if pairs are used and the variant has no head for it."""
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
@@ -79,8 +78,8 @@ def check_layer_rates(
   config: configuration.BertConfig, freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
-  """Raises InputError if layers that share weights are to differ."""
-  # Of all layers the last one's rate would be taken, see optimization.layer_of.
+  """Raises InputError if layers that share weights would need to differ."""
+  # Shared weights would get the last layer's rate, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"

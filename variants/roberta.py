@@ -1,14 +1,14 @@
 """RoBERTa (arXiv 1907.11692), XLM-R and CamemBERT: BERT with later positions.
 
-Their table of positions begins with rows that no token has, up to the one of
-the padding's id (pad_token_id, 1): the first token's position is 2.
+No token uses the first rows of their position embeddings, up to the row of the
+padding's id (pad_token_id, 1): the first token's position is 2.
 max_position_embeddings is the longest sequence here, 512; transformers counts
 the rows, 514.
 
-A classifier's dense layer with tanh, on <s>, has the place of BERT's pooler,
-and a file of another class has none. (In training, transformers also drops
-units of that layer's input; here, as in BERT, of its output alone.) Nothing is
-learned of next sentences.
+A classifier's dense layer with tanh, on <s>, has the name of BERT's pooler; a
+file of another class lacks it. (In training, transformers applies dropout to
+that layer's input, too; here, as in BERT, only to its output.) The models are
+not trained on next sentences.
 """
 
 import configuration
@@ -16,16 +16,16 @@ import modeling
 
 
 class RobertaModel(modeling.BertModel):
-  """The encoder; its configuration has pad_token_id too."""
+  """The encoder; its configuration also has pad_token_id."""
 
   predicts_next_sentence = False
 
   @staticmethod
   def shapes(config, scope="bert"):
-    """Returns {name: shape}: BERT's with more rows of positions.
+    """Returns {name: shape}: BERT's, with more position rows.
 
-    Raises InputError: the configuration has no pad_token_id, or it or
-      layer_norm_eps is no such number.
+    Raises InputError: the configuration has no pad_token_id, or pad_token_id or
+      layer_norm_eps is invalid.
     """
     if hasattr(config, "layer_norm_eps"):
       config.check_number("layer_norm_eps", (int, float), low=0)

@@ -1,8 +1,8 @@
-"""SentencePiece's vocabularies, as ALBERT reads text.
+"""Tokenizes text like ALBERT, with SentencePiece's vocabularies.
 
-A vocabulary of 30,000 pieces with a score each; of all ways to cut a word the
-one with the highest sum is taken (a unigram model, arXiv 1804.10959).
-tensorflow_text computes that. What comes before and after is ALBERT's:
+A vocabulary has 30,000 pieces with scores; a word is cut into the pieces with
+the highest sum of scores (a unigram model, arXiv 1804.10959). tensorflow_text
+computes that. The steps before and after it are ALBERT's:
 
   "Café, 1990,"  ->  "cafe,"  "1990,"            words, lower-cased, accents off
                  ->  ▁cafe ,  ▁1990,             pieces; ▁ begins a word
@@ -38,8 +38,8 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the model.
 
-    Raises InputError: there is no such file, it is no SentencePiece model, or
-    its pieces reach over several words.
+    Raises InputError: the file is missing, not a SentencePiece model, or has
+    pieces that span several words.
     """
     self.do_lower_case = do_lower_case
     self._cut = _open(vocab_file)
@@ -58,16 +58,16 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   ) -> tuple[list[int], list[int], None]:
     """Encodes many lines, whose new words are cut together.
 
-    Returns what bulk_tokenization.BulkEncoder does.
+    It returns the results of bulk_tokenization.BulkEncoder.
     """
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))
     new = set(every).difference(self._known)
-    # Emptied as a whole, as the caches of tokenization.py.
+    # A full cache is cleared, like the caches of tokenization.py.
     if len(self._known) + len(new) > _REMEMBERED_WORDS:
       self._known.clear()
       new = set(every)
-    # All new words in one call, which costs more than a word does.
+    # One call handles all new words, because a call costs more than a word.
     self._known.update(zip(new, self._ids_of_words(list(new))))
     ids = list(itertools.chain.from_iterable(map(self._known.get, every)))
     lengths = [sum(len(self._known[word]) for word in line) for line in words]
@@ -89,7 +89,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   def _clean(self, word):
     """Returns a word as ALBERT's authors prepare it (NFKD, no accents)."""
     word = word.replace("``", '"').replace("''", '"')
-    # ASCII is its own NFKD.
+    # NFKD does not change ASCII.
     if not word.isascii():
       word = "".join(
         char
@@ -112,8 +112,8 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   def _make_without_comma(self):
     """Returns {id of a piece that ends in a digit and a comma: its new ids}.
 
-    The number is cut anew and the comma is a piece of its own, as in the code
-    of ALBERT's authors; "▁" before the number stays only where it was.
+    The number is cut anew and the comma becomes a separate piece, as in the
+    code of ALBERT's authors; "▁" before the number stays only if it was there.
     """
     found = {}
     for piece, index in self.vocab.items():
@@ -144,13 +144,13 @@ def starts_word(piece: str) -> bool:
 
 
 def _encoded(text):
-  # A lone surrogate is no text.
+  # Lone surrogates are dropped.
   return text.encode("utf-8", "ignore")
 
 
 def _open(vocab_file, *, strings=False):
   """Returns tensorflow_text's tokenizer; its pieces are ids or strings."""
-  # Imported here: BERT needs neither. Without Keras, so in this order.
+  # BERT does not need these. The order keeps Keras out.
   from common import lean_tensorflow
 
   tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -182,7 +182,7 @@ def _damaged(vocab_file):
 
 
 def _check(vocab_file, pieces):
-  """Raises InputError for a vocabulary that is not of ALBERT's kind."""
+  """Raises InputError for a vocabulary that is not like ALBERT's."""
   needed = ("<unk>", "[CLS]", "[SEP]", "[MASK]", WORD_START)
   missing = [piece for piece in needed if piece not in pieces]
   if missing:

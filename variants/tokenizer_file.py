@@ -1,8 +1,8 @@
-"""tokenizer.json: the tokenizers of RoBERTa and other relatives of BERT.
+"""tokenizer.json: the tokenizers of RoBERTa and other models.
 
-Hugging Face's library `tokenizers` writes the file, and cuts text by it: by
-byte-level BPE (RoBERTa), by a unigram model (XLM-R, CamemBERT), or by whatever
-else it says. The file also says which special tokens go around texts, and
+Hugging Face's library `tokenizers` writes the file and tokenizes text by it:
+with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any other
+algorithm. The file also defines which special tokens go around texts, and
 whether text is lower-cased.
 """
 
@@ -18,7 +18,7 @@ from common import errors, file_io
 from variants import piece_tokenizer
 
 _UNKNOWN = ("<unk>", "[UNK]")
-# Tokens with a role, and the like of CamemBERT.
+# Tokens with a role, including CamemBERT's "NOTUSED" forms.
 _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
@@ -29,7 +29,7 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
   """Tokenizes text by a tokenizer.json; used like a FullTokenizer.
 
   Attributes:
-    do_lower_case: False: the file's own rules lower-case where it is due.
+    do_lower_case: False, because the file's rules lower-case if needed.
   """
 
   do_lower_case = False
@@ -37,12 +37,12 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
   def __init__(self, vocab_file: str):
     """Reads the file.
 
-    Raises InputError: there is no such file, it is no tokenizer.json, or its
-    special tokens stand elsewhere than BERT's.
+    Raises InputError: the file is missing, not a tokenizer.json, or places its
+    special tokens differently from BERT.
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
-    # The library has them in no order, and random tokens are drawn by places.
+    # The library does not order them, and random tokens are drawn by index.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     super().__init__(vocab_file, dict(ordered))
     self.unk_token = _first_of(_UNKNOWN, vocab)
@@ -55,10 +55,10 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     return FileTokenizer, (self.vocab_file,)
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Returns what bulk_tokenization.BulkEncoder does.
+    """Encodes many lines, see bulk_tokenization.BulkEncoder.
 
-    The third is what continues a word, as data.Corpus.continues of
-    pre-training: words are what the file's rules split text into at first.
+    The third result marks tokens that continue a word, as data.Corpus.continues
+    of pre-training: the file's rules first split text into words.
     """
     found = self._tokenizer.encode_batch(
       list(map(_valid, lines)), add_special_tokens=False
@@ -73,15 +73,15 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each word of a text, which is tokenized as a whole.
 
-    A piece is of the word that its last character is in.
+    A piece belongs to the word with the piece's last character.
     """
     text = _valid(" ".join(words))
     found = self._tokenizer.encode(text, add_special_tokens=False)
-    # Of "in Rome": [3, 8], each with the space behind it.
+    # "in Rome" gives [3, 8], each end including the space after the word.
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     of_words: list[list[int]] = [[] for _ in words]
     for index, (start, end) in zip(found.ids, found.offsets):
-      # A space that is a piece of its own is of the word behind it.
+      # A piece that is only a space belongs to the next word.
       place = end - 1 if text[start:end].strip() else end
       of_words[bisect.bisect_right(ends, place)].append(index)
     return of_words
@@ -106,7 +106,7 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
 def tokens_of(vocab_file: str) -> set[str]:
   """Returns the tokens of a tokenizer.json, added ones included.
 
-  Raises InputError: as FileTokenizer.
+  Raises InputError like FileTokenizer.
   """
   return {*_open(vocab_file).get_vocab()}
 
@@ -127,7 +127,7 @@ def _first_of(tokens, vocab):
 
 
 def _open(vocab_file):
-  # Imported here: BERT needs it only to learn vocabularies.
+  # BERT needs this package only to learn vocabularies.
   import tokenizers
 
   with file_io.open_for_reading(vocab_file) as stream:
@@ -135,10 +135,10 @@ def _open(vocab_file):
   try:
     values = json.loads(content)
     for entry in values.get("added_tokens") or ():
-      # A marker such as "[E1]" is found in texts, "<s>" and "[CLS]" are not.
+      # Texts may contain markers such as "[E1]", but not "<s>" or "[CLS]".
       entry["special"] = bool(_ROLE.fullmatch(entry["content"]))
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(values))
-  # The library raises Exception itself, and of damaged files a panic of Rust.
+  # The library raises plain Exception, or for damaged files a Rust panic.
   except BaseException as error:
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
       raise
@@ -147,16 +147,16 @@ def _open(vocab_file):
       "that file of the model, or have transformers write it: "
       "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
     ) from error
-  # Of texts; the scripts cut and pad themselves.
+  # The scripts truncate and pad themselves.
   tokenizer.no_truncation()
   tokenizer.no_padding()
-  # "<s>" in a text is three characters.
+  # "<s>" in a text counts as three characters.
   tokenizer.encode_special_tokens = True
   return tokenizer
 
 
 def _specials(vocab_file, tokenizer):
-  """Returns the Specials around two texts, as the file puts them there."""
+  """Returns the Specials that the file puts around two texts."""
   pair = tokenizer.encode("a", "b")
   # <s> a </s></s> b </s>: 1, 2 and 1 special tokens in 3 places.
   runs = [

@@ -1,4 +1,4 @@
-"""Which tokenizer a vocabulary is for.
+"""Makes the tokenizer for a vocabulary.
 
 A file called *.model is a SentencePiece model of ALBERT, *.json is a
 tokenizer.json, and any other is a list of BERT's word pieces.
@@ -13,32 +13,32 @@ from variants import sentencepiece, tokenizer_file
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 TOKENIZER_FILE = "tokenizer.json"
-CONFIG = "tokenizer_config.json"  # Next to each; of Hugging Face's, and ours.
-# In a folder the first counts that is there.
+CONFIG = "tokenizer_config.json"  # It may be next to each vocabulary.
+# The first file that a folder has is used.
 NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
-# Variants whose vocab.txt, if they have one, is no list of word pieces.
+# Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
 def is_sentencepiece(vocab_file: str) -> bool:
-  """Whether a file is a SentencePiece model, by its name."""
+  """Returns whether a file is a SentencePiece model, by its name."""
   return vocab_file.endswith(".model")
 
 
 def is_tokenizer_file(vocab_file: str) -> bool:
-  """Whether a file is a tokenizer.json, by its name."""
+  """Returns whether a file is a tokenizer.json, by its name."""
   return vocab_file.endswith(".json")
 
 
 def name_of(vocab_file: str) -> str:
-  """Returns which of NAMES a vocabulary has in the folder of a model."""
+  """Returns the name in NAMES that a vocabulary gets in a model's folder."""
   if is_tokenizer_file(vocab_file):
     return TOKENIZER_FILE
   return SENTENCEPIECE if is_sentencepiece(vocab_file) else LIST
 
 
 def first_of(names: Container[str], variant: str = "bert") -> str | None:
-  """Returns which of NAMES counts of the names of a folder's files."""
+  """Returns the name in NAMES that is used, from a folder's file names."""
   known = (TOKENIZER_FILE,) if variant in _WITH_TOKENIZER_FILE else NAMES
   return next((name for name in known if name in names), None)
 
@@ -47,7 +47,7 @@ def make_tokenizer(
   vocab_file: str, *, do_lower_case: bool = True,
   never_split: Sequence[str] = (),
 ) -> tokenization.FullTokenizer:
-  """Returns the tokenization.FullTokenizer of a vocabulary, or its relative.
+  """Returns the FullTokenizer, or an object used like it, of a vocabulary.
 
   Raises InputError: the file is missing or damaged, or cannot keep
   `never_split`.
@@ -68,10 +68,10 @@ def make_tokenizer(
 
 
 def read_config(vocab_file: str) -> tuple[str, dict]:
-  """Returns the path of the tokenizer_config.json next to a vocabulary, and
-  its entries, {} where there is no such file.
+  """Reads the tokenizer_config.json next to a vocabulary.
 
-  Raises InputError: it is damaged.
+  Returns its path and its entries, {} if it is missing. Raises InputError: it
+  is damaged.
   """
   path = os.path.join(os.path.dirname(vocab_file), CONFIG)
   return path, json_files.read(path) if file_io.exists(path) else {}
@@ -80,7 +80,7 @@ def read_config(vocab_file: str) -> tuple[str, dict]:
 def normalizer(vocab_file: str) -> dict:
   """Returns the BertNormalizer of the tokenizer.json next to a vocabulary.
 
-  By the names of tokenizer_config.json; {} without such a file or normalizer.
+  The keys are tokenizer_config.json's; {} without the file or normalizer.
   """
   path = os.path.join(os.path.dirname(vocab_file), TOKENIZER_FILE)
   if not file_io.exists(path):
@@ -101,8 +101,8 @@ def normalizer(vocab_file: str) -> dict:
 def text_rules(vocab_file: str) -> dict[str, bool]:
   """Returns `strip_accents` and `tokenize_chinese_chars` of a word list.
 
-  As far as the files next to it say: as in transformers tokenizer_config.json
-  decides; unlike there, tokenizer.json does where that file is silent.
+  They are read from the files next to it: tokenizer_config.json decides, as in
+  transformers; unlike there, tokenizer.json gives entries missing in it.
 
   Raises InputError: a file is damaged.
   """
@@ -111,14 +111,14 @@ def text_rules(vocab_file: str) -> dict[str, bool]:
   found = {}
   for name in ("strip_accents", "tokenize_chinese_chars"):
     value = json_files.field(values, name, bool, path, others.get(name))
-    # True is what every list of word pieces has.
+    # True is the default for every list of word pieces.
     if value is not None and (name, value) != ("tokenize_chinese_chars", True):
       found[name] = value
   return found
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-  """Returns token -> id; raises InputError as `make_tokenizer`."""
+  """Returns token -> id; raises InputError like `make_tokenizer`."""
   return make_tokenizer(vocab_file).vocab
 
 
