@@ -1,11 +1,11 @@
 """The tokenizer as TensorFlow operations: raw strings in, ids and offsets out.
 
-Equal to tokenization.py for every string of UTF-8, since its rules are not
-written again here: they are read off it, code point by code point, into a
-table that goes into the graph. So no other Unicode version (that of
-TensorFlow, ICU or RE2) has a say, and the graph keeps the version of the
-Python that made it. Letters in shapes: B texts, C code points, O code points
-after the rules, W words, P word pieces; the last four are of all texts.
+The result equals tokenization.py's for every string of UTF-8, because the rules
+are not rewritten: they are read off tokenization.py, code point by code point,
+into a table in the graph. So the Unicode versions of TensorFlow, ICU and RE2
+have no effect, and the graph keeps the version of the Python that made it.
+Letters in shapes: B texts, C code points, O code points after the rules, W
+words, P word pieces; the last four count over all texts.
 """
 
 import functools
@@ -30,7 +30,7 @@ _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # Bits for the roles of a code point.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
 _REMOVED, _CUT = 32, 64  # Control characters; white space and Han characters.
-_EMPTY_PLANES = 0x40000  # Planes from here on have only control characters.
+_EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 
 # `check_same` uses these.
 _TEXTS_AT_ONCE = 256
