@@ -414,7 +414,7 @@ def from_huggingface(values: dict) -> dict:
     config["max_position_embeddings"] = rows - before
   if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
-  # BERT's own file has no `variant`, as in the original.
+  # BERT's own file has no `variant`: the original reads it, too.
   if variant != "bert":
     config["variant"] = variant
   # A value of another type is refused later, like an unknown activation.

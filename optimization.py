@@ -5,8 +5,8 @@ The formulas are pure functions of tensors (`learning_rate`,
 move data. Nothing here knows a strategy: the training loop sums gradients over
 replicas, then calls `update_all`.
 
-One step, as in the original, scales all gradients so that their global norm is
-at most 1, updates the moments with the scaled gradients, adds weight decay to
+As in the original: one step scales all gradients so that their global norm is at
+most 1, updates the moments with the scaled gradients, adds weight decay to
 Adam's direction and multiplies the sum by the learning rate.
 """
 

@@ -46,7 +46,7 @@ def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
 def check_size(
   lengths: Sequence[int], variables: Iterable[tf.Variable]
 ) -> None:
-  """Raises InputError if the weights are too large for so many signatures."""
+  """Raises InputError if the weights are too large for the signatures."""
   size = sum(variable.shape.num_elements() * 4 for variable in variables)
   if size * len(lengths) > _MOST_BYTES:
     raise errors.InputError(
