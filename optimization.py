@@ -5,7 +5,7 @@ The formulas are pure functions of tensors (`learning_rate`,
 move data. Nothing here knows a strategy: the training loop sums gradients over
 replicas, then calls `update_all`.
 
-As in the original: one step scales all gradients so that their global norm is at
+As in the original: one step scales all gradients so that their norm is at
 most 1, updates the moments with the scaled gradients, adds weight decay to
 Adam's direction and multiplies the sum by the learning rate.
 """
