@@ -14,7 +14,7 @@ Flags, defaults and files are the original's. Your own data need no code:
 """
 
 from classification import classifier_flags, repeated_runs
-from common import command, flags
+from common import command, errors, file_io, flags
 from serving import export_options
 from training import common_flags
 
@@ -54,6 +54,11 @@ def check_runs():
   repeated_runs.parse_search(
     values.search, lambda name, text: values[name].parser.parse(text), given
   )
+  if values.search and file_io.is_remote(values.output_dir or ""):
+    raise errors.InputError(
+      f"--output_dir={values.output_dir} is remote, and --search copies the "
+      "best model on a local disk; give a local folder"
+    )
 
 
 command.check_early(check_runs)
@@ -72,7 +77,7 @@ from absl import logging
 
 from checkpoints import model_settings
 from classification import data, job, task
-from common import errors, file_io, run_settings
+from common import run_settings
 from serving import engine_choice
 from training import components, distillation, distribution
 
