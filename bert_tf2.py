@@ -75,8 +75,8 @@ class _Finder(importlib.abc.MetaPathFinder):
       return _spec(name, *rest.split("."))
     if first in (*MODULES, *FOLDERS):
       loaded = sys.modules.get(first)
-      found = loaded or importlib.machinery.PathFinder.find_spec(first)
-      if _is_here(getattr(found, "__spec__", found)):
+      module_or_spec = loaded or importlib.machinery.PathFinder.find_spec(first)
+      if _is_here(getattr(module_or_spec, "__spec__", module_or_spec)):
         return importlib.machinery.ModuleSpec(name, _Same(f"bert_tf2.{name}"))
     return None
 

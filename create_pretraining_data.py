@@ -243,8 +243,8 @@ def example_line(record, tokenizer):
     parts.append(f"to predict at {positions}: {tokens}")
   if "next_sentence_labels" in record:
     is_other = record["next_sentence_labels"][0]
-    said = "random or swapped" if is_other else "actual"
-    parts.append(f"next sentence: {said}")
+    is_next = "random or swapped" if is_other else "actual"
+    parts.append(f"next sentence: {is_next}")
   return " | ".join(parts)
 
 
@@ -262,10 +262,11 @@ def write_shards(settings, options, inputs):
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
   results = run.make(settings.num_processes)
-  made = [
-    shard.output for shard, made in zip(run.shards, results) if made.records
+  outputs = [
+    shard.output for shard, result in zip(run.shards, results)
+    if result.records
   ]
-  return sum(result.records for result in results), made
+  return sum(result.records for result in results), outputs
 
 
 def split_outputs(names):

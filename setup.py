@@ -33,14 +33,14 @@ class BuildPackage(build_py):
     self.force = True
 
   def find_package_modules(self, package, package_dir):
-    found = super().find_package_modules(package, package_dir)
+    modules = super().find_package_modules(package, package_dir)
     if package != PACKAGE:
-      return found
+      return modules
     # Without __init__.py, the package would be merged with any folder of its
     # name in the working directory, for example a clone called bert_tf2.
     names = {PACKAGE: "__init__", **{n: n for n in bert_tf2.MODULES}}
     return [
-      (package, names[name], file) for _, name, file in found if name in names
+      (package, names[name], file) for _, name, file in modules if name in names
     ]
 
   def run(self):

@@ -42,15 +42,15 @@ def run(path: str) -> dict[str, str]:
   with unittest.mock.patch.dict(sys.modules, _OURS):
     module = types.SimpleNamespace(**runpy.run_path(path, run_name=name))
   tests = unittest.defaultTestLoader.loadTestsFromModule(module)
-  found = {test.id(): "passed" for suite in tests for test in suite}
+  results = {test.id(): "passed" for suite in tests for test in suite}
   result = unittest.TestResult()
   with contextlib.redirect_stdout(io.StringIO()):
     tests.run(result)
   for test, trace in [*result.errors, *result.failures]:
-    found[test.id()] = trace.strip().splitlines()[-1]
+    results[test.id()] = trace.strip().splitlines()[-1]
   for test, _ in result.skipped:
-    del found[test.id()]  # TensorFlow's own.
-  return found
+    del results[test.id()]  # TensorFlow's own.
+  return results
 
 
 @errors.report_input_errors

@@ -91,9 +91,11 @@ def scores(gold, predicted):
     (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
   ]
   right = sum(len(g & p) for g, p in pairs)
-  wanted, found = (sum(map(len, side)) for side in zip(*pairs, strict=True))
+  num_expected, num_predicted = (
+    sum(map(len, side)) for side in zip(*pairs, strict=True)
+  )
   return {
-    "precision": right / found if found else 0.0,
-    "recall": right / wanted if wanted else 0.0,
-    "f1": 2 * right / (found + wanted) if right else 0.0,
+    "precision": right / num_predicted if num_predicted else 0.0,
+    "recall": right / num_expected if num_expected else 0.0,
+    "f1": 2 * right / (num_predicted + num_expected) if right else 0.0,
   }

@@ -41,7 +41,7 @@ def parse_flags(
     return
   _open_closed_streams()
   # Handles errors before `run`, such as Ctrl-C while TensorFlow loads.
-  sys.excepthook = lambda kind, error, where: os._exit(errors.report(error))
+  sys.excepthook = lambda *raised: os._exit(errors.report(raised[1]))
   try:
     _parsed.append(_parse(sys.argv))
   except flags.Error as error:

@@ -50,8 +50,8 @@ def require_text(text: str, place: str = "") -> None:
   Raises InputError: the text has only white space.
   """
   if not text or text.isspace():
-    said = "an empty text; pass one with a character that is no space"
-    raise InputError(f"{place}: {said}" if place else said)
+    reason = "an empty text; pass one with a character that is no space"
+    raise InputError(f"{place}: {reason}" if place else reason)
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ class Faults:
   """The faults of a file, collected to be reported together."""
 
   def __init__(self):
-    self.found: list[str] = []
+    self.messages: list[str] = []
 
   @contextlib.contextmanager
   def collected(self):
@@ -101,16 +101,16 @@ class Faults:
     try:
       yield
     except InputError as error:
-      self.found.append(str(error))
+      self.messages.append(str(error))
 
   def refuse(self, path: str) -> None:
     """Raises InputError for one or more faults; a single one is the message."""
-    count = len(self.found)
-    if self.found:
+    count = len(self.messages)
+    if self.messages:
       raise InputError(
         # A single fault is reported as without this class, not as a list.
-        self.found[0] if count == 1
-        else f"{path}: {count} faults; fix them:{listed(self.found)}"
+        self.messages[0] if count == 1
+        else f"{path}: {count} faults; fix them:{listed(self.messages)}"
       )
 
 
@@ -141,10 +141,10 @@ def report(error: BaseException) -> int:
   if os.environ.get("BERT_TRACEBACK") and not isinstance(error, InputError):
     traceback.print_exception(error)
   is_interrupt = isinstance(error, KeyboardInterrupt)
-  said = f"\n{program.name()}: interrupted"
+  message = f"\n{program.name()}: interrupted"
   if not is_interrupt:
-    said = f"{program.name()}: error: {program.hint(_sentence(error))}"
-  print(said, file=sys.stderr)
+    message = f"{program.name()}: error: {program.hint(_sentence(error))}"
+  print(message, file=sys.stderr)
   flush_output()
   return INTERRUPTED if is_interrupt else 1
 
@@ -156,21 +156,21 @@ def _sentence(error):
     # str(error) would begin with "[Errno 2]".
     named = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{named}"
-  kind, text = type(error).__name__, str(error).strip().split("\n")[0]
+  type_name, text = type(error).__name__, str(error).strip().split("\n")[0]
   # ResourceExhaustedError is TensorFlow's, which may not be imported.
-  if kind in ("MemoryError", "ResourceExhaustedError"):
+  if type_name in ("MemoryError", "ResourceExhaustedError"):
     return (
-      f"not enough memory ({text or kind}); lower the batch size or "
+      f"not enough memory ({text or type_name}); lower the batch size or "
       "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
     )
-  if kind == "UnavailableError" and "TF_CONFIG" in os.environ:
+  if type_name == "UnavailableError" and "TF_CONFIG" in os.environ:
     return (
       "another process of this run ended or cannot be reached: see what it "
       "said, then start all of them again with the same commands; a training "
       "goes on from its newest checkpoint"
     )
-  said = f"{kind}: {text}" if text else kind
-  return f"{said}; the details are in {_write_details(error)}"
+  message = f"{type_name}: {text}" if text else type_name
+  return f"{message}; the details are in {_write_details(error)}"
 
 
 def _write_details(error):

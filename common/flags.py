@@ -102,17 +102,18 @@ def rule(
 ) -> None:
   """Adds a rule to flags defined elsewhere; spaces separate the names."""
   for name in names.split():
-    found = run_settings.Rule(name, needs, not_with, why)
+    new_rule = run_settings.Rule(name, needs, not_with, why)
     # absl's class, which newer versions annotate, has no `rules`.
     flag: Any = FLAGS[name]
-    flag.rules = [*getattr(flag, "rules", ()), *([found] if found.help else [])]
-    flag.help += found.help
+    rules = list(getattr(flag, "rules", ()))
+    flag.rules = rules + [new_rule] if new_rule.help else rules
+    flag.help += new_rule.help
 
 
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
   """Adds a rule that all flags so far, but some, are useless with one."""
-  ours = {name for name in FLAGS if hasattr(FLAGS[name], "rules")}
-  others = ours - {not_with, *but.split()}
+  script_flags = {name for name in FLAGS if hasattr(FLAGS[name], "rules")}
+  others = script_flags - {not_with, *but.split()}
   rule(" ".join(sorted(others)), not_with=not_with, why=why)
 
 

@@ -37,7 +37,7 @@ def _is_shallow(value, levels):
   return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
 
 
-def read(path: str, kind: type = dict):
+def read(path: str, json_type: type = dict):
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, not UTF-8, not JSON, or contains
@@ -47,8 +47,8 @@ def read(path: str, kind: type = dict):
     data = stream.read()
   with errors.placed(path):
     values = parse(data)
-  if not isinstance(values, kind):
-    expected = "an object" if kind is dict else "a list"
+  if not isinstance(values, json_type):
+    expected = "an object" if json_type is dict else "a list"
     raise errors.InputError(
       f"{path}: expected {expected} in JSON, got {values!r:.40}"
     )
@@ -63,7 +63,7 @@ _CALLED = {
 
 
 def field(
-  values: dict, name: str, kind: typing.Any, source: str,
+  values: dict, name: str, expected_type: typing.Any, source: str,
   default: typing.Any = _REQUIRED,
 ) -> typing.Any:
   """Returns an entry of a JSON object, checked to have the required type.
@@ -79,32 +79,37 @@ def field(
   value = values.get(name)
   if value is None and default is not _REQUIRED:
     return default
-  if _is_of(value, kind):
+  if _is_of(value, expected_type):
     return value
   came = f"is {reprlib.repr(value)}" if name in values else "is missing"
-  raise errors.InputError(f"{source}: {name} {came}; expected {_called(kind)}")
+  raise errors.InputError(
+    f"{source}: {name} {came}; expected {_called(expected_type)}"
+  )
 
 
-def _called(kind):
-  if isinstance(kind, types.UnionType):
-    return " or ".join(map(_called, typing.get_args(kind)))
-  outer = typing.get_origin(kind)
-  inner = outer and f" of which each is {_called(typing.get_args(kind)[-1])}"
-  return _CALLED[outer or kind] + (inner or "")
+def _called(expected_type):
+  if isinstance(expected_type, types.UnionType):
+    return " or ".join(map(_called, typing.get_args(expected_type)))
+  outer = typing.get_origin(expected_type)
+  parts = typing.get_args(expected_type)
+  inner = outer and f" of which each is {_called(parts[-1])}"
+  return _CALLED[outer or expected_type] + (inner or "")
 
 
-def _is_of(value, kind):
-  if isinstance(kind, types.UnionType):
-    return any(_is_of(value, part) for part in typing.get_args(kind))
-  outer = typing.get_origin(kind)
+def _is_of(value, expected_type):
+  if isinstance(expected_type, types.UnionType):
+    return any(_is_of(value, part) for part in typing.get_args(expected_type))
+  outer = typing.get_origin(expected_type)
   if outer:
     members = value.values() if isinstance(value, dict) else value
-    inner = typing.get_args(kind)[-1]
+    inner = typing.get_args(expected_type)[-1]
     return isinstance(value, outer) and all(_is_of(m, inner) for m in members)
   # A bool is an int in Python, but `true` must not pass as 1.
   if isinstance(value, bool):
-    return kind is bool
-  return isinstance(value, (int, float) if kind is float else kind)
+    return expected_type is bool
+  return isinstance(
+    value, (int, float) if expected_type is float else expected_type
+  )
 
 
 def write(path: str, values: dict | list) -> None:

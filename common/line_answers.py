@@ -79,11 +79,11 @@ def answer_lines(
         answers[number] = error
     answers.update(zip(texts, _answers(answer, list(texts.items()))))
     for number, _ in lines:
-      found = answers[number]
-      if isinstance(found, errors.InputError):
+      line_answer = answers[number]
+      if isinstance(line_answer, errors.InputError):
         bad += 1
-        found = format_error(number, found)
-      target.write(f"{found}\n")
+        line_answer = format_error(number, line_answer)
+      target.write(f"{line_answer}\n")
     target.flush()
   return bad
 

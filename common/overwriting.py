@@ -103,8 +103,8 @@ def _identity(path):
   if file_io.is_remote(path):
     return path
   if os.path.exists(path):
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
   return os.path.realpath(path)
 
 

@@ -115,8 +115,8 @@ class Rule(NamedTuple):
 
 def _is_on(settings, condition):
   name, _, value = condition.removeprefix("!").partition("=")
-  found = settings.get(name)
-  is_on = str(found) == value if value else bool(found)
+  setting = settings.get(name)
+  is_on = str(setting) == value if value else bool(setting)
   return is_on != condition.startswith("!")
 
 

@@ -56,8 +56,8 @@ def read_flags(script):
     runpy.run_path(str(ROOT / script))
   command.parse_flags = parse_flags
   # absl's own know no rules.
-  found = [flags.FLAGS[name] for name in sorted(flags.FLAGS)]
-  return [flag for flag in found if hasattr(flag, "rules")]
+  defined = [flags.FLAGS[name] for name in sorted(flags.FLAGS)]
+  return [flag for flag in defined if hasattr(flag, "rules")]
 
 
 def row(flag):

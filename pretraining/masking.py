@@ -140,9 +140,9 @@ class PieceMasker(_Masker):
     masks_start = stream.position
     # The match restarts with more words: a failed match has consumed none.
     match = _replacement_pattern(budget)
-    while not (found := match(stream.draws, masks_start)):
+    while not (drawn := match(stream.draws, masks_start)):
       stream.extend()
-    stream.position = found.end()
+    stream.position = drawn.end()
     self._pending.extend((*pair, num_words, shuffle_start, budget, masks_start))
 
   def _count_words(self, pair, budget):
@@ -310,10 +310,10 @@ class SpanMasker(_Masker):
     _, budget = self._tokens_and_budget(pair)
     words, ends = self._words(pair)
 
-    def replace(kind, place):
-      if kind == "mask":
+    def replace(replacement, place):
+      if replacement == "mask":
         return self._vocabulary.mask_id
-      if kind == "keep":
+      if replacement == "keep":
         return tokens[place]
       return int(random_ids[self._stream.randint(0, len(random_ids) - 1)])
 
@@ -325,13 +325,13 @@ class SpanMasker(_Masker):
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
-    found = np.zeros((2, self._max_predictions, len(self._pairs)), np.int64)
+    masks = np.zeros((2, self._max_predictions, len(self._pairs)), np.int64)
     for number, masked in enumerate(self._masked):
-      found[:, : len(masked), number] = list(masked), list(masked.values())
+      masks[:, : len(masked), number] = list(masked), list(masked.values())
     num_masked = np.array(list(map(len, self._masked)), np.int64)
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
     self._pairs, self._masked = [], []
-    return _sort_masks(pairs, *found, num_masked, self._vocabulary)
+    return _sort_masks(pairs, *masks, num_masked, self._vocabulary)
 
   def _words(self, pair):
     """Returns the words, and for each the end of the run it may start.

@@ -76,7 +76,7 @@ def parse_shares(texts: Sequence[str]) -> Shares:
   return Shares(mask / 100, keep / rest if rest else SHARES.keep)
 
 
-def kind(rng, shares: Shares = SHARES) -> str:
+def draw_replacement(rng, shares: Shares = SHARES) -> str:
   """Draws how a token is replaced."""
   if rng.random() < shares.mask:
     return "mask"
@@ -104,7 +104,7 @@ def mask_words(
     # after it may still be taken.
     if len(masked) + len(word) <= budget:
       for place in word:
-        masked[place] = replace(kind(rng, shares), place)
+        masked[place] = replace(draw_replacement(rng, shares), place)
   return masked
 
 
@@ -139,9 +139,10 @@ def mask_runs(
       run += word
     # SpanBERT replaces all tokens of a span in the same way, ALBERT each token
     # of an n-gram by itself.
-    alike = [kind(rng, shares)] * len(run) if masking == "spans" else None
-    for place, how in zip(run, alike or [kind(rng, shares) for _ in run]):
-      masked[place] = replace(how, place)
+    count = 1 if masking == "spans" else len(run)
+    replacements = [draw_replacement(rng, shares) for _ in range(count)]
+    for place, name in zip(run, itertools.cycle(replacements)):
+      masked[place] = replace(name, place)
     if len(masked) == budget:
       break
   return masked

@@ -172,7 +172,7 @@ def result_names(model: PretrainingModel) -> list[str]:
   """Returns the names of the evaluation metrics of `objective`."""
   return [
     "loss",
-    *(f"{n}_{kind}" for n in model.head_names for kind in ("loss", "accuracy"))
+    *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy"))
   ]
 
 
@@ -180,9 +180,9 @@ def with_words(batch: dict, words: tf.Tensor) -> tf.Tensor:
   """Returns input_ids [B, T] with words [B, P] put at the masked positions."""
   ids, places = batch["input_ids"], batch["masked_lm_positions"]
   # Unused positions are 0, where [CLS] stays.
-  found = tf.gather(ids, places, batch_dims=1)
+  unmasked_ids = tf.gather(ids, places, batch_dims=1)
   is_masked = batch["masked_lm_weights"] > 0
-  words = tf.where(is_masked, tf.cast(words, ids.dtype), found)
+  words = tf.where(is_masked, tf.cast(words, ids.dtype), unmasked_ids)
   count = tf.shape(ids, places.dtype)[0]
   rows = tf.zeros_like(places) + tf.range(count)[:, tf.newaxis]
   return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)
@@ -282,20 +282,20 @@ class Distillation:
     `logits` are the student's for the masked words, float32 [B, P, V]; `states`
     are its last hidden states [B, T, H].
     """
-    theirs, their_states = self._model.run(
+    teacher_logits, teacher_states = self._model.run(
       batch, whole=bool(self.weights.cosine)
     )
     counts = batch["masked_lm_weights"]
     losses = distillation.soft_target_losses(
-      logits, theirs["masked_lm"], self._temperature
+      logits, teacher_logits["masked_lm"], self._temperature
     )
-    found = {"soft_targets": (losses, counts)}
+    terms = {"soft_targets": (losses, counts)}
     if self.weights.cosine:
       is_token = tf.cast(batch["input_mask"], tf.float32)  # [B, T]
-      losses = distillation.cosine_losses(states, their_states)
-      found["cosine"] = losses, is_token
+      losses = distillation.cosine_losses(states, teacher_states)
+      terms["cosine"] = losses, is_token
     totals, metrics = {}, {}
-    for name, (losses, counts) in found.items():
+    for name, (losses, counts) in terms.items():
       total = tf.reduce_sum(losses * counts)
       # The metric leaves the weight out, so that runs can be compared.
       totals[name] = getattr(self.weights, name) * total

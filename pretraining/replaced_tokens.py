@@ -57,25 +57,26 @@ def generator_config(
     )
   config.check()
   if not path:
-    found, count = copy.copy(config), config.num_attention_heads
-    found.num_attention_heads = max(1, count // 4)
+    generator_config, heads = copy.copy(config), config.num_attention_heads
+    generator_config.num_attention_heads = max(1, heads // 4)
     for name in ("hidden_size", "intermediate_size"):
-      width = getattr(config, name) * found.num_attention_heads // count
-      setattr(found, name, width)
-    return found
-  found = configuration.BertConfig.from_json_file(path)
+      width = getattr(config, name) * max(1, heads // 4) // heads
+      setattr(generator_config, name, width)
+    return generator_config
+  generator_config = configuration.BertConfig.from_json_file(path)
   differences = [
-    f"{name} {getattr(found, name, None)} (and not {getattr(config, name)})"
+    f"{name} {size} (and not {getattr(config, name)})"
     for name in _SHARED_SIZES
-    if getattr(found, name, None) != getattr(config, name)
+    if (size := getattr(generator_config, name, None)) != getattr(config, name)
   ]
-  if differences or registry.name_of(found) != registry.name_of(config):
-    what = ", ".join(differences) or f"variant {registry.name_of(found)}"
+  variant = registry.name_of(generator_config)
+  if differences or variant != registry.name_of(config):
+    what = ", ".join(differences) or f"variant {variant}"
     raise errors.InputError(
       f"--generator_config_file={path} has {what}: a generator shares the "
       "embeddings of --bert_config_file, and is of its variant"
     )
-  return found
+  return generator_config
 
 
 class Generator(electra.ElectraModel):
@@ -89,10 +90,10 @@ class Generator(electra.ElectraModel):
   @classmethod
   def shapes(cls, config, scope=electra.GENERATOR):
     """Returns {name: shape} of the variables that are not shared."""
-    own = (f"{scope}/{cls.mapping}/", f"{scope}/encoder/")
+    generator_prefixes = (f"{scope}/{cls.mapping}/", f"{scope}/encoder/")
     return {
       name: shape for name, shape in super().shapes(config, scope).items()
-      if name.startswith(own)
+      if name.startswith(generator_prefixes)
     }
 
   @property
@@ -207,8 +208,10 @@ class ReplacedTokensModel(tf.Module):
     """Yields (folder, {name: variable}, configuration) of each model."""
     by_name = weight_files.by_name(self.variables)
     start = f"{electra.GENERATOR}/"
-    own = {n: v for n, v in by_name.items() if not n.startswith(start)}
-    yield "", own, self.config
+    yield "", {
+      name: variable for name, variable in by_name.items()
+      if not name.startswith(start)
+    }, self.config
     names = electra.generator_names(by_name)
     yield electra.GENERATOR, {
       name: by_name[there] for name, there in names.items()
@@ -236,17 +239,17 @@ def objective(model: ReplacedTokensModel) -> loop.Objective:
     return {"masked_lm": tf.maximum(words, 1e-20), "replaced_tokens": tokens}
 
   def sums(batch, dropout_seed):
-    found = model.run(batch, dropout_seed)
+    outputs = model.run(batch, dropout_seed)
     labels, counts = model.labels("masked_lm", batch)
     loss, correct, words = pretraining_model.loss_and_accuracy(
-      found.masked_lm, labels, counts
+      outputs.masked_lm, labels, counts
     )
-    drawn = tf.cast(found.drawn, labels.dtype)
+    drawn = tf.cast(outputs.drawn, labels.dtype)
     is_right = tf.cast(tf.equal(drawn, labels), tf.float32)
     metrics = {
       "masked_lm_loss": (loss, words), "masked_lm_accuracy": (correct, words),
       "sampled_masked_lm_accuracy": (tf.reduce_sum(is_right * counts), words),
-      **discriminator_metrics(found, batch["input_mask"]),
+      **discriminator_metrics(outputs, batch["input_mask"]),
     }
     losses = {
       "masked_lm": loss, "replaced_tokens": _WEIGHT * metrics["disc_loss"][0]
@@ -258,7 +261,7 @@ def objective(model: ReplacedTokensModel) -> loop.Objective:
   return loop.Objective(weights=weights, sums=sums)
 
 
-def discriminator_metrics(found: Outputs, input_mask: tf.Tensor) -> dict:
+def discriminator_metrics(outputs: Outputs, input_mask: tf.Tensor) -> dict:
   """Returns {name: (sum, weight)}, over the tokens of a mask [B, T].
 
   As in the original: the names are the same. Precision is the share of replaced
@@ -266,15 +269,15 @@ def discriminator_metrics(found: Outputs, input_mask: tf.Tensor) -> dict:
   tokens that are predicted as replaced.
   """
   is_token = tf.cast(input_mask, tf.float32)
-  labels = found.is_replaced
-  losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, found.logits)
-  said = tf.cast(found.logits > 0, tf.float32)
-  is_right = tf.cast(tf.equal(said, labels), tf.float32)
+  labels = outputs.is_replaced
+  losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, outputs.logits)
+  predicted = tf.cast(outputs.logits > 0, tf.float32)
+  is_right = tf.cast(tf.equal(predicted, labels), tf.float32)
   return {
     f"disc_{name}": (tf.reduce_sum(values * counts), tf.reduce_sum(counts))
     for name, values, counts in (
       ("loss", losses, is_token), ("accuracy", is_right, is_token),
-      ("precision", labels, said * is_token),
-      ("recall", said, labels * is_token),
+      ("precision", labels, predicted * is_token),
+      ("recall", predicted, labels * is_token),
     )
   }

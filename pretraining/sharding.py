@@ -143,10 +143,10 @@ class ShardedRun:
         "%d of %d shards are finished already",
         len(self.shards) - len(missing), len(self.shards),
       )
-    made = self._make_missing(missing, num_processes)
+    new_results = self._make_missing(missing, num_processes)
     results = [
       # Shards found finished are counted and hashed for the manifest.
-      made.get(shard.number) or _examined(shard) for shard in self.shards
+      new_results.get(shard.number) or _examined(shard) for shard in self.shards
     ]
     if not any(result.records for result in results):
       file_io.remove(self.manifest)
@@ -167,12 +167,12 @@ class ShardedRun:
       sum(shard.text_bytes for shard in missing),
       parts=len(missing), part_name="shards", unit="words",
     )
-    made = process_pool.in_order(
+    new_results = process_pool.in_order(
       functools.partial(make_shard, self.options), missing,
       processes=num_processes,
     )
     results, tokens, unknown = {}, 0, 0
-    for shard, (result, text) in zip(missing, made):
+    for shard, (result, text) in zip(missing, new_results):
       results[shard.number] = result
       tokens += text.tokens
       unknown += text.unknown

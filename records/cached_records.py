@@ -69,18 +69,18 @@ def write_blocks(
   """
   rest = iter(items)
   blocks = iter(lambda: list(itertools.islice(rest, block)), [])
-  found = []
+  facts_of_blocks = []
   for records, facts in process_pool.in_order(
     serialize, blocks, processes=processes
   ):
     writer.write_all(records)
-    found.append({"num_records": len(records), **facts})
-  return found
+    facts_of_blocks.append({"num_records": len(records), **facts})
+  return facts_of_blocks
 
 
-def totals(found: list[dict], *names: str) -> dict[str, int]:
+def totals(facts_of_blocks: list[dict], *names: str) -> dict[str, int]:
   """Returns the sums of some facts of blocks."""
-  return {name: sum(facts[name] for facts in found) for name in names}
+  return {name: sum(facts[name] for facts in facts_of_blocks) for name in names}
 
 
 def _is_whole(path, known):

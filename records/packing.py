@@ -83,8 +83,8 @@ def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
   # The inverse permutation restores the order of the batch.
   back = tf.argsort(order, axis=1)
   return tuple(
-    tf.gather(tf.transpose(found.stack()), back, batch_dims=1)
-    for found in (rows, slots)
+    tf.gather(tf.transpose(array.stack()), back, batch_dims=1)
+    for array in (rows, slots)
   )
 
 
@@ -148,10 +148,10 @@ def measure(
       tf.reduce_max((slots + 1) * is_there), tf.shape(lengths)[1],
     ]
 
-  found = masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE)
+  demands = masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE)
   # The maxima over batches: rows, sequences in a row, rows without packing.
   rows, sequences, plain_rows = (
-    int(max(column)) for column in zip(*found.as_numpy_iterator())
+    int(max(column)) for column in zip(*demands.as_numpy_iterator())
   )
   return Packing(rows, sequences, parts) if rows < plain_rows else None
 

@@ -137,14 +137,14 @@ def find_files(patterns: str) -> list[str]:
     if not pattern.endswith(_MANIFEST) and not file_io.exists(pattern):
       manifest = manifest_name(pattern)
     if manifest.endswith(_MANIFEST) and file_io.exists(manifest):
-      found = _shards_of(manifest)
+      shard_paths = _shards_of(manifest)
     else:
       # A pattern may match the manifest next to its shards.
       matches = file_io.expand_file_patterns(pattern)
-      found = [path for path in matches if not path.endswith(_MANIFEST)]
-      if not found:
+      shard_paths = [path for path in matches if not path.endswith(_MANIFEST)]
+      if not shard_paths:
         raise errors.InputError(f"no file of records matches {pattern!r}")
-    files += found
+    files += shard_paths
   return files
 
 
@@ -170,8 +170,8 @@ def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
     shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
     marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
   for mark, file in marks.items():
-    made = json_files.read(mark) if file_io.exists(mark) else {}
-    if made.get("vocab_sha256", digest) != digest:
+    mark_values = json_files.read(mark) if file_io.exists(mark) else {}
+    if mark_values.get("vocab_sha256", digest) != digest:
       raise errors.InputError(
         f"{file} was made with another vocabulary than --vocab_file="
         f"{vocab_file} (see vocab_sha256 in {mark}): its ids are of other "
@@ -215,20 +215,22 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
   for name in sorted(features):
     values = np.asarray(features[name])
     if values.dtype.kind == "f":
-      kind, rows = _FLOAT_LIST, _bytes_of_rows(values.astype("<f4"))
+      tag, rows = _FLOAT_LIST, _bytes_of_rows(values.astype("<f4"))
     else:
-      kind, rows = _INT64_LIST, _varints(values)
-    columns += [_entry_start(name, kind, len(row)) for row in rows], rows
+      tag, rows = _INT64_LIST, _varints(values)
+    columns += [_entry_start(name, tag, len(row)) for row in rows], rows
   examples = map(b"".join, zip(*columns))
   return [_delimited(_FEATURES, example) for example in examples]
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _entry_start(name, kind, length):
+def _entry_start(name, list_tag, length):
   """Returns the bytes before `length` bytes of numbers of a feature."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
-  values = _delimited(kind, _delimited(_NUMBERS, numbers) if length else b"")
+  values = _delimited(
+    list_tag, _delimited(_NUMBERS, numbers) if length else b""
+  )
   key = _delimited(_KEY, name.encode("utf-8"))
   entry = _delimited(_ENTRY, key + _delimited(_VALUE, values))
   return entry.removesuffix(numbers)
@@ -334,9 +336,9 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
       ) from error
     arrays = {}
     for name, feature in example.features.feature.items():
-      kind = feature.WhichOneof("kind")
-      values = getattr(feature, kind).value if kind else []
-      arrays[name] = np.array(values, dtypes.get(kind, object))
+      list_name = feature.WhichOneof("kind")
+      values = getattr(feature, list_name).value if list_name else []
+      arrays[name] = np.array(values, dtypes.get(list_name, object))
     yield arrays
 
 

@@ -118,7 +118,7 @@ class Job:
     folder = self._settings.output_dir
     folders = [folder] if folder else []
     # Training changes the weights, so the initial folder no longer counts.
-    if start.kind == "init" and not self._settings.do_train:
+    if start.origin == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
@@ -144,7 +144,7 @@ class Job:
         # The threshold is stored next to its weights.
         self.threshold.write(folder)
         self.threshold.write_next_to(os.path.join(folder, "final_model"))
-        if start.kind == "init":
+        if start.origin == "init":
           near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
     return found

@@ -528,7 +528,7 @@ def label_ids(
     for line, label in zip(sentence.lines, sentence.labels):
       if label not in number_of and label not in unknown:
         unknown.add(label)
-        faults.found.append(
+        faults.messages.append(
           f"{path}:{line}: {label!r} is none of the labels that the model was "
           f"trained with ({', '.join(labels)}); check --label_column, or "
           "train on data that have it"

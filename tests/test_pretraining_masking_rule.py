@@ -35,7 +35,7 @@ class Chosen:
   ([0.79], "mask"), ([0.8, 0.49], "keep"), ([0.8, 0.5], "random")
 ])
 def test_four_fifths_are_masks_and_half_of_the_rest_stays(numbers, kind):
-  assert masking_rule.kind(Chosen(*numbers)) == kind
+  assert masking_rule.draw_replacement(Chosen(*numbers)) == kind
 
 
 @pytest.mark.parametrize("shares, numbers, expected", [
@@ -46,7 +46,7 @@ def test_four_fifths_are_masks_and_half_of_the_rest_stays(numbers, kind):
 def test_shares_of_a_flag(shares, numbers, expected):
   found = masking_rule.parse_shares(shares.split(","))
   rng = Chosen(*numbers)
-  assert masking_rule.kind(rng, found) == expected
+  assert masking_rule.draw_replacement(rng, found) == expected
   rng.assert_all_drawn()
 
 

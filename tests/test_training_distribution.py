@@ -152,7 +152,7 @@ def tpu(monkeypatch):
   return FakeTpu(monkeypatch)
 
 
-@pytest.mark.parametrize("options", [{"use_tpu": True}, {"kind": "tpu"}])
+@pytest.mark.parametrize("options", [{"use_tpu": True}, {"name": "tpu"}])
 def test_all_cores_of_a_tpu(tpu, options):
   strategy = distribution.make_strategy(
     tpu_name="mine", tpu_zone="zone", gcp_project="project", **options

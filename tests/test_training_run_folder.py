@@ -439,4 +439,4 @@ def test_where_a_run_starts_from(tmp_path):
   found = run_folder.starting_point(folder, "x")
   assert found == ("resume", f"{folder}/model.ckpt-5", 5, {})
   (tmp_path / "run/model.ckpt-5.commit").unlink()
-  assert run_folder.starting_point(folder, "x").kind == "init"
+  assert run_folder.starting_point(folder, "x").origin == "init"

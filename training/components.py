@@ -130,7 +130,7 @@ def starting_point(settings, folder, trained_with=None):
     folder, settings.init_checkpoint, trained_with
   )
   # Unlike the original: it evaluates and predicts with random weights.
-  if start.kind == "random" and not settings.do_train:
+  if start.origin == "random" and not settings.do_train:
     where = f"there is no checkpoint in {folder}; " if folder else ""
     raise errors.InputError(
       f"no weights: {where}pass --model_dir or --init_checkpoint, or --do_train"

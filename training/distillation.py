@@ -90,9 +90,9 @@ def find_teacher(settings, config: configuration.BertConfig) -> Teacher | None:
       f"the student {config.vocab_size}: both read the same ids; give the "
       "student the teacher's vocabulary"
     )
-  theirs = paths.get("vocab_file")
-  if theirs and settings.vocab_file:
-    _check_same_text(settings, theirs)
+  teacher_vocab = paths.get("vocab_file")
+  if teacher_vocab and settings.vocab_file:
+    _check_same_text(settings, teacher_vocab)
   return Teacher(teacher, paths["init_checkpoint"])
 
 
@@ -104,15 +104,16 @@ def _files(folder):
     raise errors.InputError(reason) from error
 
 
-def _check_same_text(settings, theirs):
+def _check_same_text(settings, teacher_vocab):
   """Raises InputError if teacher and student make other ids of a text."""
-  ours = settings.vocab_file
-  if vocabularies.load_vocab(ours) != vocabularies.load_vocab(theirs):
+  student_vocab, load = settings.vocab_file, vocabularies.load_vocab
+  if load(student_vocab) != load(teacher_vocab):
     raise errors.InputError(
-      f"--vocab_file={ours} differs from the teacher's, {theirs}: both read "
-      f"the same ids; pass --vocab_file={theirs}"
+      f"--vocab_file={student_vocab} differs from the teacher's, "
+      f"{teacher_vocab}: both read the same ids; pass "
+      f"--vocab_file={teacher_vocab}"
     )
-  known = tokenizer_files.read_do_lower_case(theirs)
+  known = tokenizer_files.read_do_lower_case(teacher_vocab)
   student = settings.get("do_lower_case", known)
   if known is not None and known != student:
     raise errors.InputError(
@@ -136,7 +137,7 @@ def student_start(
   The settings are of `with_starting_weights`, the config is the student's.
   Raises InputError: the teacher has not twice as many layers.
   """
-  if start.kind != "init" or not settings.init_from_teacher:
+  if start.origin != "init" or not settings.init_from_teacher:
     return start
   return start._replace(
     path=EverySecondLayer(teacher, config.num_hidden_layers)
@@ -152,12 +153,13 @@ class EverySecondLayer:
 
   def __init__(self, teacher: Teacher, num_layers: int):
     """Opens a teacher for a student of `num_layers` layers."""
-    theirs = teacher.config.num_hidden_layers
-    if theirs not in (2 * num_layers - 1, 2 * num_layers):
+    teacher_layers = teacher.config.num_hidden_layers
+    if teacher_layers not in (2 * num_layers - 1, 2 * num_layers):
       raise errors.InputError(
-        f"--init_from_teacher takes every second layer, {(theirs + 1) // 2} of "
-        f"the teacher's {theirs}, and the student has {num_layers}; change "
-        "num_hidden_layers in --bert_config_file"
+        "--init_from_teacher takes every second layer, "
+        f"{(teacher_layers + 1) // 2} of the teacher's {teacher_layers}, and "
+        f"the student has {num_layers}; change num_hidden_layers in "
+        "--bert_config_file"
       )
     self._reader = weight_files.open_reader(teacher.path)
     self.path = self._reader.path
@@ -169,10 +171,11 @@ class EverySecondLayer:
         self._names[name] = name
       elif int(layer[0]) % 2 == 0:
         number = int(layer[0]) // 2
-        ours = f"{name[: layer.start()]}{number}{name[layer.end():]}"
-        self._names[ours] = name
+        student_name = f"{name[: layer.start()]}{number}{name[layer.end():]}"
+        self._names[student_name] = name
     self.shapes = {
-      ours: self._reader.shapes[name] for ours, name in self._names.items()
+      student_name: self._reader.shapes[name]
+      for student_name, name in self._names.items()
     }
 
   def read(self, name: str) -> np.ndarray:

@@ -17,7 +17,7 @@ COMPUTE_DTYPES = {
 
 
 def make_strategy(
-  kind: str = "auto", *, use_tpu: bool = False, tpu_name: str | None = None,
+  name: str = "auto", *, use_tpu: bool = False, tpu_name: str | None = None,
   tpu_zone: str | None = None, gcp_project: str | None = None,
   master: str | None = None, num_tpu_cores: int = 8, num_logical_cpus: int = 0
 ) -> tf.distribute.Strategy:
@@ -27,7 +27,7 @@ def make_strategy(
   describes no cluster, a TPU that cannot be reached or has too few cores.
 
   Args:
-    kind: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
+    name: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
       several, else one device. "off" does not distribute at all (TensorFlow's
       default strategy).
@@ -38,9 +38,9 @@ def make_strategy(
       run on a machine without accelerators. Must be set before TensorFlow
       has touched its devices.
   """
-  if use_tpu and kind not in ("auto", "tpu"):
+  if use_tpu and name not in ("auto", "tpu"):
     raise errors.InputError(
-      f"--use_tpu contradicts --distribution_strategy={kind}; drop one"
+      f"--use_tpu contradicts --distribution_strategy={name}; drop one"
     )
   # First of all: a device that was used cannot be split any more.
   if num_logical_cpus > 1:
@@ -48,7 +48,7 @@ def make_strategy(
       tf.config.list_physical_devices("CPU")[0],
       [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
     )
-  if use_tpu or kind == "tpu":
+  if use_tpu or name == "tpu":
     address = tpu_name or master
     return _tpu_strategy(address, tpu_zone, gcp_project, num_tpu_cores)
   if tpu_name or master:
@@ -56,23 +56,23 @@ def make_strategy(
       "--tpu_name and --master say where a TPU is; pass --use_tpu with them "
       "(several machines without TPUs are named in TF_CONFIG)"
     )
-  return _strategy_without_tpu(kind)
+  return _strategy_without_tpu(name)
 
 
-def _strategy_without_tpu(kind):
-  if kind == "auto" and "TF_CONFIG" in os.environ:
-    kind = "multi_worker_mirrored"
+def _strategy_without_tpu(name):
+  if name == "auto" and "TF_CONFIG" in os.environ:
+    name = "multi_worker_mirrored"
   # Workers must find each other before TensorFlow has touched its devices,
   # which it does to list them.
-  if kind == "multi_worker_mirrored":
+  if name == "multi_worker_mirrored":
     return _multi_worker_strategy()
   gpus = tf.config.list_logical_devices("GPU")
   devices = gpus or tf.config.list_logical_devices("CPU")
-  if kind == "auto":
-    kind = "mirrored" if len(devices) > 1 else "one_device"
-  if kind == "mirrored":
+  if name == "auto":
+    name = "mirrored" if len(devices) > 1 else "one_device"
+  if name == "mirrored":
     return tf.distribute.MirroredStrategy([device.name for device in devices])
-  if kind == "one_device":
+  if name == "one_device":
     return tf.distribute.OneDeviceStrategy(devices[0].name)
   return tf.distribute.get_strategy()
 
@@ -104,13 +104,13 @@ def _tpu_strategy(address, zone, project, num_cores):
       "--tpu_name, --tpu_zone and --gcp_project"
     ) from error
   # Hosts times cores of each.
-  found = topology.num_tasks * topology.num_tpus_per_task
-  if num_cores > found:
+  available_cores = topology.num_tasks * topology.num_tpus_per_task
+  if num_cores > available_cores:
     raise errors.InputError(
-      f"--num_tpu_cores={num_cores}, but the TPU has {found} cores"
+      f"--num_tpu_cores={num_cores}, but the TPU has {available_cores} cores"
     )
   assignment = None
-  if num_cores < found:
+  if num_cores < available_cores:
     # Without an assignment the strategy takes all cores.
     assignment = tf.tpu.experimental.DeviceAssignment.build(
       topology, num_replicas=num_cores
@@ -137,8 +137,9 @@ def all_gather(
 
   def of_replica():
     # float64 holds numbers of steps exactly.
-    own = tf.constant([values], tf.float64)
-    return tf.distribute.get_replica_context().all_gather(own, axis=0)
+    replica_values = tf.constant([values], tf.float64)
+    replica = tf.distribute.get_replica_context()
+    return replica.all_gather(replica_values, axis=0)
 
   rows = strategy.run(of_replica)
   return strategy.experimental_local_results(rows)[0].numpy()

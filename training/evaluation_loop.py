@@ -176,10 +176,10 @@ class Predictor:
     )
     last = None
     for batch in batches:
-      found = self._step(batch)
+      step_values = self._step(batch)
       if last is not None:
         yield {name: value.numpy() for name, value in last.items()}
-      last = found
+      last = step_values
     yield {name: value.numpy() for name, value in last.items()}
 
 
@@ -246,13 +246,13 @@ class PeriodicEvaluation:
     if state is None:
       return
     # Older checkpoints were written after the evaluation, and named no metric.
-    ours = self._state["metric"]
-    state = {"metric": ours, "evaluated_step": step, **state}
-    if state["metric"] == ours:
+    metric = self._state["metric"]
+    state = {"metric": metric, "evaluated_step": step, **state}
+    if state["metric"] == metric:
       self._state.update(state)
       return
     logging.info(
-      "--save_best is %s now and was %s: what was best is forgotten", ours,
+      "--save_best is %s now and was %s: what was best is forgotten", metric,
       state["metric"],
     )
 

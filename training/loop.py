@@ -402,10 +402,10 @@ class Trainer:
       allowed_missing: regular expressions of the names of variables that
         --init_checkpoint may lack: the variables of a new head.
     """
-    if start.kind == "resume":
+    if start.origin == "resume":
       self._resume(start.path)
       self._extra = start.extra
-    elif start.kind == "init":
+    elif start.origin == "init":
       weight_files.load(
         self._variables, start.path, allowed_missing=allowed_missing
       )
@@ -602,8 +602,9 @@ class Trainer:
     if not distribution.is_multi_worker(self._strategy):
       return bool(stop.by), seconds_per_step
     # A collective: all processes call this at the same points of their loops.
-    own = [float(bool(stop.by)), seconds_per_step]
-    requests, seconds = distribution.all_gather(self._strategy, own).max(axis=0)
+    local_values = [float(bool(stop.by)), seconds_per_step]
+    values = distribution.all_gather(self._strategy, local_values)
+    requests, seconds = values.max(axis=0)
     # A signal that came after that is for the next time: going by `stop.by`
     # here, this process would stop alone.
     if requests and not stop.by:

@@ -60,14 +60,14 @@ class StartingPoint(NamedTuple):
   """Where the weights of a run come from.
 
   Attributes:
-    kind: "resume", "init" or "random".
+    origin: "resume", "init" or "random".
     path: prefix of the run's own checkpoint, "<folder>/model.ckpt-<step>"; the
       path given by the user; None.
     own_step: how many updates this run has made.
     extra: the dict that `save` was given with the run's own checkpoint.
   """
 
-  kind: str
+  origin: str
   path: str | None = None
   own_step: int = 0
   extra: dict = {}
@@ -78,7 +78,7 @@ class StartingPoint(NamedTuple):
 
     If the run trains the weights of --init_checkpoint, its steps begin at 0.
     """
-    is_init = self.kind == "init"
+    is_init = self.origin == "init"
     return weight_files.step_of(self.path) if is_init else self.own_step
 
 
@@ -94,12 +94,12 @@ def starting_point(
   2. The checkpoint that the user gave.
   3. Random weights.
   """
-  own = newest_checkpoint(folder) if folder else None
-  if own:
-    _say_what_goes_on(own, init_checkpoint)
+  checkpoint = newest_checkpoint(folder) if folder else None
+  if checkpoint:
+    _log_resumption(checkpoint, init_checkpoint)
     if trained_with:
       _name_changes(folder, trained_with.watched)
-    return own
+    return checkpoint
   if init_checkpoint:
     logging.info("starting from the weights in %s", init_checkpoint)
     return StartingPoint("init", init_checkpoint)
@@ -107,17 +107,18 @@ def starting_point(
   return StartingPoint("random")
 
 
-def _say_what_goes_on(own, init_checkpoint):
-  logging.info("resuming from %s", own.path)
-  if not tf.io.gfile.exists(f"{own.path}.commit"):
+def _log_resumption(checkpoint, init_checkpoint):
+  logging.info("resuming from %s", checkpoint.path)
+  if not tf.io.gfile.exists(f"{checkpoint.path}.commit"):
     logging.info(
       "it was written by another program, such as the original BERT: its names "
-      "and shapes are checked, then the run continues at its step %d", own.step,
+      "and shapes are checked, then the run continues at its step %d",
+      checkpoint.step,
     )
   if init_checkpoint:
     logging.warning(
       "--init_checkpoint=%s is not used: the run goes on from %s",
-      init_checkpoint, own.path,
+      init_checkpoint, checkpoint.path,
     )
 
 
@@ -171,10 +172,10 @@ def _check_owner(folder, fingerprint, trained_with):
   """
   steps = _steps(folder)
   if steps and tf.io.gfile.exists(os.path.join(folder, _FINGERPRINT)):
-    theirs = _read_fingerprint(folder)
-    if theirs:
-      _check_same_run(folder, theirs, fingerprint, trained_with)
-    return bool(theirs)
+    stored = _read_fingerprint(folder)
+    if stored:
+      _check_same_run(folder, stored, fingerprint, trained_with)
+    return bool(stored)
   if steps and not _foreign_steps(folder):
     raise errors.InputError(
       f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}, and no "
@@ -227,17 +228,19 @@ def _remove_leftovers(folder):
       file_io.remove(os.path.join(folder, name))
 
 
-def _check_same_run(folder, theirs, fingerprint, trained_with):
-  ours = json_files.plain(fingerprint)
-  noted = theirs.pop(_TRAINED_WITH, None)
+def _check_same_run(folder, stored, fingerprint, trained_with):
+  current = json_files.plain(fingerprint)
+  noted = stored.pop(_TRAINED_WITH, None)
   if noted and trained_with:
-    theirs.update(noted["fixed"])
-    ours.update(json_files.plain(trained_with.fixed))
+    stored.update(noted["fixed"])
+    current.update(json_files.plain(trained_with.fixed))
   # Flat, so that the error can name one field of a configuration.
-  theirs, ours = _flat(theirs), _flat(ours)
-  for key in sorted(theirs.keys() | ours.keys()):
+  stored, current = _flat(stored), _flat(current)
+  for key in sorted(stored.keys() | current.keys()):
     # As JSON, in which the two can differ only visibly.
-    there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
+    there, here = (
+      json.dumps(d.get(key, "(absent)")) for d in (stored, current)
+    )
     if there != here:
       raise errors.InputError(
         f"{folder} belongs to another run: {key[1:]} is {there} there and "
@@ -396,28 +399,29 @@ def _check_foreign(prefix, step):
     raise errors.InputError("it is no training checkpoint: no global_step")
   for name in reader.shapes:
     reader.read(name)  # Its checksum is checked.
-  found = int(reader.read("global_step"))
-  if found != step:
-    raise errors.InputError(f"its global_step is {found}")
+  stored_step = int(reader.read("global_step"))
+  if stored_step != step:
+    raise errors.InputError(f"its global_step is {stored_step}")
 
 
-def _steps(folder, kind=""):
-  """Steps of which the folder has a file (of this kind), the newest first."""
+def _steps(folder, suffix=""):
+  """Steps of which the folder has a file (of this suffix), newest first."""
   if not tf.io.gfile.isdir(folder):
     return []
-  found = map(_NAME.match, tf.io.gfile.listdir(folder))
-  return sorted({int(m[2]) for m in found if m and m[3].startswith(kind)})[::-1]
+  matches = map(_NAME.match, tf.io.gfile.listdir(folder))
+  steps = {int(m[2]) for m in matches if m and m[3].startswith(suffix)}
+  return sorted(steps, reverse=True)
 
 
 def _check_files(folder, files):
   """Raises InputError if a file is not as the commit marker says."""
   for name, expected in files.items():
-    found = _summary(os.path.join(folder, name))
-    if found["bytes"] != expected["bytes"]:
+    summary = _summary(os.path.join(folder, name))
+    if summary["bytes"] != expected["bytes"]:
       raise errors.InputError(
-        f"{name} has {found['bytes']} bytes instead of {expected['bytes']}"
+        f"{name} has {summary['bytes']} bytes instead of {expected['bytes']}"
       )
-    if found != expected:
+    if summary != expected:
       raise errors.InputError(f"the checksum of {name} is wrong")
 
 
