@@ -157,6 +157,13 @@ def test_folders_import_what_the_table_allows():
   assert not found
 
 
+def test_only_the_keras_layer_imports_keras():
+  assert [
+    path.name for path in SOURCES
+    if any(name == "keras" for _, name, _ in imported_modules(path))
+  ] == ["keras_layer.py"]
+
+
 def test_imports_have_the_form_that_the_wheel_rewrites():
   """`import modeling` on a line of its own, `from squad import answers`."""
   found = []
