@@ -89,11 +89,11 @@ class BertConfig:
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
     if not fits or not low <= value < below:
-      kind = "an integer" if types is int else "a number"
+      expected = "an integer" if types is int else "a number"
       limit = f" and less than {below}" if below < math.inf else ""
       raise errors.InputError(
-        f"{name} is {value!r} in {_SOURCE}; expected {kind} of at least {low}"
-        f"{limit}"
+        f"{name} is {value!r} in {_SOURCE}; expected {expected} of at least "
+        f"{low}{limit}"
       )
 
   @classmethod
@@ -302,12 +302,12 @@ _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
-# A task, named by `problem_type`: the head, its kind (see
+# A task, named by `problem_type`: the head, the task's kind (see
 # classification/data.py) and --output_activation. transformers knows the
 # problem types with an activation.
 class Problem(NamedTuple):
   head: str
-  kind: str
+  task_kind: str
   activation: str | None = None
 
 
@@ -320,9 +320,9 @@ PROBLEMS = {
   "similarity": Problem("embedding", "similarity"),
   "retrieval": Problem("embedding", "retrieval"),
 }
-PROBLEM_OF_KIND = {entry.kind: name for name, entry in PROBLEMS.items()}
+PROBLEM_OF_KIND = {entry.task_kind: name for name, entry in PROBLEMS.items()}
 KIND_OF_ACTIVATION = {
-  entry.activation: entry.kind for entry in PROBLEMS.values()
+  entry.activation: entry.task_kind for entry in PROBLEMS.values()
   if entry.activation
 }
 # The ending of a class name in transformers -> the head.
@@ -398,16 +398,16 @@ def from_huggingface(values: dict) -> dict:
       f"model_type is {variant!r}; only models of "
       + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
     )
-  kind = _KINDS[variant]
-  for key, expected in {**_OTHER_NETWORKS, **kind.built_in}.items():
+  known = _KINDS[variant]
+  for key, expected in {**_OTHER_NETWORKS, **known.built_in}.items():
     if values.get(key, expected) != expected:
       raise errors.InputError(
         f"{key} is {values[key]!r}; only models with {expected!r} can be read"
       )
-  theirs = {n: kind.names.get(n, n) for n in (*_SHARED, *kind.others)}
+  their_names = {n: known.names.get(n, n) for n in (*_SHARED, *known.others)}
   config = {
-    **kind.defaults,
-    **{ours: values[n] for ours, n in theirs.items() if n in values},
+    **known.defaults,
+    **{name: values[n] for name, n in their_names.items() if n in values},
   }
   if before := _rows_before(config):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
@@ -481,11 +481,11 @@ def of_a_task(values: dict) -> dict:
 
   Raises InputError: an entry has another type.
   """
-  found = {
-    name: json_files.field(values, name, kind, _SOURCE, None)
-    for name, kind in _OF_A_TASK.items()
+  entries = {
+    name: json_files.field(values, name, entry_type, _SOURCE, None)
+    for name, entry_type in _OF_A_TASK.items()
   }
-  return {name: value for name, value in found.items() if value}
+  return {name: value for name, value in entries.items() if value}
 
 
 def masked_lm_act(config: BertConfig) -> str | Callable:
@@ -510,9 +510,9 @@ def only_here(config: BertConfig) -> str:
 
 def check_huggingface(config: BertConfig) -> None:
   """Raises InputError for a model that transformers has no class for."""
-  if own := only_here(config):
+  if part := only_here(config):
     raise errors.InputError(
-      f"transformers has no class for {own}: such a model can be written as "
+      f"transformers has no class for {part}: such a model can be written as "
       "this project's own files alone (--to=tf1, --to=tf2, SavedModel)"
     )
 
@@ -520,11 +520,11 @@ def check_huggingface(config: BertConfig) -> None:
 def to_huggingface(config: dict, architecture: str) -> dict:
   """Converts our values to a config.json for a class of transformers."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
-  kind = _KINDS[variant]
+  known = _KINDS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
   values = {
-    kind.names.get(name, name): config[name]
-    for name in (*_SHARED, *kind.others)
+    known.names.get(name, name): config[name]
+    for name in (*_SHARED, *known.others)
     if name in config
   }
   # The key None stands for names that transformers lacks.
@@ -534,7 +534,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
   problem = PROBLEMS.get(values.get("problem_type"))
-  if problem and problem.kind == "regression":
+  if problem and problem.task_kind == "regression":
     # Without names transformers assumes two labels.
     values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
@@ -549,7 +549,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     "architectures": [architecture],
     "model_type": variant,
     **({"layer_norm_eps": config.get("layer_norm_eps", _EPSILON)}
-       if "layer_norm_eps" in kind.others else {}),
+       if "layer_norm_eps" in known.others else {}),
   }
 
 

@@ -116,7 +116,7 @@ def print_conversion(settings, source, conversion):
     print(f"note: {note}")
   print(
     f"{len(conversion.names)} values of {source.reader.path} "
-    f"({source.reader.kind}) are in {settings.output} ({settings.to}); "
+    f"({source.reader.file_format}) are in {settings.output} ({settings.to}); "
     f"{len(conversion.left_out)} left out"
   )
 
@@ -141,14 +141,14 @@ def verify(settings, source):
   """Prints the difference of the outputs; InputError if it is not rounding."""
   differences = comparison.compare(source, settings.output)
   largest = np.max(list(differences.values()))
-  said = f"largest difference {largest:.2g} of {', '.join(differences)}"
+  summary = f"largest difference {largest:.2g} of {', '.join(differences)}"
   # NaN on either side is not the same.
   if not largest <= TOLERANCE:
     raise errors.InputError(
       f"{settings.input} and {settings.output} compute different outputs "
-      f"({said}); is the configuration the right one?"
+      f"({summary}); is the configuration the right one?"
     )
-  print(f"outputs: the same ({said}; rounding stays below {TOLERANCE:g})")
+  print(f"outputs: the same ({summary}; rounding stays below {TOLERANCE:g})")
 
 
 def main(_):

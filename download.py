@@ -58,17 +58,17 @@ def chosen_entries(flag, known, names):
   """
   for name in names:
     # A group's name stands for all its data sets.
-    found = [e for e in known.values() if name in (e.name, e.group)]
+    named = [e for e in known.values() if name in (e.name, e.group)]
     if name in catalog.ELSEWHERE:
       raise errors.InputError(
         f"--{flag}={name}: {catalog.ELSEWHERE[name].about}"
       )
-    if not found:
+    if not named:
       raise errors.InputError(
         f"--{flag}={name} is unknown; --list prints all names, among them "
         f"{', '.join(list(known)[:3])}"
       )
-    yield from found
+    yield from named
 
 
 def main(_):

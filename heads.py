@@ -182,7 +182,7 @@ def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
 
 
 def _pooled(output, input_mask, pooling):
-  if pooling.kind == "pooled":
+  if pooling.mode == "pooled":
     return tf.cast(output.pooled_output, tf.float32)
   # A graph does not compute the layers above those that are summed here.
   computed = output.all_encoder_layers
@@ -190,10 +190,10 @@ def _pooled(output, input_mask, pooling):
     tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
     for summed in pooling.layers
   ], axis=-1)  # [B, T, D]
-  if pooling.kind == "cls":
+  if pooling.mode == "cls":
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
-  if pooling.kind == "max":
+  if pooling.mode == "max":
     # With states * mask the largest of negative numbers would become 0.
     return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
   mask = tf.cast(is_token, tf.float32)

@@ -31,9 +31,9 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   )
   output = encoder(*map(tf.constant, random_batch(config)))
   sequence, pooled = output.sequence_output, output.pooled_output
-  found = {"sequence_output": sequence}
+  computed = {"sequence_output": sequence}
   if "bert/pooler/dense/kernel" in reader.shapes:
-    found["pooled_output"] = pooled
+    computed["pooled_output"] = pooled
   num_labels = reader.shapes.get("output_bias", [1])[0]
   made = {
     "cls/predictions/": (
@@ -52,8 +52,8 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   for prefix, (name, head, states) in made.items():
     if f"{prefix}output_bias" in reader.shapes:
       weight_files.load(head.variables, reader)
-      found[name] = head(states)
-  return {name: np.asarray(value) for name, value in found.items()}
+      computed[name] = head(states)
+  return {name: np.asarray(value) for name, value in computed.items()}
 
 
 def compare(source: converter.Source, output: str) -> dict[str, float]:
@@ -62,8 +62,8 @@ def compare(source: converter.Source, output: str) -> dict[str, float]:
   `output` is a folder that `converter.convert` wrote from the source.
   """
   # Read back from the files, as anybody else would read them.
-  expected, found = map(outputs, (source, converter.open_source(output)))
+  expected, converted = map(outputs, (source, converter.open_source(output)))
   return {
-    name: float(np.max(np.abs(expected[name] - found[name])))
-    for name in sorted(expected.keys() & found.keys())
+    name: float(np.max(np.abs(expected[name] - converted[name])))
+    for name in sorted(expected.keys() & converted.keys())
   }

@@ -115,8 +115,8 @@ def _config_values(reader, bert_config_file):
   config = json_files.field(values, "bert_config", dict, fingerprint, None)
   if not config:
     raise errors.InputError(
-      f"{reader.path} ({reader.kind}) has no configuration in its folder; give "
-      "--bert_config_file"
+      f"{reader.path} ({reader.file_format}) has no configuration in its "
+      "folder; give --bert_config_file"
     )
   return config
 
@@ -142,14 +142,15 @@ def _check_shapes(reader, config):
 
 
 def convert(
-  source: Source, output: str, kind: str, *, keep_optimizer_state: bool = True,
-  architecture: str | None = None, do_lower_case: bool | None = None,
+  source: Source, output: str, to_format: str, *,
+  keep_optimizer_state: bool = True, architecture: str | None = None,
+  do_lower_case: bool | None = None,
 ) -> Conversion:
   """Writes a model as a folder of another kind.
 
   Args:
     output: folder; it must not exist, be empty, or hold the same already.
-    kind: one of choices.CHECKPOINT_KINDS.
+    to_format: one of choices.CHECKPOINT_KINDS.
     keep_optimizer_state: whether Adam's moments and the step are written too;
       only "tf1" has a place for them, and only for TF1's moments.
     architecture, do_lower_case: of "huggingface", see `huggingface.write`. By
@@ -159,32 +160,32 @@ def convert(
   Raises:
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
-  _check_place(kind, source.config)
-  left_out = _left_out(source, kind, keep_optimizer_state)
+  _check_place(to_format, source.config)
+  left_out = _left_out(source, to_format, keep_optimizer_state)
   with file_io.new_folder(output, _holds_the_same) as temporary:
     values = {
       name: source.reader.read(name)
       for name in source.reader.shapes
       if name not in left_out
     }
-    if kind == "huggingface":
+    if to_format == "huggingface":
       names = _write_huggingface(
         temporary, values, source, architecture, do_lower_case
       )
     else:
-      names = _write_tensorflow(temporary, values, source, kind)
+      names = _write_tensorflow(temporary, values, source, to_format)
   for name in values.keys() - names.keys():
-    left_out[name] = f"{kind} has no place for it"
-  return Conversion(names, left_out, _notes(source, kind))
+    left_out[name] = f"{to_format} has no place for it"
+  return Conversion(names, left_out, _notes(source, to_format))
 
 
-def _check_place(kind, config):
+def _check_place(to_format, config):
   variant = configuration.only_here(config) or registry.name_of(config)
-  if kind == "model_garden" and variant != "bert":
+  if to_format == "model_garden" and variant != "bert":
     raise errors.InputError(
       f"--to=model_garden has no place for {variant}; it is for BERT alone"
     )
-  if kind == "huggingface":
+  if to_format == "huggingface":
     configuration.check_huggingface(config)
 
 
@@ -198,14 +199,14 @@ def _write_huggingface(folder, values, source, architecture, do_lower_case):
   )
 
 
-def _write_tensorflow(folder, values, source, kind):
+def _write_tensorflow(folder, values, source, to_format):
   """Writes a whole folder; returns {TF1 name: name in the file}."""
   case = None
   if source.vocab_file:
     case = tokenizer_files.read_do_lower_case(source.vocab_file)
   model_writer.write_config(folder, source.config, source.vocab_file, case)
   prefix = os.path.join(folder, model_folder.CHECKPOINT)
-  if kind == "model_garden":
+  if to_format == "model_garden":
     heads = source.config.num_attention_heads
     with weight_files.temporary_prefix(prefix) as temporary:
       return model_garden.write(temporary, values, heads)
@@ -240,7 +241,7 @@ def _holds_the_same(output, temporary):
   return True
 
 
-def _left_out(source, kind, keep_optimizer_state):
+def _left_out(source, to_format, keep_optimizer_state):
   """Returns {name that is not converted: the reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
@@ -248,31 +249,31 @@ def _left_out(source, kind, keep_optimizer_state):
 
   def reason(name):
     if weight_files.is_optimizer_state(name):
-      if kind not in ("tf1", "tf2"):
-        return f"optimizer state, which {kind} does not take over"
+      if to_format not in ("tf1", "tf2"):
+        return f"optimizer state, which {to_format} does not take over"
       return None if keep_optimizer_state else "optimizer state, not asked for"
     # A TF1 checkpoint may have the variables of any task; they are kept.
-    if name in known or reader.kind == weight_files.TF1:
+    if name in known or reader.file_format == weight_files.TF1:
       return None
     return "not a weight of BERT or of a head that is known"
 
-  found = {name: reason(name) for name in reader.shapes}
-  return {name: why for name, why in found.items() if why}
+  reasons = {name: reason(name) for name in reader.shapes}
+  return {name: why for name, why in reasons.items() if why}
 
 
-def _notes(source, kind):
+def _notes(source, to_format):
   """Says what stays the same under another name."""
   function, notes = source.config.hidden_act, [*source.reader.notes]
-  theirs = configuration.THEIR_ACTIVATIONS.get(function)
-  if kind == "huggingface" and theirs:
+  their_name = configuration.THEIR_ACTIVATIONS.get(function)
+  if to_format == "huggingface" and their_name:
     # The same word is another function at Hugging Face.
     notes.append(
-      f"hidden_act {function} is the same function as their {theirs}, which "
-      "config.json says"
+      f"hidden_act {function} is the same function as their {their_name}, "
+      "which config.json says"
     )
   elif function == "gelu_erf":
     advice = "the original's code does not know it, this project does"
-    if kind == "model_garden":
+    if to_format == "model_garden":
       advice = "build the encoder with that activation"
     notes.append(f"hidden_act is gelu_erf, the exact GELU: {advice}")
   return notes

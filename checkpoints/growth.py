@@ -151,7 +151,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   places = []
   if use_unused:
     unused = map(_UNUSED.fullmatch, map(str.strip, lines))
-    places = [n for n, found in enumerate(unused) if found][: len(words)]
+    places = [n for n, match in enumerate(unused) if match][: len(words)]
   new = len(words) - len(places)
   places += range(len(lines), len(lines) + new)
   lines += [""] * new

@@ -143,8 +143,8 @@ def _check_tied(path, files, variant):
   for pair in weight_names.tied(variant).items():
     # With the variant's prefix or without it.
     prefix = f"{weight_names.family_of(variant)}."
-    found = [{n, n.removeprefix(prefix)} for n in pair]
-    names = [n for each in found for n in each & files.keys()]
+    spellings = [{n, n.removeprefix(prefix)} for n in pair]
+    names = [n for each in spellings for n in each & files.keys()]
     if len(names) == 2:
       values = [files[n].get_tensor(n) for n in names]
       # To the bit: a head that was trained apart from its table differs.
@@ -266,7 +266,7 @@ def write(
   architecture = architecture or weight_names.architecture_of(weights, variant)
   rows = weight_names.to_write(weights, variant, architecture)
   tensors = {
-    row.theirs: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)
+    row.name: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)
     for row in rows
   }
   with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
@@ -279,7 +279,7 @@ def write(
     vocab_file=vocab_file, max_length=config["max_position_embeddings"],
     never_split=never_split,
   )
-  return {row.tf1: row.theirs for row in rows}
+  return {row.tf1: row.name for row in rows}
 
 
 def write_settings(

@@ -41,14 +41,14 @@ def find(folder: str) -> dict[str, str]:
     raise errors.InputError(
       f"--model_dir={folder} has no {' or '.join(CONFIG_FILES)}; pass {advice}"
     )
-  found = {
+  paths = {
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  variant = configuration.read(found["bert_config_file"]).get("variant")
+  variant = configuration.read(paths["bert_config_file"]).get("variant")
   if vocabulary := tokenizer_files.vocabulary_of(folder, names, variant):
-    found["vocab_file"] = vocabulary
-  return found
+    paths["vocab_file"] = vocabulary
+  return paths
 
 
 def _models_below(folder):
@@ -95,11 +95,11 @@ def input_settings(values: dict) -> dict:
     if key in values:
       source = "the model configuration"
       # A copy: the caller may take entries out.
-      found = dict(json_files.field(values, key, dict, source))
-      if found.pop("window_pooling", "mean") != "mean":
+      settings = dict(json_files.field(values, key, dict, source))
+      if settings.pop("window_pooling", "mean") != "mean":
         raise errors.InputError(
           "the model was trained with --window_pooling=max, which only version "
           "0.1 has; use that version, or train with the mean of the windows"
         )
-      return found
+      return settings
   return {}

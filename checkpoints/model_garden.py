@@ -103,7 +103,7 @@ def _names(objects):
   names = {}
   for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
     # The parents of the encoder and the head do not matter.
-    path = row.theirs.removeprefix("encoder/")
+    path = row.name.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
     key = objects.key(path)
     if key:
@@ -130,8 +130,8 @@ def write(
   tree, paths = {}, {}
   for row in weight_names.rows("model_garden", weights):
     if row.tf1 in weights:
-      paths[row.tf1] = row.theirs
-      *parents, name = row.theirs.split("/")
+      paths[row.tf1] = row.name
+      *parents, name = row.name.split("/")
       node = tree
       for parent in parents:
         node = node.setdefault(parent, {})

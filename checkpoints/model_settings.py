@@ -73,9 +73,9 @@ def trained_model_files(settings: Settings) -> Iterator[str]:
   model that the training started from.
   """
   if settings.get("output_dir"):
-    own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
-    if file_io.exists(own):
-      yield own
+    path = os.path.join(settings.output_dir, "final_model", "bert_config.json")
+    if file_io.exists(path):
+      yield path
   if settings.bert_config_file:
     yield settings.bert_config_file
 

@@ -71,7 +71,7 @@ def is_for_sentences(
   last = config.num_hidden_layers - 1
   return (
     not configuration.only_here(config)
-    and pooling.kind in sentence_folder.KINDS
+    and pooling.mode in sentence_folder.KINDS
     and pooling.layers in (((-1,),), ((last,),))
   )
 

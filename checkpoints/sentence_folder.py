@@ -30,7 +30,7 @@ def write_modules(
     width: H.
     pooling: a sentence_pooling.Pooling that sentence-transformers has.
   """
-  kind, _, normalize = pooling
+  mode, _, normalize = pooling
   names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
   paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
   for path in paths[1:]:
@@ -47,22 +47,22 @@ def write_modules(
     },
     _POOLING: {
       "word_embedding_dimension": width,
-      **{f"pooling_mode_{theirs}": ours == kind
-         for ours, theirs in KINDS.items()},
+      **{f"pooling_mode_{their_name}": name == mode
+         for name, their_name in KINDS.items()},
     },
   }
   for name, values in files.items():
     json_files.write(os.path.join(folder, name), values)
 
 
-def read(folder: str, given: Collection[str] = ()) -> dict:
+def read(folder: str, chosen: Collection[str] = ()) -> dict:
   """Returns how a folder makes its vectors, by names of settings.
 
   These are `pooling`, `normalize` and `max_seq_length`, as far as the folder
   says; {} without modules.json.
 
   Args:
-    given: settings that the user has chosen. With "pooling" among them, a
+    chosen: settings that the user has chosen. With "pooling" among them, a
       module that is not computed here is skipped with a warning.
 
   Raises:
@@ -87,16 +87,16 @@ def read(folder: str, given: Collection[str] = ()) -> dict:
   length = _max_length(folder)
   if not problem:
     return {"pooling": kinds[0], "normalize": len(names) == 3, **length}
-  said = (
+  sentence = (
     f"{problem}; computed here are Transformer, Pooling ({', '.join(KINDS)}) "
     "and Normalize, without a prompt"
   )
-  if "pooling" not in given:
+  if "pooling" not in chosen:
     raise errors.InputError(
-      f"{said}: pass --pooling to choose other vectors than this model's, or "
-      "use sentence-transformers"
+      f"{sentence}: pass --pooling to choose other vectors than this model's, "
+      "or use sentence-transformers"
     )
-  errors.warn_once(f"{said}: vectors are made by --pooling instead")
+  errors.warn_once(f"{sentence}: vectors are made by --pooling instead")
   return length
 
 
@@ -109,7 +109,7 @@ def _poolings(folder, module):
     key.removeprefix("pooling_mode_") for key, is_on in values.items()
     if key.startswith("pooling_mode_") and is_on is True
   ]
-  short = {theirs: ours for ours, theirs in KINDS.items()}
+  short = {their_name: name for name, their_name in KINDS.items()}
   modes = [modes] if isinstance(modes, str) else modes
   return [short.get(str(mode), str(mode)) for mode in modes]
 

@@ -25,7 +25,7 @@ class Pooling(NamedTuple):
   """How one vector [D] is made of the states of a sequence, see heads.pool.
 
   Attributes:
-    kind: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
+    mode: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
       [CLS] and [SEP] among them. "pooled": the dense tanh layer on the last
       state of [CLS] that next-sentence prediction has trained.
     layers: whose states: each entry lists layers that are summed, and the sums
@@ -33,7 +33,7 @@ class Pooling(NamedTuple):
     normalize: whether vectors are scaled to length 1.
   """
 
-  kind: str
+  mode: str
   layers: tuple[tuple[int, ...], ...] = ((-1,),)
   normalize: bool = False
 
@@ -47,19 +47,19 @@ class Pooling(NamedTuple):
     Raises:
       InputError: --pooling_layer names one that the model does not have.
     """
-    kind, given = settings.pooling, settings.pooling_layer
+    mode, numbers = settings.pooling, settings.pooling_layer
     # From Python, one layer may be a number.
-    given = given if isinstance(given, (list, tuple)) else [given]
-    texts = [str(each) for each in given] or [""]
+    numbers = numbers if isinstance(numbers, (list, tuple)) else [numbers]
+    texts = [str(each) for each in numbers] or [""]
     named = f"--pooling_layer={','.join(texts)}"
-    if kind == "last_four_concat":
-      named = f"--pooling={kind}"
-      kind, texts = "mean", ["-1", "-2", "-3", "-4"]
+    if mode == "last_four_concat":
+      named = f"--pooling={mode}"
+      mode, texts = "mean", ["-1", "-2", "-3", "-4"]
     layers = tuple(
       tuple(layer_number(each, depth, named) for each in text.split("+"))
       for text in texts
     )
-    return cls(kind, layers, settings.normalize)
+    return cls(mode, layers, settings.normalize)
 
   def width(self, hidden_size: int) -> int:
     """Returns D."""

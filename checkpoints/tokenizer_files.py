@@ -302,14 +302,14 @@ def _special_names(folder, values):
   """Returns {"cls_token": its name, ...} of a folder's files."""
   path = os.path.join(folder, _SPECIAL_TOKENS)
   both = json_files.read(path) if file_io.exists(path) else {}
-  found = {}
+  special = {}
   for key in _ROLES:
     # A string, or an object with the token's content.
     value = values.get(key) or both.get(key)
     name = value.get("content") if isinstance(value, dict) else value
     if name:
-      found[key] = str(name)
-  return found
+      special[key] = str(name)
+  return special
 
 
 def _added_tokens(folder, values):

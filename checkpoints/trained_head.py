@@ -50,17 +50,17 @@ def require(head: str, settings: run_settings.Settings) -> None:
   if head in heads:
     return
   name = settings.get("model_dir") or settings.init_checkpoint
-  wanted = _HEADS[head][0]
+  use = _HEADS[head][0]
   if not heads:
     raise errors.InputError(
-      f"{name} has no head to {wanted}: it is an encoder alone; train the head "
+      f"{name} has no head to {use}: it is an encoder alone; train the head "
       f"first ({_TRAINED_BY[head]}), or name a model that has one"
     )
   done = " and ".join(_HEADS[each][0] for each in heads)
   labels = ", ".join((values.get("id2label") or {}).values())
   raise errors.InputError(
     f"{name} was trained to {done}{f' ({labels:.200})' if labels else ''}, not "
-    f"to {wanted}; name a model that was, or train this one for it "
+    f"to {use}; name a model that was, or train this one for it "
     f"({_TRAINED_BY[head]} --do_train)"
   )
 

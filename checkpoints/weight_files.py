@@ -191,12 +191,12 @@ def _prefixes(folder):
 
 def _check_all_shards_exist(prefix):
   """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
-  found = set(map(os.path.basename, files_of(prefix)))
+  present = set(map(os.path.basename, files_of(prefix)))
   # Every shard's name says how many there are.
-  count = max((int(n[-5:]) for n in found if n[-5:].isdecimal()), default=1)
+  count = max((int(n[-5:]) for n in present if n[-5:].isdecimal()), default=1)
   for shard in range(count):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
-    if expected not in found:
+    if expected not in present:
       raise errors.InputError(
         f"{prefix}.index has no data: {expected} is missing next to it; copy "
         "all files of the checkpoint"
@@ -326,10 +326,10 @@ def load(
   named = by_name(variables)
   shapes = {name: tuple(v.shape) for name, v in named.items()}
   check_shapes(shapes, reader, allowed_missing=allowed_missing)
-  ours, theirs = named.keys(), reader.shapes.keys()
+  needed, stored = named.keys(), reader.shapes.keys()
   report = Report(
-    loaded=sorted(ours & theirs), missing=sorted(ours - theirs),
-    unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
+    loaded=sorted(needed & stored), missing=sorted(needed - stored),
+    unused=sorted(n for n in stored - needed if not is_optimizer_state(n)),
   )
   for name in report.loaded:
     # Rows that pad a table stand for no word.
@@ -375,13 +375,13 @@ def check_shapes(
       "belongs to this model configuration"
     )
   for name, shape in shapes.items():
-    found = reader.shapes.get(name, shape)
-    if _PADDED.search(name) and found[1:] == shape[1:] and found > shape:
+    stored = reader.shapes.get(name, shape)
+    if _PADDED.search(name) and stored[1:] == shape[1:] and stored > shape:
       logging.warning(
         "%s: %s has %d rows, and the model %d words: the last rows, which pad "
-        "the table, are left out", reader.path, name, found[0], shape[0],
+        "the table, are left out", reader.path, name, stored[0], shape[0],
       )
-    elif found != shape:
+    elif stored != shape:
       # The head may be missing, but not be of another task.
       advice = (
         "take its labels, or a checkpoint from before fine-tuning"
@@ -389,7 +389,7 @@ def check_shapes(
         else "give the configuration and vocabulary that belong to it"
       )
       raise errors.InputError(
-        f"{reader.path}: {name} has shape {list(found)}, but {list(shape)} is "
+        f"{reader.path}: {name} has shape {list(stored)}, but {list(shape)} is "
         f"needed; {advice}"
       )
 

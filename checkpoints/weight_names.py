@@ -59,7 +59,7 @@ class Reader:
   """The values of a checkpoint under TF1's names, read when asked for.
 
   Attributes:
-    kind: what wrote it, for reports.
+    file_format: such as "Hugging Face", for reports.
     path: a folder, a file, or the prefix of TensorFlow's files.
     folder: the one that the files are in.
     shapes: dict from TF1 name to shape (tuple), in the order of the names.
@@ -69,7 +69,7 @@ class Reader:
   """
 
   def __init__(
-    self, kind: str, path: str, names: dict[str, tuple[str, str]],
+    self, file_format: str, path: str, names: dict[str, tuple[str, str]],
     shape_of: Callable[[str], Sequence[int]],
     value_of: Callable[[str], np.ndarray], *, folder: str,
     config: dict | None = None, notes: Sequence[str] = (),
@@ -81,7 +81,7 @@ class Reader:
       names: TF1 name -> (name in the files, key of LAYOUTS).
       shape_of, value_of: functions of a name in the files.
     """
-    self.kind, self.path, self.folder = kind, path, folder
+    self.file_format, self.path, self.folder = file_format, path, folder
     self.config, self.notes, self.num_heads = config, notes, num_heads
     self._names, self._value_of = names, value_of
     self.shapes = {
@@ -227,7 +227,7 @@ class Row(NamedTuple):
   """TF1's name of a weight, another program's, and a key of LAYOUTS."""
 
   tf1: str
-  theirs: str
+  name: str
   layout: str = "same"
 
 
@@ -243,21 +243,21 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   # The first number of a name is the number of its layer, or group of layers.
   matches = [re.search(r"\d+", name) for name in names]
   numbers = sorted({m[0] for m in matches if m}, key=lambda n: (len(n), n))
-  found = []
+  table = []
   for tf1 in _tf1_names("bert" if is_garden else program, numbers):
     fitting = [v for regex, v in layouts.items() if re.search(regex, tf1)]
-    theirs = tf1
+    name = tf1
     # A variant that transformers does not know: here TF1's names count.
     for regex, new in _RENAMED.get(program, _HUGGINGFACE):
-      theirs = re.sub(regex, new, theirs)
-    if theirs:
-      found.append(Row(tf1, theirs, *fitting))
-    of_texts = theirs.replace("roberta.pooler.", "classifier.")
+      name = re.sub(regex, new, name)
+    if name:
+      table.append(Row(tf1, name, *fitting))
+    of_texts = name.replace("roberta.pooler.", "classifier.")
     if tf1.startswith("output_"):
-      of_texts = theirs.replace("classifier.", "classifier.out_proj.")
-    if of_texts != theirs and of_texts.startswith(_OF_TEXTS.get(program, ())):
-      found.append(Row(tf1, of_texts, *fitting))
-  return found
+      of_texts = name.replace("classifier.", "classifier.out_proj.")
+    if of_texts != name and of_texts.startswith(_OF_TEXTS.get(program, ())):
+      table.append(Row(tf1, of_texts, *fitting))
+  return table
 
 
 def _tf1_names(variant, numbers):
@@ -294,15 +294,15 @@ _ELECTRA = (
 def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
   """Returns {our name: (name in the file, key of LAYOUTS)} of TF1's names."""
   is_electra = any(name.startswith("electra/") for name in names)
-  found = {}
+  names_in_file = {}
   for name in names:
-    ours = name
+    tf1 = name
     for regex, new in _ELECTRA if is_electra else ():
-      ours = re.sub(regex, new, ours)
+      tf1 = re.sub(regex, new, tf1)
     # Only the last dense layer is stored as [outputs, inputs] here.
-    is_last = "cls/replaced_tokens/output_weights" in ours and ours != name
-    found[ours] = name, "transposed" if is_last else "same"
-  return found
+    is_last = "cls/replaced_tokens/output_weights" in tf1 and tf1 != name
+    names_in_file[tf1] = name, "transposed" if is_last else "same"
+  return names_in_file
 
 
 # Hugging Face's classes and files
@@ -339,14 +339,15 @@ _TIED = {
 
 def _architectures(variant):
   """Returns {class of transformers: what its TF1 names start with}."""
-  found = {TITLES[variant] + head: starts for head, starts in _HEADS.items()}
+  title = TITLES[variant]
+  starts_of = {title + head: starts for head, starts in _HEADS.items()}
   # Its dense layer, which is in no other class.
   if family_of(variant) in _OF_TEXTS:
-    found[f"{TITLES[variant]}ForSequenceClassification"] += ("bert/pooler/",)
+    starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
-    found["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
+    starts_of["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
   known = choices.HUGGINGFACE_ARCHITECTURES
-  return {name: starts for name, starts in found.items() if name in known}
+  return {name: starts for name, starts in starts_of.items() if name in known}
 
 
 def architecture_of(names: Iterable[str], variant: str = "bert") -> str:
@@ -389,7 +390,7 @@ def find(
     keep their names; and the names of weights that a model derives from others.
   """
   variant = family_of(variant)
-  known = {row.theirs: row for row in rows(variant, names)}
+  known = {row.name: row for row in rows(variant, names)}
   values, derived = {}, []
   for name in sorted(names):
     full = _full_name(variant, name)
@@ -433,9 +434,9 @@ def to_write(
   if architecture.endswith("ForSequenceClassification"):
     of_others = ()
   # If a TF1 name has two rows, the second is for whole texts.
-  found = {
-    row.tf1: row._replace(theirs=row.theirs.removeprefix(prefix))
+  row_of = {
+    row.tf1: row._replace(name=row.name.removeprefix(prefix))
     for row in rows(variant, names)
-    if row.tf1 in names and not row.theirs.startswith(of_others)
+    if row.tf1 in names and not row.name.startswith(of_others)
   }
-  return list(found.values())
+  return list(row_of.values())

@@ -91,7 +91,7 @@ class BiEncoder(tf.Module):
     depth = self.config.num_hidden_layers
     read = {layer % depth for each in self.pooling.layers for layer in each}
     unread = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
-    if self.pooling.kind != "pooled":
+    if self.pooling.mode != "pooled":
       unread += ["/pooler/", "bilstm/"]
     return [
       variable for variable in self.variables
@@ -101,7 +101,7 @@ class BiEncoder(tf.Module):
   @property
   def allowed_missing(self) -> tuple[str, ...]:
     """Patterns of names of variables that no vector depends on."""
-    return () if self.pooling.kind == "pooled" else heads.POOLER
+    return () if self.pooling.mode == "pooled" else heads.POOLER
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the vectors of a batch, float32 [B, W, D], of length 1.

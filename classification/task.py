@@ -374,7 +374,7 @@ def model_kind(config: configuration.BertConfig) -> str | None:
       f"problem_type in --bert_config_file is {problem_type!r}; expected one "
       f"of {', '.join(configuration.PROBLEMS)}"
     )
-  return configuration.PROBLEMS[problem_type].kind
+  return configuration.PROBLEMS[problem_type].task_kind
 
 
 def _check_kind(kind, config):

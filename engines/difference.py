@@ -28,13 +28,13 @@ def measure(
   """
   lengths, distances = [], []
   for batch in batches:
-    expected, found = compute(**batch), other(**batch)
+    expected, computed = compute(**batch), other(**batch)
     for name, rows in expected.items():
       # The vector, the last output, depends on the hidden states.
       if name != "last_hidden_state":
         rows = rows.reshape(-1, rows.shape[-1])
         lengths.append(np.linalg.norm(rows, axis=1))
-        others = found[name].reshape(rows.shape)
+        others = computed[name].reshape(rows.shape)
         distances.append(np.linalg.norm(others - rows, axis=1))
   typical = np.sqrt(np.mean(np.square(np.concatenate(lengths))))
   shares = np.concatenate(distances) / typical

@@ -75,8 +75,8 @@ def _config_values(config, settings):
   """Returns the configuration with the labels and the task's problem_type."""
   values, labels = config.to_dict(), list(settings.labels)
   if settings.head == "classification":
-    kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
-    values["problem_type"] = configuration.PROBLEM_OF_KIND[kind]
+    task_kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
+    values["problem_type"] = configuration.PROBLEM_OF_KIND[task_kind]
   if settings.head in ("classification", "tagging"):
     values["id2label"] = {str(n): label for n, label in enumerate(labels)}
   return values

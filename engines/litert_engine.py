@@ -103,8 +103,8 @@ class LiteRTEngine:
       return _computed(self._of_worker.interpreter, name, feed, part, parts)
 
     if parts > 1:
-      for part, found in enumerate(self._workers.map(work, range(parts))):
-        rows[part::parts] = found
+      for part, computed in enumerate(self._workers.map(work, range(parts))):
+        rows[part::parts] = computed
     else:
       with self._lock:
         rows = _computed(self._interpreter, name, feed)

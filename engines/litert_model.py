@@ -28,16 +28,16 @@ def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
     InputError: the values are not ascending whole numbers, or the model has
       fewer positions.
   """
-  said = f"--lengths={','.join(map(str, values))}"
+  flag = f"--lengths={','.join(map(str, values))}"
   lengths = [int(v) if str(v).isdecimal() else 0 for v in values]
   if lengths != sorted(set(lengths)) or lengths[0] < 1:
     raise errors.InputError(
-      f"{said}: expected whole numbers, each larger than the one before it, "
+      f"{flag}: expected whole numbers, each larger than the one before it, "
       "such as 16,32,64,128"
     )
   if lengths[-1] > most:
     raise errors.InputError(
-      f"{said}: the model has {most} positions (max_position_embeddings); pass "
+      f"{flag}: the model has {most} positions (max_position_embeddings); pass "
       "no larger number"
     )
   return lengths

@@ -66,19 +66,19 @@ def of_engine(
   head = settings.head
 
   def network(masked_lm_positions=None, **batch):
-    found = loaded.run(**batch, outputs=_OUTPUTS.get(head, ["logits"]))
+    arrays = loaded.run(**batch, outputs=_OUTPUTS.get(head, ["logits"]))
     if head == "embedding":
-      return {"embedding": found["sentence_embedding"]}
+      return {"embedding": arrays["sentence_embedding"]}
     if head == "tagging":
-      return {"probabilities": np.exp(_log_softmax(found["logits"]))}
+      return {"probabilities": np.exp(_log_softmax(arrays["logits"]))}
     if head == "next_sentence":
-      return {"log_probabilities": _log_softmax(found["logits"])}
+      return {"log_probabilities": _log_softmax(arrays["logits"])}
     if head == "masked_lm":
       places = np.asarray(masked_lm_positions)[..., np.newaxis]  # [B, P, 1]
-      logits = np.take_along_axis(found["logits"], places, 1)  # [B, P, V]
+      logits = np.take_along_axis(arrays["logits"], places, 1)  # [B, P, V]
       values = np.exp(_log_softmax(logits[..., :num_words]))
       return _fillings(values, settings.top_k)
-    return found
+    return arrays
 
   return network
 

@@ -97,10 +97,10 @@ class _Graph:
     self._weights = weights
     self._nodes, self._tensors, self._outputs = [], {}, []
 
-  def add(self, kind, *inputs, **attributes):
+  def add(self, operator, *inputs, **attributes):
     """Adds a node and returns its output."""
-    name = f"{kind}_{len(self._nodes)}"
-    node = helper.make_node(kind, inputs, [name], name, **attributes)
+    name = f"{operator}_{len(self._nodes)}"
+    node = helper.make_node(operator, inputs, [name], name, **attributes)
     self._nodes.append(node)
     return name
 
@@ -154,9 +154,9 @@ class _Network(_Graph):
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
     self._encoder = registry.encoder_class(config)
-    if own := configuration.only_here(config):
+    if part := configuration.only_here(config):
       raise errors.InputError(
-        f"{own} cannot be written as ONNX; pass --engine=tensorflow"
+        f"{part} cannot be written as ONNX; pass --engine=tensorflow"
       )
     self._inputs = ["input_ids", "attention_mask"]
     act = config.hidden_act
@@ -186,9 +186,9 @@ class _Network(_Graph):
     )
 
   def _activate(self, x, name=None):
-    kind, attributes = _ACTIVATIONS[name or self._activation]
-    active = self.add(kind, x, **attributes)
-    return self.add("Mul", x, active) if kind == "Sigmoid" else active
+    operator, attributes = _ACTIVATIONS[name or self._activation]
+    active = self.add(operator, x, **attributes)
+    return self.add("Mul", x, active) if operator == "Sigmoid" else active
 
   def _logits(self, x, table, bias):
     """Returns [..., O] of x [..., H] and a table [O, H]."""
@@ -303,10 +303,10 @@ class _Network(_Graph):
       "logits", logits, [_BATCH, _LENGTH, self._config.vocab_size]
     )
 
-  def add_embedding(self, kind, layers, normalize):
+  def add_embedding(self, mode, layers, normalize):
     """Adds the last states and the vector of features/text_vectors.py."""
     width = self._config.hidden_size
-    vector = self._pooled() if kind == "pooled" else self._pool(kind, layers)
+    vector = self._pooled() if mode == "pooled" else self._pool(mode, layers)
     if normalize:
       square = self.add("ReduceSumSquare", vector, self.constant([1]))
       square = self.add("Max", square, self.number(_LEAST_SQUARE))
@@ -314,21 +314,21 @@ class _Network(_Graph):
     self.add_output(
       "last_hidden_state", self.states[-1], [_BATCH, _LENGTH, width]
     )
-    if kind != "pooled":
+    if mode != "pooled":
       width *= len(layers)
     self.add_output("sentence_embedding", vector, [_BATCH, width])
 
-  def _pool(self, kind, layers):
+  def _pool(self, mode, layers):
     depth = self._config.num_hidden_layers
     states = self.add("Concat", *(
       self.add("Sum", *(self.states[layer % depth] for layer in summed))
       for summed in layers
     ), axis=2)  # [B, T, D]
-    if kind == "cls":
+    if mode == "cls":
       return self.add("Gather", states, self.constant(0), axis=1)
     mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
     axis = self.constant([1])
-    if kind == "max":
+    if mode == "max":
       is_token = self.add("Cast", mask, to=TensorProto.BOOL)
       lowest = self.number(float(np.finfo(np.float32).min))
       tokens = self.add("Where", is_token, states, lowest)

@@ -164,7 +164,7 @@ class Embedder(ServedModel):
   def _make_head(self):
     depth = self.config.num_hidden_layers
     self.pooling = sentence_pooling.Pooling.of(self.settings, depth)
-    if self.pooling.kind != "pooled":
+    if self.pooling.mode != "pooled":
       self.allowed_missing = heads.POOLER
 
   def from_ids(self, **inputs):

@@ -96,7 +96,7 @@ def test_an_encoder_is_read(tmp_path, kind, root):
   randomize(theirs)
   path = tf.train.Checkpoint(**{root: theirs}).save(f"{tmp_path}/ckpt")
   reader = weight_files.open_reader(path)
-  assert reader.kind == "Model Garden" and reader.num_heads == 2
+  assert reader.file_format == "Model Garden" and reader.num_heads == 2
   bert = modeling.BertModel(CONFIG)
   report = weight_files.load(bert.variables, reader)
   assert len(report.loaded) == len(theirs.variables)

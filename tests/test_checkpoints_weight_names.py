@@ -24,7 +24,7 @@ def test_names_are_complete_and_one_to_one(program):
   rows = weight_names.rows(program, NAMES)
   assert {row.tf1 for row in rows} <= NAMES.keys()
   assert len(rows) == len(NAMES) - MISSING[program]
-  theirs = {row.theirs for row in rows}
+  theirs = {row.name for row in rows}
   assert len(theirs) == len(rows)
   # The layers are found from their names, too.
   assert weight_names.rows(program, theirs) == rows

@@ -88,7 +88,7 @@ def check(made, expected):
   found = heads.pool(OUTPUT, MASK, made)
   assert found.dtype == tf.float32
   np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-  assert made.kind == "pooled" or made.width(4) == found.shape[1]
+  assert made.mode == "pooled" or made.width(4) == found.shape[1]
 
 
 @pytest.mark.parametrize("kind", choices.SENTENCE_POOLINGS)

@@ -148,7 +148,7 @@ def write_weights(folder, layout, weights):
   theirs = {}
   for row in weight_names.rows("bert", weights):
     if row.tf1 in weights:
-      name = re.sub("^bert[.]", layout.prefix, row.theirs)
+      name = re.sub("^bert[.]", layout.prefix, row.name)
       if layout.old_norms:
         name = re.sub(r"(LayerNorm\.)weight$", r"\1gamma", name)
         name = re.sub(r"(LayerNorm\.)bias$", r"\1beta", name)

@@ -62,6 +62,6 @@ class AlbertModel(factorized.FactorizedModel):
     place = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {
       f"{berts}/{end}": weight
-      for berts, own in _LAYER_NAMES.items()
-      for end, weight in self.weights_below(f"{place}/{own}/").items()
+      for berts, alberts in _LAYER_NAMES.items()
+      for end, weight in self.weights_below(f"{place}/{alberts}/").items()
     }

@@ -42,8 +42,8 @@ class _BilstmOnTop:
         f"hidden_size is {width}: a BiLSTM has half of it in each direction; "
         "pass an even one, or leave bilstm_on_top out"
       )
-    own = layers.bilstm_shapes(_NAME, width, width // 2)
-    return {**super().shapes(config, scope), **own}
+    bilstm = layers.bilstm_shapes(_NAME, width, width // 2)
+    return {**super().shapes(config, scope), **bilstm}
 
   def __call__(
     self, input_ids, input_mask=None, *others, positions=None, **options

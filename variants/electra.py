@@ -37,12 +37,12 @@ class ElectraModel(factorized.FactorizedModel):
 
 def generator_names(names: Iterable[str]) -> dict[str, str]:
   """Returns {name in a separate generator: name in a pre-training}."""
-  found = {}
+  names_in_both = {}
   for name in names:
     start, _, rest = name.partition("/")
     if start == GENERATOR:
       # A separate generator's encoder has BERT's scope, its head has none.
-      found[rest if rest.startswith("cls/") else f"bert/{rest}"] = name
+      names_in_both[rest if rest.startswith("cls/") else f"bert/{rest}"] = name
     elif name.startswith("bert/embeddings/"):
-      found.setdefault(name, name)
-  return found
+      names_in_both.setdefault(name, name)
+  return names_in_both

@@ -44,9 +44,9 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
       f"the model configuration has variant {name!r}; known are "
       + ", ".join(sorted(_CLASSES))
     )
-  found = _CLASSES[name]
+  encoder = _CLASSES[name]
   on_top = getattr(config, "bilstm_on_top", False)
-  return bilstm_on_top.on(found) if on_top else found
+  return bilstm_on_top.on(encoder) if on_top else encoder
 
 
 def make_encoder(

@@ -102,8 +102,9 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     """Yields the ids of each word, a tuple."""
     if not words:
       return
-    found = self._cut.tokenize([_encoded(self._clean(word)) for word in words])
-    ids, ends = found.values.numpy().tolist(), found.row_splits.numpy().tolist()
+    pieces = self._cut.tokenize([_encoded(self._clean(word)) for word in words])
+    ids = pieces.values.numpy().tolist()
+    ends = pieces.row_splits.numpy().tolist()
     for start, end in zip(ends, ends[1:]):
       yield tuple(itertools.chain.from_iterable(
         self._without_comma.get(index, (index,)) for index in ids[start:end]
@@ -115,7 +116,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     The number is cut anew and the comma becomes a separate piece, as in the
     code of ALBERT's authors; "▁" before the number stays only if it was there.
     """
-    found = {}
+    replaced = {}
     for piece, index in self.vocab.items():
       if piece.endswith(",") and piece[-2:-1].isdigit():
         number = piece[:-1].removeprefix(WORD_START)
@@ -124,8 +125,8 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
         if first.startswith(WORD_START) and not piece.startswith(WORD_START):
           rest = first.removeprefix(WORD_START)
           ids[:1] = [self._id(rest)] if rest else []
-        found[index] = (*ids, self._id(","))
-    return found
+        replaced[index] = (*ids, self._id(","))
+    return replaced
 
   def _id(self, piece):
     return self.vocab.get(piece, self.vocab[self.unk_token])

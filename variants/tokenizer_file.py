@@ -60,15 +60,15 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     The third result marks tokens that continue a word, as data.Corpus.continues
     of pre-training: the file's rules first split text into words.
     """
-    found = self._tokenizer.encode_batch(
+    encodings = self._tokenizer.encode_batch(
       list(map(_valid, lines)), add_special_tokens=False
     )
-    ids = list(itertools.chain.from_iterable(each.ids for each in found))
+    ids = list(itertools.chain.from_iterable(each.ids for each in encodings))
     continues = bytearray()
-    for each in found:
+    for each in encodings:
       words = each.word_ids
       continues += bytes(map(_is_same_word, words, [None, *words]))
-    return ids, list(map(len, found)), bytes(continues)
+    return ids, list(map(len, encodings)), bytes(continues)
 
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each word of a text, which is tokenized as a whole.
@@ -76,11 +76,11 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     A piece belongs to the word with the piece's last character.
     """
     text = _valid(" ".join(words))
-    found = self._tokenizer.encode(text, add_special_tokens=False)
+    encoding = self._tokenizer.encode(text, add_special_tokens=False)
     # "in Rome" gives [3, 8], each end including the space after the word.
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     of_words: list[list[int]] = [[] for _ in words]
-    for index, (start, end) in zip(found.ids, found.offsets):
+    for index, (start, end) in zip(encoding.ids, encoding.offsets):
       # A piece that is only a space belongs to the next word.
       place = end - 1 if text[start:end].strip() else end
       of_words[bisect.bisect_right(ends, place)].append(index)
@@ -88,18 +88,18 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
     """Returns the text of pieces: ["Ġsm", "ith", "'"] -> "smith'"."""
-    decoder, found = self._tokenizer.decoder, list(pieces)
-    text = decoder.decode(found) if decoder else " ".join(found)
+    decoder, pieces = self._tokenizer.decoder, list(pieces)
+    text = decoder.decode(pieces) if decoder else " ".join(pieces)
     return " ".join(text.split())
 
   def word_text(self, word: str) -> str:
     """Returns a word as its pieces spell it, unknown characters included."""
     word = _valid(word)
-    found = self._tokenizer.encode(word, add_special_tokens=False)
+    encoding = self._tokenizer.encode(word, add_special_tokens=False)
     unknown = self.vocab.get(self.unk_token)
     return self.joined_pieces(
       word[slice(*place)] if index == unknown else self.inv_vocab[index]
-      for index, place in zip(found.ids, found.offsets)
+      for index, place in zip(encoding.ids, encoding.offsets)
     )
 
 

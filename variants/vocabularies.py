@@ -93,8 +93,8 @@ def normalizer(vocab_file: str) -> dict:
   if not isinstance(rules, dict) or rules.get("type") != "BertNormalizer":
     return {}
   return {
-    name: json_files.field(rules, theirs, bool, path, None)
-    for name, theirs in names.items()
+    name: json_files.field(rules, their_name, bool, path, None)
+    for name, their_name in names.items()
   }
 
 
@@ -108,13 +108,13 @@ def text_rules(vocab_file: str) -> dict[str, bool]:
   """
   path, values = read_config(vocab_file)
   others = normalizer(vocab_file)
-  found = {}
+  rules = {}
   for name in ("strip_accents", "tokenize_chinese_chars"):
     value = json_files.field(values, name, bool, path, others.get(name))
     # True is the default for every list of word pieces.
     if value is not None and (name, value) != ("tokenize_chinese_chars", True):
-      found[name] = value
-  return found
+      rules[name] = value
+  return rules
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
