@@ -223,23 +223,18 @@ class _Kind(NamedTuple):
   Attributes:
     defaults: our name of a key -> its default in transformers, if that differs
       from BertConfig's default.
-    built_in: their name -> the only value that this project's model supports;
-      other values cannot be read.
     names: our name -> their name, if the two differ; None if they have none.
     others: names of keys that only this model type has.
   """
 
   defaults: dict
-  built_in: dict = {}
   names: dict = {}
   others: tuple[str, ...] = ()
 
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-_NO_OTHERS = {"position_embedding_type": "absolute"}
 # BERT's own file does not contain its layer norm's epsilon.
 _EPSILON = 1e-12
-_BUILT_IN = {**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False}
 _ROBERTA = _Kind(
   # BertConfig's max_position_embeddings excludes the rows before the first.
   defaults={
@@ -247,25 +242,20 @@ _ROBERTA = _Kind(
     "max_position_embeddings": 512, "pad_token_id": 1,
     "layer_norm_eps": _EPSILON,
   },
-  built_in={
-    "position_embedding_type": "absolute", "is_decoder": False,
-    "add_cross_attention": False,
-  },
   others=("pad_token_id", "layer_norm_eps"),
 )
-# Keys of bert_config.json that change the network -> BERT's value.
+# Keys of both formats that change the network -> BERT's value.
 _OTHER_NETWORKS = {
   "ln_type": "postln", "use_bottleneck": False, "trigram_input": False,
   "intra_bottleneck_size": None, "normalization_type": "layer_norm",
   "inner_group_num": 1, "net_structure_type": 0,
   "position_embedding_type": "absolute", "is_decoder": False,
+  "add_cross_attention": False,
 }
 _OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
 # {model_type: _Kind}; a model_type is also the name of a variant.
 _KINDS = {
-  "bert": _Kind(
-    defaults=_BERT, built_in=_BUILT_IN, others=("layer_norm_eps",)
-  ),
+  "bert": _Kind(defaults=_BERT, others=("layer_norm_eps",)),
   "distilbert": _Kind(
     defaults={**_BERT, "num_hidden_layers": 6},
     names={
@@ -284,7 +274,6 @@ _KINDS = {
       "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0,
       "type_vocab_size": 2,
     },
-    built_in={**_NO_OTHERS, "inner_group_num": 1},
     others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
   ),
   "electra": _Kind(
@@ -292,7 +281,6 @@ _KINDS = {
       **_BERT, "embedding_size": 128, "hidden_size": 256,
       "num_attention_heads": 4, "intermediate_size": 1024,
     },
-    built_in=_BUILT_IN,
     others=("embedding_size", "layer_norm_eps"),
   ),
   "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
@@ -363,24 +351,21 @@ def read(path: str) -> dict:
   with errors.placed(path):
     if is_huggingface(values, path):
       return from_huggingface(values)
-    return _known_network(values)
+    _check_network(values)
+  # ALBERT's own file does not name its variant.
+  if {"embedding_size", "num_hidden_groups"} <= values.keys():
+    return {"variant": "albert", **values}
+  return values
 
 
-def _known_network(values):
-  """Returns the values of a bert_config.json, with `variant` for ALBERT.
-
-  Raises InputError: a key needs a network that is not implemented.
-  """
+def _check_network(values):
+  """Raises InputError if a key needs a network that is not implemented."""
   for key, known in _OTHER_NETWORKS.items():
     if values.get(key, known) != known:
       raise errors.InputError(
         f"{key} is {values[key]!r}, which BERT does not have; only models with "
         f"{known!r} can be read"
       )
-  is_albert = {"embedding_size", "num_hidden_groups"} <= values.keys()
-  if is_albert and "variant" not in values:
-    return {**values, "variant": "albert"}
-  return values
 
 
 def from_huggingface(values: dict) -> dict:
@@ -399,11 +384,7 @@ def from_huggingface(values: dict) -> dict:
       + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
     )
   known = _KINDS[variant]
-  for key, expected in {**_OTHER_NETWORKS, **known.built_in}.items():
-    if values.get(key, expected) != expected:
-      raise errors.InputError(
-        f"{key} is {values[key]!r}; only models with {expected!r} can be read"
-      )
+  _check_network(values)
   their_names = {n: known.names.get(n, n) for n in (*_SHARED, *known.others)}
   config = {
     **known.defaults,

@@ -169,8 +169,11 @@ def convert(
       if name not in left_out
     }
     if to_format == "huggingface":
-      names = _write_huggingface(
-        temporary, values, source, architecture, do_lower_case
+      if do_lower_case is None and source.vocab_file:
+        do_lower_case = tokenizer_files.likely_case(source.vocab_file)
+      names = huggingface.write(
+        temporary, values, source.config.to_dict(), architecture=architecture,
+        do_lower_case=do_lower_case, vocab_file=source.vocab_file,
       )
     else:
       names = _write_tensorflow(temporary, values, source, to_format)
@@ -189,16 +192,6 @@ def _check_place(to_format, config):
     configuration.check_huggingface(config)
 
 
-def _write_huggingface(folder, values, source, architecture, do_lower_case):
-  """Writes a whole folder; returns {TF1 name: name in the file}."""
-  if do_lower_case is None and source.vocab_file:
-    do_lower_case = tokenizer_files.likely_case(source.vocab_file)
-  return huggingface.write(
-    folder, values, source.config.to_dict(), architecture=architecture,
-    do_lower_case=do_lower_case, vocab_file=source.vocab_file,
-  )
-
-
 def _write_tensorflow(folder, values, source, to_format):
   """Writes a whole folder; returns {TF1 name: name in the file}."""
   case = None
@@ -207,9 +200,10 @@ def _write_tensorflow(folder, values, source, to_format):
   model_writer.write_config(folder, source.config, source.vocab_file, case)
   prefix = os.path.join(folder, model_folder.CHECKPOINT)
   if to_format == "model_garden":
-    heads = source.config.num_attention_heads
     with weight_files.temporary_prefix(prefix) as temporary:
-      return model_garden.write(temporary, values, heads)
+      return model_garden.write(
+        temporary, values, source.config.num_attention_heads
+      )
   # One layout for both: TensorFlow 2 finds values by name, too.
   weight_files.write_tf1(prefix, values)
   return {name: name for name in values}

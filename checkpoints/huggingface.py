@@ -13,6 +13,7 @@ the one made with tanh, which Hugging Face calls "gelu_new". So the names of
 the two change on the way, and the function stays.
 """
 
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -24,7 +25,12 @@ import safetensors.numpy
 import tensorflow as tf
 
 import configuration
-from checkpoints import pytorch_files, tokenizer_files, weight_names
+from checkpoints import (
+  pytorch_files,
+  sentence_folder,
+  tokenizer_files,
+  weight_names,
+)
 from common import errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
@@ -78,64 +84,50 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     values = json_files.read(config_path)
     with errors.placed(config_path):
       config = configuration.from_huggingface(values)
-  files, prefix = _without_prefix(_open_files(file))
+  tensors, prefix = _without_prefix(_open_files(file))
   variant = (
-    config.get("variant", "bert") if config else weight_names.variant_of(files)
+    config.get("variant", "bert") if config
+    else weight_names.variant_of(tensors)
   )
-  _check_tied(path, files, variant)
-  names, derived = weight_names.find(variant, files)
+  _check_tied(path, tensors, variant)
+  names, derived = weight_names.find(variant, tensors)
 
   def read(name):
-    value = files[name].get_tensor(name)
+    value = tensors[name].read()
     # Exact: every such number is a float32. float64 stays what it is.
     is_small = value.dtype.name in ("float16", "bfloat16")
     return value.astype(np.float32) if is_small else value
 
   return weight_names.Reader(
-    "Hugging Face", path, names,
-    lambda name: files[name].get_slice(name).get_shape(), read, folder=folder,
-    config=config, notes=[
+    "Hugging Face", path, names, lambda name: tensors[name].shape, read,
+    folder=folder, config=config, notes=[
       *[f"names are read without {prefix!r}"] * bool(prefix),
-      *_notes(path, derived, files),
+      *_notes(path, derived, tensors),
     ],
   )
 
 
-class _Renamed:
-  """An open file with another name for one of its tensors."""
-
-  def __init__(self, opened, name):
-    self._opened, self._name = opened, name
-
-  def get_slice(self, _):
-    return self._opened.get_slice(self._name)
-
-  def get_tensor(self, _):
-    return self._opened.get_tensor(self._name)
-
-
-def _without_prefix(files):
-  """Returns files without a prefix that all names have, and the prefix.
+def _without_prefix(tensors):
+  """Returns tensors without a prefix that all names have, and the prefix.
 
   "module.bert.pooler.weight" -> "bert.pooler.weight": other programs wrap the
   model. The names of Hugging Face's classes and what they begin with stay.
   """
   prefix = ""
   while True:
-    firsts = {name.removeprefix(prefix).partition(".")[0] for name in files}
+    firsts = {name.removeprefix(prefix).partition(".")[0] for name in tensors}
     (first,) = firsts if len(firsts) == 1 else ("",)
     if not first or first in _ROOTS:
       break
     prefix += f"{first}."
   # ERNIE without its table of tasks is BERT.
   return {
-    re.sub(r"^ernie\.", "bert.", name.removeprefix(prefix)):
-      _Renamed(opened, name)
-    for name, opened in files.items()
+    re.sub(r"^ernie\.", "bert.", name.removeprefix(prefix)): tensor
+    for name, tensor in tensors.items()
   }, prefix
 
 
-def _check_tied(path, files, variant):
+def _check_tied(path, tensors, variant):
   """Raises InputError if a copy of a weight is not one.
 
   Its table and the head's then differ, which TF1 names cannot say.
@@ -144,9 +136,9 @@ def _check_tied(path, files, variant):
     # With the variant's prefix or without it.
     prefix = f"{weight_names.family_of(variant)}."
     spellings = [{n, n.removeprefix(prefix)} for n in pair]
-    names = [n for each in spellings for n in each & files.keys()]
+    names = [n for each in spellings for n in each & tensors.keys()]
     if len(names) == 2:
-      values = [files[n].get_tensor(n) for n in names]
+      values = [tensors[n].read() for n in names]
       # To the bit: a head that was trained apart from its table differs.
       if not np.array_equal(*values):
         raise errors.InputError(
@@ -155,11 +147,9 @@ def _check_tied(path, files, variant):
 
 
 def _open_files(path):
-  """Returns {tensor name: open file that has it}."""
-  # One file; an index names several.
+  """Returns {name: StoredTensor} of a file, or of those that an index names."""
   if not path.endswith(".json"):
-    opened = _open(path)
-    return {name: opened for name in opened.keys()}
+    return _open(path)
   weight_map = json_files.field(
     json_files.read(path), "weight_map", dict[str, str], path
   )
@@ -174,12 +164,12 @@ def _open_files(path):
     for name in sorted(set(weight_map.values()))
   }
   for name, file in weight_map.items():
-    if name not in opened[file].keys():
+    if name not in opened[file]:
       raise errors.InputError(
         f"{os.path.join(folder, file)} has no {name}, which {path} says it "
         "has; copy all files again"
       )
-  return {name: opened[file] for name, file in weight_map.items()}
+  return {name: opened[file][name] for name, file in weight_map.items()}
 
 
 def _open(path):
@@ -190,54 +180,46 @@ def _open(path):
   file_io.refuse_pointer(path)
   # By the name: any file may call itself so, and the reader checks it.
   if path.endswith(".bin"):
-    return pytorch_files.Reader(path)
+    return pytorch_files.read(path)
   try:
     opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
     raise errors.InputError(
       f"{path} is no readable safetensors file ({error}); copy it again"
     ) from error
+  tensors = {}
   for name in opened.keys():
-    dtype = opened.get_slice(name).get_dtype()
+    entry = opened.get_slice(name)
+    dtype = entry.get_dtype()
     if dtype not in _DTYPES:
       raise errors.InputError(
         f"{path}: {name} is of type {dtype}; expected one of "
         f"{', '.join(_DTYPES)}: save the model in float32"
       )
-  return opened
+    tensors[name] = pytorch_files.StoredTensor(
+      dtype, entry.get_shape(), functools.partial(opened.get_tensor, name)
+    )
+  return tensors
 
 
-def _notes(path, derived, files):
+def _notes(path, derived, tensors):
   """Sentences on number formats and pooling."""
   notes = []
-  dtypes = {files[name].get_slice(name).get_dtype() for name in files}
-  small = sorted(dtypes & {"F16", "BF16"})
+  small = sorted({t.dtype for t in tensors.values()} & {"F16", "BF16"})
   if small:
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
   if derived:
     notes.append(
       f"{', '.join(derived)}: not read, since a model makes it of the rest"
     )
-  # The steps after the encoder, by the names of their classes.
-  _, *steps = _found(path, "modules.json", r'"type":\s*"[\w.]*?(\w+)"') or [""]
-  if steps:
-    mode = r'"pooling_mode_(\w+)":\s*true'
-    modes = _found(path, os.path.join("1_Pooling", "config.json"), mode)
+  modules, poolings = sentence_folder.read_modules(path)
+  if modules[1:]:
     notes.append(
       "a sentence-transformers model: only its encoder is read; its sentence "
-      f"vectors are made from the last layer by {', then '.join(steps)}"
-      + (f" (pooling: {', '.join(modes)})" if modes else "")
+      f"vectors are made from the last layer by {', then '.join(modules[1:])}"
+      + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes
-
-
-def _found(folder, name, pattern):
-  """Returns a regular expression's matches in a file, [] without a file."""
-  path = os.path.join(folder, name)
-  if not tf.io.gfile.exists(path):
-    return []
-  with file_io.open_for_reading(path) as stream:
-    return re.findall(pattern, stream.read().decode("utf-8", "replace"))
 
 
 # Writing

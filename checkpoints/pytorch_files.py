@@ -10,13 +10,14 @@ a file that asks for any other is refused. Two layouts exist:
                       facts of the machine, the tensors, the storages' keys),
                       then each storage: how many numbers, int64, and its bytes
 
-A tensor is a view of a storage: offset, shape and strides, in numbers. A view
-that leaves its storage is refused. No size that a file declares is believed
+A tensor is a view of a storage: offset, shape and strides, in numbers. NumPy
+refuses a view that leaves its storage. No size that a file declares is believed
 before the file is that long.
 """
 
 import collections
 import contextlib
+import functools
 import io
 import math
 import mmap
@@ -25,6 +26,7 @@ import pickle
 import pickletools
 import struct
 import zipfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import ml_dtypes
@@ -32,10 +34,9 @@ import numpy as np
 
 from common import errors
 
-# PyTorch's own, of torch.save before version 1.6.
-_MAGIC = 0x1950A86A20F9469CFC6C
-_VERSION = 1001
-
+# The first two pickles of a file that torch.save wrote before version 1.6: its
+# magic number and the version of its layout.
+_OLD_START = (0x1950A86A20F9469CFC6C, 1001)
 # PyTorch's class of a storage -> type of its numbers, and safetensors' name.
 _STORAGES = {
   "DoubleStorage": (np.dtype("<f8"), "F64"),
@@ -50,88 +51,79 @@ _STORAGES = {
 }
 
 
-class _Storage(NamedTuple):
-  """Numbers in the file: of which class of PyTorch, under which key."""
+class StoredTensor(NamedTuple):
+  """A tensor of a file; `dtype` is safetensors' name of it, such as "F32"."""
 
-  kind: str
+  dtype: str
+  shape: tuple[int, ...]
+  read: Callable[[], np.ndarray]
+
+
+class _Storage(NamedTuple):
+  """Numbers in the file, under a key; `class_name` is one of _STORAGES."""
+
+  class_name: str
   key: str
   size: int
 
+  @property
+  def num_bytes(self):
+    return self.size * _STORAGES[self.class_name][0].itemsize
 
-class _Tensor(NamedTuple):
-  """A view of a storage; all but the storage in numbers, not in bytes."""
+
+class _View(NamedTuple):
+  """A tensor in a storage; all but the storage in numbers, not in bytes."""
 
   storage: _Storage
   offset: int
-  shape: tuple
-  strides: tuple
-
-  def get_shape(self) -> list[int]:
-    return list(self.shape)
-
-  def get_dtype(self) -> str:
-    """Returns the type as safetensors names it, such as "F32"."""
-    return _STORAGES[self.storage.kind][1]
+  shape: tuple[int, ...]
+  strides: tuple[int, ...]
 
 
-def _tensor(storage, offset, shape, strides, *unused):
-  """Makes a _Tensor; raises ValueError if the view leaves its storage."""
+def _view(storage, offset, shape, strides, *unused):
   del unused  # Gradients and hooks.
-  shape, strides = tuple(shape), tuple(strides)
   numbers = (offset, *shape, *strides)
-  whole = all(type(n) is int and n >= 0 for n in numbers)
-  if not isinstance(storage, _Storage) or not whole or (
-    len(shape) != len(strides)
-  ):
+  if not isinstance(storage, _Storage) or {*map(type, numbers)} - {int}:
     raise ValueError("a tensor's shape makes no sense")
-  # The place of the last number of the view, if it has any.
-  last = offset + sum((size - 1) * step for size, step in zip(shape, strides))
-  # A view of no numbers leaves nothing, wherever it begins.
-  if math.prod(shape) and last >= storage.size:
-    raise ValueError("a tensor is larger than its storage")
-  return _Tensor(storage, offset, shape, strides)
+  return _View(storage, offset, tuple(shape), tuple(strides))
 
 
 # The names that a file may use: its pickle can call nothing else.
 _KNOWN = {
   ("collections", "OrderedDict"): collections.OrderedDict,
-  ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+  ("torch._utils", "_rebuild_tensor_v2"): _view,
   # A tensor, and whether it is trained.
   ("torch._utils", "_rebuild_parameter"): lambda tensor, *unused: tensor,
+  # The name of a class will do: `persistent_load` gets it back in its tuple.
+  **{("torch", name): name for name in _STORAGES},
 }
 
 
-class _Unknown(Exception):
-  """The name of a function that a file asks for and must not have."""
-
-
 class _Unpickler(pickle.Unpickler):
-  """Makes tensors, and nothing that is not in `_KNOWN`.
-
-  `storages` are those that the pickle describes, by their key.
-  """
+  """Makes tensors, and nothing that is not in `_KNOWN`."""
 
   def __init__(self, stream):
     super().__init__(stream)
-    self.storages = {}
+    self.storages: dict[str, _Storage] = {}  # By their key.
 
   def find_class(self, module, name):
-    # Its name will do: `persistent_load` gets it back in its tuple.
-    if module == "torch" and name in _STORAGES:
-      return name
     if (module, name) not in _KNOWN:
-      raise _Unknown(f"{module}.{name}")
+      raise errors.InputError(
+        f"it asks for {module}.{name}, which is not run: the file holds more "
+        "than tensors; save the state_dict alone, or as model.safetensors"
+      )
     return _KNOWN[module, name]
 
   def persistent_load(self, description):
     """Returns the _Storage that a tuple describes."""
-    what, kind, key, _, size, *rest = description
+    label, class_name, key, _, size, *rest = description
     # The last one: a storage that is a part of another, which models lack.
-    if what != "storage" or kind not in _STORAGES or any(rest):
+    if label != "storage" or class_name not in _STORAGES or any(rest):
       raise ValueError("a storage of unknown kind")
     if type(size) is not int or size < 0 or type(key) not in (int, str):
       raise ValueError("a storage without a size or a name")
-    return self.storages.setdefault(str(key), _Storage(kind, str(key), size))
+    storage = _Storage(class_name, str(key), size)
+    return self.storages.setdefault(storage.key, storage)
 
 
 def _load(stream):
@@ -157,116 +149,103 @@ def _stored(archive, name, size=None):
   return archive.read(entry)
 
 
-class Reader:
-  """The tensors of one file, with the methods of safetensors.safe_open."""
+def _read_zip(path):
+  """Returns the pickled object and a function that reads a storage's bytes."""
+  with zipfile.ZipFile(path) as archive:
+    names = archive.namelist()
+    # The folder in the zip has the name that the file was saved under.
+    (pickled,) = [name for name in names if name.endswith("/data.pkl")]
+    folder = pickled.removesuffix("data.pkl")
+    order = f"{folder}byteorder"
+    if order in names and _stored(archive, order) != b"little":
+      raise ValueError("the numbers are big-endian")
+    state, _ = _load(io.BytesIO(_stored(archive, pickled)))
 
-  def __init__(self, path: str):
-    """Reads what tensors there are, and no numbers.
+  def content(storage):
+    with zipfile.ZipFile(path) as archive:
+      name = f"{folder}data/{storage.key}"
+      return _stored(archive, name, storage.num_bytes)
 
-    The file is on a local disk. Raises InputError: it is damaged, no file of
-    PyTorch, or holds more than tensors.
-    """
-    self._path = path
-    self._places = {}  # Key of a storage -> place in the file, or zip entry.
-    with self._errors_named():
-      self._is_zip = zipfile.is_zipfile(path)
-      state = self._read_zip() if self._is_zip else self._read_old()
-      # Training scripts save more, with the weights under this name.
-      if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
-      if not isinstance(state, dict):
-        raise ValueError("no dictionary of tensors")
-      self._tensors = {
-        name: value
-        for name, value in state.items()
-        if isinstance(name, str) and isinstance(value, _Tensor)
-      }
-      if not self._tensors:
-        raise ValueError("no tensor in it")
+  return state, content
 
-  def keys(self) -> list[str]:
-    """Returns the names of the tensors."""
-    return list(self._tensors)
 
-  def get_slice(self, name: str) -> _Tensor:
-    """Returns an object with `get_shape` and `get_dtype` of a tensor."""
-    return self._tensors[name]
+def _read_old(path):
+  """Returns the same as `_read_zip` for the layout before PyTorch 1.6."""
+  with open(path, "rb") as stream:
+    data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+  # The third describes the machine that wrote the file.
+  magic, version, _ = (_load(data)[0] for _ in range(3))
+  if (magic, version) != _OLD_START:
+    raise ValueError("it does not start as such files do")
+  state, storages = _load(data)
+  places = {}
+  for key in _load(data)[0]:
+    (size,) = struct.unpack("<q", data.read(8))
+    storage = storages[str(key)]
+    if size != storage.size:
+      raise ValueError("a storage has another size than its tensors say")
+    places[storage.key] = data.tell()
+    # The numbers are skipped: they are read on demand.
+    data.seek(storage.num_bytes, 1)
 
-  def get_tensor(self, name: str) -> np.ndarray:
-    """Returns a tensor; raises InputError if the file is damaged."""
-    tensor = self._tensors[name]
-    dtype, _ = _STORAGES[tensor.storage.kind]
-    with self._errors_named():
-      # A stride of 0 repeats a number as often as the shape says.
-      if math.prod(tensor.shape) * dtype.itemsize > os.path.getsize(self._path):
-        raise ValueError("a tensor is larger than the file")
-      numbers = self._numbers(tensor.storage, dtype)
-      # Safe only because `_tensor` has seen offset, shape and strides.
-      view = np.lib.stride_tricks.as_strided(
-        numbers[tensor.offset :], tensor.shape,
-        [step * dtype.itemsize for step in tensor.strides], writeable=False,
-      )
-      # Contiguous, and without the rest of its storage.
-      return view.copy()
+  def content(storage):
+    return memoryview(data)[places[storage.key] :][: storage.num_bytes]
 
-  def _numbers(self, storage, dtype):
-    place = self._places[storage.key]
-    if not self._is_zip:
-      return np.frombuffer(self._data, dtype, storage.size, place)
-    with zipfile.ZipFile(self._path) as archive:
-      return np.frombuffer(
-        _stored(archive, place, storage.size * dtype.itemsize), dtype
-      )
+  return state, content
 
-  def _read_zip(self):
-    with zipfile.ZipFile(self._path) as archive:
-      names = archive.namelist()
-      # The folder in the zip has the name that the file was saved under.
-      (pickled,) = [name for name in names if name.endswith("/data.pkl")]
-      folder = pickled.removesuffix("data.pkl")
-      order = f"{folder}byteorder"
-      if order in names and _stored(archive, order) != b"little":
-        raise ValueError("the numbers are big-endian")
-      self._places = {
-        name.removeprefix(f"{folder}data/"): name
-        for name in names
-        if name.startswith(f"{folder}data/")
-      }
-      return _load(io.BytesIO(_stored(archive, pickled)))[0]
 
-  def _read_old(self):
-    with open(self._path, "rb") as stream:
-      self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    # The third describes the machine that wrote the file.
-    magic, version, _ = (_load(self._data)[0] for _ in range(3))
-    if (magic, version) != (_MAGIC, _VERSION):
-      raise ValueError("it does not start as such files do")
-    tensors, storages = _load(self._data)
-    for key in _load(self._data)[0]:
-      (size,) = struct.unpack("<q", self._data.read(8))
-      storage = storages[str(key)]
-      if size != storage.size:
-        raise ValueError("a storage has another size than its tensors say")
-      self._places[storage.key] = self._data.tell()
-      # The numbers are skipped: they are read on demand.
-      self._data.seek(size * _STORAGES[storage.kind][0].itemsize, 1)
-    return tensors
-
-  @contextlib.contextmanager
-  def _errors_named(self):
-    try:
+@contextlib.contextmanager
+def _errors_named(path):
+  try:
+    with errors.placed(path):
       yield
-    except _Unknown as error:
-      raise errors.InputError(
-        f"{self._path} asks for {error}, which is not run: it holds more than "
-        "tensors; save the state_dict alone, or as model.safetensors"
-      ) from error
-    except MemoryError:  # The machine lacks memory; the file is whole.
-      raise
-    # A pickle or zip of arbitrary bytes can lead to any other.
-    except Exception as error:
-      reason = str(error) or type(error).__name__
-      raise errors.InputError(
-        f"{self._path} is no readable file of PyTorch's weights ({reason}); "
-        "copy it again, or save the model as model.safetensors"
-      ) from error
+  # Without memory, the file may still be whole.
+  except (errors.InputError, MemoryError):
+    raise
+  # A pickle or zip of arbitrary bytes can lead to any other.
+  except Exception as error:
+    reason = str(error) or type(error).__name__
+    raise errors.InputError(
+      f"{path} is no readable file of PyTorch's weights ({reason}); copy it "
+      "again, or save the model as model.safetensors"
+    ) from error
+
+
+def _values(path, content, view):
+  dtype, _ = _STORAGES[view.storage.class_name]
+  with _errors_named(path):
+    # A stride of 0 repeats a number as often as the shape says.
+    if math.prod(view.shape) * dtype.itemsize > os.path.getsize(path):
+      raise ValueError("a tensor is larger than the file")
+    # Contiguous, and without the rest of its storage.
+    return np.ndarray(
+      view.shape, dtype, content(view.storage), view.offset * dtype.itemsize,
+      [step * dtype.itemsize for step in view.strides],
+    ).copy()
+
+
+def read(path: str) -> dict[str, StoredTensor]:
+  """Returns the tensors of a file on a local disk, without reading numbers.
+
+  Raises InputError, as does `read` of a tensor: the file is damaged, is not a
+  file of PyTorch, or holds more than tensors.
+  """
+  with _errors_named(path):
+    is_zip = zipfile.is_zipfile(path)
+    state, content = (_read_zip if is_zip else _read_old)(path)
+    # Training scripts save more, with the weights under this name.
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+      state = state["state_dict"]
+    if not isinstance(state, dict):
+      raise ValueError("no dictionary of tensors")
+    tensors = {
+      name: StoredTensor(
+        _STORAGES[view.storage.class_name][1], view.shape,
+        functools.partial(_values, path, content, view),
+      )
+      for name, view in state.items()
+      if isinstance(name, str) and isinstance(view, _View)
+    }
+    if not tensors:
+      raise ValueError("no tensor in it")
+    return tensors

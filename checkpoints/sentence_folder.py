@@ -72,21 +72,17 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
     return {}
-  modules = json_files.field(
-    {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
-  )
-  names = [str(module.get("type")).split(".")[-1] for module in modules]
-  kinds = _poolings(folder, modules[1]) if names[1:2] == ["Pooling"] else []
+  names, poolings = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names[:2] != ["Transformer", "Pooling"] or names[2:] not in (
     [], ["Normalize"]
   ):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
-  elif len(kinds) != 1 or kinds[0] not in KINDS:
-    problem = f"{path}: the pooling is {', '.join(kinds) or 'none'}"
+  elif len(poolings) != 1 or poolings[0] not in KINDS:
+    problem = f"{path}: the pooling is {', '.join(poolings) or 'none'}"
   length = _max_length(folder)
   if not problem:
-    return {"pooling": kinds[0], "normalize": len(names) == 3, **length}
+    return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
     f"{problem}; computed here are Transformer, Pooling ({', '.join(KINDS)}) "
     "and Normalize, without a prompt"
@@ -100,9 +96,22 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   return length
 
 
-def _poolings(folder, module):
-  """Returns the names of a Pooling module's modes, ours where we have one."""
-  path = os.path.join(folder, str(module.get("path", "")), "config.json")
+def read_modules(folder: str) -> tuple[list[str], list[str]]:
+  """Returns the names of a folder's modules and of its modes of pooling.
+
+  Modes have our names where we have them. Both lists are empty without
+  modules.json. Raises InputError: a file is damaged.
+  """
+  path = os.path.join(folder, _MODULES)
+  if not file_io.exists(path):
+    return [], []
+  modules = json_files.field(
+    {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
+  )
+  names = [str(module.get("type")).split(".")[-1] for module in modules]
+  if names[1:2] != ["Pooling"]:
+    return names, []
+  path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
   # Newer versions write a name or several, older ones a truth for each.
   modes = values.get("pooling_mode") or [
@@ -111,7 +120,7 @@ def _poolings(folder, module):
   ]
   short = {their_name: name for name, their_name in KINDS.items()}
   modes = [modes] if isinstance(modes, str) else modes
-  return [short.get(str(mode), str(mode)) for mode in modes]
+  return names, [short.get(str(mode), str(mode)) for mode in modes]
 
 
 def _read_if_there(folder, name):

@@ -1,25 +1,32 @@
 """Which heads the weights of a model have, and so what it can be asked for."""
 
 import re
+from typing import NamedTuple
 
 import configuration
 from checkpoints import weight_files
 from common import errors, file_io, json_files, run_settings
 
-# The task of a head, and the variable that shows that the weights have it.
+
+class _Head(NamedTuple):
+  """Its use (a verb), its script, and a variable that only it has."""
+
+  use: str
+  script: str
+  variable: str
+
+
 _HEADS = {
-  "classification": ("classify", "output_weights"),
-  "tagging": ("tag words", "output_weights"),
-  "span": ("answer questions", "cls/squad/output_weights"),
-  "masked_lm": ("fill in [MASK]", "cls/predictions/output_bias"),
-  "next_sentence": (
-    "tell whether a text follows", "cls/seq_relationship/output_weights"
+  "classification": _Head("classify", "run_classifier.py", "output_weights"),
+  "tagging": _Head("tag words", "run_ner.py", "output_weights"),
+  "span": _Head("answer questions", "run_squad.py", "cls/squad/output_weights"),
+  "masked_lm": _Head(
+    "fill in [MASK]", "run_pretraining.py", "cls/predictions/output_bias"
   ),
-}
-_TRAINED_BY = {
-  "classification": "run_classifier.py", "tagging": "run_ner.py",
-  "span": "run_squad.py", "masked_lm": "run_pretraining.py",
-  "next_sentence": "run_pretraining.py",
+  "next_sentence": _Head(
+    "tell whether a text follows", "run_pretraining.py",
+    "cls/seq_relationship/output_weights",
+  ),
 }
 
 
@@ -43,25 +50,25 @@ def require(head: str, settings: run_settings.Settings) -> None:
     return
   values = json_files.read(settings.bert_config_file)
   names = weight_files.open_reader(settings.init_checkpoint).shapes
-  heads = [name for name, (_, variable) in _HEADS.items() if variable in names]
-  # The variables of these two have the same names.
-  if "tagging" in heads and (known := configuration.head_of(values)):
-    heads = [known, *(h for h in heads if _HEADS[h][1] != "output_weights")]
-  if head in heads:
+  present = [name for name, each in _HEADS.items() if each.variable in names]
+  # The variables of the first two have the same names.
+  if "tagging" in present and (known := configuration.head_of(values)):
+    present = [known, *present[2:]]
+  if head in present:
     return
   name = settings.get("model_dir") or settings.init_checkpoint
-  use = _HEADS[head][0]
-  if not heads:
+  use, script, _ = _HEADS[head]
+  if not present:
     raise errors.InputError(
       f"{name} has no head to {use}: it is an encoder alone; train the head "
-      f"first ({_TRAINED_BY[head]}), or name a model that has one"
+      f"first ({script}), or name a model that has one"
     )
-  done = " and ".join(_HEADS[each][0] for each in heads)
+  done = " and ".join(_HEADS[each].use for each in present)
   labels = ", ".join((values.get("id2label") or {}).values())
   raise errors.InputError(
     f"{name} was trained to {done}{f' ({labels:.200})' if labels else ''}, not "
     f"to {use}; name a model that was, or train this one for it "
-    f"({_TRAINED_BY[head]} --do_train)"
+    f"({script} --do_train)"
   )
 
 

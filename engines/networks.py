@@ -1,6 +1,6 @@
 """Loads a head's network with the engine that its file is for.
 
-Another engine needs a class like OnnxEngine, its line in _ENGINES here, its
+Another engine needs a class like OnnxEngine, its branch of `load` here, its
 file in network_file.FILES, its writer in serving/network_export.py, its name in
 common/choices.py, and an extra.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
@@ -20,22 +20,6 @@ _OUTPUTS = {
 }
 
 
-def _litert():
-  # The engines are imported late: their packages belong to extras.
-  from engines import litert_engine
-
-  return litert_engine.LiteRTEngine
-
-
-def _onnx():
-  from engines import onnx_engine
-
-  return onnx_engine.OnnxEngine
-
-
-_ENGINES = {"litert": _litert, "onnx": _onnx}
-
-
 def engine_of(folder: str) -> str | None:
   """Returns the engine for a network's folder; None for another folder."""
   for engine, name in network_file.FILES.items():
@@ -50,7 +34,14 @@ def load(engine: str, path: str, threads: int = 0):
   Raises:
     InputError: the engine's package is missing, or the file cannot be read.
   """
-  return _ENGINES[engine]()(path, threads)
+  # The engines are imported late: their packages belong to extras.
+  if engine == "litert":
+    from engines import litert_engine
+
+    return litert_engine.LiteRTEngine(path, threads)
+  from engines import onnx_engine
+
+  return onnx_engine.OnnxEngine(path, threads)
 
 
 def of_engine(

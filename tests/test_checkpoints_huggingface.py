@@ -138,7 +138,7 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
   assert reader.shapes and reader.notes[0].endswith(
-    "by Pooling, then Normalize (pooling: mean_tokens)"
+    "by Pooling, then Normalize (pooling: mean)"
   )
 
 
