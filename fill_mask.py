@@ -72,10 +72,10 @@ def answer_lines(answer):
   line_answers.require_all_answered(bad)
 
 
-def described(text, found, mask):
+def described(text, answer, mask):
   """Returns a text and, for each `mask`, a line of what fits best."""
   lines = [text]
-  rows = zip(found["fillings"], found["probabilities"])
+  rows = zip(answer["fillings"], answer["probabilities"])
   for number, (tokens, probabilities) in enumerate(rows, 1):
     shown = "  ".join(
       f"{token} {probability:.4f}"
@@ -89,13 +89,13 @@ def scored(model, text, where):
   """Returns the scores of a text, or of two, and the text."""
   first, second = text_batches.split_pair(text)
   if second:
-    found = model.next_sentence((first, second))
-    return f"{found['probability']:.6f}\t{text}"
+    answer = model.next_sentence((first, second))
+    return f"{answer['probability']:.6f}\t{text}"
   answers.check_sentence(text, model.tokenizer, model.max_seq_length, where)
-  found = model.likelihood(text)
+  answer = model.likelihood(text)
   return (
-    f"{found['perplexity']:.4f}\t{found['log_likelihood']:.4f}\t"
-    f"{len(found['tokens'])}\t{text}"
+    f"{answer['perplexity']:.4f}\t{answer['log_likelihood']:.4f}\t"
+    f"{len(answer['tokens'])}\t{text}"
   )
 
 
@@ -115,8 +115,8 @@ def main(_):
     if settings.score:
       return scored(model, text, where)
     answers.check(text, model.tokenizer, model.max_seq_length, where)
-    found = model.fill_mask(text, top_k=settings.top_k)
-    return described(text, found, model.tokenizer.specials.mask)
+    answer = model.fill_mask(text, top_k=settings.top_k)
+    return described(text, answer, model.tokenizer.specials.mask)
 
   _, target = line_answers.standard_streams()
   for where, text in texts_to_fill(settings.text, settings.input_file):

@@ -230,21 +230,21 @@ def run_model(settings, run, features, output_dir):
   is_chief = distribution.is_chief(run.strategy)
   if settings.do_eval:
     file = run.files["eval"]
-    _, found = score(settings, predictor, file, settings.eval_batch_size)
-    results = found.results
+    _, evaluation = score(settings, predictor, file, settings.eval_batch_size)
+    results = evaluation.results
     if is_chief:
-      scores.write(output_dir, "eval", found, global_step=step)
+      scores.write(output_dir, "eval", evaluation, global_step=step)
       if settings.do_train:
         train_log.write_last_evaluation(output_dir, step, results)
   if "predict" in run.files:
     file = run.files["predict"]
-    predicted, found = score(
+    predicted, evaluation = score(
       settings, predictor, file, settings.predict_batch_size
     )
     if is_chief:
       predictions.write(output_dir, file, predicted)
-      if found:
-        scores.write(output_dir, "test", found)
+      if evaluation:
+        scores.write(output_dir, "test", evaluation)
   if components.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
     predictions.answer_stream(
@@ -292,8 +292,9 @@ def main(_):
   rows, layers_read = [], settings.feature_layers or (None,)
   for name in layers_read:
     # One model is in --output_dir itself, several in a folder each.
-    own = folder if len(layers_read) == 1 else os.path.join(folder, name)
-    rows.append((name, run_model(settings, run, name, own)))
+    is_single = len(layers_read) == 1
+    model_dir = folder if is_single else os.path.join(folder, name)
+    rows.append((name, run_model(settings, run, name, model_dir)))
   if settings.do_eval and len(rows) > 1:
     print(scores.comparison_table(rows))
 

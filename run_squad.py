@@ -205,11 +205,11 @@ def main(_):
   step = work.train(start) if settings.do_train else work.load(start)
   if version_2:
     work.look_up_threshold(start)
-  found = None
+  eval_answers = None
   if settings.do_eval or work.threshold.is_auto:
-    found = work.evaluate(step, start)
+    eval_answers = work.evaluate(step, start)
   if "predict" in files:
-    work.predict(step, found)
+    work.predict(step, eval_answers)
   work.serve_input()
 
 

@@ -77,14 +77,14 @@ def validate_case_matches_checkpoint(
   name = folder.group(1)
   if do_lower_case and _CASED_RELEASE.fullmatch(name):
     # Only released names are known; any other folder passes.
-    kind, text = "cased", "lower-cased text"
+    case, text = "cased", "lower-cased text"
   elif not do_lower_case and _LOWER_CASED_RELEASE.fullmatch(name):
-    kind, text = "lower-cased", "text with its capitals"
+    case, text = "lower-cased", "text with its capitals"
   else:
     return
   raise errors.InputError(
     f"--do_lower_case={bool(do_lower_case)} gives {text} to {name}, whose "
-    f"vocabulary and weights are {kind} (--init_checkpoint={init_checkpoint}):"
+    f"vocabulary and weights are {case} (--init_checkpoint={init_checkpoint}):"
     f" pass --do_lower_case={not do_lower_case}, or rename the folder if it "
     "does not hold the released model"
   )

@@ -141,15 +141,15 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
   Returns:
     A value for each sequence, in order.
   """
-  found = [None] * len(sequences)
+  results = [None] * len(sequences)
   lengths = [len(ids) for ids, _ in sequences]
   for places in input_sequences.batches_by_length(
     lengths, batch_size, max(lengths, default=0)
   ):
     batch = input_sequences.pad_batch(*zip(*(sequences[n] for n in places)))
     for place, value in zip(places, compute(batch, places)):
-      found[place] = value
-  return found
+      results[place] = value
+  return results
 
 
 def classifier(
@@ -160,8 +160,8 @@ def classifier(
   Args:
     settings: see `make`.
   """
-  kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
-  options = sequences.options_of(settings, kind, settings.labels)
+  problem = configuration.KIND_OF_ACTIVATION[settings.output_activation]
+  options = sequences.options_of(settings, problem, settings.labels)
   return lambda batch: network(**batch)["logits"], options
 
 
@@ -169,18 +169,18 @@ def _classification(settings, tokenizer, network, batch_size):
   del tokenizer
   logits, options = classifier(settings, network)
 
-  def described(found):
-    if not found.scores:
-      return {"score": found.label}
-    labels, values = list(found.scores), list(found.scores.values())
+  def described(prediction):
+    if not prediction.scores:
+      return {"score": prediction.label}
+    labels, values = list(prediction.scores), list(prediction.scores.values())
     result = {"labels": labels, "probabilities": values}
     if options.kind == classification_data.MULTI_LABEL:
       return result
-    return {**result, "label": found.label, "probability": max(values)}
+    return {**result, "label": prediction.label, "probability": max(values)}
 
   return lambda rows: [
-    described(found)
-    for found in classification_answers.predict_texts(
+    described(prediction)
+    for prediction in classification_answers.predict_texts(
       logits, options, rows, batch_size
     )
   ]
@@ -206,16 +206,16 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
-    found = [pretraining_answers.encode(tokenizer, text) for text, in rows]
+    encoded = [pretraining_answers.encode(tokenizer, text) for text, in rows]
     # A mask beyond the end is cut off with the text.
-    found = [
+    encoded = [
       (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
        [place for place in positions if place < length - 1])
-      for ids, positions in found
+      for ids, positions in encoded
     ]
 
     def compute(batch, places):
-      positions = [found[n][1] for n in places]
+      positions = [encoded[n][1] for n in places]
       width = max(1, *map(len, positions))
       outputs = network(**batch, masked_lm_positions=[
         input_sequences.pad(row, width) for row in positions
@@ -229,7 +229,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
         }
 
     return in_batches(
-      [(ids, [0] * len(ids)) for ids, _ in found], compute, batch_size
+      [(ids, [0] * len(ids)) for ids, _ in encoded], compute, batch_size
     )
 
   return answer
@@ -268,10 +268,11 @@ def make_scorer(
         **batch, masked_lm_positions=positions, masked_lm_ids=ids
       )["log_probabilities"][:, 0].tolist()
 
-    found = iter(in_batches(copies, compute, batch_size))
+    scores = iter(in_batches(copies, compute, batch_size))
     return [
       _described_likelihood(
-        tokenizer.convert_ids_to_tokens(ids), itertools.islice(found, len(ids))
+        tokenizer.convert_ids_to_tokens(ids),
+        list(itertools.islice(scores, len(ids))),
       )
       for ids in texts
     ]
@@ -279,8 +280,7 @@ def make_scorer(
   return answer
 
 
-def _described_likelihood(tokens, found):
-  values = list(found)
+def _described_likelihood(tokens, values):
   total = math.fsum(values)
   return {
     "log_likelihood": total, "perplexity": math.exp(-total / len(values)),
@@ -315,23 +315,23 @@ def _span(settings, tokenizer, network, batch_size):
     }
 
   def answer(rows):
-    found = squad_answers.answer_texts(
+    predictions = squad_answers.answer_texts(
       rows, logits_of, tokenizer, lengths, options, batch_size=batch_size
     )
-    return [_described_span(*each) for each in zip(found, rows)]
+    return [_described_span(*each) for each in zip(predictions, rows)]
 
   return answer
 
 
-def _described_span(found, texts):
+def _described_span(answer, texts):
   context = texts[1]
-  is_null = found.null_odds is not None and not found.text
-  text = "" if is_null else found.best_text
-  start, end = alignment.in_context(context, found.place) if text else (0, 0)
-  score = _NO_ANSWER if found.score is None else found.score
+  is_null = answer.null_odds is not None and not answer.text
+  text = "" if is_null else answer.best_text
+  start, end = alignment.in_context(context, answer.place) if text else (0, 0)
+  score = _NO_ANSWER if answer.score is None else answer.score
   return {
     "answer": text, "score": score, "start": start, "end": end,
-    "null_score": found.null_score,
+    "null_score": answer.null_score,
   }
 
 

@@ -114,17 +114,17 @@ class Batcher:
     # No other request has this key.
     key = key if self._limits.batch_requests else (*key, object())
     now = loop.time()
-    ours = [_Waiting(key, row, now, loop.create_future()) for row in rows]
+    instances = [_Waiting(key, row, now, loop.create_future()) for row in rows]
     # All instances join at once, so no other request comes between them.
-    self._waiting += ours
+    self._waiting += instances
     self._changed.set()
-    answers = asyncio.gather(*(one.answer for one in ours))
+    answers = asyncio.gather(*(one.answer for one in instances))
     try:
       return await answers
     finally:
       # If the client has gone or one instance fails, no other is needed.
       answers.cancel()
-      for one in ours:
+      for one in instances:
         one.answer.cancel()
 
   async def _work(self):
@@ -156,8 +156,8 @@ class Batcher:
     # The delay counts from its arrival, so time during a batch counts, too.
     until = first.arrived + limits.max_batch_delay_ms / 1000
     while limits.batch_requests and not self._closing and until > loop.time():
-      found = sum(one.key == first.key for one in self._waiting)
-      if found >= limits.max_batch_size:
+      count = sum(one.key == first.key for one in self._waiting)
+      if count >= limits.max_batch_size:
         return
       self._changed.clear()
       try:

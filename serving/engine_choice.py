@@ -40,8 +40,8 @@ def network(model: models.ServedModel) -> answers.Network:
     network_export.write_file(path, model, exported)
     loaded = networks.load(settings.engine, path)
   if settings.quantize != "none":
-    said = network_export.compare(model, loaded, exported, texts)
-    logging.info("8 bits: %s", said)
+    summary = network_export.compare(model, loaded, exported, texts)
+    logging.info("8 bits: %s", summary)
   return answers.of_engine(loaded, settings, model.tokenizer)
 
 

@@ -65,11 +65,11 @@ class ExportedNetwork:
     """Raises InputError if given settings need another export."""
     self.config.check_sequence_length(settings.max_seq_length)
     for name in sorted(settings.given - _CAN_CHANGE):
-      ours, theirs = self.settings.get(name), settings.get(name)
-      if ours != theirs:
+      exported, requested = self.settings.get(name), settings.get(name)
+      if exported != requested:
         raise errors.InputError(
-          f"{self._folder} is an export with {name}={ours!r}; for "
-          f"{name}={theirs!r} export the model again"
+          f"{self._folder} is an export with {name}={exported!r}; for "
+          f"{name}={requested!r} export the model again"
         )
 
   def network(self, settings: run_settings.Settings) -> answers.Network:

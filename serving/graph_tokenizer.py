@@ -311,18 +311,18 @@ class _Rules:
   def __init__(self, switches):
     """Reads the rules of a BasicTokenizer with these `_Switches`."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
-    numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, kind, ...) -> class.
+    numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, roles, ...) -> class.
     for char, text in _replaced_by(switches).items():
       # With _ITSELF, thousands of characters share a replacement, which keeps
       # `targets` short.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       # Neighbours matter if a sigma is lower-cased or accents are stripped.
-      kind = _kind(char, text) if any(switches[:2]) else _STARTER
-      kind |= _SPACE * (text == " ")
+      roles = _roles(char, text) if any(switches[:2]) else _STARTER
+      roles |= _SPACE * (text == " ")
       cleaned = _cleaned(switches.isolates_han)[char]
-      kind |= _REMOVED * (not cleaned) | _CUT * (" " in cleaned)
-      found = target, kind, unicodedata.combining(char)
-      classes[ord(char)] = numbers.setdefault(found, len(numbers))
+      roles |= _REMOVED * (not cleaned) | _CUT * (" " in cleaned)
+      rule = target, roles, unicodedata.combining(char)
+      classes[ord(char)] = numbers.setdefault(rule, len(numbers))
     pages, index = np.unique(
       classes.reshape(-1, _PAGE), axis=0, return_inverse=True
     )
@@ -390,7 +390,7 @@ def _made_by(tokenizer):
   return {char: part[1:-1] for char, part in zip(_characters(), parts)}
 
 
-def _kind(char, lowered):
+def _roles(char, lowered):
   """Returns the bits of a character that BasicTokenizer replaces by `lowered`.
 
   Python does not expose which characters are cased or skipped, but its
@@ -399,15 +399,15 @@ def _kind(char, lowered):
   # Control characters are removed before all other rules.
   if not _replaced_by(_Switches())[char]:
     return _TRANSPARENT
-  kind = 0 if lowered else _ACCENT
+  roles = 0 if lowered else _ACCENT
   # A final sigma after a cased character gets the final form, also with a
   # skipped character between the two.
   if f"{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
-    kind |= _CASED
+    roles |= _CASED
   elif f"A{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
-    kind |= _TRANSPARENT
+    roles |= _TRANSPARENT
   decomposed = unicodedata.normalize("NFD", char.lower())
-  return kind | _STARTER * (not all(map(unicodedata.combining, decomposed)))
+  return roles | _STARTER * (not all(map(unicodedata.combining, decomposed)))
 
 
 # A test of equality.

@@ -115,5 +115,5 @@ class BertLayer(keras.layers.Layer):
 
   def get_config(self):
     """Returns the arguments that recreate the layer, without its weights."""
-    own = {"config": self.config.to_dict(), "seed": self._seed}
-    return {**super().get_config(), **own}
+    arguments = {"config": self.config.to_dict(), "seed": self._seed}
+    return {**super().get_config(), **arguments}

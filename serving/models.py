@@ -211,8 +211,8 @@ class MaskFiller(ServedModel):
   ) -> dict:
     """Scores tokens [B, P] at the masks: {name: float32 [B, P]}."""
     logits = self._word_logits(masked_lm_positions, inputs)
-    found = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
-    return {"log_probabilities": found}
+    scores = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
+    return {"log_probabilities": scores}
 
   def _word_logits(self, positions, inputs):
     output = self.encode(inputs, positions=positions)

@@ -145,19 +145,19 @@ def compare(
       "input_ids": [ids], "input_mask": [[1] * len(ids)],
       "segment_ids": [segments],
     })
-  ours = models.on_tensors(models.compiled(
+  reference = models.on_tensors(models.compiled(
     model.exported, models.IDS, models.ServedModel.id_inputs
   ))
-  found = difference.measure(ours, engine.run, batches)
-  said = (
+  distance = difference.measure(reference, engine.run, batches)
+  summary = (
     f"the outputs of {len(texts)} texts differ from those of float32 by "
-    f"{found.largest:.3f} of their usual length at most, {found.mean:.3f} on "
-    "average"
+    f"{distance.largest:.3f} of their usual length at most, "
+    f"{distance.mean:.3f} on average"
   )
   # `not <=` also refuses NaN.
-  if not found.largest <= settings.max_quantization_difference:
+  if not distance.largest <= settings.max_quantization_difference:
     raise errors.InputError(
-      f"--quantize=int8: {said}; pass a larger --max_quantization_difference "
-      "if that will do, or --quantize=none"
+      f"--quantize=int8: {summary}; pass a larger "
+      "--max_quantization_difference if that will do, or --quantize=none"
     )
-  return said
+  return summary

@@ -29,9 +29,9 @@ def security_policy() -> str:
   """Returns the Content-Security-Policy: this script and style, this host."""
   rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",
            "form-action 'none'", "frame-ancestors 'none'"]
-  for kind, tag in (("script-src", "script"), ("style-src", "style")):
+  for directive, tag in (("script-src", "script"), ("style-src", "style")):
     # Elements with attributes are data, not script.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
-    rules.append(f"{kind} 'sha256-{base64.b64encode(digest).decode()}'")
+    rules.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")
   return "; ".join(rules)

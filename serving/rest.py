@@ -128,31 +128,31 @@ def _columns(rows, specs):
   return {key: [row[key] for row in named] for key in specs}
 
 
-def _named(given, specs, where):
+def _named(value, specs, where):
   """Returns {input: value}; the name of the only input may be left out."""
   # {"b64": ...} is a string of bytes, not an input with that name.
-  if not isinstance(given, dict) or given.keys() == {"b64"}:
+  if not isinstance(value, dict) or value.keys() == {"b64"}:
     if len(specs) != 1:
       raise errors.InputError(
         f"this signature has {len(specs)} inputs ({', '.join(specs)}); give "
         "their names, as in {\"" + next(iter(specs)) + "\": ...}"
       )
-    return {next(iter(specs)): given}
-  if given.keys() != specs.keys():
+    return {next(iter(specs)): value}
+  if value.keys() != specs.keys():
     raise errors.InputError(
-      f"{where} has {', '.join(map(repr, given)) or 'nothing'}; expected "
+      f"{where} has {', '.join(map(repr, value)) or 'nothing'}; expected "
       f"{', '.join(map(repr, specs))}"
     )
-  return given
+  return value
 
 
 def _array(name, values, spec):
   """Returns the array [B, ...] of the values of one input."""
   dtype, rank = spec
-  kind = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
+  type_name = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
   try:
     # ValueError where the rows differ in length.
-    if kind == "text":
+    if type_name == "text":
       array = np.array(_to_bytes(values), "O")
     else:
       array = np.array(values)
@@ -160,16 +160,16 @@ def _array(name, values, spec):
   except (ValueError, OverflowError):
     fits = False
   # Lists of text that differ in length stay lists.
-  if not fits or array.dtype.kind not in _KINDS[kind] or any(
+  if not fits or array.dtype.kind not in _KINDS[type_name] or any(
     isinstance(value, list) for value in array.flat
   ):
     deeper = " of lists of the same length" * ((rank or 1) - 1)
-    raise errors.InputError(f"{name!r} must be a list{deeper} of {kind}")
-  found = array.astype(dtype)
+    raise errors.InputError(f"{name!r} must be a list{deeper} of {type_name}")
+  converted = array.astype(dtype)
   # numpy wraps 2**40 to an int32 silently.
-  if kind == "integers" and (found != array).any():
+  if type_name == "integers" and (converted != array).any():
     raise errors.InputError(f"{name!r} has a number that is no {dtype}")
-  return found
+  return converted
 
 
 def _to_bytes(value):

@@ -203,8 +203,8 @@ class LoadedModel(exported_network.Servable):
     """
     tensors = {}
     for name, spec in self._tensors[signature].items():
-      kind = spec.dtype.as_numpy_dtype
-      values = np.stack([np.asarray(row[name], kind) for row in rows])
+      dtype = spec.dtype.as_numpy_dtype
+      values = np.stack([np.asarray(row[name], dtype) for row in rows])
       tensors[name] = tf.constant(values, spec.dtype)
     try:
       outputs = self._signatures[signature](**tensors)

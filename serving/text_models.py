@@ -65,12 +65,12 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   Raises:
     InputError: there is no model, or it cannot be read.
   """
-  given = {"model_dir": folder, **options}
-  given = {n: value for n, value in given.items() if value is not None}
+  options = {"model_dir": folder, **options}
+  chosen = {n: value for n, value in options.items() if value is not None}
   defaults = run_settings.Settings(export_options.DEFAULTS)
-  settings = _settings(defaults, given)
+  settings = _settings(defaults, chosen)
   if export := exported_network.find(folder):
-    settings = _settings(export.settings, given)
+    settings = _settings(export.settings, chosen)
     export.check(settings)
     return TextModel(export, settings, batch_size)
   with errors.needs_tensorflow():
@@ -134,19 +134,19 @@ class TextModel:
       for row in range(len(places)):
         # Each text of a batch gets only its own tokens, without padding.
         length = batch["input_mask"][row].sum()
-        own = {name: values[row, :length] for name, values in batch.items()}
+        inputs = {name: values[row, :length] for name, values in batch.items()}
         yield Encoded(
-          self.tokenizer.convert_ids_to_tokens(own["input_ids"].tolist()),
+          self.tokenizer.convert_ids_to_tokens(inputs["input_ids"].tolist()),
           states["layers"][row, :, :length],
           states["pooled"][row] if has_pooler else None,
           states["attention"][row, ..., :length, :length]
           if attention else None,
-          **own,
+          **inputs,
         )
 
     sequences = [encode(*row) for row in rows]
-    found = answers.in_batches(sequences, compute, self._batch_size)
-    return found[0] if is_single else found
+    results = answers.in_batches(sequences, compute, self._batch_size)
+    return results[0] if is_single else results
 
   def embed(self, texts, **options) -> np.ndarray:
     """Returns one vector for each text, float32 [N, D].
@@ -155,10 +155,10 @@ class TextModel:
     pooling_layer (-2, or a list, or "-1+-2" for a sum; D is H for each entry),
     normalize, text_pairs, max_seq_length.
     """
-    found = self._ask("embedding", texts, options)
-    if isinstance(found, dict):
-      return np.array(found["embedding"], np.float32)
-    vectors = np.array([row["embedding"] for row in found], np.float32)
+    answer = self._ask("embedding", texts, options)
+    if isinstance(answer, dict):
+      return np.array(answer["embedding"], np.float32)
+    vectors = np.array([row["embedding"] for row in answer], np.float32)
     # The reshape gives [0, D] without texts, where NumPy would give [0].
     pooling = sentence_pooling.Pooling.of(
       self._heads["embedding"][1].settings, self.config.num_hidden_layers
@@ -195,10 +195,10 @@ class TextModel:
     Options: labels, label_file, tag_words ("punctuation" or "white_space"),
     max_seq_length.
     """
-    found = self._ask("tagging", texts, options)
-    for row in [found] if isinstance(found, dict) else found:
+    answer = self._ask("tagging", texts, options)
+    for row in [answer] if isinstance(answer, dict) else answer:
       del row["num_words"]
-    return found
+    return answer
 
   def fill_mask(self, texts, **options):
     """Returns a dict for each text: fillings, probabilities, of each [MASK].
@@ -227,8 +227,8 @@ class TextModel:
     _check_form(rows, head.texts)
     if self._scorer[0] is not head:
       self._scorer = head, self._source.scorer(head, self._batch_size)
-    found = self._scorer[1](rows)
-    return found[0] if is_single else found
+    scores = self._scorer[1](rows)
+    return scores[0] if is_single else scores
 
   def _encoder(self):
     """Returns the head of embeddings, whatever its options are."""
@@ -266,31 +266,31 @@ class TextModel:
     answers.check(head_name, rows)
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
-    found = head.answer(rows) if rows else []
-    return found[0] if is_single else found
+    results = head.answer(rows) if rows else []
+    return results[0] if is_single else results
 
 
-def _settings(settings, given):
+def _settings(settings, chosen):
   """Returns run_settings.Settings with other values, once they are checked.
 
   Args:
     settings: run_settings.Settings that has all names.
-    given: dict from names of flags to values.
+    chosen: dict from names of flags to values.
 
   Raises:
     InputError: a name or a value that no flag has.
   """
-  for name, value in given.items():
+  for name, value in chosen.items():
     try:
       export_options.checked(name, value)
     except ValueError as error:
       raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
   values = settings.pick(" ".join(export_options.DEFAULTS))
-  found = run_settings.Settings(
-    {**values, **given}, given, export_options.checked
+  changed = run_settings.Settings(
+    {**values, **chosen}, chosen, export_options.checked
   )
-  run_settings.refuse_ignored(found, export_options.ENGINE_RULES)
-  return found
+  run_settings.refuse_ignored(changed, export_options.ENGINE_RULES)
+  return changed
 
 
 def _given(settings):

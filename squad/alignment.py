@@ -118,18 +118,18 @@ class PassageText:
     start = self._token_starts[first]
     # `end` excludes the space after the last word; words may have no tokens.
     end = max(start, self._token_starts[last + 1] - 1)
-    found = self._tokenized.find(predicted, start, end)
+    offset = self._tokenized.find(predicted, start, end)
     # Counting characters works only if tokenization kept their number: "É"
     # becomes "e", but a removed control character, or an accent that is a
     # separate character, shifts everything after it.
     if (
       predicted.strip(" ") == predicted != ""
-      and found >= 0
+      and offset >= 0
       and self._num_characters(start, end)
       == self._places[last + 1] - self._places[first]
     ):
       # `before` and `after` are the first and last character without spaces.
-      before = self._places[first] + self._num_characters(start, found)
+      before = self._places[first] + self._num_characters(start, offset)
       after = before + len(predicted) - predicted.count(" ") - 1
       return self._position(before), self._position(after) + 1
     place = self._starts[first], self._starts[last + 1] - 1

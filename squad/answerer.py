@@ -91,25 +91,25 @@ class Answerer:
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
     questions = file.file.questions
-    found = list(
+    predicted = list(
       answers.find_answers(questions, windows, logits, self._options)
     )
     if find_threshold:
-      self.threshold.find(file.file, found)
-    return self._decided(found)
+      self.threshold.find(file.file, predicted)
+    return self._decided(predicted)
 
-  def _decided(self, found):
+  def _decided(self, predicted):
     """Applies the threshold, which may have been found by the answers."""
     if not self._options.version_2_with_negative:
-      return found
-    return answers.with_threshold(found, self.threshold.value)
+      return predicted
+    return answers.with_threshold(predicted, self.threshold.value)
 
-  def scores(self, file: data.SquadFile, found: list) -> dict:
+  def scores(self, file: data.SquadFile, predicted: list) -> dict:
     """Returns the scores of the official script, a dict from name to number."""
-    texts = {answer.qas_id: answer.text for answer in found}
+    texts = {answer.qas_id: answer.text for answer in predicted}
     if not self._options.version_2_with_negative:
       return scores.score_v1(file.questions, texts)
-    odds = {answer.qas_id: answer.null_odds for answer in found}
+    odds = {answer.qas_id: answer.null_odds for answer in predicted}
     results = scores.score_v2(file.questions, texts, odds)
     return {**results, "null_score_diff_threshold": self.threshold.value}
 
@@ -125,12 +125,12 @@ class Answerer:
     Returns the `answer`, its `probability`, and with version_2_with_negative
     the `null_odds`.
     """
-    (found,) = self._decided(answers.answer_texts(
+    (answer,) = self._decided(answers.answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
       self._lengths, self._options, batch_size=self._batch_size,
       pads=not self._trim,
     ))
-    return described(found)
+    return described(answer)
 
 
 def described(answer: answers.Answer) -> dict:

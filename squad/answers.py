@@ -1,8 +1,8 @@
 """A model -> logits of windows -> answers, best first, and their files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
-  found = list(answers.find_answers(questions, windows, logits, options))
-  answers.write(output_dir, found)
+  answered = list(answers.find_answers(questions, windows, logits, options))
+  answers.write(output_dir, answered)
 
 Files of questions (`Answerer.answers`) and texts (`answer_texts`) are answered
 alike. Another threshold needs no second look at the logits: `with_threshold`.
@@ -127,10 +127,10 @@ def find_answers(
   """
   for values in logits.values():
     _check_finite(questions, windows, values)
-  found = spans.best_spans(windows, logits, len(questions), options)
+  best = spans.best_spans(windows, logits, len(questions), options)
   passages = {window.question_index: window.passage for window in windows}
   passage, find = None, None
-  for index, (question, of_question) in enumerate(zip(questions, found)):
+  for index, (question, of_question) in enumerate(zip(questions, best)):
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
@@ -171,23 +171,23 @@ def _text_finder(words, passage, spelling, tokenizer):
   def find(first, last):
     if first == spans.NULL_PIECE:
       return "", None
-    if pieces and (found := pieces.find(first, last)):
-      return found
+    if pieces and (match := pieces.find(first, last)):
+      return match
     predicted = spelling.of_pieces(passage.tokens[first : last + 1])
     return whole.find(predicted, numbers[first], numbers[last])
 
   return find
 
 
-def _answer(qas_id, found, find, options):
+def _answer(qas_id, ranked, find, options):
   """Returns the Answer for a question's Spans."""
   version_2 = options.version_2_with_negative
   # A question with windows has one null span.
-  is_null = found.first_pieces == spans.NULL_PIECE
-  pair = found.start_logits, found.end_logits
+  is_null = ranked.first_pieces == spans.NULL_PIECE
+  pair = ranked.start_logits, ranked.end_logits
   null = tuple(float(values[is_null].sum()) for values in pair)
   kept, (best_text, place) = _distinct(
-    found if version_2 else found.take(~is_null), find, options.n_best_size
+    ranked if version_2 else ranked.take(~is_null), find, options.n_best_size
   )
   score = sum(kept[best_text]) if best_text else None
   answer = Answer(qas_id, "", [], best_text, None, score, place, sum(null))
@@ -208,14 +208,14 @@ def _answer(qas_id, found, find, options):
   return with_threshold([answer], options.null_score_diff_threshold)[0]
 
 
-def _distinct(found, find, number):
+def _distinct(ranked, find, number):
   """Returns the first `number` texts of Spans, each once, the best first.
 
   They are a dict of text -> (start logit, end logit); also returned are the
   first text that is not "" and its place, "" and None if there is none.
   """
   kept, best = {}, ("", None)
-  for first, last, *pair in zip(*(values.tolist() for values in found[1:])):
+  for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break
     text, place = find(first, last)
@@ -331,8 +331,8 @@ def answer_lines(
           f'no text "{name}"; expected {{"context": "...", "question": "..."}}'
         )
       errors.require_text(values[name], f'"{name}"')
-    found = answer(values["question"], values.pop("context"))
-    return json_files.line({**values, **found}).rstrip("\n")
+    answered = answer(values["question"], values.pop("context"))
+    return json_files.line({**values, **answered}).rstrip("\n")
 
   return line_answers.answer_lines(
     source, target, lambda lines: [line_of(text) for _, text in lines],
@@ -357,19 +357,19 @@ def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
     for line in typed:
       if not line.strip():
         break
-      found = answer(line.strip(), context)
-      said = found["answer"] or "(no answer)"
-      write(f"{said}  [{found['probability']:.3f}]\nquestion> ")
+      answered = answer(line.strip(), context)
+      text = answered["answer"] or "(no answer)"
+      write(f"{text}  [{answered['probability']:.3f}]\nquestion> ")
   write("\n")
 
 
 def _pasted(lines, write):
   """Returns the lines up to an empty one, as one text; "" at the end."""
   write("\nparagraph> ")
-  found = []
+  paragraph = []
   for line in lines:
     if line.strip():
-      found.append(line)
-    elif found:
+      paragraph.append(line)
+    elif paragraph:
       break
-  return "".join(found)
+  return "".join(paragraph)

@@ -58,14 +58,14 @@ class Question(NamedTuple):
 class Skipped(NamedTuple):
   """A question that cannot be trained on, as in the file, and why.
 
-  `found` is the text at that place of the passage.
+  `passage_text` stands at that place of the passage.
   """
 
   qas_id: str
   question: str
   answer: str
   answer_start: int
-  found: str
+  passage_text: str
   reason: str
 
 
@@ -111,8 +111,8 @@ def read(
       number, text, [word.group() for word in words],
       [word.start() for word in words],
     )
-    asked = json_files.field(paragraph, "qas", list[dict], place)
-    for index, entry in enumerate(asked, 1):
+    entries = json_files.field(paragraph, "qas", list[dict], place)
+    for index, entry in enumerate(entries, 1):
       question = _question(path, f"{place}, question {index}", entry, passage)
       if question.is_impossible and not version_2:
         raise errors.InputError(
@@ -140,7 +140,7 @@ def read(
       why = (
         f": all {len(skipped)} are skipped, such as {one.qas_id!r}, whose "
         f"answer {one.answer!r:.40} is {one.reason} (at answer_start "
-        f"{one.answer_start} stands {one.found!r:.40}); fix the file"
+        f"{one.answer_start} stands {one.passage_text!r:.40}); fix the file"
       )
     raise errors.InputError(f"{path} holds no question to use{why}")
   _report(path, questions, skipped)
@@ -311,11 +311,11 @@ def _with_answer(question, entry, passage):
     bisect.bisect_right(passage.starts, place) - 1
     for place in (offset, offset + len(text) - 1)
   )
-  found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
+  touched = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
   # As in the original: the answer is searched in whole words, after its white
   # space is reduced to single spaces.
   cleaned = " ".join(text.split())
-  if cleaned and cleaned in found:
+  if cleaned and cleaned in touched:
     return question._replace(
       answer_text=text, start_position=start, end_position=end,
       before_answer=passage.text[passage.starts[start] : offset],
@@ -346,16 +346,18 @@ def _report(path, questions, skipped):
     logging.warning(
       "%s: %d questions cannot be trained on, the first: %r (%s: %.60r, there "
       "is %.60r); log.txt of the run has all", path, len(skipped), first.qas_id,
-      first.reason, first.answer, first.found,
+      first.reason, first.answer, first.passage_text,
     )
     for question in skipped:
-      logging.debug("%s", json_files.line(question._asdict()).rstrip())
-  for fault, found in (
+      values = question._asdict()
+      values["found"] = values.pop("passage_text")
+      logging.debug("%s", json_files.line(values).rstrip())
+  for fault, affected in (
     ("are blank", [q for q in questions if not q.question_text.strip()]),
     ("have an empty context", [q for q in questions if not q.doc_tokens]),
   ):
-    if found:
+    if affected:
       logging.warning(
-        "%s: %d questions %s, the first: %r", path, len(found), fault,
-        found[0].qas_id,
+        "%s: %d questions %s, the first: %r", path, len(affected), fault,
+        affected[0].qas_id,
       )

@@ -95,10 +95,10 @@ def prepare(
     shown = list(itertools.islice(rest, _SHOWN))
     for window in shown:
       _show(window, questions[window.question_index])
-    found = cached_records.write_blocks(
+    counts = cached_records.write_blocks(
       writer, itertools.chain(shown, rest), serialize
     )
-    return cached_records.totals(found, "num_records", "tokens", "unknown")
+    return cached_records.totals(counts, "num_records", "tokens", "unknown")
 
   facts = cached_records.ensure(records, {
     "format": _FORMAT,

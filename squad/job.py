@@ -125,16 +125,16 @@ class Job:
   def _evaluate(self):
     """Returns (answers, scores) of the data to evaluate on."""
     file = self._inputs["eval"]
-    found = self._answerer.answers(
+    answers = self._answerer.answers(
       file, self._settings.eval_batch_size,
       find_threshold=self.threshold.is_auto,
     )
-    return found, self._answerer.scores(file.file, found)
+    return answers, self._answerer.scores(file.file, answers)
 
   def evaluate(self, step: int, start: run_folder.StartingPoint) -> list:
     """Writes eval_results.txt; returns the answers."""
     logging.info("evaluating the weights of step %d", step)
-    found, results = self._evaluate()
+    answers, results = self._evaluate()
     folder = self._settings.output_dir
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
@@ -147,32 +147,32 @@ class Job:
         if start.origin == "init":
           near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
-    return found
+    return answers
 
-  def predict(self, step: int, found: list | None = None) -> None:
+  def predict(self, step: int, answers: list | None = None) -> None:
     """Writes the files of predictions, and scores them.
 
-    `found` are the answers to the data to evaluate, if that was done.
+    `answers` are the answers to the data to evaluate, if that was done.
     """
     file, folder = self._inputs["predict"], self._settings.output_dir
-    was_evaluated = found is not None
+    was_evaluated = answers is not None
     # The same file is answered once for both flags.
     if file is not self._inputs.get("eval") or not was_evaluated:
       logging.info("answering with the weights of step %d", step)
-      found = self._answerer.answers(file, self._settings.predict_batch_size)
+      answers = self._answerer.answers(file, self._settings.predict_batch_size)
       if not file.file.is_labelled:
         logging.info("not scored: not every question has an answer")
       elif self._is_chief:
-        results = self._answerer.scores(file.file, found)
+        results = self._answerer.scores(file.file, answers)
         # eval_results.txt is for the file to evaluate, if any.
         write_results(
           {"global_step": step, **results}, None if was_evaluated else folder
         )
     if self._is_chief:
-      squad_answers.write(folder, found)
-      self._say_where(file.file.questions, found)
+      squad_answers.write(folder, answers)
+      self._say_where(file.file.questions, answers)
 
-  def _say_where(self, questions, found):
+  def _say_where(self, questions, answers):
     """Logs the files of answers, the file to read first, and some answers."""
     folder = self._settings.output_dir
     logging.info(
@@ -180,9 +180,9 @@ class Job:
       os.path.join(folder, squad_answers.PREDICTIONS_FILE),
       os.path.join(folder, squad_answers.N_BEST_FILE),
     )
-    for question, answer in list(zip(questions, found))[:3]:
-      said = answer.text or "(no answer)"
-      logging.info("  %.100s -> %.100s", question.question_text, said)
+    for question, answer in list(zip(questions, answers))[:3]:
+      text = answer.text or "(no answer)"
+      logging.info("  %.100s -> %.100s", question.question_text, text)
 
   def serve_input(self) -> None:
     """Answers standard input, if the flags select it.

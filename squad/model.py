@@ -72,8 +72,8 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
         logits = tf.where(is_token, logits, _LOWEST)
       places = batch[f"{name}_positions"]
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
-      found = tf.argmax(logits, axis=-1, output_type=places.dtype)
-      right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
+      predicted = tf.argmax(logits, axis=-1, output_type=places.dtype)
+      right = tf.reduce_sum(tf.cast(tf.equal(predicted, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
       # As in the original: the mean of the two. It is still a sum over the
       # share, which the loop divides by `weights`.

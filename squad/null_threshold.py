@@ -49,8 +49,9 @@ class NullThreshold:
     self.is_auto = text == "auto"
     self._is_given = text is not None
     self._weights, self._found = weights, {}
-    said = text if self._is_given else "0"
-    self.value = None if self.is_auto else _number(said)
+    self.value: float | None = None
+    if not self.is_auto:
+      self.value = 0.0 if text is None else _number(text)
 
   def look_up(self, folders: list) -> None:
     """Takes the threshold that the first folder stores for the present weights.
@@ -112,12 +113,12 @@ class NullThreshold:
 
 def digest(values: Mapping[str, npt.ArrayLike]) -> str:
   """Returns the SHA-256 of a head's weights among others, in hexadecimal."""
-  found = hashlib.sha256()
+  hasher = hashlib.sha256()
   for name in _HEAD:
     value = tf.convert_to_tensor(values[name])
     # The byte order is fixed, so that all machines compute the same digest.
-    found.update(np.ascontiguousarray(value, "<f4").tobytes())
-  return found.hexdigest()
+    hasher.update(np.ascontiguousarray(value, "<f4").tobytes())
+  return hasher.hexdigest()
 
 
 def digest_of_variables(variables: Iterable[tf.Variable]) -> str:

@@ -29,13 +29,15 @@ _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 
 
-def read_by_id(path: str, kind: type) -> dict:
-  """Returns predictions.json (kind str) or null_odds.json (float).
+def read_by_id(path: str, value_type: type) -> dict:
+  """Returns predictions.json (value_type str) or null_odds.json (float).
 
   Raises InputError: the file is missing, not JSON, or holds something else.
   """
   values = json_files.read(path)
-  return {name: json_files.field(values, name, kind, path) for name in values}
+  return {
+    name: json_files.field(values, name, value_type, path) for name in values
+  }
 
 
 def normalized(text: str) -> str:
@@ -48,25 +50,26 @@ def normalized(text: str) -> str:
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
-def f1(ours: str, theirs: str) -> float:
+def f1(prediction: str, gold: str) -> float:
   """Returns 2 * common / all words of two normalized texts, or 0.0.
 
   A word that both texts have twice counts twice.
   """
-  counts = [collections.Counter(text.split()) for text in (ours, theirs)]
+  counts = [collections.Counter(text.split()) for text in (prediction, gold)]
   common = (counts[0] & counts[1]).total()
   return 2 * common / sum(c.total() for c in counts) if common else 0.0
 
 
 def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
   """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
-  ours, golds = normalized(prediction), [normalized(text) for text in answers]
+  predicted = normalized(prediction)
+  golds = [normalized(text) for text in answers]
   # As in the official script for 1.1: golds without a word stay in the list.
   if version_2:
     golds = [gold for gold in golds if gold]
     if not golds:
-      return (float(not ours),) * 2
-  return float(ours in golds), max(f1(ours, gold) for gold in golds)
+      return (float(not predicted),) * 2
+  return float(predicted in golds), max(f1(predicted, gold) for gold in golds)
 
 
 def score_v1(questions: list, predictions: dict) -> dict:
@@ -181,21 +184,21 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 
 def _compare(questions, predictions, *, version_2):
   """Returns a dict of question id -> (exact match, F1), warning of gaps."""
-  found = [q for q in questions if q.qas_id in predictions]
-  if not found:
+  answered = [q for q in questions if q.qas_id in predictions]
+  if not answered:
     raise errors.InputError(
       f"none of the {len(questions)} questions has a prediction; give the "
       "predictions for this file"
     )
-  if len(found) < len(questions):
+  if len(answered) < len(questions):
     logging.warning(
       "%d of %d questions have no prediction and %s.",
-      len(questions) - len(found), len(questions),
+      len(questions) - len(answered), len(questions),
       "are left out" if version_2 else "score 0",
     )
   return {
     q.qas_id: compare(predictions[q.qas_id], q.answers, version_2=version_2)
-    for q in found
+    for q in answered
   }
 
 

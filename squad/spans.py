@@ -62,10 +62,10 @@ def best_spans(
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
     pair = logits["start"][rows], logits["end"][rows]
-    found = _spans(windows[rows], questions[rows], *pair, options)
+    candidates = _spans(windows[rows], questions[rows], *pair, options)
     # Nulls are last, so that the stable sort puts them after equal spans.
     nulls = _null_spans(questions[rows], *pair)
-    spans = Spans(*map(np.concatenate, zip(found, nulls)))
+    spans = Spans(*map(np.concatenate, zip(candidates, nulls)))
     sums = spans.start_logits + spans.end_logits
     # lexsort sorts by question, then by score; it is stable, so equal scores
     # stay in the order of the windows, as in the authors' code.

@@ -213,11 +213,11 @@ def find_answer(
   ).tolist()
   end -= 1
   if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
-    found = tokenizer.find_answer(
+    place = tokenizer.find_answer(
       passage.tokens[start : end + 1], question.answer_text,
       question.before_answer,
     )
-    return (start + found[0], start + found[1]) if found else (start, end)
+    return (start + place[0], start + place[1]) if place else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
   # An answer without pieces (only control characters) would match anywhere.
@@ -252,11 +252,11 @@ def _pieces_of_answer(question, tokenizer):
   finder = alignment.PieceFinder(words, numbers, tokenizer)
   touched = []
   for number, word in enumerate(numbers):
-    found = finder.find(number, number)
-    if not found:
+    match = finder.find(number, number)
+    if not match:
       return None
     # Places count characters without the spaces between words.
-    first, last = (place - word for place in found[1])
+    first, last = (place - word for place in match[1])
     if first < end and last > start:
       touched.append(number)
   return (touched[0], touched[-1]) if touched else None

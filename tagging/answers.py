@@ -47,14 +47,14 @@ class SentenceTagger:
     windows = windowing.make_windows(
       sentences, self._tokenizer, **self._windowing
     )
-    found = [None] * len(windows)
+    values = [None] * len(windows)
     lengths = [len(window.input_ids) for window in windows]
     # Windows of similar length share a batch, which then has little padding.
     for places in input_sequences.batches_by_length(lengths, self._batch_size):
       batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
       for place, row in zip(places, np.asarray(self._scores(batch))):
-        found[place] = row[windows[place].positions]
-    return windowing.of_sentences(windows, found, len(sentences))
+        values[place] = row[windows[place].positions]
+    return windowing.of_sentences(windows, values, len(sentences))
 
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:
     """Returns a dict for each text: its words, their tags, and their places.
@@ -66,7 +66,7 @@ class SentenceTagger:
       Dicts of lists (`words`, `tags`, `probabilities`; `starts` and `ends` in
       characters) and of `num_words`. The model's scores must be probabilities.
     """
-    found = []
+    split = []
     for text in texts:
       places = [
         (start, end)
@@ -75,7 +75,7 @@ class SentenceTagger:
         )
         if self._tokenizer.encode(text[start:end])
       ]
-      found.append({
+      split.append({
         "words": [text[start:end] for start, end in places],
         "starts": [start for start, _ in places],
         "ends": [end for _, end in places], "num_words": len(places),
@@ -83,12 +83,12 @@ class SentenceTagger:
     of_texts = self._score([
       data.Sentence(number, [number + 1] * len(text["words"]), text["words"],
                     None)
-      for number, text in enumerate(found)
+      for number, text in enumerate(split)
     ])
     return [
       {**text, "tags": self._named(rows),
        "probabilities": [float(row.max()) for row in rows]}
-      for text, rows in zip(found, of_texts)
+      for text, rows in zip(split, of_texts)
     ]
 
 
@@ -192,11 +192,11 @@ class ColumnStream(_Stream):
         faults[len(rows)] = f"error\t{' '.join(str(error).split())}\n"
     # Empty lines alone form no sentence, and are answered unchanged.
     predicted = self._tag(sentences) if sentences else []
-    found = list(data.with_column(rows, words, predicted))
+    answer = list(data.with_column(rows, words, predicted))
     # Inserting from the end keeps the places of the other faults valid.
     for place in reversed(faults):
-      found.insert(place, faults[place])
-    return "".join(found)
+      answer.insert(place, faults[place])
+    return "".join(answer)
 
   def _sentence(self, block):
     """Refuses an unreadable sentence, or one that differs from the first."""
@@ -258,11 +258,11 @@ class JsonStream(_Stream):
     ]
     # Each readable line takes the next of these.
     predicted = iter(self._tag(sentences) if sentences else [])
-    found = []
+    answer = []
     for _, values, _ in waiting:
       if isinstance(values, dict):
-        found.append(data.with_labels(values, next(predicted)))
+        answer.append(data.with_labels(values, next(predicted)))
       else:
         self._bad += 1
-        found.append(json_files.line({"error": str(values)}))
-    return "".join(found)
+        answer.append(json_files.line({"error": str(values)}))
+    return "".join(answer)

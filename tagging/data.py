@@ -458,9 +458,9 @@ class LabelChecker:
       return
     before = "O"
     for label, place in zip(labels, places):
-      tag, kind = scores.split_label(label)
+      tag, entity_type = scores.split_label(label)
       # The tags are compared as a tuple, since "" is in every string.
-      if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
+      if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(entity_type):
         known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
         raise errors.InputError(
           f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
@@ -490,14 +490,14 @@ class LabelChecker:
 def may_follow(before: str, label: str, scheme: str) -> bool:
   """Whether a scheme allows `label` after `before`.
 
-  IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
+  IOB1 has B only between two neighbours of one type, IOB2 at each beginning;
   IOBES ends an entity of several words with E and marks a single word with S.
   BILOU uses L and U instead of E and S; BMES uses M instead of I.
   """
-  tag, kind = scores.split_label(label)
-  tag_before, kind_before = scores.split_label(before)
+  tag, entity_type = scores.split_label(label)
+  tag_before, type_before = scores.split_label(before)
   tag, tag_before = _IOBES.get(tag, tag), _IOBES.get(tag_before, tag_before)
-  inside = tag_before in ("B", "I") and kind == kind_before
+  inside = tag_before in ("B", "I") and entity_type == type_before
   if scheme == "iob1":
     return tag != "B" or inside
   if scheme == "iob2":

@@ -26,82 +26,82 @@ _LAST, _ALONE = ("E", "L"), ("S", "U")
 class Entity(NamedTuple):
   """The words [start, end) of a sentence, and their type: "PER", "LOC", ..."""
 
-  kind: str
+  type: str
   start: int
   end: int
 
 
 def split_label(label: str) -> tuple[str, str]:
-  """Returns (tag, kind): "B-PER" -> ("B", "PER"), "O" -> ("O", "")."""
-  tag, _, kind = label.partition("-")
-  return tag, kind
+  """Returns (tag, type): "B-PER" -> ("B", "PER"), "O" -> ("O", "")."""
+  tag, _, entity_type = label.partition("-")
+  return tag, entity_type
 
 
 def entities(labels: list[str]) -> list[Entity]:
   """Finds the entities of one sentence, in order.
 
-  An entity ends before a word that is O, B, S or U or of another kind, and
+  An entity ends before a word that is O, B, S or U or of another type, and
   after a word that is E, L, S or U. An entity begins at any word that is not O
   and not inside an entity:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
 
-  Labels are "O" or "<tag>-<kind>", where the tag is B, I, M, E, L, S or U.
+  Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U.
   """
-  found, start, before = [], None, ("O", "")
+  spans, start, before = [], None, ("O", "")
   # The O at the end closes an entity that ends the sentence.
   for place, label in enumerate([*labels, "O"]):
-    tag, kind = split_label(label)
+    tag, entity_type = split_label(label)
     ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
-    if start is not None and (ends or kind != before[1]):
-      found.append(Entity(before[1], start, place))
+    if start is not None and (ends or entity_type != before[1]):
+      spans.append(Entity(before[1], start, place))
       start = None
     if start is None and tag != "O":
       start = place
-    before = tag, kind
-  return found
+    before = tag, entity_type
+  return spans
 
 
 def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
   """Returns the share of equal labels."""
   equal = [
-    ours == theirs
+    label == other
     for pair in zip(gold, predicted, strict=True)
-    for ours, theirs in zip(*pair, strict=True)
+    for label, other in zip(*pair, strict=True)
   ]
   return _ratio(sum(equal), len(equal))
 
 
 class Counts(NamedTuple):
-  """Counts of each kind: correct entities, predicted ones, gold ones."""
+  """Counts of each type: correct entities, gold ones, predicted ones."""
 
   right: collections.Counter
-  found: collections.Counter
-  wanted: collections.Counter
+  gold: collections.Counter
+  predicted: collections.Counter
 
-  def kinds(self) -> list[str]:
-    """Returns all kinds, sorted."""
-    return sorted(self.found.keys() | self.wanted.keys())
+  def types(self) -> list[str]:
+    """Returns all types, sorted."""
+    return sorted(self.predicted.keys() | self.gold.keys())
 
-  def of(self, kind: str) -> dict[str, float]:
-    """Returns precision, recall and F1 of a kind."""
-    return _precision_recall_f1(*(counts[kind] for counts in self))
+  def of(self, entity_type: str) -> dict[str, float]:
+    """Returns precision, recall and F1 of a type."""
+    return _precision_recall_f1(*(counts[entity_type] for counts in self))
 
   def of_all(self) -> dict[str, float]:
-    """Returns precision, recall and F1 of all kinds together."""
+    """Returns precision, recall and F1 of all types together."""
     return _precision_recall_f1(*(counts.total() for counts in self))
 
 
 def words(labels: list[str]) -> list[Entity]:
-  """Returns the words of a sentence as Entities; a word's label is its kind."""
+  """Returns the words of a sentence as Entities; a word's label is its type."""
   return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
 
 
 def count_entities(
   gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
 ) -> Counts:
-  """Counts entities; one is right if its kind and both ends are right.
+  """Counts entities; one is right if its type and both ends are right.
 
   `find` returns the entities in a sentence's labels: `entities`, or `words`
   for labels of single words.
@@ -109,9 +109,9 @@ def count_entities(
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
     # Sets hold one sentence, so equal entities in two sentences count twice.
-    wanted, found = set(find(gold_sentence)), set(find(predicted_sentence))
-    for numbers, group in zip(counts, (found & wanted, found, wanted)):
-      numbers.update(entity.kind for entity in group)
+    pair = set(find(gold_sentence)), set(find(predicted_sentence))
+    for counter, group in zip(counts, (set.intersection(*pair), *pair)):
+      counter.update(entity.type for entity in group)
   return counts
 
 
@@ -121,29 +121,29 @@ def entity_scores(
   """Computes precision, recall and F1 of entities, and accuracy of labels.
 
   Returns:
-    precision, recall, f1, accuracy, and for each kind such as PER
+    precision, recall, f1, accuracy, and for each type such as PER
     precision_PER, recall_PER, f1_PER. A ratio whose denominator is 0 is 0, as
     in conlleval.
   """
   counts = count_entities(gold, predicted)
   scores = counts.of_all()
-  for kind in counts.kinds():
-    scores |= {f"{n}_{kind}": value for n, value in counts.of(kind).items()}
+  for name in counts.types():
+    scores |= {f"{n}_{name}": value for n, value in counts.of(name).items()}
   return {**scores, "accuracy": accuracy(gold, predicted)}
 
 
 def report(counts: Counts) -> str:
-  """Returns a table of the scores of each kind, as seqeval prints it.
+  """Returns a table of the scores of each type, as seqeval prints it.
 
-  The last rows are micro (all entities together), macro (the mean over kinds)
-  and weighted (the mean over kinds, weighted by their support, the number of
-  gold entities of a kind).
+  The last rows are micro (all entities together), macro (the mean over types)
+  and weighted (the mean over types, weighted by their support, the number of
+  gold entities of a type).
   """
-  kinds, total = counts.kinds(), counts.wanted.total()
-  rows = [(k, *counts.of(k).values(), counts.wanted[k]) for k in kinds]
+  types, total = counts.types(), counts.gold.total()
+  rows = [(k, *counts.of(k).values(), counts.gold[k]) for k in types]
   averages = [("micro avg", *counts.of_all().values(), total)]
   for name, weights in {
-    # Each kind has the same weight, however rare.
+    # Each type has the same weight, however rare.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
   }.items():
@@ -152,22 +152,22 @@ def report(counts: Counts) -> str:
       for column in (1, 2, 3)
     ]
     averages.append((name, *means, total))
-  width = max(map(len, [*kinds, "weighted avg"]))
+  width = max(map(len, [*types, "weighted avg"]))
   names = ("precision", "recall", "f1-score", "support")
   heading = f"{'':>{width}} " + "".join(f" {name:>9}" for name in names)
   blocks = [[heading], *(
     [
-      f"{kind:>{width}} " + "".join(f" {value:>9.4f}" for value in values)
+      f"{name:>{width}} " + "".join(f" {value:>9.4f}" for value in values)
       + f" {support:>9}"
-      for kind, *values, support in block
+      for name, *values, support in block
     ]
     for block in (rows, averages)
   )]
   return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _precision_recall_f1(right, found, wanted):
-  precision, recall = _ratio(right, found), _ratio(right, wanted)
+def _precision_recall_f1(right, gold, predicted):
+  precision, recall = _ratio(right, predicted), _ratio(right, gold)
   f1 = _ratio(2 * precision * recall, precision + recall)
   return {"precision": precision, "recall": recall, "f1": f1}
 
@@ -205,13 +205,13 @@ def evaluate(
   return Evaluation({"loss": loss, **results}, report(counts))
 
 
-def write(output_dir: str, name: str, found: Evaluation, **others) -> None:
+def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
   """Writes <name>_results.txt, with `others`, and <name>_report.txt."""
   path = os.path.join(output_dir, f"{name}_results.txt")
-  result_lines.write(path, {**found.results, **others})
-  logging.info("scores of each type:\n%s", found.report)
+  result_lines.write(path, {**evaluation.results, **others})
+  logging.info("scores of each type:\n%s", evaluation.report)
   path = os.path.join(output_dir, f"{name}_report.txt")
-  file_io.write_text(path, found.report)
+  file_io.write_text(path, evaluation.report)
 
 
 def comparison_table(rows: list[tuple[str, dict]]) -> str:

@@ -100,6 +100,6 @@ def spans_of(labels: list[str], text: str) -> list[list]:
   """Returns [start, end, label] of the entities in labels of a text's words."""
   places = word_places(text)
   return [
-    [places[entity.start][0], places[entity.end - 1][1], entity.kind]
+    [places[entity.start][0], places[entity.end - 1][1], entity.type]
     for entity in scores.entities(labels)
   ]

@@ -142,8 +142,8 @@ def widened(
 def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
   """Joins the values of windows' words to `count` lists, one per sentence.
   """
-  found = [[] for _ in range(count)]
+  joined = [[] for _ in range(count)]
   # Windows are in the order of the words, so joining is enough.
   for window, of_words in zip(windows, values, strict=True):
-    found[window.sentence].extend(of_words)
-  return found
+    joined[window.sentence].extend(of_words)
+  return joined

@@ -75,7 +75,7 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
 def test_the_originals_odd_file_has_one_answer_out_of_place():
   file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
-  assert file.skipped[0].found == "e Japane"
+  assert file.skipped[0].passage_text == "e Japane"
   assert len(file.questions) == 6
 
 
