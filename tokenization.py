@@ -269,6 +269,15 @@ class FullTokenizer:
     """Returns a list of ids for each word of a text."""
     return [self.encode(word) for word in words]
 
+  def joined_pieces(self, pieces: Iterable[str]) -> str:
+    """Returns the text of pieces: ["sm", "##ith", "'"] -> "smith '"."""
+    text = " ".join(pieces).replace(" ##", "").replace("##", "")
+    return " ".join(text.split())
+
+  def word_text(self, word: str) -> str:
+    """Returns a word as its pieces spell it: "Lang's" -> "lang ' s"."""
+    return " ".join(self.basic_tokenizer.tokenize(word))
+
   @property
   def frame(self) -> Frame:
     """The ids of `specials`; raises UnknownTokenError if one is missing."""

@@ -302,7 +302,7 @@ def _next_sentence(settings, tokenizer, network, batch_size):
 
 def _span(settings, tokenizer, network, batch_size):
   lengths = squad_windowing.lengths_of(settings, tokenizer.specials)
-  options = squad_answers.options_of(settings, tokenizer)._replace(
+  options = squad_answers.options_of(settings)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 

@@ -24,7 +24,6 @@ import bisect
 import functools
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from absl import logging
 
@@ -36,47 +35,6 @@ from variants import piece_tokenizer
 _REMEMBERED_WORDS = 1 << 16
 
 
-def joined_pieces(pieces: list) -> str:
-  """Returns the text of word pieces: ["sm", "##ith", "'"] -> "smith '"."""
-  text = " ".join(pieces).replace(" ##", "").replace("##", "")
-  return " ".join(text.split())
-
-
-def word_tokenizer(basic: tokenization.BasicTokenizer) -> Callable:
-  """Returns a function: word -> its tokens, a str with single spaces."""
-
-  @functools.lru_cache(_REMEMBERED_WORDS)
-  def tokenized(word):
-    return " ".join(basic.tokenize(word))
-
-  return tokenized
-
-
-class Spelling(NamedTuple):
-  """How a tokenizer's pieces are written as text.
-
-  Attributes:
-    of_pieces: function: list of pieces -> str, words with single spaces.
-    of_word: function: written word -> str, its tokens with single spaces.
-  """
-
-  of_pieces: Callable
-  of_word: Callable
-
-
-def spelling_of(tokenizer: tokenization.FullTokenizer) -> Spelling:
-  """Returns the Spelling of a tokenization.FullTokenizer."""
-  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
-    remembered = functools.lru_cache(_REMEMBERED_WORDS)
-    return Spelling(tokenizer.joined_pieces, remembered(tokenizer.word_text))
-  return word_piece_spelling(tokenizer.basic_tokenizer)
-
-
-def word_piece_spelling(basic: tokenization.BasicTokenizer) -> Spelling:
-  """Returns the Spelling of BERT's word pieces."""
-  return Spelling(joined_pieces, word_tokenizer(basic))
-
-
 class PassageText:
   """A passage as written and as tokenized, and the mapping between them.
 
@@ -84,16 +42,16 @@ class PassageText:
   a zero-width space, say) is missing from the second.
   """
 
-  def __init__(self, words: list, tokenized: Callable):
-    """Takes `doc_tokens`, and a function such as `word_tokenizer` returns."""
+  def __init__(self, words: list[str], word_text: Callable[[str], str]):
+    """Takes `doc_tokens`, and a tokenizer's `word_text`."""
     self._written = " ".join(words)
     # Where each word begins, with the spaces before it and without them.
     # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
-    self._starts = _starts(map(_length_and_space, words))
-    self._places = _starts(map(len, words))
-    tokens = [tokenized(word) for word in words]
+    self._starts = _word_starts(words)
+    self._places = _sums(map(len, words))
+    tokens = [word_text(word) for word in words]
     self._tokenized = " ".join(filter(None, tokens))
-    self._token_starts = _starts(map(_length_and_space_if_any, tokens))
+    self._token_starts = _sums(len(text) + bool(text) for text in tokens)
 
   def find(
     self, predicted: str, first: int, last: int
@@ -101,7 +59,7 @@ class PassageText:
     """Finds a prediction in the words `first` to `last`.
 
     Args:
-      predicted: text of word pieces, see `joined_pieces`.
+      predicted: text of pieces, see FullTokenizer.joined_pieces.
       first, last: numbers of words; `last` is included.
 
     Returns:
@@ -195,18 +153,13 @@ class PieceFinder:
   ):
     """Takes the words, and the number of each piece's word."""
     self._written = " ".join(words)
-    starts = _starts(map(_length_and_space, words))
-    self._places: list | None = []
-    for number in dict.fromkeys(numbers):
-      places = written_places(words[number], tokenizer)
-      if places is None:
-        self._places = None
-        return
-      self._places += [
-        (starts[number] + start, starts[number] + end) for start, end in places
-      ]
-    if len(self._places) != len(numbers):
-      self._places = None
+    starts = _word_starts(words)
+    places = [
+      (starts[number] + start, starts[number] + end)
+      for number in dict.fromkeys(numbers)
+      for start, end in written_places(words[number], tokenizer) or ()
+    ]
+    self._places = places if len(places) == len(numbers) else None
 
   def find(self, first: int, last: int) -> tuple | None:
     """Returns the text and the place of the pieces `first` to `last`.
@@ -222,7 +175,7 @@ class PieceFinder:
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   """Maps a place in a context's words to the context, see PassageText.find."""
   words = list(data.WORD.finditer(context))
-  starts = _starts(_length_and_space(word.group()) for word in words)
+  starts = _word_starts([word.group() for word in words])
 
   def of(position):
     number = bisect.bisect_right(starts, position) - 1
@@ -231,14 +184,11 @@ def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   return of(place[0]), of(place[1] - 1) + 1
 
 
-def _starts(lengths):
+def _word_starts(words):
+  """Returns where words joined by spaces begin, and where the next would."""
+  return _sums(len(word) + 1 for word in words)
+
+
+def _sums(lengths):
   """[3, 2] -> [0, 3, 5]."""
   return list(itertools.accumulate(lengths, initial=0))
-
-
-def _length_and_space(word):
-  return len(word) + 1
-
-
-def _length_and_space_if_any(tokens):
-  return len(tokens) + 1 if tokens else 0

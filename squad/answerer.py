@@ -58,7 +58,7 @@ class Answerer:
     """
     self._tokenizer = tokenizer
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
-    self._options = answers.options_of(settings, tokenizer)
+    self._options = answers.options_of(settings)
     self._batch_size = settings.predict_batch_size
     pads = settings.pad_to_max_length
     # XLA compiles only the training step, so lengths may vary here.
@@ -91,9 +91,9 @@ class Answerer:
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
     questions = file.file.questions
-    predicted = list(
-      answers.find_answers(questions, windows, logits, self._options)
-    )
+    predicted = list(answers.find_answers(
+      questions, windows, logits, self._options, self._tokenizer
+    ))
     if find_threshold:
       self.threshold.find(file.file, predicted)
     return self._decided(predicted)

@@ -1,7 +1,9 @@
 """A model -> logits of windows -> answers, best first, and their files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
-  answered = list(answers.find_answers(questions, windows, logits, options))
+  answered = list(
+    answers.find_answers(questions, windows, logits, options, tokenizer)
+  )
   answers.write(output_dir, answered)
 
 Files of questions (`Answerer.answers`) and texts (`answer_texts`) are answered
@@ -48,23 +50,18 @@ class AnswerOptions(NamedTuple):
     version_2_with_negative: whether a question may have no answer.
     null_score_diff_threshold: "no answer" is given where it is better than
       the best answer by more than this, in logits.
-    spelling: the tokenizer's Spelling.
   """
 
   n_best_size: int = 20
   max_answer_length: int = 30
   version_2_with_negative: bool = False
   null_score_diff_threshold: float = 0.0
-  spelling: alignment.Spelling = alignment.word_piece_spelling(
-    tokenization.BasicTokenizer()
-  )
 
 
-def options_of(settings, tokenizer: tokenization.FullTokenizer):
+def options_of(settings) -> AnswerOptions:
   """Returns the AnswerOptions of a command, whose threshold is not known."""
   return AnswerOptions(
-    **settings.pick("n_best_size max_answer_length version_2_with_negative"),
-    spelling=alignment.spelling_of(tokenizer),
+    **settings.pick("n_best_size max_answer_length version_2_with_negative")
   )
 
 
@@ -110,11 +107,11 @@ class Answer(NamedTuple):
 
 def find_answers(
   questions: list, windows: list, logits: dict, options: AnswerOptions,
-  tokenizer: tokenization.FullTokenizer | None = None,
+  tokenizer: tokenization.FullTokenizer, *, by_pieces: bool = False,
 ) -> Iterator[Answer]:
   """Yields the Answer to every question, in order.
 
-  With a `tokenizer` an answer is the text where its pieces stand.
+  With `by_pieces` an answer is the text where its pieces stand.
   Unlike the original: it looks for their text among the words, and takes the
   first place, or all of the words where it finds none: of a passage without
   spaces another place, or all of it.
@@ -129,14 +126,19 @@ def find_answers(
     _check_finite(questions, windows, values)
   best = spans.best_spans(windows, logits, len(questions), options)
   passages = {window.question_index: window.passage for window in windows}
+  # Most words of a passage occur in other passages, too.
+  word_text = functools.lru_cache(1 << 16)(tokenizer.word_text)
   passage, find = None, None
   for index, (question, of_question) in enumerate(zip(questions, best)):
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
-      find = _text_finder(
-        question.doc_tokens, passage, options.spelling, tokenizer
+      words = question.doc_tokens
+      whole = alignment.PassageText(words, word_text)
+      pieces = by_pieces and alignment.PieceFinder(
+        words, passage.words.tolist(), tokenizer
       )
+      find = _text_finder(passage, whole, pieces, tokenizer)
     yield _answer(question.qas_id, of_question, find, options)
 
 
@@ -161,11 +163,8 @@ def _check_finite(questions, windows, logits):
   )
 
 
-def _text_finder(words, passage, spelling, tokenizer):
+def _text_finder(passage, whole, pieces, tokenizer):
   """Returns a function from a span's pieces (first, last) to (text, place)."""
-  whole = alignment.PassageText(words, spelling.of_word)
-  numbers = passage.words.tolist()
-  pieces = tokenizer and alignment.PieceFinder(words, numbers, tokenizer)
 
   @functools.cache  # Questions often share spans.
   def find(first, last):
@@ -173,8 +172,8 @@ def _text_finder(words, passage, spelling, tokenizer):
       return "", None
     if pieces and (match := pieces.find(first, last)):
       return match
-    predicted = spelling.of_pieces(passage.tokens[first : last + 1])
-    return whole.find(predicted, numbers[first], numbers[last])
+    predicted = tokenizer.joined_pieces(passage.tokens[first : last + 1])
+    return whole.find(predicted, *passage.words[[first, last]].tolist())
 
   return find
 
@@ -303,7 +302,9 @@ def answer_texts(
     )
     for name, values in logits_of(batch).items():
       logits[name][places, :longest] = values
-  return list(find_answers(questions, windows, logits, options, tokenizer))
+  return list(find_answers(
+    questions, windows, logits, options, tokenizer, by_pieces=True
+  ))
 
 
 # Interactive use; `answer` is a function like Answerer.answer.

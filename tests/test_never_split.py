@@ -11,7 +11,6 @@ from checkpoints import tokenizer_files
 from common import errors, run_settings
 from script_runner import run
 from serving import graph_tokenizer
-from squad import alignment
 from text import bulk_tokenization
 from tiny_model import write_shape
 from variants import vocabularies
@@ -137,8 +136,7 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
 
 
 def test_answers_are_spelled_by_it(tokenizer):
-  spelling = alignment.spelling_of(tokenizer)
-  assert spelling.of_word("c++") == "c++"
+  assert tokenizer.word_text("c++") == "c++"
 
 
 @pytest.mark.parametrize(

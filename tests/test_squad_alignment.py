@@ -13,11 +13,16 @@ from squad import alignment
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
 
 
+def passage_of(words, do_lower_case=True):
+  basic = tokenization.BasicTokenizer(do_lower_case)
+  return alignment.PassageText(
+    words, lambda word: " ".join(basic.tokenize(word))
+  )
+
+
 def final_text(predicted, written, do_lower_case):
   words = written.split(" ")
-  basic = tokenization.BasicTokenizer(do_lower_case)
-  tokenized = alignment.word_tokenizer(basic)
-  passage = alignment.PassageText(words, tokenized)
+  passage = passage_of(words, do_lower_case)
   return passage.find(predicted, 0, len(words) - 1)[0]
 
 
@@ -39,7 +44,7 @@ def test_every_text_is_the_originals():
   (["##", "a"], "a"),
 ])
 def test_pieces_are_joined_to_words(pieces, text):
-  assert alignment.joined_pieces(pieces) == text
+  assert tokenization.FullTokenizer.joined_pieces(None, pieces) == text
 
 
 @pytest.mark.parametrize("predicted, written, final", [
@@ -99,9 +104,7 @@ WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
   ("two", 5, 5, "\u200b"),
 ])
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
-  basic = tokenization.BasicTokenizer()
-  passage = alignment.PassageText(WORDS, alignment.word_tokenizer(basic))
-  text, (start, end) = passage.find(predicted, first, last)
+  text, (start, end) = passage_of(WORDS).find(predicted, first, last)
   assert text == " ".join(WORDS)[start:end] == answer
 
 

@@ -15,7 +15,6 @@ import tiny_model
 import tokenization
 from common import errors, run_settings
 from squad import (
-  alignment,
   answerer,
   answers,
   data,
@@ -41,11 +40,7 @@ def read_run(tmp_path_factory):
     packed = (GOLDEN / "squad" / "answers" / f"{name}.json.gz").read_bytes()
     golden = json.loads(gzip.decompress(packed))
     lower = golden["settings"].pop("do_lower_case")
-    options = answers.AnswerOptions(
-      **golden["settings"], spelling=alignment.word_piece_spelling(
-        tokenization.BasicTokenizer(lower)
-      )
-    )
+    options = answers.AnswerOptions(**golden["settings"])
     (folder / "squad.json").write_text(json.dumps(golden["squad"]))
     questions = data.read(
       str(folder / "squad.json"), version_2=options.version_2_with_negative
@@ -57,7 +52,7 @@ def read_run(tmp_path_factory):
     windows = list(windowing.make_windows(questions, tokenizer, lengths))
     arrays = np.load(GOLDEN / "squad" / "answers" / f"{name}.npz")
     logits = {part: arrays[f"{part}_logits"] for part in ("start", "end")}
-    return golden, (questions, windows, logits, options)
+    return golden, (questions, windows, logits, options, tokenizer)
 
   return read
 
@@ -84,12 +79,12 @@ def test_files_are_the_originals(read_run, tmp_path, name):
 
 
 def test_another_threshold_needs_no_logits(read_run):
-  _, (*arguments, options) = read_run("v2")
-  before = list(answers.find_answers(*arguments, options))
+  _, (*arguments, options, tokenizer) = read_run("v2")
+  before = list(answers.find_answers(*arguments, options, tokenizer))
   after = []
   for threshold in (-1e9, -16.0, 1e9):
     changed = options._replace(null_score_diff_threshold=threshold)
-    after.append(list(answers.find_answers(*arguments, changed)))
+    after.append(list(answers.find_answers(*arguments, changed, tokenizer)))
     assert answers.with_threshold(before, threshold) == after[-1]
   none, some, every = [[a.text for a in found] for found in after]
   assert set(none) == {""} and "" not in every
@@ -109,6 +104,8 @@ WINDOW = windowing.Window(
 )
 QUESTION = data.Question("id1", "q", WORDS, place="dev.json, question 1")
 LOW = -50.0
+TOKENIZER = object.__new__(tokenization.FullTokenizer)  # It only spells.
+TOKENIZER.basic_tokenizer = tokenization.BasicTokenizer()
 
 
 def answer(starts, ends, *, windows=(WINDOW,), **options):
@@ -121,7 +118,8 @@ def answer(starts, ends, *, windows=(WINDOW,), **options):
     for position, value in given.items():
       values[:, position] = value
   (found,) = answers.find_answers(
-    [QUESTION], list(windows), logits, answers.AnswerOptions(**options)
+    [QUESTION], list(windows), logits, answers.AnswerOptions(**options),
+    TOKENIZER,
   )
   return found
 

@@ -13,7 +13,7 @@ import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import data as pretraining_data
-from squad import alignment, answers, data, windowing
+from squad import answers, data, windowing
 from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
 
@@ -142,9 +142,9 @@ def test_answers_are_the_passages(tokenizer, text, first, last, answer):
   start, end = (np.full([1, 64], -9.0, np.float32) for _ in range(2))
   start[0, windows[0].first_position + first] = 9
   end[0, windows[0].first_position + last] = 9
-  options = answers.AnswerOptions(spelling=alignment.spelling_of(tokenizer))
   (found,) = answers.find_answers(
-    [question], windows, {"start": start, "end": end}, options
+    [question], windows, {"start": start, "end": end},
+    answers.AnswerOptions(), tokenizer,
   )
   assert found.text == answer
 

@@ -137,9 +137,8 @@ def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
   (passage,) = squad_windowing.make_passages([question], tokenizer).values()
   assert passage.ids.tolist() == tokenizer.encode(" ".join(words))
   place = squad_windowing.find_answer(question, passage, tokenizer)
-  spelling = alignment.spelling_of(tokenizer)
-  text = spelling.of_pieces(passage.tokens[place[0] : place[1] + 1])
-  passage_text = alignment.PassageText(words, spelling.of_word)
+  text = tokenizer.joined_pieces(passage.tokens[place[0] : place[1] + 1])
+  passage_text = alignment.PassageText(words, tokenizer.word_text)
   found, (begin, end) = passage_text.find(text, first, last)
   assert found == answer == " ".join(words)[begin:end]
 
