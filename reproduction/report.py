@@ -1,4 +1,4 @@
-"""All finished runs in one table: published, ours, band and verdict."""
+"""All finished runs in one table: published, here, band and verdict."""
 
 import os
 import shlex
@@ -11,7 +11,10 @@ REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
 # Defaults for results that are older than these fields.
-_DEFAULTS = {"max_steps": "fewer", "fewer": {}, "machine": ""}
+_DEFAULTS = {
+  "max_steps": "fewer", "fewer": {}, "machine": "", "source": [], "sha256": {},
+  "grid": [],
+}
 
 
 def _deviations(result):
@@ -21,19 +24,30 @@ def _deviations(result):
     yield SMOKE, f"stopped after {result['max_steps']} steps"
   if result["extra"]:
     yield CHANGED, f"flags {shlex.join(result['extra'])}"
-  if model and result["model"] != model:
-    yield OTHER, f"weights {result.get('weights', result['model'])}"
+  # A folder's name proves nothing: download.py writes where its files are from.
+  if model and (result["model"] != model or not result["source"]):
+    yield OTHER, _weights_text(result)
   for name, (lines, published) in result["fewer"].items():
     unit = "questions" if name.endswith(".json") else "lines"
     yield LESS_DATA, f"{name} with {lines:,} of {published:,} {unit}"
+
+
+def _weights_text(result):
+  """Returns which weights a run had: path, sums (shortened) and source."""
+  sums = [f"{name} {value[:16]}" for name, value in result["sha256"].items()]
+  return (
+    f"weights {result.get('weights', result['model'])}, SHA-256: "
+    f"{', '.join(sums) or 'unknown'}, source: "
+    f"{', '.join(result['source']) or 'a folder that download.py did not make'}"
+  )
 
 
 def collect(output: str) -> list[dict]:
   """Returns the lines of the report, one for each row, kind of run and metric.
 
   A line has: row, source, metric, model, published, low, high (None: open),
-  median, sd (None for a single seed), values, seeds, deviations, verdict,
-  command, machines, dates.
+  median, sd (None for a single seed), values, seeds, grid (see _grid),
+  deviations, verdict, command, machines, dates.
   """
   kinds = {}
   for result in runs.finished(output):
@@ -105,11 +119,32 @@ def _line(metric, results):
     "median": median,
     "sd": statistics.stdev(values) if len(values) > 1 else None,
     "values": values, "seeds": [result["seed"] for result in results],
+    "grid": _grid(metric, results),
     "deviations": [text for _, text in deviations],
     "command": results[0]["command"],
     "machines": sorted({result["machine"] for result in results} - {""}),
     "dates": sorted({result["date"] for result in results}),
     "verdict": deviations[0][0] if deviations else _verdict(metric, median),
+  }
+
+
+def _grid(metric, results):
+  """Returns the scores of all runs of --search, of all seeds; None without.
+
+  `values` has each run's score, and `best` the settings that each seed chose.
+  """
+  found = [
+    scores[metric.result] * metric.scale
+    for result in results for _, scores in result["grid"]
+  ]
+  if len(found) < 2:
+    return None
+  return {
+    "median": statistics.median(found), "sd": statistics.stdev(found),
+    "values": found, "best": [
+      " ".join("=".join(item) for item in result["grid"][0][0].items())
+      for result in results
+    ],
   }
 
 
@@ -132,16 +167,25 @@ def _median_text(line):
   if line["median"] is None:
     return "-"
   spread = f" (sd {line['sd']:.2f})" if line["sd"] is not None else ""
-  count = len(line["values"])
-  return f"{line['median']:.2f}{spread}, {count} seed{'s' * (count != 1)}"
+  count, grid = len(line["values"]), line["grid"]
+  text = f"{line['median']:.2f}{spread}, {count} seed{'s' * (count != 1)}"
+  if not grid:
+    return text
+  # As published: the best setting on the dev set, by the first metric.
+  return (
+    f"{text}: {'; '.join(grid['best'])}, the best of "
+    f"{len(grid['values']) // count} settings; median of all "
+    f"{grid['median']:.2f} (sd {grid['sd']:.2f}), "
+    f"{min(grid['values']):.2f} to {max(grid['values']):.2f}"
+  )
 
 
 def markdown(lines: list[dict]) -> str:
   """Returns the report as a Markdown table."""
   texts = [
-    "# Published results and ours",
+    "# Published results, and here",
     "",
-    "| row | metric | published | ours: median | band | verdict | deviations "
+    "| row | metric | published | here: median | band | verdict | deviations "
     "| machine, date |",
     "|---|---|---|---|---|---|---|---|",
   ]

@@ -6,6 +6,7 @@ scores, later papers that ran the same model on the dev sets. Bands are from
 published spreads over seeds: a run within its band counts as reproduced.
 """
 
+import shlex
 from typing import NamedTuple
 
 from reproduction import catalog
@@ -53,7 +54,7 @@ def _read():
   for lines in catalog.read_groups("rows.csv"):
     texts = "name source model data script hours after note"
     yield Row(
-      flags=tuple(lines[0]["flags"].split()),
+      flags=tuple(shlex.split(lines[0]["flags"])),
       metrics=tuple(_metric(line) for line in lines if line["result"]),
       **{name: lines[0][name] for name in texts.split()},
     )

@@ -24,6 +24,8 @@ from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
+# Files of weights of Hugging Face, and of TensorFlow.
+_WEIGHTS = r"\.(safetensors|bin)$|\.data-\d+-of-\d+$"
 _PR_SET_PDEATHSIG = 1  # From linux/prctl.h.
 # Data sets whose tables lie further down: XNLI, IMDB and PAWS-X.
 _DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
@@ -182,13 +184,14 @@ def run(plan: Plan, seed: int) -> None:
       "command again to go on, or see its own message above: "
       f"{shlex.join(arguments)}"
     )
+  grid = read_search(plan.folder(seed))
   json_files.write(path, {
-    "row": plan.row.name, "seed": seed, "model": _model_name(plan.model),
-    "weights": os.path.normpath(plan.model),
+    "row": plan.row.name, "seed": seed, **weights_record(plan.model),
     "data": plan.data, "fewer": fewer_rows(plan.row, plan.data),
     "command": arguments, "extra": list(plan.extra),
     "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
-    "results": read_eval_results(plan.folder(seed)),
+    "results": grid[0][1] if grid else read_eval_results(plan.folder(seed)),
+    "grid": grid,
     "seconds": round(time.time() - start, 1),  # Only since the last start.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
@@ -231,12 +234,25 @@ def _begin_after(plan, seed):
         shutil.copy(os.path.join(before, name), folder)
 
 
-def _model_name(folder):
-  """Returns a model's name in the catalog, or the name of its folder."""
-  path = os.path.join(folder, "download.json")
-  if os.path.exists(path):
-    return json_files.read(path)["name"]
-  return os.path.basename(os.path.normpath(folder))
+def weights_record(folder: str) -> dict:
+  """Returns the fields of result.json that say which weights a run had.
+
+  Returns:
+    model: the name in the catalog, or the name of the folder; source: the
+    addresses that download.py made the folder from, empty for any other folder;
+    weights: the path; sha256: {file: sum} of the files of weights.
+  """
+  path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)
+  made = json_files.read(path) if os.path.exists(path) else {}
+  files = sorted(os.listdir(folder)) if folder else []
+  return {
+    "model": made.get("name", os.path.basename(name)), "weights": name,
+    "source": made.get("files", []),
+    "sha256": {
+      file: file_io.size_and_sha256(os.path.join(folder, file))[1]
+      for file in files if re.search(_WEIGHTS, file)
+    },
+  }
 
 
 def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
@@ -284,6 +300,26 @@ def read_eval_results(folder: str) -> dict[str, float]:
     name.strip(): float(value.split()[0])
     for name, _, value in (line.partition(" = ") for line in lines)
   }
+
+
+def read_search(folder: str) -> list[tuple[dict, dict]]:
+  """Returns (settings, scores) of each run of --search, the best run first.
+
+  Settings are {flag: its value as text}. Without search_results.tsv: [].
+  """
+  path = pathlib.Path(folder, "search_results.tsv")
+  if not path.exists():
+    return []
+  header, *lines = (
+    line.split("\t") for line in path.read_text("utf-8").splitlines()
+  )
+  # The flags come first, then the score that was compared.
+  count = next(n for n, name in enumerate(header) if name.startswith("eval_"))
+  return [
+    (dict(zip(header[:count], line)),
+     dict(zip(header[count:], map(float, line[count:]))))
+    for line in lines
+  ]
 
 
 def finished(output: str) -> list[dict]:

@@ -43,7 +43,8 @@ def result(row="mrpc-base", seed=1, model=BASE, value=0.86, **others):
   return {
     "row": row, "seed": seed, "model": model, "command": ["python", "x.py"],
     "extra": [], "smoke": False, "results": {"eval_accuracy": value},
-    "seconds": 1.0, "date": "2026-01-02", **others,
+    "seconds": 1.0, "date": "2026-01-02", "source": ["https://a.b/c.zip"],
+    **others,
   }
 
 
@@ -58,6 +59,8 @@ def write_results(folder, *results):
   ({"smoke": True}, report.SMOKE),
   ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
   ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
+  # A folder of the right name, not made by download.py.
+  ({"source": []}, report.OTHER),
   ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
   ({"row": "sst-2-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND)
 ])
@@ -65,6 +68,9 @@ def test_what_a_run_may_claim(tmp_path, change, verdict):
   write_results(tmp_path, result(**change))
   [line] = report.collect(tmp_path)
   assert line["verdict"] == verdict
+
+
+WEIGHTS = "weights {}, SHA-256: unknown, source: https://a.b/c.zip"
 
 
 def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
@@ -77,7 +83,7 @@ def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
   )
   first, second, *others = report.collect(tmp_path)
   assert [line["deviations"] for line in others] == [
-    ["weights a/model"], ["weights b/model"]
+    [WEIGHTS.format("a/model")], [WEIGHTS.format("b/model")]
   ]
   assert first["median"] == pytest.approx(86.0)
   assert first["sd"] == pytest.approx(1.52752523)
@@ -107,9 +113,9 @@ def test_the_average_of_glue_names_its_tasks(tmp_path):
   )
   other, ours = report.glue_averages(tmp_path)
   assert other == (
-    "GLUE average of m; stopped after 2 steps; weights x/m: -10.0 over "
-    "1 of 9 tasks (cola -10.0), on dev sets; the official average needs all 9, "
-    "on test sets."
+    "GLUE average of m; stopped after 2 steps; "
+    f"{WEIGHTS.format('x/m')}: -10.0 over 1 of 9 tasks (cola -10.0), on dev "
+    "sets; the official average needs all 9, on test sets."
   )
   assert ours.startswith(f"GLUE average of {BASE}: 80.5 over 2 of 9 tasks (")
   assert "(mrpc 80.0, mnli 81.0)" in ours
@@ -127,7 +133,8 @@ def test_every_deviation_is_in_the_row(tmp_path):
   write_results(tmp_path, result(**DEVIATING), result(**DEVIATING, seed=2))
   [line] = report.collect(tmp_path)
   expected = [
-    "stopped after 3 steps", "flags --dtype=bfloat16", "weights minilm/model",
+    "stopped after 3 steps", "flags --dtype=bfloat16",
+    WEIGHTS.format("minilm/model"),
     "train.tsv with 1,001 of 3,669 lines",
   ]
   place = ["an abacus, 2 cores", "2026-01-02"]
@@ -135,6 +142,51 @@ def test_every_deviation_is_in_the_row(tmp_path):
   assert f"| {'; '.join(expected)} | {'; '.join(place)} |" in (
     report.markdown([line])
   )
+
+
+TABLE = """\
+train_batch_size\tlearning_rate\teval_f1\teval_accuracy\teval_loss
+16\t0.0003\t0.81\t0.72\t0.6
+8\t0.0001\t0.8\t0.75\t0.6
+8\t0.0003\t0.7\t0.6\t0.6
+"""
+
+
+def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
+  make(tmp_path / "search_results.tsv", TABLE)
+  grid = runs.read_search(str(tmp_path))
+  settings, scores = grid[0]
+  assert settings == {"train_batch_size": "16", "learning_rate": "0.0003"}
+  assert scores == {"eval_f1": 0.81, "eval_accuracy": 0.72, "eval_loss": 0.6}
+  write_results(
+    tmp_path, result(row="mrpc-tiny", results=scores, grid=grid, sha256={
+      "model.safetensors": "0123456789abcdef0123"}, source=[], model="model"),
+  )
+  f1, accuracy = report.collect(tmp_path)
+  assert f1["grid"]["values"] == pytest.approx([81.0, 80.0, 70.0])
+  # The setting with the best F1, not with the best accuracy.
+  assert accuracy["median"] == pytest.approx(72.0)
+  text = report.markdown([accuracy])
+  assert "| mrpc-tiny | eval_accuracy | 71.1 (README, test set) | 72.00" in text
+  assert (
+    "1 seed: train_batch_size=16 learning_rate=0.0003, the best of 3 settings; "
+    "median of all 72.00 (sd 7.94), 60.00 to 75.00"
+  ) in text
+  assert (
+    "weights model, SHA-256: model.safetensors 0123456789abcdef, source: a "
+    "folder that download.py did not make"
+  ) in text
+
+
+def test_weights_are_named_by_their_sums_and_their_source(tmp_path):
+  make(tmp_path / "model.safetensors", "x")
+  make(tmp_path / "vocab.txt")
+  record = runs.weights_record(str(tmp_path))
+  assert record["model"] == tmp_path.name and record["source"] == []
+  assert list(record["sha256"]) == ["model.safetensors"]
+  make(tmp_path / "download.json", json.dumps({"name": BASE, "files": ["u"]}))
+  record = runs.weights_record(str(tmp_path))
+  assert record["model"] == BASE and record["source"] == ["u"]
 
 
 def test_shortened_files_are_counted(tmp_path):

@@ -29,7 +29,7 @@ def test_names_sources_and_places():
 def test_every_table_of_the_paper_and_the_readmes_has_rows():
   sources = {row.source for row in rows.ROWS.values()}
   tables = [f"paper, table {number}" for number in range(1, 9)]
-  assert {*tables, "README", "README, miniatures", "multilingual.md",
+  assert {*tables, "README", "README, test set", "multilingual.md",
           "README, whole-word masking"} <= sources
   models = {row.model for row in rows.ROWS.values()}
   assert {"chinese_L-12_H-768_A-12", "uncased_L-8_H-512_A-8"} <= models
