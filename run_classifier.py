@@ -49,10 +49,11 @@ def is_export():
 def check_runs():
   """Refuses --seeds and --search that cannot be meant."""
   values = flags.FLAGS
-  given = {name for name in values if values[name].present}
+  given_flags = {name for name in values if values[name].present}
   repeated_runs.parse_seeds(values.seeds)
   repeated_runs.parse_search(
-    values.search, lambda name, text: values[name].parser.parse(text), given
+    values.search, lambda name, text: values[name].parser.parse(text),
+    given_flags,
   )
   if values.search and file_io.is_remote(values.output_dir or ""):
     raise errors.InputError(

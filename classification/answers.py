@@ -68,14 +68,14 @@ def predict_texts(
     texts: tuples of str: (text,), (text, second text), or for multiple choice
       (text, ending, ending, ...).
   """
-  kind, labels = options.kind, options.labels
+  task_kind, labels = options.task_kind, options.labels
   outputs = scores_of(logits, options, [
-    _example(number, parts, kind, len(labels))
+    _example(number, parts, task_kind, len(labels))
     for number, parts in enumerate(texts, 1)
   ], batch_size)
   return [
     Prediction(label, dict(zip(labels, row.tolist())))
-    for label, row in zip(predicted_labels(kind, outputs, labels), outputs)
+    for label, row in zip(predicted_labels(task_kind, outputs, labels), outputs)
   ]
 
 
@@ -96,21 +96,21 @@ def scores_of(
   batches = list(input_sequences.batches_by_length(
     lengths.tolist(), batch_size or len(lengths), options.max_seq_length
   ))
-  found = []
+  batch_outputs = []
   for places in batches:
     longest = lengths[places[0]]
     batch = {n: values[places, :longest] for n, values in arrays.items()}
-    found.append(np.asarray(logits(batch)))
+    batch_outputs.append(np.asarray(logits(batch)))
   # The rows return to the order of the examples: [rows, L].
-  outputs = np.concatenate(found)[np.argsort(np.concatenate(batches))]
-  if options.kind in data.OF_VECTORS:
+  outputs = np.concatenate(batch_outputs)[np.argsort(np.concatenate(batches))]
+  if options.task_kind in data.OF_VECTORS:
     outputs = outputs.reshape([len(examples), 2, -1])
-  elif options.kind == data.CHOICE:
+  elif options.task_kind == data.CHOICE:
     outputs = outputs.reshape([len(examples), -1])
   else:  # The mean over a text's windows.
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
     outputs = sums / num_rows[:, None].astype(np.float32)
-  return scores.of_logits(options.kind, outputs)
+  return scores.of_logits(options.task_kind, outputs)
 
 
 def score_blocks(
@@ -123,16 +123,16 @@ def score_blocks(
     yield scores_of(logits, options, block, batch_size)
 
 
-def _example(number, parts, kind, num_classes):
+def _example(number, parts, task_kind, num_classes):
   """Returns the data.Example of a tuple of texts."""
   for part in parts:
     errors.require_text(part, repr(parts)[:100])
-  if kind != data.CHOICE:
+  if task_kind != data.CHOICE:
     if len(parts) > 2:
       raise errors.InputError(
         f"expected one text or two with a tab between, got {parts!r}"
       )
-    if kind in data.OF_VECTORS and len(parts) < 2:
+    if task_kind in data.OF_VECTORS and len(parts) < 2:
       raise errors.InputError(
         f"expected two texts with a tab between, got {parts!r}"
       )
@@ -149,13 +149,13 @@ def _example(number, parts, kind, num_classes):
 # Lines.
 
 
-def greeting(kind: str, labels: tuple, text_pairs: bool | None) -> str:
+def greeting(task_kind: str, labels: tuple, text_pairs: bool | None) -> str:
   """Returns a line that says what to type and how it is answered."""
   typed = {
     False: "a text", True: "two texts with a tab between them",
     None: "a text, or two with a tab between them",
   }[text_pairs]
-  if kind == data.CHOICE:
+  if task_kind == data.CHOICE:
     typed = f"a text and {len(labels)} endings with tabs between them"
   answered = "a number"
   if labels:
@@ -202,8 +202,10 @@ def answer_lines(
 
   def answer(lines):
     texts = [split_texts(line, text_pairs) for _, line in lines]
-    predictions = predict(texts, batch_size)
-    return [format_prediction(found, output_format) for found in predictions]
+    return [
+      format_prediction(prediction, output_format)
+      for prediction in predict(texts, batch_size)
+    ]
 
   def format_error(number, error):
     # A message of several lines must stay one answer.
@@ -235,7 +237,7 @@ def answer_standard_input(
   """
   if settings.interactive or sys.stdin.isatty():
     # Standard error, since the answers may be piped on.
-    text = greeting(options.kind, options.labels, text_pairs)
+    text = greeting(options.task_kind, options.labels, text_pairs)
     print(text, file=sys.stderr, flush=True)
   bad = answer_lines(
     functools.partial(predict_texts, logits, options),
@@ -249,15 +251,15 @@ def answer_standard_input(
 # Files.
 
 
-def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
+def predicted_labels(task_kind: str, outputs: np.ndarray, labels: list) -> list:
   """Returns the predictions as labels of data.Example; on ties the first class.
 
   `outputs` are probabilities [n, L], or numbers [n, 1].
   """
   outputs = np.asarray(outputs)
-  if kind in data.OF_NUMBERS:
+  if task_kind in data.OF_NUMBERS:
     return outputs[:, 0].tolist()
-  if kind == data.MULTI_LABEL:
+  if task_kind == data.MULTI_LABEL:
     return [
       tuple(itertools.compress(labels, row))
       for row in outputs >= scores.THRESHOLD
@@ -266,7 +268,7 @@ def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
 
 
 def rows(
-  kind: str, labels: list, examples: list, outputs: np.ndarray, *,
+  task_kind: str, labels: list, examples: list, outputs: np.ndarray, *,
   gold: bool = False,
 ) -> Iterator[dict]:
   """Yields the row of each example, a dict from column to str.
@@ -276,16 +278,16 @@ def rows(
   """
   # str() of a float32 gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
-  found = predicted_labels(kind, outputs, labels)
-  name = "labels" if kind == data.MULTI_LABEL else "label"
-  if kind in data.OF_NUMBERS:
-    name, found = "score", outputs[:, 0]
-  for example, answer, row in zip(examples, found, outputs, strict=True):
+  answers = predicted_labels(task_kind, outputs, labels)
+  name = "labels" if task_kind == data.MULTI_LABEL else "label"
+  if task_kind in data.OF_NUMBERS:
+    name, answers = "score", outputs[:, 0]
+  for example, answer, row in zip(examples, answers, outputs, strict=True):
     values = {"id": example.guid}
     if gold:
       values["gold"], name = _shown(example.label), "predicted"
     values[name] = _shown(answer)
-    if kind in (data.SINGLE, data.CHOICE):
+    if task_kind in (data.SINGLE, data.CHOICE):
       values["probability"] = str(row.max())
     values |= zip(map(_column, labels), map(str, row))
     values["text"] = example.text_a
@@ -335,13 +337,13 @@ def _quoted(cell):
 
 def write_predictions(
   folder: str, suffix: str, task, examples: Iterable[data.Example],
-  parts: Iterable[np.ndarray], *, found: list | None = None,
+  parts: Iterable[np.ndarray], *, predicted: list | None = None,
 ) -> None:
   """Writes the two files of predictions while they are computed.
 
   Each file appears when it is complete, or stays unchanged. Parts are float32
   [n, L]; `suffix` is part of the files' names, such as "_mismatched"; predicted
-  labels are added to `found`.
+  labels are added to `predicted`.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
@@ -354,8 +356,8 @@ def write_predictions(
       lines = ["\t".join(map(str, row)) + "\n" for row in outputs]
       unnamed.write("".join(lines).encode("utf-8"))
       block = list(itertools.islice(examples, len(outputs)))
-      write(rows(task.kind, task.labels, block, outputs))
-      if found is not None:
-        found += predicted_labels(task.kind, outputs, task.labels)
+      write(rows(task.task_kind, task.labels, block, outputs))
+      if predicted is not None:
+        predicted += predicted_labels(task.task_kind, outputs, task.labels)
   logging.info("predictions with names are in %s", named_path)
   logging.info("the scores alone, as the original has them, are in %s", path)

@@ -16,22 +16,25 @@ import heads
 import layers
 import unpadding
 from checkpoints import model_folder, model_writer, sentence_pooling
-from classification import data, model, task
+from classification import data, model
+from classification import task as tasks
 from common import errors
 from text import input_sequences
 from variants import registry
 
 
-def check(settings, config: configuration.BertConfig, kind: str, replicas: int):
+def check(
+  settings, config: configuration.BertConfig, task_kind: str, replicas: int
+):
   """Raises InputError: nothing can be learned, or vectors cannot be made.
 
   `replicas` is the number of devices that share a batch.
   """
-  if kind in data.OF_VECTORS:
+  if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   parts = replicas * settings.gradient_accumulation_steps
   if (
-    kind == data.RETRIEVAL and settings.do_train
+    task_kind == data.RETRIEVAL and settings.do_train
     and not settings.negative_column and settings.train_batch_size < 2 * parts
   ):
     raise errors.InputError(
@@ -42,7 +45,7 @@ def check(settings, config: configuration.BertConfig, kind: str, replicas: int):
 
 
 def make(
-  settings, config: configuration.BertConfig, asked: task.ClassifierTask,
+  settings, config: configuration.BertConfig, task: tasks.ClassifierTask,
   **model_options,
 ) -> "model.ClassifierModel | BiEncoder":
   """Returns the model of a task, with its variables.
@@ -50,10 +53,10 @@ def make(
   Raises InputError: see BiEncoder.
   """
   kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
-  if asked.kind in kinds:
-    return kinds[asked.kind](settings, config, asked, **model_options)
+  if task.task_kind in kinds:
+    return kinds[task.task_kind](settings, config, task, **model_options)
   return model.ClassifierModel(
-    config, asked.kind, model.num_outputs(asked.kind, asked.labels),
+    config, task.task_kind, model.num_outputs(task.task_kind, task.labels),
     is_frozen=settings.freeze_encoder, **model_options,
   )
 
@@ -66,7 +69,7 @@ class BiEncoder(tf.Module):
 
   def __init__(
     self, settings, config: configuration.BertConfig,
-    asked: task.ClassifierTask, **model_options,
+    task: tasks.ClassifierTask, **model_options,
   ):
     """Makes the variables, which are the encoder's.
 
@@ -75,15 +78,15 @@ class BiEncoder(tf.Module):
     """
     super().__init__()
     self.config = config
-    self.kind = asked.kind
+    self.task_kind = task.task_kind
     self.pooling = sentence_pooling.Pooling.of(
       settings, config.num_hidden_layers
     )
     self.bert = registry.make_encoder(config, **model_options)
     self._temperature = settings.temperature
     self._scores = (
-      asked.official.scores if asked.official
-      else data.score_range(settings, asked.kind)
+      task.official.scores if task.official
+      else data.score_range(settings, task.task_kind)
     )
 
   def trained_variables(self) -> list[tf.Variable]:
@@ -126,13 +129,13 @@ class BiEncoder(tf.Module):
     """Returns the squared errors of the cosines, float32 [B]."""
     del class_weights
     low, high = self._scores
-    cosines = model.scores(self.kind, vectors)[:, 0]
+    cosines = model.scores(self.task_kind, vectors)[:, 0]
     return tf.square(cosines - (label_ids - low) / (high - low))
 
   def evaluated(self, vectors, label_ids) -> dict[str, tf.Tensor]:
     """Returns the outputs that an evaluation needs from a batch."""
     return {
-      "scores": model.scores(self.kind, vectors),
+      "scores": model.scores(self.task_kind, vectors),
       "loss": self.example_losses(vectors, label_ids),
     }
 
@@ -144,8 +147,9 @@ class BiEncoder(tf.Module):
   def write(self, folder, settings, config, inputs: dict, step: int) -> None:
     """Writes a model folder; see model.ClassifierModel.write."""
     config = model_folder.with_input_settings(config, {
-      **inputs, **settings.pick(task.VECTOR_FLAGS), "task_kind": self.kind,
-      task.TEXT_PAIRS: False,  # Vectors are made of single texts.
+      **inputs, **settings.pick(tasks.VECTOR_FLAGS),
+      "task_kind": self.task_kind,
+      tasks.TEXT_PAIRS: False,  # Vectors are made of single texts.
     })
     model_files = (
       folder, self.variables, config, settings.vocab_file,
@@ -177,7 +181,7 @@ class Retriever(BiEncoder):
   def evaluated(self, vectors, label_ids):
     """Returns the outputs that an evaluation needs from a batch."""
     del label_ids
-    return {"scores": model.scores(self.kind, vectors), "vectors": vectors}
+    return {"scores": model.scores(self.task_kind, vectors), "vectors": vectors}
 
   def evaluation_losses(self, outputs, batch_size):
     """Returns float32 [N] for batches in the order of the examples."""

@@ -93,13 +93,13 @@ def examples_of(
       if fault is not None:
         raise errors.InputError(fault)
       row = dict(zip(table.names, values))
-      found = make(number, row, f"{table.path}:{line}")
-      if found and has_ids:
-        check_new_id(found, first_places)
+      result = make(number, row, f"{table.path}:{line}")
+      if result and has_ids:
+        check_new_id(result, first_places)
     except errors.InputError as error:
-      found = BadRow(table.path, line, str(error))
-    if found is not None:
-      yield found
+      result = BadRow(table.path, line, str(error))
+    if result is not None:
+      yield result
 
 
 def check_new_id(example: Example, first: dict) -> None:
@@ -134,10 +134,10 @@ def _columns(settings):
   )
 
 
-def read(path: str, settings, kind: str, **options) -> list[Example]:
+def read(path: str, settings, task_kind: str, **options) -> list[Example]:
   """Returns the examples of a file; for arguments see ExampleStream."""
   examples = []
-  ExampleStream(path, settings, kind, examples=examples, **options)
+  ExampleStream(path, settings, task_kind, examples=examples, **options)
   return examples
 
 
@@ -149,7 +149,7 @@ class ExampleStream:
   """
 
   def __init__(
-    self, path: str, settings, kind: str, *, labels: tuple = (),
+    self, path: str, settings, task_kind: str, *, labels: tuple = (),
     split: str = "train", has_labels: bool = True, limit: int = 0,
     examples: list | None = None,
   ):
@@ -168,16 +168,17 @@ class ExampleStream:
       examples: list to which all examples are added.
     """
     self._path, self._settings, self._split = path, settings, split
-    self._kind, self._labels, self._has_labels = kind, labels, has_labels
-    self._range = score_range(settings, kind)
+    self._task_kind, self._labels = task_kind, labels
+    self._has_labels = has_labels
+    self._range = score_range(settings, task_kind)
     bad, count = [], 0
-    for found in self._rows():
-      if isinstance(found, BadRow):
-        bad.append(found)
+    for result in self._rows():
+      if isinstance(result, BadRow):
+        bad.append(result)
         continue
       count += 1
       if examples is not None:
-        examples.append(found)
+        examples.append(result)
     _report_bad_rows(bad, count + len(bad), settings.on_bad_row == "skip")
     self._count = min(count, limit or count)
 
@@ -186,16 +187,16 @@ class ExampleStream:
     text_a, text_b, label, row_id, worse = _columns(self._settings)
     if not self._has_labels:
       label = worse = None
-    if self._kind == RETRIEVAL:
+    if self._task_kind == RETRIEVAL:
       label = None
     flagged = self._settings.get("label_columns") or []
     flagged = flagged if label else []
     if flagged:
       label = None
-    wanted = [n for n in (text_a, text_b, label, row_id, worse) if n]
-    wanted += flagged
-    table = _open_table(self._path, wanted, self._settings)
-    table.require(wanted)
+    columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
+    columns += flagged
+    table = _open_table(self._path, columns, self._settings)
+    table.require(columns)
 
     def make(number, row, place):
       name = f"{self._split}-{number}"
@@ -204,33 +205,33 @@ class ExampleStream:
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
         self._label(_flagged(row, flagged) if flagged else row[label])
-        if label or flagged else _WITHOUT_COLUMN.get(self._kind),
+        if label or flagged else _WITHOUT_COLUMN.get(self._task_kind),
         (_text(row, worse),) if worse else (), place,
       )
 
     return examples_of(table, make, bool(row_id))
 
   def _label(self, value):
-    if self._kind in OF_NUMBERS:
+    if self._task_kind in OF_NUMBERS:
       return _score(value, *self._range)
-    if self._kind == MULTI_LABEL:
+    if self._task_kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
       is_one = isinstance(value, list) and len(value) == 1
       label = _class(value[0] if is_one else value)
     for name in classes_of(label):
       if self._labels and name not in self._labels:
-        said = unknown_class(name, self._labels)
-        raise errors.InputError(f"{said}; fix the row, or name this class too")
+        fault = unknown_class(name, self._labels)
+        raise errors.InputError(f"{fault}; fix the row, or name this class too")
     return label
 
   def __len__(self):
     return self._count
 
   def __iter__(self):
-    found = (row for row in self._rows() if isinstance(row, Example))
+    rows = (row for row in self._rows() if isinstance(row, Example))
     count = 0
-    for example in itertools.islice(found, len(self)):
+    for example in itertools.islice(rows, len(self)):
       count += 1
       yield example
     if count < len(self):
@@ -244,12 +245,12 @@ def _report_bad_rows(bad, count, skips):
   """Refuses a file with bad rows, or logs that they are skipped."""
   if not bad:
     return
-  said = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
+  summary = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
   # A file without a good row is refused even with --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
       "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
-      said, bad[0].line, bad[0].fault,
+      summary, bad[0].line, bad[0].fault,
     )
     for row in bad:
       logging.debug("%s", row)
@@ -263,7 +264,7 @@ def _report_bad_rows(bad, count, skips):
   if not skips and len(bad) == count and is_missing:
     raise errors.InputError(f"{bad[0]} (so are all {count} rows)")
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
-  raise errors.InputError(f"{said}; {advice}:{errors.listed(bad)}")
+  raise errors.InputError(f"{summary}; {advice}:{errors.listed(bad)}")
 
 
 def write(path: str, examples: list[Example], settings) -> None:
@@ -398,12 +399,12 @@ def _list_of(text):
   )
 
 
-def score_range(settings, kind: str) -> tuple[float, float]:
+def score_range(settings, task_kind: str) -> tuple[float, float]:
   """Returns the lowest and highest possible score: --score_range.
 
   For regression it is all of float32. Raises InputError: not a range.
   """
-  if kind != SIMILARITY:
+  if task_kind != SIMILARITY:
     return -_LARGEST_SCORE, _LARGEST_SCORE
   try:
     low, high = map(float, settings.score_range)
@@ -463,9 +464,9 @@ def label_list(examples: list[Example]) -> list[str]:
   # With several classes at once, a single class is learned against its absence.
   needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
   if len(names) < needed:
-    found = ", ".join(map(repr, names)) or "none"
+    listed = ", ".join(map(repr, names)) or "none"
     raise errors.InputError(
-      f"the examples have too few classes ({found}); give data of at least "
+      f"the examples have too few classes ({listed}); give data of at least "
       f"{needed}, or name the classes"
     )
   if are_numbers(names):
@@ -544,28 +545,29 @@ def split_off(
 
 
 def class_weights(
-  given: str, examples: list[Example], labels: list[str], kind: str
+  text: str, examples: list[Example], labels: list[str], task_kind: str
 ) -> list[float]:
   """Returns the weight of each class in the loss.
 
-  Raises InputError: the kind has no classes; `given` is invalid or all zero;
+  Raises InputError: the kind has no classes; `text` is invalid or all zero;
   or, balanced, a class has no example, or all examples.
 
   Args:
-    given: "balanced", or numbers in the order of `labels`, "1,2.5"; or
+    text: "balanced", or numbers in the order of `labels`, "1,2.5"; or
       "name=number" for some classes, where the others keep 1. Balanced is
       n / (classes * count), like scikit-learn's compute_class_weight, so that
       all classes have the same weight; for MULTI_LABEL negatives / positives,
       so that having a class has the same weight as not having it.
     examples: the training data.
   """
-  if kind not in (SINGLE, MULTI_LABEL):
+  if task_kind not in (SINGLE, MULTI_LABEL):
     raise errors.InputError(
-      f"--class_weights are for classes, this task is {kind}; leave them out"
+      f"--class_weights are for classes, this task is {task_kind}; leave them "
+      "out"
     )
-  if given == "balanced":
-    return _balanced(class_counts(examples, labels), len(examples), kind)
-  parts = [part.strip() for part in given.split(",")]
+  if text == "balanced":
+    return _balanced(class_counts(examples, labels), len(examples), task_kind)
+  parts = [part.strip() for part in text.split(",")]
   if all("=" in part for part in parts):
     # Split from the right: a class may have "=" in its name.
     named = dict(part.rsplit("=", 1) for part in parts)
@@ -573,45 +575,45 @@ def class_weights(
     named = dict(zip(labels, parts))
   else:
     raise errors.InputError(
-      f"class weights {given!r}: {len(parts)} numbers for {len(labels)} classes"
+      f"class weights {text!r}: {len(parts)} numbers for {len(labels)} classes"
       f"; pass one for each of {', '.join(labels)}, name=number, or balanced"
     )
   for name in named:
     if name not in labels:
       raise errors.InputError(
-        f"class weights {given!r}: {unknown_class(name, labels)}; name those"
+        f"class weights {text!r}: {unknown_class(name, labels)}; name those"
       )
-  found = [_weight(named.get(label, "1"), given) for label in labels]
-  if not any(found):
+  weights = [_weight(named.get(label, "1"), text) for label in labels]
+  if not any(weights):
     raise errors.InputError(
-      f"class weights {given!r}: all are 0, so that nothing is learned; pass "
+      f"class weights {text!r}: all are 0, so that nothing is learned; pass "
       "a number above 0 for some class"
     )
-  return found
+  return weights
 
 
-def _balanced(counts, num_examples, kind):
+def _balanced(counts, num_examples, task_kind):
   for label, count in counts.items():
-    is_in_all = kind == MULTI_LABEL and count == num_examples
+    is_in_all = task_kind == MULTI_LABEL and count == num_examples
     if not count or is_in_all:
       which = "every example is" if count else "no example"
       raise errors.InputError(
         f"class weights balanced: {which} of class {label!r}; change the data, "
         "or give the weights as numbers"
       )
-  if kind == MULTI_LABEL:
+  if task_kind == MULTI_LABEL:
     return [(num_examples - count) / count for count in counts.values()]
   return [num_examples / (len(counts) * count) for count in counts.values()]
 
 
-def _weight(text, given):
+def _weight(number, text):
   try:
-    weight = float(text)
+    weight = float(number)
   except ValueError:
     weight = math.nan
   if not 0 <= weight < math.inf:
     raise errors.InputError(
-      f"class weights {given!r}: {text!r} is not a number of at least 0; "
+      f"class weights {text!r}: {number!r} is not a number of at least 0; "
       "pass numbers such as 1,2.5"
     )
   return weight

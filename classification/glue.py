@@ -81,7 +81,7 @@ class Task(NamedTuple):
 
   Attributes:
     name, title: the name in --task_name, and the authors' spelling.
-    kind: one of data.KINDS.
+    task_kind: one of data.KINDS.
     labels: the classes in the order of the model's outputs.
     metrics: the official metrics; the first is the leader board's.
     layouts: {name of split: Layout}.
@@ -98,7 +98,7 @@ class Task(NamedTuple):
   labels: tuple
   metrics: tuple
   layouts: dict
-  kind: str = data.SINGLE
+  task_kind: str = data.SINGLE
   language: str | None = None
   scores: tuple | None = None
   hint: str = ""
@@ -111,7 +111,7 @@ def _read_folders(task, folder, prefix):
   They come in the order of the numbers, and the classes take turns: sorted by
   class they would be learned one after the other.
   """
-  found = []
+  numbered = []
   for label in task.labels:
     inside = os.path.join(folder, label)
     names = tf.io.gfile.listdir(inside) if file_io.exists(inside) else []
@@ -121,8 +121,8 @@ def _read_folders(task, folder, prefix):
         f"no .txt files in {inside}; --data_dir must be the folder of "
         f"{task.title}'s official download"
       )
-    found += [(_number(stem), stem, label) for stem in stems]
-  for _, stem, label in sorted(found):
+    numbered += [(_number(stem), stem, label) for stem in stems]
+  for _, stem, label in sorted(numbered):
     path = os.path.join(folder, label, f"{stem}.txt")
     text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
     yield Example(
@@ -211,7 +211,7 @@ _ROWS = [
             "msr_paraphrase_train.txt, in its columns"),
   Task("sts-b", "STS-B", (), ("pearson", "spearman"),
        _splits(*_PAIR, "score", "index"),
-       kind=data.REGRESSION, scores=(0.0, 5.0)),
+       task_kind=data.REGRESSION, scores=(0.0, 5.0)),
   Task("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
   Task("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
   Task("qnli", "QNLI", _ENTAILMENT, ("accuracy",),
@@ -230,7 +230,7 @@ _ROWS = [
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
        reader=_read_folders),
   Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
-       kind=data.CHOICE),
+       task_kind=data.CHOICE),
 ]
 TASKS = {task.name: task for task in _ROWS}
 
@@ -245,9 +245,10 @@ def register(task: Task) -> None:
     raise errors.InputError(
       f"there is a task called {task.name} already; give yours another name"
     )
-  if task.kind not in data.KINDS:
+  if task.task_kind not in data.KINDS:
     raise errors.InputError(
-      f"task {task.name}: kind {task.kind!r} is none of {', '.join(data.KINDS)}"
+      f"task {task.name}: kind {task.task_kind!r} is none of "
+      f"{', '.join(data.KINDS)}"
     )
   TASKS[task.name] = task
 
@@ -376,8 +377,8 @@ def _read_table(task, layout, path, prefix, language):
     )
 
   examples, bad = [], []
-  for found in data.examples_of(table, make, has_ids):
-    (bad if isinstance(found, data.BadRow) else examples).append(found)
+  for result in data.examples_of(table, make, has_ids):
+    (bad if isinstance(result, data.BadRow) else examples).append(result)
   _report(path, bad, len(examples), layout)
   if not examples and languages:
     raise errors.InputError(
@@ -398,7 +399,7 @@ def _label(value, task, layout):
   """Returns a label of the task; None for others if labels may be missing."""
   if value is None:
     return None
-  if task.kind == data.REGRESSION:
+  if task.task_kind == data.REGRESSION:
     low, high = task.scores or (-math.inf, math.inf)
     with contextlib.suppress(TypeError, ValueError):
       if low <= float(value) <= high:
@@ -411,8 +412,8 @@ def _label(value, task, layout):
     unknown = [n for n in data.classes_of(label) if n not in task.labels]
     if not unknown:
       return label
-    said = data.unknown_class(unknown[0], task.labels)
-    fault = f"{said}; {task.title} has no other"
+    fault = data.unknown_class(unknown[0], task.labels)
+    fault = f"{fault}; {task.title} has no other"
   if layout.has_labels:
     raise errors.InputError(fault)
   return None
@@ -442,19 +443,19 @@ def _report(path, bad, count, layout):
 
 def _checked(task, layout, examples):
   """Checks a reader's examples like the rows of a table."""
-  found, first_places, faults = [], {}, errors.Faults()
+  checked, first_places, faults = [], {}, errors.Faults()
   for example in examples:
     try:
       _check_text(example.text_a, layout)
       data.check_new_id(example, first_places)
       label = _label(example.label, task, layout)
-      found.append(example._replace(label=label))
+      checked.append(example._replace(label=label))
     except errors.InputError as error:
       faults.found.append(f"{example.place or example.guid}: {error}")
   faults.refuse(task.title)
   if layout.has_labels:
-    data.check_labelled(found)
-  return found
+    data.check_labelled(checked)
+  return checked
 
 
 # The files that GLUE's server (gluebenchmark.com) accepts.
@@ -487,7 +488,7 @@ def write_submission(
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")
-  if task.kind == data.REGRESSION:
+  if task.task_kind == data.REGRESSION:
     low, high = task.scores
     # The server refuses scores outside the range.
     predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]

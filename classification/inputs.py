@@ -54,14 +54,14 @@ class ClassifierData(NamedTuple):
 
 
 def label_ids(
-  examples: list[data.Example], kind: str, labels: tuple
+  examples: list[data.Example], task_kind: str, labels: tuple
 ) -> np.ndarray:
   """Returns int64 [B]; [B, L], 0 or 1, for several labels; float32 for numbers.
 
   For retrieval it is [B, W], equal for equal texts. As in the original: an
   example without a known label has the first label, 0.
   """
-  if kind == data.RETRIEVAL:
+  if task_kind == data.RETRIEVAL:
     # Batches hold 32 bits. The chance that two of 10,000 texts share a checksum
     # is 1 %; then one of them cannot be a negative of the other.
     return np.array([
@@ -69,11 +69,11 @@ def label_ids(
        for text in (each.text_a, each.text_b, *each.endings)]
       for each in examples
     ], np.int64)
-  if kind in data.OF_NUMBERS:
+  if task_kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
   # Unknown classes have been refused while reading.
   numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
-  if kind == data.MULTI_LABEL:
+  if task_kind == data.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
     for row, example in enumerate(examples):
       for label in data.classes_of(example.label):
@@ -91,7 +91,7 @@ def label_ids(
 def _serialize_block(examples, options):
   """Returns the records of examples, and statistics; runs in any process."""
   # [B], [B, L] or [B, W]
-  labels = label_ids(examples, options.kind, options.labels)
+  labels = label_ids(examples, options.task_kind, options.labels)
   arrays, num_rows = sequences.encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
@@ -132,17 +132,17 @@ def write_records(
   (tokens), and of [UNK] among them (unknown); the number of examples without a
   piece of their text (num_empty), and the first of their places (empty).
   """
-  found = cached_records.write_blocks(
+  statistics = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
     block=BLOCK_EXAMPLES, processes=processes,
   )
   return {
     **cached_records.totals(
-      found, "num_records", "unknown", "tokens", "num_empty"
+      statistics, "num_records", "unknown", "tokens", "num_empty"
     ),
-    "min_sequences": min(facts["min_sequences"] for facts in found),
-    "max_sequences": max(facts["max_sequences"] for facts in found),
-    "empty": [place for facts in found for place in facts["empty"]][:5],
+    "min_sequences": min(facts["min_sequences"] for facts in statistics),
+    "max_sequences": max(facts["max_sequences"] for facts in statistics),
+    "empty": [place for facts in statistics for place in facts["empty"]][:5],
   }
 
 
@@ -151,9 +151,9 @@ def _digest(examples):
   checksum, size = hashlib.sha256(), 0
   for example in examples:
     # The place is excluded: renaming a file does not change its data.
-    said = repr(example[:-1]).encode("utf-8", "surrogatepass")
-    checksum.update(said)
-    size += len(said)
+    content = repr(example[:-1]).encode("utf-8", "surrogatepass")
+    checksum.update(content)
+    size += len(content)
   return checksum.hexdigest(), size
 
 
@@ -167,8 +167,11 @@ def prepare(
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
   checksum, size = _digest(examples)
+  fields = dataclasses.asdict(options)
   fingerprint = {
-    **dataclasses.asdict(options),
+    # Records of earlier versions have the name "kind".
+    "kind": fields.pop("task_kind"),
+    **fields,
     "format": _FORMAT,
     # The checksum of the content replaces the path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
@@ -231,30 +234,30 @@ def _features(options, min_sequences, max_sequences):
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
-  is_number = options.kind in (data.REGRESSION, data.SIMILARITY)
+  is_number = options.task_kind in (data.REGRESSION, data.SIMILARITY)
   counts = {data.MULTI_LABEL: [len(options.labels)], data.RETRIEVAL: shape[:1]}
   flags = ["is_real_example"] + ["has_label"] * options.has_unlabelled
   return {
     **dict.fromkeys(input_sequences.NAMES, integers),
     "label_ids": tf.io.FixedLenFeature(
-      counts.get(options.kind, []), tf.float32 if is_number else tf.int64,
+      counts.get(options.task_kind, []), tf.float32 if is_number else tf.int64,
     ),
     **dict.fromkeys(flags, tf.io.FixedLenFeature([], tf.int64)),
   }
 
 
 def keep_states(
-  model, found: ClassifierData, *, strategy: tf.distribute.Strategy,
+  model, examples: ClassifierData, *, strategy: tf.distribute.Strategy,
   batch_size: int
 ) -> ClassifierData:
   """Writes the states that the pooler reads, unless they exist already.
 
-  Training pooler and classifier on them takes seconds. The records have the
-  order of `found`'s and hold first_states [W, H] and sequence_mask [W].
+  Training pooler and classifier on them takes seconds. The records keep the
+  order of the examples and hold first_states [W, H] and sequence_mask [W].
   """
   skip_empty = not distribution.is_tpu(strategy)
-  sequences, width = found.max_sequences, model.config.hidden_size
-  path = f"{found.records.removesuffix('.tf_record')}.features.tf_record"
+  sequences, width = examples.max_sequences, model.config.hidden_size
+  path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
   def of_batch(batch):
     states, mask = model.first_states(
@@ -277,30 +280,32 @@ def keep_states(
     })
 
   frozen_states.ensure(
-    path, model.bert, found, of_batch, serialize,
+    path, model.bert, examples, of_batch, serialize,
     strategy=strategy, batch_size=batch_size, window=STATES_TOGETHER,
   )
-  return found._replace(records=path, features={
+  return examples._replace(records=path, features={
     "first_states": tf.io.FixedLenFeature([sequences, width], tf.float32),
     "sequence_mask": tf.io.FixedLenFeature([sequences], tf.int64),
-    **{n: found.features[n] for n in ("label_ids", "is_real_example")},
+    **{n: examples.features[n] for n in ("label_ids", "is_real_example")},
   })
 
 
 # Batches.
 
 
-def training_data(found: ClassifierData, trim: bool) -> harness.TrainingData:
+def training_data(
+  examples: ClassifierData, trim: bool
+) -> harness.TrainingData:
   """Returns the training data.
 
   With `trim` batches may differ in shape: they are cut to their longest
   sequence and to the number of windows of their longest text.
   """
   def transform(batch, *_, **__):
-    return filled_up(batch, found.max_sequences)
+    return filled_up(batch, examples.max_sequences)
 
   return harness.TrainingData(
-    [found.records], found.features, found.num_records, trim=trim,
+    [examples.records], examples.features, examples.num_records, trim=trim,
     transform=None if trim else transform,
   )
 

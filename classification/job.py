@@ -27,8 +27,8 @@ from classification import (
   model,
   scores,
   sequences,
-  task,
 )
+from classification import task as tasks
 from common import file_io, program, result_lines
 from records import pipeline
 from training import (
@@ -74,7 +74,7 @@ class Evaluator:
     )
 
   def outputs(
-    self, found: inputs.ClassifierData, batch_size: int
+    self, examples: inputs.ClassifierData, batch_size: int
   ) -> Iterator[dict]:
     """Yields the outputs of the network's `evaluated`, and label_ids, [n, ...].
 
@@ -82,12 +82,12 @@ class Evaluator:
     `batch_size` examples over all replicas, and more if they are short.
     """
     return self._predictor.windows(
-      pipeline.sequential_records([found.records]), found.features,
+      pipeline.sequential_records([examples.records]), examples.features,
       batch_size=batch_size, window=answers.SCORED_TOGETHER,
     )
 
   def evaluate(
-    self, asked: task.ClassifierTask, records: dict[str, inputs.ClassifierData],
+    self, task: tasks.ClassifierTask, records: dict[str, inputs.ClassifierData],
     *, batch_size: int, report_dir: str | None = None,
   ) -> dict[str, float]:
     """Returns "eval_accuracy", "eval_mismatched_accuracy", ...
@@ -104,17 +104,17 @@ class Evaluator:
       }
       losses = self._network.evaluation_losses(outputs, batch_size)
       results = scores.Results(
-        asked.kind, asked.labels, outputs["label_ids"], outputs["scores"],
-        asked.positive, outputs.get("vectors"),
+        task.task_kind, task.labels, outputs["label_ids"], outputs["scores"],
+        task.positive, outputs.get("vectors"),
       )
-      found = scores.compute(results, asked.metrics)
+      metrics = scores.compute(results, task.metrics)
       # A mean over examples; `loss` below is the original's mean over batches.
-      found["loss"] = np.mean(losses, dtype=np.float64)
-      values |= {f"{name}_{key}": value for key, value in found.items()}
+      metrics["loss"] = np.mean(losses, dtype=np.float64)
+      values |= {f"{name}_{key}": value for key, value in metrics.items()}
       if name == "eval":
         values["loss"] = scores.mean_over_batches(losses, batch_size)
       if report_dir and distribution.is_chief(self._strategy):
-        _write_report(report_dir, name, asked.splits[name], results)
+        _write_report(report_dir, name, task.splits[name], results)
     return values
 
 
@@ -132,30 +132,30 @@ def _write_report(folder, name, examples, results):
   path = os.path.join(folder, f"{name}_predictions.tsv")
   with answers.open_table(path) as write:
     write(answers.rows(
-      results.kind, results.labels, examples, results.scores, gold=True
+      results.task_kind, results.labels, examples, results.scores, gold=True
     ))
   logging.info("what is predicted of each example is in %s", path)
-  if results.kind == data.SINGLE:
-    found = set(results.predicted.tolist())
-    if len(found) == 1 < len(set(results.gold.tolist())):
+  if results.task_kind == data.SINGLE:
+    classes = set(results.predicted.tolist())
+    if len(classes) == 1 < len(set(results.gold.tolist())):
       logging.warning(
         "every prediction is %r: the model tells no class from another; try "
         "more --num_train_epochs, another --learning_rate (3e-5, say) or "
-        "--class_weights=balanced", results.labels[found.pop()],
+        "--class_weights=balanced", results.labels[classes.pop()],
       )
 
 
-def result_names(asked: task.ClassifierTask, names: Iterable[str]) -> list[str]:
+def result_names(task: tasks.ClassifierTask, names: Iterable[str]) -> list[str]:
   """Returns the names of the values of Evaluator.evaluate."""
   scored = _scored(names)
-  found = [
-    f"{name}_{metric}" for name in scored for metric in (*asked.metrics, "loss")
+  values = [
+    f"{name}_{metric}" for name in scored for metric in (*task.metrics, "loss")
   ]
-  return [*found, "loss"] if "eval" in scored else found
+  return [*values, "loss"] if "eval" in scored else values
 
 
 def write_results(
-  path: str, results: dict[str, float], asked: task.ClassifierTask
+  path: str, results: dict[str, float], task: tasks.ClassifierTask
 ) -> None:
   """Writes `name = value` lines in the order of names, as the original does.
 
@@ -167,7 +167,7 @@ def write_results(
     for name, value in results.items()
   }
   notes = {
-    name: f"of class {asked.labels[asked.positive]!r}"
+    name: f"of class {task.labels[task.positive]!r}"
     for name in results
     if name.split("_")[-1] in scores.OF_POSITIVE_CLASS
   }
@@ -188,7 +188,7 @@ class Run(NamedTuple):
   """
 
   config: configuration.BertConfig
-  task: task.ClassifierTask
+  task: tasks.ClassifierTask
   class_weights: list | None
   teacher: distillation.Teacher | None
   strategy: tf.distribute.Strategy
@@ -202,26 +202,26 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   if settings.do_train and not (settings.task_name or settings.train_file):
     # Unlabelled data have the teacher's classes.
     learned = teacher.config
-  asked = task.read_task(settings, learned)
+  task = tasks.read_task(settings, learned)
   bi_encoder.check(
-    settings, config, asked.kind, strategy.num_replicas_in_sync
+    settings, config, task.task_kind, strategy.num_replicas_in_sync
   )
-  options = sequences.options_of(settings, asked.kind, asked.labels)
-  if asked.text_pairs and asked.kind not in data.OF_VECTORS:
+  options = sequences.options_of(settings, task.task_kind, task.labels)
+  if task.text_pairs and task.task_kind not in data.OF_VECTORS:
     config.check_pairs(sequences.segment_b(options))
   weights = None
   if settings.class_weights:
     weights = data.class_weights(
-      settings.class_weights, asked.splits["train"], asked.labels, asked.kind
+      settings.class_weights, task.splits["train"], task.labels, task.task_kind
     )
   run = Run(
-    task.trained_config(config, asked), asked, weights, teacher, strategy, {},
+    tasks.trained_config(config, task), task, weights, teacher, strategy, {},
   )
   # The folder is claimed before the first file is written.
   _claim(components.claim_folder, settings, run)
-  task.write_rows(settings, asked)
-  task.log_examples(asked, weights)
-  splits = dict(asked.splits)
+  tasks.write_rows(settings, task)
+  tasks.log_examples(task, weights)
+  splits = dict(task.splits)
   # They share the records, so every epoch mixes both.
   if unlabelled := splits.pop("unlabelled", None):
     splits["train"] = [*splits.get("train", ()), *unlabelled]
@@ -275,13 +275,13 @@ class ModelRun:
   @property
   def served_as(self) -> dict:
     """The options of export_options for the network: its head, and more."""
-    asked = self._run.task
-    if asked.kind in data.OF_VECTORS:
+    task = self._run.task
+    if task.task_kind in data.OF_VECTORS:
       names = "pooling pooling_layer normalize"
       return {"head": "embedding", **self._settings.pick(names)}
     # One output is a number, or the score of an ending: it has no name.
-    is_one = model.num_outputs(asked.kind, asked.labels) == 1
-    return {"head": "classification", "labels": () if is_one else asked.labels}
+    is_one = model.num_outputs(task.task_kind, task.labels) == 1
+    return {"head": "classification", "labels": () if is_one else task.labels}
 
   def predict_by(self, network: Callable | None):
     """Predicts with another network from now on; None: with the model's.
@@ -334,11 +334,11 @@ class ModelRun:
     # in every epoch and for every seed. The weights are loaded at this point.
     if settings.freeze_encoder:
       self._records = {
-        name: found if name.startswith("predict") else inputs.keep_states(
-          self._model, found, strategy=run.strategy,
+        name: examples if name.startswith("predict") else inputs.keep_states(
+          self._model, examples, strategy=run.strategy,
           batch_size=settings.eval_batch_size,
         )
-        for name, found in run.records.items()
+        for name, examples in run.records.items()
       }
     return inputs.training_data(self._records["train"], self._trims())
 
@@ -362,7 +362,7 @@ class ModelRun:
       return None
     with run.strategy.scope():
       return model.Distillation(
-        settings, run.teacher, run.task.kind, run.task.labels,
+        settings, run.teacher, run.task.task_kind, run.task.labels,
         **components.model_options(settings, run.strategy),
       )
 
@@ -371,12 +371,12 @@ class ModelRun:
     settings, run = self._settings, self._run
     # The columns are saved with the weights: the folder suffices to predict.
     columns = {} if run.task.official else {
-      name: value for name, value in settings.pick(task.COLUMN_FLAGS).items()
+      name: value for name, value in settings.pick(tasks.COLUMN_FLAGS).items()
       if value is not None
     }
     self._model.write(folder, settings, run.config, {
-      **settings.pick(task.INPUT_FLAGS), **columns,
-      task.TEXT_PAIRS: run.task.text_pairs,
+      **settings.pick(tasks.INPUT_FLAGS), **columns,
+      tasks.TEXT_PAIRS: run.task.text_pairs,
     }, step)
 
   def _scores(self, report_dir=None):
@@ -412,7 +412,7 @@ class ModelRun:
     labels = [] if settings.glue_submission_dir else None
     answers.write_predictions(
       settings.output_dir, name.removeprefix("predict"), run.task,
-      run.task.splits[name], parts, found=labels,
+      run.task.splits[name], parts, predicted=labels,
     )
     if settings.glue_submission_dir:
       official = run.task.official
@@ -429,7 +429,9 @@ class ModelRun:
       for outputs in self._evaluator.outputs(run.records[name], size):
         yield outputs["scores"]
       return
-    options = sequences.options_of(settings, run.task.kind, run.task.labels)
+    options = sequences.options_of(
+      settings, run.task.task_kind, run.task.labels
+    )
     yield from answers.score_blocks(
       self._logits, options, run.task.splits[name], size
     )
@@ -441,7 +443,9 @@ class ModelRun:
     lines have been answered.
     """
     settings, run = self._settings, self._run
-    options = sequences.options_of(settings, run.task.kind, run.task.labels)
+    options = sequences.options_of(
+      settings, run.task.task_kind, run.task.labels
+    )
     answers.answer_standard_input(
       self._logits or model.logits_of(self._model), options, settings,
       run.task.text_pairs,

@@ -29,9 +29,9 @@ from variants import registry
 NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
 
 
-def num_outputs(kind: str, labels: tuple) -> int:
+def num_outputs(task_kind: str, labels: tuple) -> int:
   """Returns the number of the head's outputs for a sequence."""
-  return 1 if kind in (data.REGRESSION, data.CHOICE) else len(labels)
+  return 1 if task_kind in (data.REGRESSION, data.CHOICE) else len(labels)
 
 
 class ClassifierModel(tf.Module):
@@ -41,7 +41,7 @@ class ClassifierModel(tf.Module):
   allowed_missing: tuple[str, ...] = ()
 
   def __init__(
-    self, config: configuration.BertConfig, kind: str, outputs: int, *,
+    self, config: configuration.BertConfig, task_kind: str, outputs: int, *,
     is_frozen: bool = False, **model_options,
   ):
     """Makes the variables, with `num_outputs` outputs of the head.
@@ -50,7 +50,7 @@ class ClassifierModel(tf.Module):
     """
     super().__init__()
     self.config = config
-    self.kind = kind
+    self.task_kind = task_kind
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.ClassificationHead(
       config, outputs, seed=model_options["seed"]
@@ -85,7 +85,7 @@ class ClassifierModel(tf.Module):
       pooled, dropout_seed is not None, dropout_seed=dropout_seed
     )
     logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
-    if self.kind == data.CHOICE:
+    if self.task_kind == data.CHOICE:
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
@@ -97,12 +97,12 @@ class ClassifierModel(tf.Module):
 
   def example_losses(self, logits, label_ids, class_weights=None):
     """Returns float32 [B]; see the function `example_losses`."""
-    return example_losses(self.kind, logits, label_ids, class_weights)
+    return example_losses(self.task_kind, logits, label_ids, class_weights)
 
   def evaluated(self, logits, label_ids) -> dict[str, tf.Tensor]:
     """Returns the outputs that an evaluation needs from a batch."""
     return {
-      "scores": scores(self.kind, logits),
+      "scores": scores(self.task_kind, logits),
       "loss": self.example_losses(logits, label_ids),
     }
 
@@ -160,7 +160,7 @@ class ClassifierModel(tf.Module):
 
 
 def example_losses(
-  kind: str, logits: tf.Tensor, label_ids: tf.Tensor, class_weights=None
+  task_kind: str, logits: tf.Tensor, label_ids: tf.Tensor, class_weights=None
 ) -> tf.Tensor:
   """Returns the loss of each example, float32 [B].
 
@@ -175,9 +175,9 @@ def example_losses(
       having a class relative to not having it; None: 1. (For other kinds,
       whole examples are weighted.)
   """
-  if kind == data.REGRESSION:
+  if task_kind == data.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
-  if kind == data.MULTI_LABEL:
+  if task_kind == data.MULTI_LABEL:
     labels = tf.cast(label_ids, logits.dtype)  # [B, L]
     weights = 1.0 if class_weights is None else class_weights
     losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
@@ -185,15 +185,15 @@ def example_losses(
   return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
 
-def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
+def scores(task_kind: str, logits: tf.Tensor) -> tf.Tensor:
   """Returns the reported scores: probabilities, the number, or the cosine
   [B, 1] of the first two vectors."""
-  if kind in data.OF_VECTORS:
+  if task_kind in data.OF_VECTORS:
     vectors = tf.math.l2_normalize(logits, -1)
     return tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1, keepdims=True)
-  if kind == data.REGRESSION:
+  if task_kind == data.REGRESSION:
     return logits
-  if kind == data.MULTI_LABEL:
+  if task_kind == data.MULTI_LABEL:
     return tf.sigmoid(logits)
   return tf.nn.softmax(logits)
 
@@ -224,7 +224,7 @@ def objective(
   example without a label, has_label 0, has weight 1; it teaches only the
   teacher's outputs, and its label_ids are ignored.
   """
-  kind = model.kind
+  task_kind = model.task_kind
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
@@ -235,7 +235,7 @@ def objective(
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)
     # With several classes at once, example_losses applies the weights.
-    if class_weights is None or kind != data.SINGLE:
+    if class_weights is None or task_kind != data.SINGLE:
       return real
     of_class = tf.gather(class_weights, batch["label_ids"])
     return real * tf.where(labelled(batch) > 0, of_class, 1.0)
@@ -261,7 +261,7 @@ def objective(
       shares = tf.where(has_label > 0, distills.weight, 1.0)  # [B]
       loss = (1.0 - distills.weight) * loss
       loss += tf.reduce_sum(soft * counts * shares)
-    if kind in (data.SINGLE, data.CHOICE):
+    if task_kind in (data.SINGLE, data.CHOICE):
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
       metrics["classifier_accuracy"] = (
@@ -286,8 +286,8 @@ class Distillation:
   """
 
   def __init__(
-    self, settings, teacher: distillation.Teacher, kind: str, labels: tuple,
-    **model_options,
+    self, settings, teacher: distillation.Teacher, task_kind: str,
+    labels: tuple, **model_options,
   ):
     """Makes the teacher's model; call it in the scope of the strategy.
 
@@ -296,16 +296,17 @@ class Distillation:
     """
     self.weight = settings.distillation_weight
     self._temperature = settings.distillation_temperature
-    self._columns = _column_order(teacher.config, kind, labels)
+    self._columns = _column_order(teacher.config, task_kind, labels)
     if (
-      kind == data.REGRESSION and "distillation_temperature" in settings.given
+      task_kind == data.REGRESSION
+      and "distillation_temperature" in settings.given
     ):
       raise errors.InputError(
         "--distillation_temperature softens probabilities, and this task's "
         "outputs are numbers; leave it out"
       )
     self._model = ClassifierModel(
-      teacher.config, kind, num_outputs(kind, labels), **model_options
+      teacher.config, task_kind, num_outputs(task_kind, labels), **model_options
     )
     # No variable may be missing: a teacher with a new head would teach noise.
     weight_files.load(self._model.variables, teacher.path)
@@ -317,18 +318,18 @@ class Distillation:
     """
     # Without a dropout_seed a teacher has no dropout. Its variables are not
     # watched, so no gradient reaches it.
-    theirs = self._model(batch, skip_empty=skip_empty)
+    soft_labels = self._model(batch, skip_empty=skip_empty)
     if self._columns:
-      theirs = tf.gather(theirs, self._columns, axis=1)  # [B, L]
-    if self._model.kind == data.REGRESSION:
-      return tf.square(logits[:, 0] - theirs[:, 0])
+      soft_labels = tf.gather(soft_labels, self._columns, axis=1)  # [B, L]
+    if self._model.task_kind == data.REGRESSION:
+      return tf.square(logits[:, 0] - soft_labels[:, 0])
     losses = distillation.soft_target_losses
-    if self._model.kind == data.MULTI_LABEL:
+    if self._model.task_kind == data.MULTI_LABEL:
       losses = distillation.soft_sigmoid_losses
-    return losses(logits, theirs, self._temperature)
+    return losses(logits, soft_labels, self._temperature)
 
 
-def _column_order(config, kind, labels):
+def _column_order(config, task_kind, labels):
   """Returns the number of the teacher's output for each label.
 
   It is None if the outputs keep their order: they have no names, or are not
@@ -337,13 +338,13 @@ def _column_order(config, kind, labels):
   names = [name.lower() for name in config.label_names()]
   # Hugging Face uses these names by default.
   are_numbered = names == [f"label_{n}" for n in range(len(names))]
-  if kind in (data.REGRESSION, data.CHOICE) or are_numbered:
+  if task_kind in (data.REGRESSION, data.CHOICE) or are_numbered:
     return None
-  wanted = [label.lower() for label in labels]
-  if sorted(names) != sorted(wanted):
+  student_names = [label.lower() for label in labels]
+  if sorted(names) != sorted(student_names):
     raise errors.InputError(
       f"--teacher_checkpoint was trained for the classes {', '.join(names)}, "
-      f"and these data have {', '.join(wanted)}; take a teacher that was "
-      "trained for the same classes"
+      f"and these data have {', '.join(student_names)}; take a teacher that "
+      "was trained for the same classes"
     )
-  return [names.index(label) for label in wanted]
+  return [names.index(label) for label in student_names]

@@ -20,17 +20,17 @@ SEARCHED = (
 
 def parse_seeds(texts):
   """Returns the ints in --seeds; InputError for other texts or repetitions."""
-  given = f"--seeds={','.join(texts)}"
+  flag = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]
   except ValueError as error:
     raise errors.InputError(
-      f"{given}: expected whole numbers, say 1,2,3"
+      f"{flag}: expected whole numbers, say 1,2,3"
     ) from error
   if not all(-(2**63) <= seed < 2**63 for seed in seeds):
-    raise errors.InputError(f"{given}: expected numbers of at most 64 bits")
+    raise errors.InputError(f"{flag}: expected numbers of at most 64 bits")
   if len(set(seeds)) < len(seeds):
-    raise errors.InputError(f"{given}: a seed is there twice; take others")
+    raise errors.InputError(f"{flag}: a seed is there twice; take others")
   return seeds
 
 
@@ -55,14 +55,14 @@ def summary(results: dict[int, dict[str, float]]) -> str:
 
 def parse_search(
   text: str | None, parse: Callable[[str, str], Any],
-  given: Collection[str] = (),
+  given_flags: Collection[str] = (),
 ) -> list[dict[str, Any]]:
   """Returns the settings of each run of --search, by names of flags.
 
   Args:
     text: such as "learning_rate=5e-5,3e-5 num_train_epochs=2,3".
     parse: function of the name and the text of a flag; returns its value.
-    given: names of the flags that the user gave.
+    given_flags: names of the flags that the user gave.
 
   Raises:
     InputError: a flag is not in SEARCHED, is named twice, or is also given; or
@@ -76,7 +76,7 @@ def parse_search(
         f"--search={text}: {name!r} is none of the flags that can be searched: "
         f"{', '.join(SEARCHED)}; pass such as learning_rate=5e-5,3e-5"
       )
-    if name in given:
+    if name in given_flags:
       raise errors.InputError(
         f"--{name} is given, and --search has values of it; leave one out"
       )

@@ -20,20 +20,20 @@ THRESHOLD = 0.5
 _QUERIES_TOGETHER = 256
 
 
-def of_logits(kind: str, logits: np.ndarray) -> np.ndarray:
+def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   """Returns `Results.scores` for a network's outputs, float32 [N, L].
 
   For pairs of vectors [N, 2, D] they are the cosines [N, 1].
   """
   logits = np.asarray(logits, np.float32)
-  if kind in data.OF_VECTORS:
+  if task_kind in data.OF_VECTORS:
     squares = np.square(logits).sum(-1, keepdims=True)
     vectors = logits / np.sqrt(np.maximum(squares, 1e-12))
     first, second = np.moveaxis(vectors, 1, 0)
     return (first * second).sum(-1, keepdims=True)
-  if kind == data.REGRESSION:
+  if task_kind == data.REGRESSION:
     return logits
-  if kind == data.MULTI_LABEL:
+  if task_kind == data.MULTI_LABEL:
     # The exponential of a large positive number would overflow.
     shares = np.exp(-np.abs(logits))
     return np.where(logits < 0, shares, 1) / (1 + shares)
@@ -45,7 +45,7 @@ class Results(NamedTuple):
   """A classifier's scores of examples, and the correct labels.
 
   Attributes:
-    kind: one of data.KINDS.
+    task_kind: one of data.KINDS.
     labels: names of the classes, L; empty for numbers.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
       float [N] for numbers; int [N, W] for retrieval, equal for equal texts.
@@ -54,7 +54,7 @@ class Results(NamedTuple):
     vectors: for retrieval: float [N, W, D], of all texts, each of length 1.
   """
 
-  kind: str
+  task_kind: str
   labels: list
   gold: np.ndarray
   scores: np.ndarray
@@ -64,9 +64,9 @@ class Results(NamedTuple):
   @property
   def predicted(self) -> np.ndarray:
     """The predictions, in the form of `gold`; the cosines for retrieval."""
-    if self.kind in data.OF_NUMBERS:
+    if self.task_kind in data.OF_NUMBERS:
       return self.scores[:, 0]
-    if self.kind == data.MULTI_LABEL:
+    if self.task_kind == data.MULTI_LABEL:
       return (self.scores >= THRESHOLD).astype(np.int64)
     return np.argmax(self.scores, axis=1)
 
@@ -80,7 +80,7 @@ class Results(NamedTuple):
 
 def _class_counts(results):
   """Returns true positives, predicted and gold counts per class, int [L]."""
-  if results.kind == data.MULTI_LABEL:
+  if results.task_kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
     return [each.sum(axis=0) for each in (gold * predicted, predicted, gold)]
   matrix = results.confusions()
@@ -128,7 +128,7 @@ def _of_classes(name, average, results):
   values = _SCORES[name](*counts)
   if average == "":
     return float(values[results.positive])
-  if average == "_macro" and results.kind != data.MULTI_LABEL:
+  if average == "_macro" and results.task_kind != data.MULTI_LABEL:
     values = values[counts[1] + counts[2] > 0]
   return float(np.mean(values))
 
@@ -155,7 +155,7 @@ def auc(results: Results) -> float:
   With two classes both curves have the same area. A class that no example or
   every example has is left out; the area is 0.5 if no class is left.
   """
-  if results.kind == data.MULTI_LABEL:
+  if results.task_kind == data.MULTI_LABEL:
     is_class = results.gold.astype(bool)  # [N, L]
   else:
     is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
@@ -212,8 +212,8 @@ def _ranks(results):
   for start in range(0, len(right), _QUERIES_TOGETHER):
     query, text = right[start : start + _QUERIES_TOGETHER].T
     cosines = vectors[query_rows[query], 0] @ candidates.T
-    found = np.take_along_axis(cosines, text[:, None], axis=1)
-    ranks.append(np.sum(cosines >= found, axis=1))
+    cosine = np.take_along_axis(cosines, text[:, None], axis=1)
+    ranks.append(np.sum(cosines >= cosine, axis=1))
   return right[:, 0], np.concatenate(ranks)
 
 
@@ -268,30 +268,30 @@ METRICS = {
 }
 
 
-def default_metrics(kind: str, num_classes: int) -> tuple:
+def default_metrics(task_kind: str, num_classes: int) -> tuple:
   """Returns the names of the default metrics of unofficial data."""
   return {
     data.SINGLE: ("accuracy", "f1" if num_classes == 2 else "f1_macro"),
     data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
-  }.get(kind) or tuple(METRICS[kind])
+  }.get(task_kind) or tuple(METRICS[task_kind])
 
 
-def check_metrics(names, kind: str, num_classes: int) -> None:
+def check_metrics(names, task_kind: str, num_classes: int) -> None:
   """Raises InputError for a metric that the kind of task lacks."""
-  known = set(METRICS[kind])
+  known = set(METRICS[task_kind])
   if num_classes != 2:
     known -= set(OF_POSITIVE_CLASS)
   for name in names:
     if name not in known:
       raise errors.InputError(
-        f"--metrics={name}: this task ({kind}, {num_classes} classes) has "
+        f"--metrics={name}: this task ({task_kind}, {num_classes} classes) has "
         f"{', '.join(sorted(known))}"
       )
 
 
 def compute(results: Results, names) -> dict[str, float]:
   """Returns the values of metrics."""
-  return {name: METRICS[results.kind][name](results) for name in names}
+  return {name: METRICS[results.task_kind][name](results) for name in names}
 
 
 def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
@@ -314,9 +314,9 @@ def report(results: Results) -> str:
 
   For regression it is the errors of the predictions.
   """
-  if results.kind in data.OF_NUMBERS:
-    values = compute(results, METRICS[results.kind])
-    if results.kind == data.REGRESSION:
+  if results.task_kind in data.OF_NUMBERS:
+    values = compute(results, METRICS[results.task_kind])
+    if results.task_kind == data.REGRESSION:
       distances = results.predicted - np.asarray(results.gold, float)
       values |= {
         "mean error": np.mean(distances),
@@ -327,7 +327,7 @@ def report(results: Results) -> str:
     return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
   width = max(16, *(len(label) + 2 for label in results.labels))
   lines = _class_lines(results, width)
-  if results.kind != data.MULTI_LABEL:
+  if results.task_kind != data.MULTI_LABEL:
     names = "".join(f"{label:>{width}}" for label in results.labels)
     lines += ["", "rows: right, columns: predicted", " " * width + names]
     for label, row in zip(results.labels, results.confusions()):

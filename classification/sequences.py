@@ -24,7 +24,7 @@ class InputOptions:
   """The options that determine how an example becomes a record.
 
   Attributes:
-    kind, labels: as in task.ClassifierTask.
+    task_kind, labels: as in task.ClassifierTask.
     max_seq_length: T.
     doc_stride: pieces from the start of one window of a long text to the
       start of the next; 0: one sequence, and the rest of the text is cut off.
@@ -32,7 +32,7 @@ class InputOptions:
     has_unlabelled: whether records say which examples have a label.
   """
 
-  kind: str
+  task_kind: str
   labels: tuple
   vocab_file: str
   do_lower_case: bool = True
@@ -43,9 +43,9 @@ class InputOptions:
   has_unlabelled: bool = False
 
   def __post_init__(self):
-    if self.doc_stride and self.kind in (data.CHOICE, *data.OF_VECTORS):
+    if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_VECTORS):
       raise errors.InputError(
-        f"--doc_stride is not for {self.kind}, where an example is one "
+        f"--doc_stride is not for {self.task_kind}, where an example is one "
         "sequence for each of its texts; leave it out"
       )
     # The 2 are [CLS] and [SEP] of a single text.
@@ -56,12 +56,12 @@ class InputOptions:
       )
 
 
-def options_of(settings, kind: str, labels: tuple) -> InputOptions:
+def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
   """Returns the InputOptions of run_settings.Settings and a task.
 
   Raises InputError: the vocabulary cannot be used, or a sequence has no room.
   """
-  options = InputOptions(kind, tuple(labels), **settings.pick(
+  options = InputOptions(task_kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
   ), never_split=settings.get("never_split", ()),
     has_unlabelled=bool(settings.get("unlabelled_file")))
@@ -102,7 +102,7 @@ def _sequences(examples, encode, options, frame):
   ascending; and input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
-  is_choice = options.kind == data.CHOICE
+  is_choice = options.task_kind == data.CHOICE
   seconds = [
     each.endings if is_choice else (each.text_b or "",) for each in examples
   ]
@@ -154,12 +154,12 @@ def encode(
 ) -> tuple[dict, np.ndarray]:
   """Returns a dict of int32 arrays [rows, T] (input_ids, input_mask,
   segment_ids), and the number of rows of each example, an int array."""
-  if options.kind in data.OF_VECTORS:
+  if options.task_kind in data.OF_VECTORS:
     # Each text is encoded alone, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
     arrays, _ = encode(
       [data.Example("", text) for each in texts for text in each],
-      dataclasses.replace(options, kind=data.REGRESSION),
+      dataclasses.replace(options, task_kind=data.REGRESSION),
     )
     return arrays, np.array(list(map(len, texts)))
   tokenizer, encode_texts = encoder(options)

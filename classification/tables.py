@@ -196,17 +196,17 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   """
   # Only the first line decides: texts may contain any separator.
   with _long_fields():
-    found = {
+    columns = {
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
   # A file with one column gets a character that no text contains.
-  if max(map(len, found.values())) < 2:
+  if max(map(len, columns.values())) < 2:
     return "\x1f"
-  return max(found, key=lambda delimiter: (
-    len(found[delimiter]) == width if width
-    else bool(names) and set(names) <= set(found[delimiter]),
-    len(found[delimiter]),
+  return max(columns, key=lambda delimiter: (
+    len(columns[delimiter]) == width if width
+    else bool(names) and set(names) <= set(columns[delimiter]),
+    len(columns[delimiter]),
   ))
 
 
@@ -315,14 +315,14 @@ def _lines(path, encoding):
     raise errors.InputError(f"{path}: the file is empty")
 
 
-def _encoding_of(path, head, given):
+def _encoding_of(path, head, flag):
   # A mark takes precedence over a flag that several files share.
   for mark, encoding in _MARKED.items():
     if head.startswith(mark):
       return encoding
-  has_order = given and codecs.lookup(given).name in ("utf-16", "utf-32")
-  if given and not has_order:
-    return given
+  has_order = flag and codecs.lookup(flag).name in ("utf-16", "utf-32")
+  if flag and not has_order:
+    return flag
   # The file begins with an ASCII character in two bytes.
   if head[1:2] == b"\0":
     return "utf-16-le"
@@ -330,8 +330,8 @@ def _encoding_of(path, head, given):
     return "utf-16-be"
   if has_order:
     raise errors.InputError(
-      f"{path}: --encoding={given}, but no byte-order mark begins the file; "
-      f"pass {given}-le or {given}-be, or leave it out for UTF-8"
+      f"{path}: --encoding={flag}, but no byte-order mark begins the file; "
+      f"pass {flag}-le or {flag}-be, or leave it out for UTF-8"
     )
   return "utf-8"
 
@@ -346,14 +346,14 @@ def _undecodable(text, encoding):
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
   # cp1252 has quotation marks and the euro sign at these control characters.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
-  found = re.search(pattern, text)
-  if not found:
+  match = re.search(pattern, text)
+  if not match:
     return None
-  byte = ord(found[0]) % 0x100
+  byte = ord(match[0]) % 0x100
   advice = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
   return (
     f"not {(encoding or 'utf-8').upper()}: the byte 0x{byte:02x} after "
-    f"{text[: found.start()][-20:]!r}; pass its --encoding, such as {advice}, "
+    f"{text[: match.start()][-20:]!r}; pass its --encoding, such as {advice}, "
     "or save the file as UTF-8"
   )
 
@@ -414,9 +414,9 @@ def _joined(rows, width):
 def _ragged(row, names, header):
   if row == [""]:
     return "an empty line; remove it"
-  wanted = "are expected" if header else "are in the header"
+  source = "are expected" if header else "are in the header"
   return (
-    f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {wanted}; "
+    f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {source}; "
     "fix the row: a text must not contain the character that separates columns"
   )
 

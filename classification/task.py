@@ -39,7 +39,7 @@ class ClassifierTask(NamedTuple):
   Attributes:
     name: the name of an official task, with its language if it has several;
       otherwise "own data".
-    kind: one of data.KINDS.
+    task_kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     metrics: names of scores.
     splits: dict from "train", "eval", "predict" and more, such as
@@ -49,7 +49,7 @@ class ClassifierTask(NamedTuple):
   """
 
   name: str
-  kind: str
+  task_kind: str
   labels: tuple
   metrics: tuple
   splits: dict
@@ -102,9 +102,9 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
     task.splits["unlabelled"] = _read_unlabelled(settings, task)
   metrics = tuple(settings.metrics or task.metrics)
   # As in the original: always there.
-  if task.kind == data.SINGLE and "accuracy" not in metrics:
+  if task.task_kind == data.SINGLE and "accuracy" not in metrics:
     metrics = (*metrics, "accuracy")
-  scores.check_metrics(metrics, task.kind, len(task.labels))
+  scores.check_metrics(metrics, task.task_kind, len(task.labels))
   return task._replace(metrics=metrics, splits={
     name: _used(name, examples, settings)
     for name, examples in task.splits.items()
@@ -126,7 +126,7 @@ def _used(name, examples, settings):
 
 def _read_unlabelled(settings, task):
   """Returns the examples of --unlabelled_file."""
-  if task.kind == data.CHOICE:
+  if task.task_kind == data.CHOICE:
     raise errors.InputError(
       f"--unlabelled_file has no endings to choose from, as {task.name} has; "
       "leave it out"
@@ -139,7 +139,7 @@ def _read_unlabelled(settings, task):
       f"{task.official.title} has {('pairs', 'single texts')[pairs]}; {advice}"
     )
   return data.read(
-    settings.unlabelled_file, settings, task.kind, split="unlabelled",
+    settings.unlabelled_file, settings, task.task_kind, split="unlabelled",
     has_labels=False,
   )
 
@@ -157,18 +157,18 @@ def _read_official(settings, config, purposes):
     raise errors.InputError(
       f"--task_name={settings.task_name} needs --data_dir, its files' folder"
     )
-  kind = _official_kind(settings, official)
+  task_kind = _official_kind(settings, official)
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
   # A model that is trained now has the official order of classes.
   if not settings.do_train:
-    _check_kind(kind, config)
+    _check_kind(task_kind, config)
     labels = _learned_order(official, config.label_names())
   language = settings.language or official.language
   return ClassifierTask(
     f"{official.name}, {language}" if language else official.name,
-    kind, labels, official.metrics, splits, official,
+    task_kind, labels, official.metrics, splits, official,
     text_pairs=glue.has_pairs(official),
   )
 
@@ -176,9 +176,9 @@ def _read_official(settings, config, purposes):
 def _official_kind(settings, official):
   """Returns the kind, which --task_kind may change to a bi-encoder's."""
   is_scored = official.scores and glue.has_pairs(official)
-  kinds = [official.kind, *[data.SIMILARITY] * bool(is_scored)]
+  kinds = [official.task_kind, *[data.SIMILARITY] * bool(is_scored)]
   if settings.task_kind in (None, *kinds):
-    return settings.task_kind or official.kind
+    return settings.task_kind or official.task_kind
   raise errors.InputError(
     f"--task_kind={settings.task_kind}: {official.title} is for "
     f"{' and '.join(kinds)}; pass --train_file and your own columns instead"
@@ -197,10 +197,10 @@ def _learned_order(official, learned):
   if labels in _NUMBERED:
     for others in _NAMES_OF_NUMBERED:
       names.update(zip(others, labels))
-  found = tuple(names.get(name.lower()) for name in learned)
+  order = tuple(names.get(name.lower()) for name in learned)
   # Each class occurs once, so the order is certain.
-  if len(found) == len(labels) and set(found) == set(labels):
-    return found
+  if len(order) == len(labels) and set(order) == set(labels):
+    return order
   if len(learned) != len(labels):
     raise errors.InputError(
       f"the model was trained to classify ({', '.join(learned)}), and "
@@ -221,32 +221,34 @@ def _are_generic(names):
 
 
 def _official_splits(settings, official, purpose):
-  found = {}
+  splits = {}
   for split in glue.splits(official, purpose):
     # As in the original: the first split has the plain name. Only it is
     # required: MNLI may lack its mismatched half.
-    if found and not glue.exists(official, settings.data_dir, split):
+    if splits and not glue.exists(official, settings.data_dir, split):
       logging.info("without the %s data, which are not there", split)
       continue
-    name = f"{purpose}_{split.split('_')[-1]}" if found else purpose
-    found[name] = glue.read(
+    name = f"{purpose}_{split.split('_')[-1]}" if splits else purpose
+    splits[name] = glue.read(
       official, settings.data_dir, split, language=settings.language
     )
-  if not found:
+  if not splits:
     raise errors.InputError(
       f"{official.title} has no data to {purpose}, only "
       f"{', '.join(official.layouts)}"
     )
-  return found
+  return splits
 
 
 # Your own data.
 
 
 def _read_own(settings, config, purposes):
-  kind = _own_kind(settings, config)
-  examples, labels = _own_examples(settings, config, purposes, kind)
-  text_pairs = settings.text_b_column is not None or kind in data.OF_VECTORS
+  task_kind = _own_kind(settings, config)
+  examples, labels = _own_examples(settings, config, purposes, task_kind)
+  text_pairs = (
+    settings.text_b_column is not None or task_kind in data.OF_VECTORS
+  )
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
   if not (text_pairs or examples):  # Without data the columns do not count.
     text_pairs = learned
@@ -256,24 +258,25 @@ def _read_own(settings, config, purposes):
       "texts)", settings.text_b_column,
     )
   return ClassifierTask(
-    "own data", kind, labels, scores.default_metrics(kind, len(labels)),
-    examples, text_pairs=text_pairs,
+    "own data", task_kind, labels,
+    scores.default_metrics(task_kind, len(labels)), examples,
+    text_pairs=text_pairs,
   )
 
 
-def _own_examples(settings, config, purposes, kind):
+def _own_examples(settings, config, purposes, task_kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
   named = settings.labels or settings.get("label_columns")
   if "train" in purposes and settings.train_file:
     examples["train"] = data.read(
-      settings.train_file, settings, kind, labels=named
+      settings.train_file, settings, task_kind, labels=named
     )
-  labels = _own_labels(kind, named, examples.get("train"), config)
+  labels = _own_labels(task_kind, named, examples.get("train"), config)
   if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
-      settings.train_file if fraction else settings.eval_file, settings, kind,
-      labels=labels, split="train" if fraction else "eval",
+      settings.train_file if fraction else settings.eval_file, settings,
+      task_kind, labels=labels, split="train" if fraction else "eval",
     )
   if fraction and examples:
     (whole,) = examples.values()
@@ -285,42 +288,42 @@ def _own_examples(settings, config, purposes, kind):
   if "predict" in purposes:
     # They may exceed the memory, and need no labels.
     examples["predict"] = data.ExampleStream(
-      settings.predict_file, settings, kind, split="predict", has_labels=False,
-      limit=settings.max_predict_examples,
+      settings.predict_file, settings, task_kind, split="predict",
+      has_labels=False, limit=settings.max_predict_examples,
     )
   return examples, tuple(labels)
 
 
 def _own_kind(settings, config):
   """Returns the kind of task, from the first source that has it."""
-  kind = settings.task_kind or model_kind(config) or data.SINGLE
+  task_kind = settings.task_kind or model_kind(config) or data.SINGLE
   if not settings.do_train:
-    _check_kind(kind, config)
+    _check_kind(task_kind, config)
   reads = components.files_to_read(settings)
-  if kind in data.OF_VECTORS and reads and not settings.text_b_column:
+  if task_kind in data.OF_VECTORS and reads and not settings.text_b_column:
     raise errors.InputError(
-      f"--task_kind={kind} is of pairs; pass --text_b_column"
+      f"--task_kind={task_kind} is of pairs; pass --text_b_column"
     )
-  if kind == data.CHOICE:
+  if task_kind == data.CHOICE:
     raise errors.InputError(
       "multiple choice is not for one's own columns: write the files as SWAG "
       "has them and pass --task_name=swag, or train for another --task_kind"
     )
-  return kind
+  return task_kind
 
 
-def _own_labels(kind, labels, train, config):
+def _own_labels(task_kind, labels, train, config):
   """Returns the classes, from the first source that has them."""
-  if kind in data.OF_NUMBERS:
+  if task_kind in data.OF_NUMBERS:
     if labels:
       raise errors.InputError(
-        f"--labels are names of classes, and {kind} has none; leave them out, "
-        "or pass another --task_kind"
+        f"--labels are names of classes, and {task_kind} has none; leave them "
+        "out, or pass another --task_kind"
       )
     return ()
   learned = config.label_names()
   if labels:
-    _check_labels(labels, kind, None if train else learned)
+    _check_labels(labels, task_kind, None if train else learned)
     return labels
   if train:
     return data.label_list(train)
@@ -333,14 +336,14 @@ def _own_labels(kind, labels, train, config):
   )
 
 
-def _check_labels(labels, kind, learned):
+def _check_labels(labels, task_kind, learned):
   """Checks --labels; `learned` are the classes of a model that stays as is."""
-  given = f"--labels={','.join(labels)}"
+  flag = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
-    raise errors.InputError(f"{given}: a class is there twice; name each once")
-  if len(labels) < 2 and kind == data.SINGLE:
+    raise errors.InputError(f"{flag}: a class is there twice; name each once")
+  if len(labels) < 2 and task_kind == data.SINGLE:
     raise errors.InputError(
-      f"{given}: one class leaves nothing to learn; name two or more"
+      f"{flag}: one class leaves nothing to learn; name two or more"
     )
   # Generic names may be replaced by better ones.
   same = learned in (None, []) or list(labels) == learned or (
@@ -348,7 +351,7 @@ def _check_labels(labels, kind, learned):
   )
   if not same:
     raise errors.InputError(
-      f"{given}, but the model was trained for {','.join(learned)} (id2label "
+      f"{flag}, but the model was trained for {','.join(learned)} (id2label "
       "in --bert_config_file); leave --labels out, or pass --do_train"
     )
 
@@ -377,11 +380,11 @@ def model_kind(config: configuration.BertConfig) -> str | None:
   return configuration.PROBLEMS[problem_type].task_kind
 
 
-def _check_kind(kind, config):
+def _check_kind(task_kind, config):
   """Refuses a model of another kind, unless it is trained anew."""
-  if (learned := model_kind(config)) not in (None, kind):
+  if (learned := model_kind(config)) not in (None, task_kind):
     raise errors.InputError(
-      f"the task is {kind}, but the model was trained for {learned} "
+      f"the task is {task_kind}, but the model was trained for {learned} "
       "(problem_type in --bert_config_file); leave --task_kind out, take "
       "another model, or pass --do_train"
     )
@@ -401,7 +404,7 @@ def trained_config(
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
-  values["problem_type"] = configuration.PROBLEM_OF_KIND[task.kind]
+  values["problem_type"] = configuration.PROBLEM_OF_KIND[task.task_kind]
   return configuration.BertConfig.from_dict(values)
 
 
@@ -420,7 +423,7 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
       logging.info("  %-*s%10d%10.4g", width, label, counts[label], weight)
     for sentence in _doubts(counts):
       logging.warning("%s", sentence)
-  is_single = task.kind == data.SINGLE and not task.official
+  is_single = task.task_kind == data.SINGLE and not task.official
   if is_single and len(task.labels) > 2 and data.are_numbers(task.labels):
     logging.warning(
       "all %d classes are numbers; to predict a number instead of one of "
@@ -443,13 +446,13 @@ def _doubts(counts):
   for label in counts:
     # lower() would keep "ß" and "ss" different.
     by_lower_case[label.casefold()].append(repr(label))
-  found = [
+  doubts = [
     f"classes that differ only in case: {', '.join(labels)}; if they are one "
     "class, write it in one way"
     for labels in by_lower_case.values() if len(labels) > 1
   ]
   rare = ("no example", "a single example, which may be misspelt,")
-  return found + [
+  return doubts + [
     f"class {label!r} has {rare[count]} to train on"
     for label, count in counts.items() if count < 2
   ]

@@ -22,14 +22,14 @@ class Row(NamedTuple):
 
   Attributes:
     index: number of the line, from 0.
-    kind: "features" of its T tokens, or its "vector", or the "similarity" of
+    content: "features" of its T tokens, or its "vector", or the "similarity" of
       its two texts.
     values: floats [L, T, H], layers in the order of --layers; or [D]; or one.
     tokens, input_ids: T tokens and ids, only for features.
   """
 
   index: int
-  kind: str
+  content: str
   values: Any
   tokens: Sequence[str] = ()
   input_ids: Sequence[int] = ()
@@ -67,7 +67,7 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
   # As in the original: the key has this spelling, and numbers are rounded like
   # round(float(x), 6): a float32 times 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()
-  if row.kind == "features":
+  if row.content == "features":
     values = [
       {
         "token": token,
@@ -78,7 +78,7 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
       }
       for place, token in enumerate(row.tokens)
     ]
-  return json.dumps({"linex_index": row.index, row.kind: values})
+  return json.dumps({"linex_index": row.index, row.content: values})
 
 
 @contextlib.contextmanager
@@ -152,8 +152,8 @@ def _numpy_archive(stream, layers):
 
 def _columns(rows):
   """Returns a dict from name to array; the arrays stack the rows."""
-  if rows[0].kind != "features":
-    name = {"vector": "vectors", "similarity": "similarities"}[rows[0].kind]
+  if rows[0].content != "features":
+    name = {"vector": "vectors", "similarity": "similarities"}[rows[0].content]
     return {name: np.array([row.values for row in rows], np.float32)}
   return {
     "lengths": np.array([len(row.input_ids) for row in rows], np.int64),

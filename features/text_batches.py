@@ -103,20 +103,20 @@ def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
 
 
 def chosen_examples(
-  path: str, encode: Encoder, wanted: list[int]
+  path: str, encode: Encoder, numbers: list[int]
 ) -> list[Example]:
   """Returns the Examples of some lines, counted from 0, in their order.
 
   Raises InputError: the file has no such line.
   """
-  found = {}
+  examples = {}
   for example in read_examples(path, encode):
-    if example.index in wanted:
-      found[example.index] = example
+    if example.index in numbers:
+      examples[example.index] = example
     # All lines are found, so the rest of the file is not read.
-    if len(found) == len(set(wanted)):
-      return [found[index] for index in wanted]
-  missing = min(set(wanted) - found.keys())
+    if len(examples) == len(set(numbers)):
+      return [examples[index] for index in numbers]
+  missing = min(set(numbers) - examples.keys())
   raise errors.InputError(
     f"--picture_lines: {path} has no line {missing}, counted from 0"
   )

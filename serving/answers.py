@@ -174,7 +174,7 @@ def _classification(settings, tokenizer, network, batch_size):
       return {"score": prediction.label}
     labels, values = list(prediction.scores), list(prediction.scores.values())
     result = {"labels": labels, "probabilities": values}
-    if options.kind == classification_data.MULTI_LABEL:
+    if options.task_kind == classification_data.MULTI_LABEL:
       return result
     return {**result, "label": prediction.label, "probability": max(values)}
 

@@ -68,7 +68,7 @@ def _predict_file(logits, options, settings, is_pairs):
   if not settings.output_dir:
     raise errors.InputError("pass --output_dir, for the predictions")
   examples = data.ExampleStream(
-    settings.predict_file, settings, options.kind, labels=options.labels,
+    settings.predict_file, settings, options.task_kind, labels=options.labels,
     split="predict", has_labels=False,
   )
   parts = answers.score_blocks(

@@ -26,7 +26,7 @@ def vocab_file(tmp_path_factory):
 def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
   """Returns a function of texts; `batches` gets the lengths of their rows."""
   chosen = sequences.InputOptions(
-    kind=kind, labels=LABELS[kind], vocab_file=vocab_file,
+    task_kind=kind, labels=LABELS[kind], vocab_file=vocab_file,
     max_seq_length=max_seq_length, **options,
   )
   logits = logits_of(kind)
@@ -274,7 +274,7 @@ def test_an_output_for_every_example():
 def write_predictions(folder, examples, parts, found=None):
   asked = task.ClassifierTask("own data", "single", ("x", "y"), (), {})
   answers.write_predictions(
-    str(folder), "_more", asked, examples, parts, found=found
+    str(folder), "_more", asked, examples, parts, predicted=found
   )
 
 

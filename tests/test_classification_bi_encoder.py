@@ -263,7 +263,7 @@ def test_kinds_of_official_tasks(tmp_path):
   def kind(task_name, **given):
     return read_task(
       task_name=task_name, data_dir=str(tmp_path), **{"purposes": [], **given}
-    ).kind
+    ).task_kind
   assert kind("STS-B") == "regression"
   assert kind("STS-B", task_kind="similarity", purposes=["eval"]) == (
     "similarity")

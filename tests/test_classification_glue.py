@@ -49,8 +49,8 @@ def test_the_official_files_are_read(name):
 def test_a_task_is_whole(name):
   task = glue.TASKS[name]
   assert task.name == name and task.title.lower() == name
-  assert task.kind in data.KINDS
-  assert (task.kind == data.REGRESSION) == (not task.labels)
+  assert task.task_kind in data.KINDS
+  assert (task.task_kind == data.REGRESSION) == (not task.labels)
   assert bool(task.scores) == (not task.labels)
   scored, predicted = (glue.splits(task, "eval"), glue.splits(task, "predict"))
   assert predicted and (scored or name == "ax")
@@ -288,7 +288,7 @@ def test_what_cannot_be_registered(mood):
   with pytest.raises(errors.InputError, match="called mood already"):
     glue.register(mood)
   with pytest.raises(errors.InputError, match="kind 'many' is none of single"):
-    glue.register(mood._replace(name="other", kind="many"))
+    glue.register(mood._replace(name="other", task_kind="many"))
 
 
 @pytest.mark.parametrize(

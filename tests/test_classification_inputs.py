@@ -31,7 +31,7 @@ def ids(text):
 
 
 def options(vocab_file, **changes):
-  values = {"kind": "single", "labels": ("no", "yes"), "max_seq_length": 8}
+  values = {"task_kind": "single", "labels": ("no", "yes"), "max_seq_length": 8}
   return InputOptions(vocab_file=vocab_file, **{**values, **changes})
 
 
@@ -110,7 +110,7 @@ def test_windows_leave_no_piece_out_and_none_is_idle(length):
 
 
 def test_each_ending_is_a_sequence(vocab_file):
-  chosen = options(vocab_file, kind="choice", labels=("0", "1", "2"))
+  chosen = options(vocab_file, task_kind="choice", labels=("0", "1", "2"))
   examples = [
     Example("1", "a b", label="2", endings=("c", "d e", "f")),
     Example("2", "g", label="0", endings=("h", "i", "j")),
@@ -150,7 +150,7 @@ def test_records_are_the_originals(vocab_file, tmp_path):
   batch = batch_of(data)
   assert batch["input_ids"].shape == [2, 1, 8]
   assert batch["label_ids"].numpy().tolist() == [1, 0]
-  chosen = options(vocab_file, kind="regression", labels=())
+  chosen = options(vocab_file, task_kind="regression", labels=())
   data = inputs.prepare(path, [Example("1", "a", None, 3.25)], chosen)
   assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
 
@@ -160,7 +160,7 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   examples = [
     Example("1", LETTERS, None, ("yes",)), Example("2", "a", None, ())
   ]
-  chosen = options(vocab_file, kind="multi_label", doc_stride=6)
+  chosen = options(vocab_file, task_kind="multi_label", doc_stride=6)
   data = inputs.prepare(path, examples, chosen)
   assert data.max_sequences == 5
   batch = batch_of(data)
@@ -240,7 +240,7 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
 
 @pytest.mark.parametrize("changes, sentence", [
   ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
-  ({"doc_stride": 2, "kind": "choice"}, "not for choice"),
+  ({"doc_stride": 2, "task_kind": "choice"}, "not for choice"),
 ])
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):

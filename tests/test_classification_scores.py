@@ -41,7 +41,7 @@ def random_regression(seed=0):
 
 
 def all_of(results):
-  names = scores.METRICS[results.kind]
+  names = scores.METRICS[results.task_kind]
   if len(results.labels) != 2:
     names = set(names) - {"f1", "precision", "recall"}
   return scores.compute(results, names)

@@ -115,7 +115,8 @@ def test_a_model_of_another_kind_is_refused(files):
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
     read_own(evaluated, numbers, task_kind="single", labels=["good", "bad"])
   # What is trained may become another kind; if not told, it stays.
-  assert read_own(files, task_kind="single", model=numbers).kind == "single"
+  asked = read_own(files, task_kind="single", model=numbers)
+  assert asked.task_kind == "single"
   with pytest.raises(errors.InputError, match="'good' is no number"):
     read_own(files, model=numbers)
 
@@ -183,7 +184,7 @@ def test_a_model_knows_its_kind(tmp_path):
   known = config(id2label={"0": "x", "1": "y"},
                  problem_type="multi_label_classification")
   asked = read_own({"eval": path}, model=known)
-  assert asked.kind == "multi_label"
+  assert asked.task_kind == "multi_label"
   assert asked.splits["eval"][0].label == ("x", "y")
   # What is trained anew may be told its kind.
   numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
@@ -203,7 +204,7 @@ def test_the_configuration_tells_what_was_trained(files):
   assert tuple(trained.label_names()) == asked.labels
   assert task.model_kind(trained) == "single"
   # Classes of a task before are forgotten.
-  numbers = asked._replace(kind="regression", labels=())
+  numbers = asked._replace(task_kind="regression", labels=())
   after = task.trained_config(trained, numbers).to_dict()
   assert "id2label" not in after and after["problem_type"] == "regression"
 

@@ -36,7 +36,7 @@ def test_features_are_the_originals(tmp_path, name, purpose, length):
   )
   kind = "chinese" if name == "xnli" else "uncased"
   options = sequences.InputOptions(
-    kind=read.kind, labels=read.labels, max_seq_length=length,
+    task_kind=read.task_kind, labels=read.labels, max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )
   found = inputs.prepare_all(str(tmp_path), read.splits, options)[purpose]
