@@ -16,11 +16,10 @@ import heads
 import layers
 import unpadding
 from checkpoints import model_folder, model_writer, sentence_pooling
-from classification import data, model
+from classification import data, model, scores
 from classification import task as tasks
 from common import errors
 from text import input_sequences
-from variants import registry
 
 
 def check(
@@ -47,7 +46,7 @@ def check(
 def make(
   settings, config: configuration.BertConfig, task: tasks.ClassifierTask,
   **model_options,
-) -> "model.ClassifierModel | BiEncoder":
+) -> model.Network:
   """Returns the model of a task, with its variables.
 
   Raises InputError: see BiEncoder.
@@ -61,10 +60,10 @@ def make(
   )
 
 
-class BiEncoder(tf.Module):
+class BiEncoder(model.Network):
   """Learns that the cosine of two texts is their score, scaled to 0..1.
 
-  It can replace a model.ClassifierModel: its logits are the vectors.
+  Its logits are the vectors.
   """
 
   def __init__(
@@ -76,13 +75,10 @@ class BiEncoder(tf.Module):
     Raises InputError: --pooling_layer, or --score_range for similarity, cannot
     be used.
     """
-    super().__init__()
-    self.config = config
-    self.task_kind = task.task_kind
     self.pooling = sentence_pooling.Pooling.of(
       settings, config.num_hidden_layers
     )
-    self.bert = registry.make_encoder(config, **model_options)
+    super().__init__(config, task.task_kind, **model_options)
     self._temperature = settings.temperature
     self._scores = (
       task.official.scores if task.official
@@ -129,44 +125,27 @@ class BiEncoder(tf.Module):
     """Returns the squared errors of the cosines, float32 [B]."""
     del class_weights
     low, high = self._scores
-    cosines = model.scores(self.task_kind, vectors)[:, 0]
+    cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     return tf.square(cosines - (label_ids - low) / (high - low))
 
-  def evaluated(self, vectors, label_ids) -> dict[str, tf.Tensor]:
-    """Returns the outputs that an evaluation needs from a batch."""
-    return {
-      "scores": model.scores(self.task_kind, vectors),
-      "loss": self.example_losses(vectors, label_ids),
-    }
-
-  def evaluation_losses(self, outputs, batch_size: int) -> np.ndarray:
-    """Returns float32 [N]; see model.ClassifierModel.evaluation_losses."""
-    del batch_size
-    return outputs["loss"]
-
   def write(self, folder, settings, config, inputs: dict, step: int) -> None:
-    """Writes a model folder; see model.ClassifierModel.write."""
-    config = model_folder.with_input_settings(config, {
+    """Writes a model folder; see model.Network.write."""
+    inputs = {
       **inputs, **settings.pick(tasks.VECTOR_FLAGS),
       "task_kind": self.task_kind,
       tasks.TEXT_PAIRS: False,  # Vectors are made of single texts.
-    })
-    model_files = (
-      folder, self.variables, config, settings.vocab_file,
-      settings.do_lower_case,
-    )
-    if model_writer.is_for_sentences(config, self.pooling):
-      model_writer.write_sentence_model(
-        *model_files, pooling=self.pooling, max_length=settings.max_seq_length,
-        never_split=settings.never_split,
+    }
+    if not model_writer.is_for_sentences(config, self.pooling):
+      logging.warning(
+        "sentence-transformers has no pooling %s of layers %s of this model: "
+        "%s is for this project alone", *self.pooling[:2], folder,
       )
+      super().write(folder, settings, config, inputs, step)
       return
-    logging.warning(
-      "sentence-transformers has no pooling %s of layers %s of this model: %s "
-      "is for this project alone", *self.pooling[:2], folder,
-    )
-    model_writer.write(
-      *model_files, never_split=settings.never_split, step=step
+    model_writer.write_sentence_model(
+      folder, self.variables, model_folder.with_input_settings(config, inputs),
+      settings.vocab_file, settings.do_lower_case, pooling=self.pooling,
+      max_length=settings.max_seq_length, never_split=settings.never_split,
     )
 
 
@@ -178,10 +157,12 @@ class Retriever(BiEncoder):
     del class_weights
     return in_batch_losses(vectors, label_ids, self._temperature)
 
-  def evaluated(self, vectors, label_ids):
-    """Returns the outputs that an evaluation needs from a batch."""
-    del label_ids
-    return {"scores": model.scores(self.task_kind, vectors), "vectors": vectors}
+  def evaluated(self, logits, label_ids):
+    """Returns the scores, vectors and labels of examples, [B, ...] each."""
+    return {
+      "scores": scores.of_logits(self.task_kind, logits), "vectors": logits,
+      "label_ids": label_ids,
+    }
 
   def evaluation_losses(self, outputs, batch_size):
     """Returns float32 [N] for batches in the order of the examples."""

@@ -40,13 +40,11 @@ from training import (
   train_log,
 )
 
-Network = model.ClassifierModel | bi_encoder.BiEncoder
-
 # Evaluation.
 
 
 def batch_outputs(
-  network: Network, shapes_vary: bool
+  network: model.Network, shapes_vary: bool
 ) -> Callable[[dict], dict]:
   """Returns a function from a batch to a model's outputs for its examples.
 
@@ -57,9 +55,10 @@ def batch_outputs(
   def of_batch(batch):
     if shapes_vary:
       batch = pipeline.trim_to_longest(batch)
-    logits = network(batch, skip_empty=shapes_vary)  # [B, L]
-    labels = batch["label_ids"]
-    return {**network.evaluated(logits, labels), "label_ids": labels}
+    return {
+      "logits": network(batch, skip_empty=shapes_vary),  # [B, L]
+      "label_ids": batch["label_ids"],
+    }
 
   return of_batch
 
@@ -67,7 +66,7 @@ def batch_outputs(
 class Evaluator:
   """A model's outputs and scores; their computation is compiled once."""
 
-  def __init__(self, network: Network, strategy: tf.distribute.Strategy):
+  def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
     self._predictor = evaluation_loop.Predictor(
       strategy, batch_outputs(network, not distribution.is_tpu(strategy))
@@ -76,15 +75,16 @@ class Evaluator:
   def outputs(
     self, examples: inputs.ClassifierData, batch_size: int
   ) -> Iterator[dict]:
-    """Yields the outputs of the network's `evaluated`, and label_ids, [n, ...].
+    """Yields the results of the network's `evaluated`, arrays [n, ...].
 
     They keep the order of the examples, some thousand at a time; a batch has
     `batch_size` examples over all replicas, and more if they are short.
     """
-    return self._predictor.windows(
+    for outputs in self._predictor.windows(
       pipeline.sequential_records([examples.records]), examples.features,
       batch_size=batch_size, window=answers.SCORED_TOGETHER,
-    )
+    ):
+      yield self._network.evaluated(**outputs)
 
   def evaluate(
     self, task: tasks.ClassifierTask, records: dict[str, inputs.ClassifierData],

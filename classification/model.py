@@ -7,7 +7,7 @@ bi-encoder (see bi_encoder.py).
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ import heads
 import layers
 import unpadding
 from checkpoints import model_folder, model_writer, weight_files
-from classification import data
+from classification import data, scores
 from common import errors
 from records import pipeline
 from text import input_sequences
@@ -34,11 +34,65 @@ def num_outputs(task_kind: str, labels: tuple) -> int:
   return 1 if task_kind in (data.REGRESSION, data.CHOICE) else len(labels)
 
 
-class ClassifierModel(tf.Module):
-  """Encoder and head of any kind of task."""
+class Network(tf.Module):
+  """An encoder that is trained for a task; subclasses add call and losses."""
 
   # Patterns of names of variables that no output depends on.
   allowed_missing: tuple[str, ...] = ()
+
+  def __init__(
+    self, config: configuration.BertConfig, task_kind: str, **model_options
+  ):
+    super().__init__()
+    self.config = config
+    self.task_kind = task_kind
+    self.bert = registry.make_encoder(config, **model_options)
+
+  def trained_variables(self) -> Sequence[tf.Variable]:
+    """Returns all variables: flags exclude the frozen ones elsewhere."""
+    return self.variables
+
+  def example_losses(
+    self, logits: tf.Tensor, label_ids: tf.Tensor,
+    class_weights: tf.Tensor | None = None,
+  ) -> tf.Tensor:
+    """Returns the loss of each example, float32 [B]."""
+    raise NotImplementedError
+
+  def evaluated(
+    self, logits: np.ndarray, label_ids: np.ndarray
+  ) -> dict[str, np.ndarray]:
+    """Returns the scores, losses and labels of examples, [B, ...] each."""
+    return {
+      "scores": scores.of_logits(self.task_kind, logits),
+      "loss": self.example_losses(logits, label_ids).numpy(),
+      "label_ids": label_ids,
+    }
+
+  def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
+    """Returns the losses of N examples, float32 [N], from joined outputs."""
+    del batch_size
+    return outputs["loss"]
+
+  def write(
+    self, folder: str, settings, config: configuration.BertConfig, inputs: dict,
+    step: int,
+  ) -> None:
+    """Writes a model folder.
+
+    Args:
+      inputs: the settings of the model's input, by names of flags.
+      step: the number of steps that the weights were trained for.
+    """
+    model_writer.write(
+      folder, self.variables, model_folder.with_input_settings(config, inputs),
+      settings.vocab_file, settings.do_lower_case,
+      never_split=settings.never_split, step=step,
+    )
+
+
+class ClassifierModel(Network):
+  """Encoder and head of any kind of task but pairs of vectors."""
 
   def __init__(
     self, config: configuration.BertConfig, task_kind: str, outputs: int, *,
@@ -48,18 +102,11 @@ class ClassifierModel(tf.Module):
 
     A frozen encoder is never trained, and has no dropout.
     """
-    super().__init__()
-    self.config = config
-    self.task_kind = task_kind
-    self.bert = registry.make_encoder(config, **model_options)
+    super().__init__(config, task_kind, **model_options)
     self.head = heads.ClassificationHead(
       config, outputs, seed=model_options["seed"]
     )
     self._is_frozen = is_frozen
-
-  def trained_variables(self):
-    """Returns all variables: flags exclude the frozen ones elsewhere."""
-    return self.variables
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the float32 logits of a batch.
@@ -96,36 +143,28 @@ class ClassifierModel(tf.Module):
     )
 
   def example_losses(self, logits, label_ids, class_weights=None):
-    """Returns float32 [B]; see the function `example_losses`."""
-    return example_losses(self.task_kind, logits, label_ids, class_weights)
+    """Returns the loss of each example, float32 [B].
 
-  def evaluated(self, logits, label_ids) -> dict[str, tf.Tensor]:
-    """Returns the outputs that an evaluation needs from a batch."""
-    return {
-      "scores": scores(self.task_kind, logits),
-      "loss": self.example_losses(logits, label_ids),
-    }
-
-  def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns the losses of N examples, float32 [N], from joined outputs."""
-    del batch_size
-    return outputs["loss"]
-
-  def write(
-    self, folder: str, settings, config: configuration.BertConfig, inputs: dict,
-    step: int,
-  ) -> None:
-    """Writes a model folder.
+    It is the cross-entropy for one class of several, or one of several endings;
+    the squared error for a number; and for several classes at once the mean of
+    the cross-entropies of the classes' sigmoids.
 
     Args:
-      inputs: the settings of the model's input, by names of flags.
-      step: the number of steps that the weights were trained for.
+      logits: float32 [B, L].
+      label_ids: the array that inputs.label_ids returns.
+      class_weights: for several classes at once, float32 [L]: the weight of
+        having a class relative to not having it; None: 1. (For other kinds,
+        whole examples are weighted.)
     """
-    model_writer.write(
-      folder, self.variables, model_folder.with_input_settings(config, inputs),
-      settings.vocab_file, settings.do_lower_case,
-      never_split=settings.never_split, step=step,
-    )
+    if self.task_kind == data.REGRESSION:
+      return tf.square(logits[:, 0] - label_ids)
+    if self.task_kind == data.MULTI_LABEL:
+      losses = tf.nn.weighted_cross_entropy_with_logits(
+        tf.cast(label_ids, logits.dtype), logits,
+        1.0 if class_weights is None else class_weights,
+      )
+      return tf.reduce_mean(losses, axis=-1)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the last layer's states of the first token [B, W, H], and which
@@ -157,45 +196,6 @@ class ClassifierModel(tf.Module):
     # A scatter forgets the sizes, which the pooler's product needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
-
-
-def example_losses(
-  task_kind: str, logits: tf.Tensor, label_ids: tf.Tensor, class_weights=None
-) -> tf.Tensor:
-  """Returns the loss of each example, float32 [B].
-
-  It is the cross-entropy for one class of several, or one of several endings;
-  the squared error for a number; and for several classes at once the mean of
-  the cross-entropies of the classes' sigmoids.
-
-  Args:
-    logits: float32 [B, L].
-    label_ids: the array that inputs.label_ids returns.
-    class_weights: for several classes at once, float32 [L]: the weight of
-      having a class relative to not having it; None: 1. (For other kinds,
-      whole examples are weighted.)
-  """
-  if task_kind == data.REGRESSION:
-    return tf.square(logits[:, 0] - label_ids)
-  if task_kind == data.MULTI_LABEL:
-    labels = tf.cast(label_ids, logits.dtype)  # [B, L]
-    weights = 1.0 if class_weights is None else class_weights
-    losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
-    return tf.reduce_mean(losses, axis=-1)
-  return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
-
-
-def scores(task_kind: str, logits: tf.Tensor) -> tf.Tensor:
-  """Returns the reported scores: probabilities, the number, or the cosine
-  [B, 1] of the first two vectors."""
-  if task_kind in data.OF_VECTORS:
-    vectors = tf.math.l2_normalize(logits, -1)
-    return tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1, keepdims=True)
-  if task_kind == data.REGRESSION:
-    return logits
-  if task_kind == data.MULTI_LABEL:
-    return tf.sigmoid(logits)
-  return tf.nn.softmax(logits)
 
 
 def logits_of(network: ClassifierModel) -> Callable:

@@ -23,14 +23,13 @@ _QUERIES_TOGETHER = 256
 def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   """Returns `Results.scores` for a network's outputs, float32 [N, L].
 
-  For pairs of vectors [N, 2, D] they are the cosines [N, 1].
+  For vectors [N, W, D] they are the cosines of the first two, [N, 1].
   """
   logits = np.asarray(logits, np.float32)
   if task_kind in data.OF_VECTORS:
     squares = np.square(logits).sum(-1, keepdims=True)
     vectors = logits / np.sqrt(np.maximum(squares, 1e-12))
-    first, second = np.moveaxis(vectors, 1, 0)
-    return (first * second).sum(-1, keepdims=True)
+    return (vectors[:, 0] * vectors[:, 1]).sum(-1, keepdims=True)
   if task_kind == data.REGRESSION:
     return logits
   if task_kind == data.MULTI_LABEL:

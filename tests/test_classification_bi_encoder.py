@@ -86,7 +86,7 @@ def test_a_cosine_is_learned_by_its_squared_error():
   scaled = make("similarity", score_range=["-1", "3"])
   assert_close(scaled.example_losses(values, tf.constant(4 * gold - 1)), found)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
-  assert_close(network.evaluated(values, gold)["scores"], cosines)
+  assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
 
 
 # Vectors.

@@ -108,7 +108,7 @@ def test_no_window_of_padding_is_computed(
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
   outputs = job.batch_outputs(network, shapes_vary)(batch)
-  assert outputs["scores"].shape == (7, 2) and sequences == [computed]
+  assert outputs["logits"].shape == (7, 2) and sequences == [computed]
 
 
 def test_results_are_told_with_their_class(task, tmp_path, caplog):

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tiny_model
 import two_replicas
 from checkpoints import model_writer
-from classification import data, model, scores
+from classification import model, scores
 from common import errors, run_settings
 from tiny_model import assert_close
 from training import distillation
@@ -67,7 +67,7 @@ def test_one_class_of_several_is_cross_entropy():
   assert_close(loss, losses.mean())
   right = (logits.argmax(1) == [0, 2, 1]).sum()
   assert metrics["classifier_accuracy"][0].numpy() == right
-  found = model.example_losses("single", tf.constant(logits), data["label_ids"])
+  found = network.example_losses(tf.constant(logits), data["label_ids"])
   assert_close(found, losses)
   # Class weights make a weighted mean.
   loss, _ = loss_of(network, data, class_weights=[1.0, 2.0, 0.5])
@@ -81,7 +81,7 @@ def test_a_number_is_learned_by_its_squared_error():
   assert_close(loss, np.mean((logits[:, 0] - [0.5, 2.0]) ** 2))
   assert set(metrics) == {"classifier_loss", "tokens_per_example", "fill_rate"}
   assert [float(part) for part in metrics["tokens_per_example"]] == [16, 2]
-  assert_close(model.scores("regression", logits), logits)
+  assert_close(scores.of_logits("regression", logits), logits)
 
 
 def test_several_classes_at_once_have_a_sigmoid_each():
@@ -96,16 +96,17 @@ def test_several_classes_at_once_have_a_sigmoid_each():
   loss, _ = loss_of(network, data, class_weights=weights)
   # What is not of a class counts as before.
   assert_close(loss, (losses * np.where(labels, weights, 1)).mean())
-  assert_close(model.scores("multi_label", logits), probabilities)
+  assert_close(scores.of_logits("multi_label", logits), probabilities)
 
 
-@pytest.mark.parametrize("kind", data.KINDS)
-def test_scores_without_tensorflow_are_the_graphs(kind):
-  shape = [5, 2, 3] if kind in data.OF_VECTORS else [5, 3]
-  logits = np.random.RandomState(0).normal(0, 9, shape).astype(np.float32)
-  found = scores.of_logits(kind, logits)
-  assert found.dtype == np.float32
-  assert_close(found, model.scores(kind, logits))
+@pytest.mark.parametrize("task_kind, expected", [
+  ("single", tf.nn.softmax), ("multi_label", tf.sigmoid),
+])
+def test_scores_of_large_logits_do_not_overflow(task_kind, expected):
+  logits = np.random.RandomState(0).normal(0, 99, [5, 3]).astype(np.float32)
+  computed = scores.of_logits(task_kind, logits)
+  assert computed.dtype == np.float32
+  assert_close(computed, expected(logits))
 
 
 def test_endings_are_scored_one_by_one_and_compared():
@@ -293,7 +294,7 @@ def test_without_a_label_the_teacher_alone_teaches(tmp_path, kind):
   ours, theirs = student(data).numpy(), teachers(data).numpy()
   hard, soft = np.array([
     (
-      model.example_losses(kind, ours[n : n + 1], data["label_ids"][n : n + 1])
+      student.example_losses(ours[n : n + 1], data["label_ids"][n : n + 1])
       .numpy()[0],
       numpy_loss(kind, ours[n : n + 1], theirs[n : n + 1]),
     ) for n in range(3)
