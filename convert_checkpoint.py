@@ -18,10 +18,8 @@ flags.DEFINE_string(
   "or one of its files), or of Hugging Face (folder or .safetensors file); "
   "--model_dir if not given.",
 )
-flags.DEFINE_string(
-  "model_dir", None,
-  "Folder with a model: replaces --input, --bert_config_file and "
-  "--vocab_file where they are not given.",
+common_flags.define_model_dir_flag(
+  "--input, --bert_config_file and --vocab_file"
 )
 common_flags.require_or_model_dir("input")
 flags.DEFINE_string("output", None, "New folder.", required=True)

@@ -21,52 +21,29 @@ from training import common_flags
 
 # The original's flags, with its defaults.
 
-flags.DEFINE_string(
-  "input_file", None,
-  "Text files to read: names or glob patterns, separated by commas.",
-)
+common_flags.define_text_flag()
 flags.DEFINE_string(
   "output_file", None,
   "TFRecord files to write, separated by commas; record i goes to file i "
   "modulo their number. A name that ends in .gz is compressed. With "
   "--shard_size_mb: what the names of all files begin with.",
 )
-flags.DEFINE_string(
-  "vocab_file", None, "Vocabulary of the model: one token a line."
-)
-flags.DEFINE_bool(
-  "do_lower_case", True,
-  "Lower-case the text and strip its accents: true for uncased models. If not "
-  "given, a tokenizer_config.json next to --vocab_file decides.",
-)
-common_flags.define_never_split_flags()
-flags.DEFINE_bool(
-  "do_whole_word_mask", False,
-  "Mask all pieces of a word together instead of single pieces.",
-  not_with="dynamic_masking mask_runs",
-)
+common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
+common_flags.define_tokenizer_flags()
+common_flags.define_masking_flags()
 # Unlike the original: its assertions fail at some instance where segments
 # cannot have a token each (with [CLS] and two [SEP]), its positions have no
 # upper limit, and with other values than these it writes files without records,
-# masks one token in each record, or takes them for 1. As in the original: there
-# may be more predictions than tokens, or none.
+# masks one token in each record, or takes them for 1.
 flags.DEFINE_integer(
   "max_seq_length", 128, "Length of every record, padding included.",
   lower_bound=5, upper_bound=1 << 16,
-)
-flags.DEFINE_integer(
-  "max_predictions_per_seq", 20, "Maximum of masked tokens per record.",
-  lower_bound=0, upper_bound=1 << 16,
 )
 flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
   "dupe_factor", 10,
   "Passes through the text, each with other masks (one with "
   "--dynamic_masking, unless this flag is given).", lower_bound=1,
-)
-flags.DEFINE_float(
-  "masked_lm_prob", 0.15, "Fraction of the tokens that are masked.",
-  lower_bound=0.0, upper_bound=1.0,
 )
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
@@ -92,12 +69,6 @@ flags.DEFINE_enum(
   "two that do, half of them swapped (ALBERT); full_sentences, doc_sentences: "
   "as many as fit, across documents or within one, without such a label.",
 )
-flags.DEFINE_enum(
-  "mask_runs", None, choices.MASKED_RUNS,
-  "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, replaced "
-  "together), ngrams as in ALBERT (1 to 3 words)."
-)
-common_flags.define_mask_shares_flag()
 flags.DEFINE_bool(
   "dynamic_masking", False,
   "Store no masks: records say where words start, and run_pretraining.py "
@@ -118,13 +89,11 @@ flags.DEFINE_integer(
   "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
 )
 flags.rule(
-  "mask_runs mask_shares masked_lm_prob max_predictions_per_seq",
-  not_with="dynamic_masking",
+  "do_whole_word_mask mask_runs mask_shares masked_lm_prob "
+  "max_predictions_per_seq", not_with="dynamic_masking",
   why=", which stores no masks: pass it to run_pretraining.py",
 )
 flags.mark_flag_as_required("output_file")
-flags.mark_flag_as_required("vocab_file")
-flags.mark_flag_as_required("input_file")
 
 # Few runs need TensorFlow: those with remote files, compressed records or much
 # text.
@@ -136,7 +105,7 @@ import time
 
 from absl import logging
 
-from checkpoints import tokenizer_files
+from checkpoints import model_settings
 from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
   data,
@@ -151,7 +120,7 @@ _SHOWN_INSTANCES = 3
 
 
 def main(_):
-  settings = tokenizer_files.with_known_case(flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings())
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), file_io.listed(inputs))

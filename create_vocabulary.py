@@ -13,12 +13,9 @@ the most frequent first.
 """
 
 from common import command, flags
+from training import common_flags
 
-flags.DEFINE_string(
-  "input_file", None,
-  "Text files to read: names or glob patterns, separated by commas.",
-  required=True,
-)
+common_flags.define_text_flag()
 flags.DEFINE_string(
   "output_file", "vocab.txt", "File to write, one token a line."
 )

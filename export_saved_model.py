@@ -40,11 +40,9 @@ flags.DEFINE_list(
   "enough, and is cut after the last. By default powers of 2 from 16 and "
   "--max_seq_length.", needs="format=litert",
 )
-flags.DEFINE_enum(
-  "quantize", "none", ["none", "int8"],
-  "int8: matrices of 8 bits, a quarter of the size and faster; their outputs "
-  "are compared with those of float32.", needs="format=onnx|format=litert",
-)
+flags.define_options(export_options.for_script(
+  "quantize", needs="format=onnx|format=litert"
+))
 flags.DEFINE_string(
   "calibration_file", None,
   "Texts to compare the outputs of, one a line, two texts with a tab between; "

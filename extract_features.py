@@ -52,13 +52,7 @@ flags.DEFINE_enum(
   "vectors are normalized, and for --similarity the pooling.",
   needs="output_file|input_file=-",
 )
-flags.DEFINE_list(
-  "pooling_layer", ["-1"],
-  "Layers whose states --pooling reads, numbered as --layers: several lie side "
-  "by side, those with + between them are added (-1+-2+-3+-4).",
-  needs="pooling", not_with="pooling=pooled pooling=last_four_concat",
-  why=", which has layers of its own",
-)
+common_flags.define_pooling_layer_flag("pooling")
 flags.DEFINE_bool(
   "similarity", False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "

@@ -18,6 +18,7 @@ Without --text and --input_file it asks for texts on the terminal.
 """
 
 from common import command, flags
+from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -26,10 +27,7 @@ flags.DEFINE_multi_string(
   "text", [], "Text with one [MASK] or more; may be given several times."
 )
 flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
-flags.DEFINE_integer(
-  "top_k", 5, "How many word pieces are shown for each [MASK].", lower_bound=1,
-  not_with="score",
-)
+flags.define_options(export_options.for_script("top_k", not_with="score"))
 flags.DEFINE_bool(
   "score", False, "Fill nothing: say how likely each text is or, of two texts "
   "with \" ||| \" between them, whether the second follows.",

@@ -9,7 +9,7 @@ this on a sample, which takes two minutes on 2 CPU cores and ends with a
 masked-LM accuracy above 0.9.
 """
 
-from common import choices, command, flags
+from common import command, flags
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -37,22 +37,7 @@ flags.DEFINE_bool(
   "use_next_sentence_loss", True,
   "Whether to predict the next sentence; needs records of pairs.",
 )
-flags.DEFINE_float(
-  "masked_lm_prob", 0.15,
-  "Fraction of the tokens that are masked, for --dynamic_masking records.",
-  lower_bound=0.0, upper_bound=1.0,
-)
-flags.DEFINE_bool(
-  "do_whole_word_mask", False,
-  "Mask all pieces of a word together, for --dynamic_masking records.",
-  not_with="mask_runs", why=", whose runs are of whole words",
-)
-flags.DEFINE_enum(
-  "mask_runs", None, choices.MASKED_RUNS,
-  "Mask runs of words, for --dynamic_masking records: spans as in SpanBERT (1 "
-  "to 10 words, replaced together), ngrams as in ALBERT (1 to 3 words).",
-)
-common_flags.define_mask_shares_flag()
+common_flags.define_masking_flags(", in records of --dynamic_masking")
 flags.DEFINE_bool(
   "span_boundary_objective", False,
   "Whether to predict masked words from the two tokens around their span, "
@@ -76,11 +61,6 @@ flags.DEFINE_list(
   "How much three losses count with --teacher_checkpoint: soft targets of the "
   "masked words, the masked words, the cosine of last hidden states. As in "
   "DistilBERT.", needs="teacher_checkpoint",
-)
-flags.DEFINE_integer(
-  "max_predictions_per_seq", 20,
-  "Places for masked tokens in a sequence, as the data files were written; 0: "
-  "next sentences alone.", lower_bound=0,
 )
 flags.DEFINE_integer(
   "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1,

@@ -18,6 +18,7 @@ answers. Later, with the model (which knows the lengths it was trained with):
 """
 
 from common import command, flags
+from serving import export_options
 from training import common_flags
 
 # Not every use needs them: `main` asks for what it needs.
@@ -37,10 +38,9 @@ flags.DEFINE_integer(
   "doc_stride", 128, "A long passage is read in windows: from the start of one "
   "to that of the next, in word pieces.", lower_bound=1,
 )
-flags.DEFINE_integer(
-  "max_query_length", 64, "Longer questions are cut to this many word pieces.",
-  lower_bound=1,
-)
+flags.define_options(export_options.for_script(
+  "max_query_length max_answer_length version_2_with_negative"
+))
 flags.DEFINE_bool(
   "pad_to_max_length", False, "Compute every window at --max_seq_length and "
   "let padding compete in the soft-max of the training and for the n best "
@@ -49,13 +49,6 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
   "n_best_size", 20, "How many answers to a question are kept in "
   "nbest_predictions.json.", lower_bound=1,
-)
-flags.DEFINE_integer(
-  "max_answer_length", 30, "The most word pieces of an answer.", lower_bound=1
-)
-flags.DEFINE_bool(
-  "version_2_with_negative", False,
-  "Whether there are questions without an answer, as in SQuAD 2.0.",
 )
 flags.DEFINE_string(
   "null_score_diff_threshold", None,

@@ -26,11 +26,13 @@ def resolve(settings: Settings) -> Settings:
   given, at most what the model has positions for. Raises InputError:
   --model_dir holds no model.
   """
+  path = settings.get("bert_config_file")
   if settings.get("model_dir"):
-    settings = _with_model_dir(settings)
+    paths = model_folder.find(settings.model_dir)
+    settings = _with_model_dir(settings, paths)
+    path = path or paths["bert_config_file"]
   if "vocab_file" in settings and "do_lower_case" in settings:
     settings = tokenizer_files.with_known_case(settings)
-  path = settings.get("bert_config_file")
   if not path:
     return settings
   positions = json_files.field(
@@ -51,9 +53,8 @@ def with_fitting_length(settings: Settings, positions: int) -> Settings:
   )
 
 
-def _with_model_dir(settings):
+def _with_model_dir(settings, paths):
   """Returns settings with the paths of --model_dir."""
-  paths = model_folder.find(settings.model_dir)
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
   # A script with this flag reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:

@@ -1,6 +1,7 @@
 """The flags of run_classifier.py alone; TensorFlow is not needed for them."""
 
 from common import choices, flags
+from training import common_flags
 
 # Show these flags in the script's own --help.
 flags.disclaim_key_flags()
@@ -177,10 +178,7 @@ def define_bi_encoder_flags():
     "extract_features.py; by default as in the model's folder, where it says "
     "so.", needs=needed,
   )
-  flags.DEFINE_list(
-    "pooling_layer", ["-1"], "Layers whose states --pooling reads.",
-    needs=needed, not_with="pooling=pooled pooling=last_four_concat",
-  )
+  common_flags.define_pooling_layer_flag(needed)
   flags.DEFINE_bool(
     "normalize", False,
     "Whether final_model is to scale vectors to length 1. Cosines stay.",

@@ -6,6 +6,7 @@ in a fraction of a second.
 """
 
 import atexit
+import difflib
 import gc
 import importlib.util
 import os
@@ -17,7 +18,14 @@ from typing import Any
 
 from absl import app, logging
 
-from common import errors, flags, lazy_tensorflow, overwriting, program
+from common import (
+  errors,
+  flag_help,
+  flags,
+  lazy_tensorflow,
+  overwriting,
+  program,
+)
 
 # --verbose is shown with the flags of the script.
 flags.disclaim_key_flags()
@@ -45,7 +53,7 @@ def parse_flags(
   try:
     _parsed.append(_parse(sys.argv))
   except flags.Error as error:
-    sys.exit(errors.report(errors.InputError(_flag_fault(str(error)))))
+    sys.exit(errors.report(errors.InputError(_flag_fault(error))))
   finally:
     # --help is flushed here, too: its reader may have closed the pipe.
     errors.flush_output()
@@ -88,11 +96,27 @@ def _parse(arguments):
   for name in flags.FLAGS:
     flags.FLAGS[name].help = program.hint(flags.FLAGS[name].help)
   app.define_help_flags()
+  flags.DEFINE_flag(_HelpFlag())
   define_verbose()
   try:
     return flags.FLAGS(arguments)
   except BrokenPipeError:
     sys.exit(1)
+
+
+class _HelpFlag(app.HelpFlag):
+  """Replaces absl's --help: the flags of the script are in groups."""
+
+  def __init__(self):
+    super().__init__()
+    self.allow_override = True
+
+  def parse(self, arg):
+    if not self._parse(arg):
+      return
+    print(sys.modules["__main__"].__doc__, flag_help.text(flags.of_script()),
+          "Try --helpfull to get a list of all flags.", sep="\n")
+    sys.exit(1)  # As absl exits.
 
 
 def define_verbose() -> None:
@@ -104,8 +128,15 @@ def define_verbose() -> None:
   )
 
 
-def _flag_fault(text):
+def _flag_fault(error):
   """Returns absl's message as a sentence, without "flag --x=None: "."""
+  text = str(error)
+  if isinstance(error, flags.UnrecognizedFlagError):
+    # absl suggests its own flags, too.
+    names = [flag.name for flag in flags.of_script()]
+    near = difflib.get_close_matches(error.flagname, names)
+    text, _, _ = text.partition(". Did you mean")
+    text += f" (did you mean --{' or --'.join(near)}?)" if near else ""
   text = re.sub(r"^flags? .*?=None: (?=Flag )", "", text, flags=re.MULTILINE)
   text = text.replace(" other than None", "")
   return f"{' '.join(text.split()).rstrip('.')}; --help lists all flags"

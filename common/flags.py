@@ -13,7 +13,9 @@ from typing import Any
 from absl import flags
 from absl.flags import (
   FLAGS,
+  DEFINE_flag,
   Error,
+  UnrecognizedFlagError,
   disclaim_key_flags,
   mark_flag_as_required,
   register_multi_flags_validator,
@@ -22,7 +24,8 @@ from absl.flags import (
 from common import overwriting, run_settings
 
 __all__ = [
-  "FLAGS", "Error", "disclaim_key_flags", "mark_flag_as_required",
+  "DEFINE_flag", "FLAGS", "Error", "UnrecognizedFlagError",
+  "disclaim_key_flags", "mark_flag_as_required",
   "register_multi_flags_validator",
 ]
 
@@ -110,10 +113,14 @@ def rule(
     flag.help += new_rule.help
 
 
+def of_script() -> list[Any]:
+  """Returns the flags defined so far without absl's own, sorted by name."""
+  return [FLAGS[n] for n in sorted(FLAGS) if hasattr(FLAGS[n], "rules")]
+
+
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
   """Adds a rule that all flags so far, but some, are useless with one."""
-  script_flags = {name for name in FLAGS if hasattr(FLAGS[name], "rules")}
-  others = script_flags - {not_with, *but.split()}
+  others = {flag.name for flag in of_script()} - {not_with, *but.split()}
   rule(" ".join(sorted(others)), not_with=not_with, why=why)
 
 

@@ -11,8 +11,6 @@ import re
 import runpy
 import sys
 
-from absl import flags
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
 SCRIPTS = [
@@ -26,8 +24,9 @@ REPEATED = "; repeat this option to specify a list of values"
 HEADER = """\
 # Flags
 
-`python SCRIPT.py --help` prints the same texts. Flags that the original has
-keep its names and defaults. An empty default means that the flag is not set.
+`python SCRIPT.py --help` prints the same groups and texts. Flags that the
+original has keep its names and defaults. An empty default means that the flag
+is not set.
 
 This page is generated: `make docs` writes it anew after a flag has changed.
 """
@@ -35,7 +34,7 @@ This page is generated: `make docs` writes it anew after a flag has changed.
 
 sys.path.insert(0, str(ROOT))
 
-from common import command  # noqa: E402
+from common import command, flag_help, flags  # noqa: E402
 
 
 class _Defined(Exception):
@@ -50,14 +49,12 @@ def _stop(*_, **__):
 def read_flags(script):
   """Returns the absl flags that a script defines or uses, sorted by name."""
   # absl's own alone, without those of the script before.
-  vars(flags.FLAGS).update(vars(flags.FlagValues()))
+  vars(flags.FLAGS).update(vars(type(flags.FLAGS)()))
   parse_flags, command.parse_flags = command.parse_flags, _stop
   with contextlib.suppress(_Defined):
     runpy.run_path(str(ROOT / script))
   command.parse_flags = parse_flags
-  # absl's own know no rules.
-  defined = [flags.FLAGS[name] for name in sorted(flags.FLAGS)]
-  return [flag for flag in defined if hasattr(flag, "rules")]
+  return flags.of_script()
 
 
 def row(flag):
@@ -77,8 +74,15 @@ def row(flag):
 
 def table(script):
   """Returns the section of one script, in Markdown."""
-  rows = [f"## `{script}`", "", "| flag | default | meaning |", "|---|---|---|"]
-  return "\n".join([*rows, *map(row, read_flags(script))]) + "\n"
+  groups = flag_help.in_groups(read_flags(script))
+  lines = [f"## `{script}`"]
+  for title, flags_of_group in groups.items():
+    heading = [f"\n### {title}"] if len(groups) > 1 else []
+    lines += [
+      *heading, "\n| flag | default | meaning |", "|---|---|---|",
+      *map(row, flags_of_group),
+    ]
+  return "\n".join(lines) + "\n"
 
 
 def differences(old, new):

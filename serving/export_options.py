@@ -98,8 +98,8 @@ EXPORT = (
     "classification", lower_bound=0, needs="doc_stride",
   ),
   Option(
-    "max_query_length", 64, "Longer questions are cut off.", "span",
-    lower_bound=1,
+    "max_query_length", 64, "Longer questions are cut to N word pieces.",
+    "span", lower_bound=1,
   ),
   Option(
     "max_answer_length", 30, "Longest answer, in word pieces.", "span",
@@ -110,7 +110,8 @@ EXPORT = (
     "span", lower_bound=1,
   ),
   Option(
-    "version_2_with_negative", False, "Whether there may be no answer.", "span"
+    "version_2_with_negative", False,
+    "Whether a question may have no answer, as in SQuAD 2.0.", "span",
   ),
   Option(
     "null_score_diff_threshold", None,
@@ -139,8 +140,8 @@ ENGINE = (
   ),
   Option(
     "quantize", "none",
-    "int8: matrices of 8 bits, a quarter of the size and faster; how far the "
-    "outputs move is in the log.", choices=("none", "int8"),
+    "int8: matrices of 8 bits, a quarter of the size and faster; the log says "
+    "how far the outputs are from those of float32.", choices=("none", "int8"),
     needs="engine=onnx|engine=litert",
   ),
 )
@@ -154,6 +155,11 @@ ENGINE_RULES = [
 ]
 # Default of --max_quantization_difference.
 MOST_DIFFERENCE = 0.4
+
+
+def for_script(names: str, **changes) -> list[Option]:
+  """Returns options, with changes, for the flags of a script with one head."""
+  return [BY_NAME[n]._replace(heads="", **changes) for n in names.split()]
 
 
 def checked(name: str, value: Any) -> Any:

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+import script_flags
 import test_layout
-from common import command, program
+from common import command, flag_help, flags, program
 
 # An import of any of them ends the script with an ImportError.
 BLOCKED = """
@@ -48,6 +49,48 @@ def test_help_and_mistakes_need_no_tensorflow(name):
   )
   # The block is real: past the flags, TensorFlow is wanted.
   assert "parse_flags" in test_layout.VERBS[name].read_text()
+
+
+LARGE = {
+  "run_classifier", "run_squad", "run_ner", "run_pretraining",
+  "create_pretraining_data",
+}
+
+
+@pytest.mark.parametrize("name", sorted(LARGE))
+def test_help_shows_ten_flags_and_then_groups(name):
+  with script_flags.defined(name) as names:
+    groups = flag_help.in_groups(flags.of_script())
+    text = flag_help.text(flags.of_script())
+  titles = ["Main", "Data", "Model", "Training", "Evaluation and prediction",
+            "Devices", "More"]
+  if name == "create_pretraining_data":
+    titles[3:6] = []
+  assert list(groups) == re.findall(r"^(\S.*):$", text, re.M) == titles
+  shown = [flag.name for group in groups.values() for flag in group]
+  assert sorted(shown) == sorted(names)
+  assert len(groups["Main"]) == 10 and len(groups["More"]) < 6
+
+
+def test_the_groups_name_flags_that_exist_and_each_once():
+  known = set().union(*map(test_layout.flags_of, test_layout.VERBS))
+  grouped = " ".join(flag_help._GROUPS.values()).split()
+  assert len(grouped) == len(set(grouped))
+  assert {*grouped, *flag_help._FIRST.split()} <= known
+
+
+@pytest.mark.parametrize("flag, near", [
+  ("do_trian", " (did you mean --do_train or --doc_stride?)"),
+  # absl has flags that are nearer.
+  ("only_check", ""), ("op_conversion_fallback_to_while", ""),
+  ("verbos", " (did you mean --verbose?)"),
+])
+def test_suggestions_are_flags_of_the_script(flag, near):
+  done = run_blocked(test_layout.VERBS["run_squad"], f"--{flag}=1")
+  assert done.stderr == (
+    f"run_squad.py: error: Unknown command line flag '{flag}'{near}; --help "
+    "lists all flags\n"
+  )
 
 
 def test_garbage_is_collected_in_main_but_not_in_what_was_imported(tmp_path):
@@ -96,7 +139,7 @@ command.{command.run_installed.__name__}()
 def test_an_installed_command_names_itself_and_its_version():
   done = run(sys.executable, "-c", INSTALLED, "--help")
   assert "\n  bert-run-squad --do_train" in done.stdout
-  assert "\nbert-run-squad:\n" in done.stdout
+  assert "\nMain:\n" in done.stdout
   assert ".py" not in done.stdout.replace(".python", "")
   done = run(sys.executable, "-c", INSTALLED, "--version")
   assert done.returncode == 0

@@ -11,6 +11,7 @@ import pytest
 import script_flags
 import script_runner
 import small_corpus
+import tiny_model
 from common import errors, flags
 from records import tfrecord
 
@@ -160,6 +161,31 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
   script_runner.refuse(SCRIPT, "were made with dupe_factor 2, now it is 1", **{
     **small, "dupe_factor": 1
   })
+
+
+def test_a_model_folder_says_how_text_is_read(small, tmp_path):
+  folder = tmp_path / "model"
+  folder.mkdir()
+  words = small_corpus.TOKENS.split()[len(tiny_model.SPECIAL):]
+  tiny_model.write_shape(folder, words, max_position_embeddings=16)
+  (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  del small["max_seq_length"], small["vocab_file"]
+  done = run(**small, model_dir=folder)
+  assert "do_lower_case is False, by the tokenizer_config.json" in done.err
+  expected = pathlib.Path(small["output_file"]).read_bytes()
+  assert read_features(small["output_file"])["input_ids"].shape[1] == 16
+  run(
+    **small, vocab_file=folder / "vocab.txt", max_seq_length=16,
+    do_lower_case=False,
+  )
+  assert pathlib.Path(small["output_file"]).read_bytes() == expected
+  os.remove(folder / "vocab.txt")
+  for words, said in (
+    ({"model_dir": folder}, "has none of vocab.txt"),
+    ({"model_dir": tmp_path / "none"}, "no such folder"),
+    ({}, "Flag --vocab_file must have a value, or --model_dir"),
+  ):
+    script_runner.refuse(SCRIPT, said, **small, **words)
 
 
 @pytest.mark.parametrize("flags, said", [

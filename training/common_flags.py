@@ -26,12 +26,9 @@ def define_model_flags(*, max_seq_length=128, required=True):
     "bert_config_file", None,
     "The model's shape: bert_config.json, or config.json of Hugging Face.",
   )
-  flags.DEFINE_string(
-    "model_dir", None,
-    "Folder with a model: sets --bert_config_file, --vocab_file and "
-    "--init_checkpoint, each unless it is given itself.",
+  define_model_dir_flag(
+    "--bert_config_file, --vocab_file and --init_checkpoint"
   )
-  command.check_early(_check_model_dir)
   if required:
     require_or_model_dir("bert_config_file")
   flags.DEFINE_string(
@@ -47,8 +44,58 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
 
 
-def define_mask_shares_flag():
-  """How masked tokens are replaced."""
+def define_model_dir_flag(replaced):
+  """--model_dir; `replaced` names the flags that it sets."""
+  flags.DEFINE_string(
+    "model_dir", None,
+    f"Folder with a model: sets {replaced}, each unless it is given itself.",
+  )
+  command.check_early(_check_model_dir)
+
+
+def define_text_flag():
+  """--input_file of scripts that read whole texts."""
+  flags.DEFINE_string(
+    "input_file", None,
+    "Text files to read: names or glob patterns, separated by commas.",
+    required=True,
+  )
+
+
+def define_pooling_layer_flag(needs):
+  """--pooling_layer next to a --pooling of the script."""
+  flags.DEFINE_list(
+    "pooling_layer", ["-1"],
+    "Layers whose states --pooling reads: 0 is the lowest, -1 the last. "
+    "Several lie side by side, those with + between them are added (-1+-2).",
+    needs=needs, not_with="pooling=pooled pooling=last_four_concat",
+    why=", which has layers of its own",
+  )
+
+
+def define_masking_flags(note=""):
+  """Flags that say which tokens are masked; `note` says in which records."""
+  flags.DEFINE_integer(
+    # As in the original: there may be more predictions than tokens, or none.
+    "max_predictions_per_seq", 20,
+    "Most masked tokens of a record: the same for create_pretraining_data.py "
+    "and run_pretraining.py. 0: next sentences alone.", lower_bound=0,
+    upper_bound=1 << 16,
+  )
+  flags.DEFINE_float(
+    "masked_lm_prob", 0.15, f"Fraction of the tokens that are masked{note}.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
+  flags.DEFINE_bool(
+    "do_whole_word_mask", False,
+    f"Mask all pieces of a word together instead of single pieces{note}.",
+    not_with="mask_runs", why=", whose runs are of whole words",
+  )
+  flags.DEFINE_enum(
+    "mask_runs", None, choices.MASKED_RUNS,
+    f"Mask runs of whole words{note}: spans as in SpanBERT (1 to 10 words, "
+    "replaced together), ngrams as in ALBERT (1 to 3 words).",
+  )
   flags.DEFINE_list(
     "mask_shares", ["80", "10", "10"],
     "Per cent of the masked tokens that become [MASK], stay as they are, and "
