@@ -17,6 +17,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 """
 
 from common import choices, command, flags
+from pretraining import beam
 from training import common_flags
 
 # The original's flags, with its defaults.
@@ -87,6 +88,14 @@ flags.DEFINE_integer(
   "num_processes", 1,
   "Processes of this machine that make shards. The files do not depend on "
   "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
+  not_with="beam_options",
+)
+flags.DEFINE_string(
+  "beam_options", None,
+  "Make the shards on the workers of Apache Beam (pip install "
+  "\"bert-tf2[beam]\"), with the same bytes: Beam's own flags, such as "
+  "--beam_options=\"--runner=FlinkRunner --flink_master=host:8081\".",
+  needs="shard_size_mb",
 )
 flags.rule(
   "do_whole_word_mask mask_runs mask_shares masked_lm_prob "
@@ -95,6 +104,14 @@ flags.rule(
 )
 flags.mark_flag_as_required("output_file")
 
+
+def check_beam():
+  """Refuses Beam's flags, or Beam's absence, before anything is read."""
+  if flags.FLAGS.beam_options is not None:
+    beam.make_pipeline(flags.FLAGS.beam_options)
+
+
+command.check_early(check_beam)
 # Few runs need TensorFlow: those with remote files, compressed records or much
 # text.
 command.parse_flags(__name__, imports_tensorflow=False)
@@ -230,7 +247,9 @@ def write_shards(settings, options, inputs):
     shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
-  results = run.make(settings.num_processes)
+  results = run.make(
+    settings.num_processes, beam_options=settings.beam_options
+  )
   outputs = [
     shard.output for shard, result in zip(run.shards, results)
     if result.records

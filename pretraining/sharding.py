@@ -29,7 +29,7 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import data, instance_maker, masking_rule, record_maker
+from pretraining import beam, data, instance_maker, masking_rule, record_maker
 from records import tfrecord
 
 _FORMAT = 2  # Version of the manifest and of the shards' content.
@@ -123,69 +123,83 @@ class ShardedRun:
       },
     }
 
-  def make(self, num_processes: int = 1) -> list[ShardResult]:
+  def make(
+    self, num_processes: int = 1, *, beam_options: str | None = None
+  ) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all.
 
     Raises InputError: outputs of other options or input exist, the text or
-    the vocabulary cannot be used, no shard has a record, or a process was
-    killed.
+    the vocabulary cannot be used, no shard has a record, a process was killed,
+    or Beam failed.
+
+    Args:
+      num_processes: the processes of this machine that make shards.
+      beam_options: if given, the workers of Beam make them: see beam.in_order.
     """
-    recorded = self._recorded()
-    missing = [
-      shard for shard in self.shards
-      if not _is_finished(shard, recorded.get(shard.name))
-    ]
+    in_order = functools.partial(
+      process_pool.in_order, processes=num_processes
+    )
+    if beam_options is not None:
+      in_order = functools.partial(
+        beam.in_order, beam_options, results=f"{self.manifest}.results"
+      )
+    results = self._recorded()
     # The manifest is written before the first shard, so that files of a run
     # that was stopped are never mistaken for files of other options.
-    self._write_manifest(recorded)
-    if len(missing) < len(self.shards):
-      logging.info(
-        "%d of %d shards are finished already",
-        len(self.shards) - len(missing), len(self.shards),
-      )
-    new_results = self._make_missing(missing, num_processes)
-    results = [
-      # Shards found finished are counted and hashed for the manifest.
-      new_results.get(shard.number) or _examined(shard) for shard in self.shards
-    ]
-    if not any(result.records for result in results):
+    self._write_manifest(results)
+    results.update(self._make_others(results, in_order))
+    if not any(result.records for result in results.values()):
       file_io.remove(self.manifest)
       raise errors.InputError(
         f"no record for {self.manifest}: give text with one sentence a line "
         "and blank lines between documents"
       )
-    self._write_manifest({
-      shard.name: result._asdict()
-      for shard, result in zip(self.shards, results)
-    })
-    return results
+    results = {shard.name: results[shard.name] for shard in self.shards}
+    self._write_manifest(results)
+    return list(results.values())
 
-  def _make_missing(self, missing, num_processes):
-    """Makes shards; returns the ShardResult of each number."""
+  def _make_others(self, recorded, in_order):
+    """Makes the shards that are not recorded; returns ShardResults by name."""
+    others = [shard for shard in self.shards if shard.name not in recorded]
+    existing = self._existing()
+    num_missing = sum(shard.name not in existing for shard in others)
+    if num_missing < len(self.shards):
+      logging.info(
+        "%d of %d shards are finished already",
+        len(self.shards) - num_missing, len(self.shards),
+      )
     # Progress is in bytes, which are known before any text is read.
     done = progress.Progress(
-      sum(shard.text_bytes for shard in missing),
-      parts=len(missing), part_name="shards", unit="words",
-    )
-    new_results = process_pool.in_order(
-      functools.partial(make_shard, self.options), missing,
-      processes=num_processes,
+      sum(shard.text_bytes for shard in others),
+      parts=len(others), part_name="shards", unit="words",
     )
     results, tokens, unknown = {}, 0, 0
-    for shard, (result, text) in zip(missing, new_results):
-      results[shard.number] = result
+    made = in_order(functools.partial(make_shard, self.options), others)
+    for shard, (result, text) in zip(others, made):
+      # From Beam they come as lists.
+      result, text = ShardResult(*result), ShardText(*text)
+      results[shard.name] = result
       tokens += text.tokens
       unknown += text.unknown
       done.advance(shard.text_bytes, text.words)
-    if missing:
+    if others:
       unknown_tokens.log_share(self.manifest, unknown, tokens)
     return results
 
+  def _existing(self):
+    """Returns the names in the folder: one request, also for many shards."""
+    return set(file_io.names_in(os.path.dirname(self.manifest) or "."))
+
   def _recorded(self):
-    """Returns the shards of an earlier run's manifest, by file name."""
+    """Returns the ShardResults in an earlier run's manifest, by file name.
+
+    They are those of files that are still there; one that was cut off is
+    removed.
+    """
+    existing = self._existing()
     if not file_io.exists(self.manifest):
       for shard in self.shards:
-        if file_io.exists(shard.output):
+        if shard.name in existing:
           raise errors.InputError(
             f"{shard.output} exists, but {self.manifest}, which would say how "
             "it was made, does not: remove it, or pass another --output_file"
@@ -206,29 +220,32 @@ class ShardedRun:
           f"{before}, now it is {now}: pass the former value, or another "
           "--output_file, or remove those files with their manifest"
         )
-    return json_files.field(
+    entries = json_files.field(
       manifest, "shards", dict[str, dict], self.manifest, {}
     )
+    recorded = {}
+    for shard in self.shards:
+      entry = entries.get(shard.name, {})
+      if entry.keys() != set(ShardResult._fields):
+        continue
+      result = ShardResult(**entry)
+      # A shard that gives no record has no file.
+      if result.records and shard.name not in existing:
+        continue
+      if result.records and result.bytes != file_io.size(shard.output):
+        file_io.remove(shard.output)
+        continue
+      recorded[shard.name] = result
+    return recorded
 
   def _write_manifest(self, shards):
-    content = {**self._source, "shards": shards}
+    entries = {name: result._asdict() for name, result in shards.items()}
+    content = {**self._source, "shards": entries}
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
-def _is_finished(shard, recorded):
-  """Whether a shard's file exists, with its recorded size if any.
-
-  A shard that is recorded to give no record has no file.
-  """
-  if recorded and recorded.get("records") == 0:
-    return True
-  if not file_io.exists(shard.output):
-    return False
-  return not recorded or recorded.get("bytes") == file_io.size(shard.output)
-
-
 def _examined(shard):
-  """Returns the ShardResult of a finished shard."""
+  """Returns the ShardResult of a finished shard; it reads the file."""
   if not file_io.exists(shard.output):
     return ShardResult(shard.number, 0, 0, "")
   records = tfrecord.count_records(shard.output)
@@ -240,7 +257,10 @@ def _examined(shard):
 def make_shard(
   options: instance_maker.RecordOptions, shard: Shard
 ) -> tuple[ShardResult, ShardText]:
-  """Makes a shard's file, unless its text gives no record."""
+  """Makes a shard's file, unless it exists or its text gives no record."""
+  if file_io.exists(shard.output):
+    # It is counted and hashed here, by a worker: all files could take hours.
+    return _examined(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
   # Unlike the original: a file ends a document, since its next one may be in
   # another shard.

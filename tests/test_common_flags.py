@@ -200,6 +200,9 @@ CASES = {
     ("segmented_text", "", "mask_runs=spans"),
     ("segmented_text", "", "dynamic_masking"),
     ("num_processes=2", "", "shard_size_mb=5"),
+    ("num_processes=2", "shard_size_mb=5 beam_options=--a=b",
+     "shard_size_mb=5"),
+    ("beam_options=--a=b", "", "shard_size_mb=5"),
   ],
   "extract_features": [
     ("output_format=npz pooling=mean batch_size=1 jit_compile=true",

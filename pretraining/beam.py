@@ -1,0 +1,110 @@
+"""Shares work among the machines of an Apache Beam runner.
+
+Beam only hands out the work and gathers the results. The files are those of
+one machine, byte for byte, so every worker must be able to reach them
+(gs://..., a shared disk) and needs this project's package.
+"""
+
+import functools
+import json
+import shlex
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+
+from common import errors, file_io, json_files
+
+
+def make_pipeline(options: str) -> Any:
+  """Returns an empty apache_beam.Pipeline.
+
+  Raises InputError: apache-beam is not installed, or refuses the options.
+
+  Args:
+    options: Beam's own flags, separated by spaces as in a shell.
+  """
+  with errors.needs_extra("beam"):
+    import apache_beam
+    from apache_beam.options import pipeline_options
+  try:
+    parsed = pipeline_options.PipelineOptions(shlex.split(options))
+    parsed.get_all_options()  # Checks the values.
+    return apache_beam.Pipeline(options=parsed)
+  # argparse, with which Beam parses, prints the fault and exits.
+  except (ValueError, ImportError, SystemExit) as error:
+    is_printed = isinstance(error, SystemExit)
+    fault = "see above" if is_printed else " ".join(str(error).split())
+    raise errors.InputError(
+      f"--beam_options={options}: Beam refuses these flags: {fault}"
+    ) from error
+
+
+def in_order(
+  options: str, function: Callable, blocks: list, *, results: str
+) -> list:
+  """Returns function(block) for each block, in the order of blocks.
+
+  Raises InputError: `function` raises it for a block (the other blocks are
+  worked on nevertheless), or the pipeline fails.
+
+  Args:
+    options: as in `make_pipeline`.
+    function: function of one block. It must pickle, and the blocks, too. What
+      it returns comes back through JSON.
+    blocks: list of what is worked on. It is part of the pipeline that is sent
+      to the runner, so blocks name data and do not hold them.
+    results: a file between the workers and this process, which is removed.
+  """
+  if not blocks:
+    return []  # Starting a cluster takes minutes.
+  pipeline = make_pipeline(options)
+  import apache_beam
+
+  _ = (
+    pipeline
+    | "Blocks" >> apache_beam.Create(list(enumerate(blocks)))
+    # Otherwise Beam fuses the steps, and one worker gets all blocks.
+    | "Spread" >> apache_beam.Reshuffle()
+    | "Work" >> apache_beam.Map(functools.partial(_attempt, function))
+    | "Gather" >> apache_beam.combiners.ToList()
+    | "Write" >> apache_beam.Map(_write, path=results)
+  )
+  file_io.remove(results)  # Of a run that was killed.
+  try:
+    pipeline.run().wait_until_finish()
+    done = sorted(json_files.read(results, list))
+  except Exception as error:
+    logging.debug("The pipeline failed", exc_info=True)
+    # The message may be a worker's traceback, whose last line says the fault.
+    fault = str(error).strip().split("\n")[-1]
+    raise errors.InputError(
+      f"--beam_options={options}: the pipeline failed ({type(error).__name__}: "
+      f"{fault}); every worker needs bert-tf2 and all files. The same command "
+      "makes what is missing"
+    ) from error
+  file_io.remove(results)
+  for _, fault, _ in done:
+    if fault:
+      raise errors.InputError(fault)
+  return [result for _, _, result in done]
+
+
+# Some runners have several threads in a process, whose memory is for one block.
+_one_at_a_time = threading.Lock()
+
+
+def _attempt(function, numbered):
+  """Returns (number, "" or the fault, result) for a (number, block)."""
+  number, block = numbered
+  try:
+    with _one_at_a_time:
+      return number, "", function(block)
+  # Runners repeat work that raises, and report it in pages.
+  except errors.InputError as error:
+    return number, str(error), None
+
+
+def _write(done, path):
+  file_io.write_text(path, json.dumps(done))

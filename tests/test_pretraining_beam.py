@@ -1,0 +1,143 @@
+"""beam: the shards of one machine, byte for byte, whoever makes them."""
+
+import functools
+import os
+import pathlib
+
+import pytest
+
+import script_runner
+import sharded_runs
+from common import errors
+from pretraining import beam
+
+SCRIPT = "create_pretraining_data.py"
+# What DirectRunner falls back to where it cannot download another runner.
+ONE = "--runner=FnApiRunner"
+THREADS = f"{ONE} --direct_num_workers=2 --direct_running_mode=multi_threading"
+PROCESSES = THREADS.replace("threading", "processing")
+
+
+@pytest.fixture
+def apache_beam():
+  return pytest.importorskip(
+    "apache_beam", reason='needs pip install "bert-tf2[beam]"'
+  )
+
+
+@pytest.fixture
+def expected(tmp_path):
+  run = sharded_runs.make_run(tmp_path / "local", "out/a.tfrecord")
+  run.make()
+  return {
+    os.path.basename(shard.output): pathlib.Path(shard.output).read_bytes()
+    for shard in run.shards
+  }
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+  for name in ("local", "beam"):
+    (tmp_path / name).mkdir()
+  # Workers that are processes find the tests' modules, too.
+  path = [str(script_runner.ROOT), str(script_runner.ROOT / "tests")]
+  monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+
+@pytest.mark.parametrize("options", [
+  ONE, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)
+])
+def test_the_same_bytes_and_only_what_is_missing(
+  tmp_path, apache_beam, expected, options
+):
+  run = sharded_runs.make_run(tmp_path / "beam")
+  run.make(beam_options=options)
+  sharded_runs.assert_expected(run, expected)
+  kept = os.stat(run.shards[0].output)
+  os.remove(run.shards[1].output)
+  os.truncate(run.shards[2].output, 100)
+  run.make(beam_options=options)
+  sharded_runs.assert_expected(run, expected)
+  assert os.stat(run.shards[0].output) == kept
+
+
+def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
+  """Its files are counted, its results are not taken for the new ones."""
+  run = sharded_runs.make_run(tmp_path / "beam")
+  run.make()
+  pathlib.Path(run.manifest).write_text(
+    pathlib.Path(run.manifest).read_text().split('"shards"')[0]
+    + '"shards": {}}'
+  )
+  pathlib.Path(f"{run.manifest}.results").write_text("[]")
+  os.remove(run.shards[3].output)
+  kept = os.stat(run.shards[0].output)
+  run.make(beam_options=ONE)
+  sharded_runs.assert_expected(run, expected)
+  assert os.stat(run.shards[0].output) == kept
+
+
+def test_bad_text_is_one_sentence_and_the_other_shards_are_made(
+  tmp_path, apache_beam
+):
+  run = sharded_runs.make_run(tmp_path / "beam")
+  with open(tmp_path / "beam" / "b.txt", "r+b") as stream:
+    stream.write(b"\xff")
+  with pytest.raises(errors.InputError, match=r"^\S*b.txt:1: not UTF-8 \("):
+    run.make(beam_options=ONE)
+  names = sorted(os.listdir(tmp_path / "beam" / "out"))
+  assert len(names) == 6 and names[-1] == "a.tfrecord.manifest.json"
+
+
+def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
+  said = r"pipeline failed \(ZeroDivisionError.*The same command makes what is"
+  with pytest.raises(errors.InputError, match=said):
+    beam.in_order(
+      ONE, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
+    )
+
+
+@pytest.mark.parametrize("options, said", [
+  ("--runner=Hadoop", "Beam refuses these flags: Unexpected pipeline runner"),
+  ("--direct_num_workers=x", "Beam refuses these flags: see above"),
+  ("'", "Beam refuses these flags: No closing quotation"),
+])
+def test_bad_options(apache_beam, options, said):
+  with pytest.raises(errors.InputError, match=said):
+    beam.make_pipeline(options)
+
+
+@pytest.fixture
+def flags(tmp_path):
+  run = sharded_runs.make_run(tmp_path / "local")
+  return {
+    "input_file": tmp_path / "local" / "a.txt",
+    "vocab_file": run.options.vocab_file, "shard_size_mb": 0.0005,
+    "output_file": tmp_path / "script" / "a",
+  }
+
+
+def test_the_script(tmp_path, apache_beam, flags):
+  done = script_runner.succeed(SCRIPT, beam_options=ONE, **flags)
+  assert "instances to" in done.last_line
+  (tmp_path / "script").rename(tmp_path / "beams")
+  script_runner.succeed(SCRIPT, **flags)
+  names = os.listdir(tmp_path / "script")
+  assert len(names) > 2 and sorted(names) == sorted(
+    os.listdir(tmp_path / "beams")
+  )
+  for name in names:
+    local, beams = (tmp_path / folder / name for folder in ("script", "beams"))
+    assert local.read_bytes() == beams.read_bytes()
+
+
+def test_a_missing_package_is_told_before_anything_is_read(
+  tmp_path, monkeypatch, flags
+):
+  (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")
+  monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+  with script_runner.start(SCRIPT, beam_options=ONE, **flags) as process:
+    said = process.communicate()[1]
+  assert said.startswith(f"{SCRIPT}: error: this needs apache_beam: run pip ")
+  assert 'pip install "bert-tf2[beam]"' in said and process.returncode == 1
+  assert not (tmp_path / "script").exists()
