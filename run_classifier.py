@@ -134,6 +134,8 @@ def run_model(settings, run):
     model.load_weights()
   if settings.do_eval:
     results = model.evaluate()
+  if settings.output_dir and (settings.do_train or settings.do_eval):
+    model.write_report(results)
   model.predict_by(engine_choice.in_place_of(
     model.variables, settings, run.config, **model.served_as
   ))

@@ -123,7 +123,7 @@ from checkpoints import model_settings, weight_files
 from common import file_io, line_answers
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
-from training import components, distribution, harness, train_log
+from training import components, distribution, harness, run_report, train_log
 
 
 class TaggingRun(NamedTuple):
@@ -215,7 +215,7 @@ def run_model(settings, run, features, output_dir):
   predictor = predictions.FilePredictor(
     model, run.labels, strategy=run.strategy, trim=run.trim
   )
-  step, results = start.step, {}
+  step, report = start.step, run_report.Report("token-classification", {})
   if settings.do_train:
     step, run = train(
       settings, model, run, start, predictor, features=features,
@@ -230,12 +230,17 @@ def run_model(settings, run, features, output_dir):
   is_chief = distribution.is_chief(run.strategy)
   if settings.do_eval:
     file = run.files["eval"]
-    _, evaluation = score(settings, predictor, file, settings.eval_batch_size)
-    results = evaluation.results
+    predicted, evaluation = score(
+      settings, predictor, file, settings.eval_batch_size
+    )
+    report = report._replace(
+      results=evaluation.results, details=evaluation.report,
+      mistakes=predictions.mistakes(file.sentences, predicted),
+    )
     if is_chief:
       scores.write(output_dir, "eval", evaluation, global_step=step)
       if settings.do_train:
-        train_log.write_last_evaluation(output_dir, step, results)
+        train_log.write_last_evaluation(output_dir, step, report.results)
   if "predict" in run.files:
     file = run.files["predict"]
     predicted, evaluation = score(
@@ -245,12 +250,17 @@ def run_model(settings, run, features, output_dir):
       predictions.write(output_dir, file, predicted)
       if evaluation:
         scores.write(output_dir, "test", evaluation)
+  if is_chief and (settings.do_train or settings.do_eval):
+    run_report.write(
+      settings.replace(output_dir=output_dir),
+      report._replace(labels=run.labels),
+    )
   if components.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
     predictions.answer_stream(
       settings, model, tokenizer, run.labels, line_answers.standard_streams()
     )
-  return results
+  return report.results
 
 
 def read_settings():

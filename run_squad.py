@@ -203,6 +203,7 @@ def main(_):
     eval_answers = work.evaluate(step, start)
   if "predict" in files:
     work.predict(step, eval_answers)
+  work.write_report()
   work.serve_input()
 
 

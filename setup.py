@@ -63,6 +63,7 @@ FILES = {
   "package_data": {
     f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.serving": ["*.html"],
     f"{PACKAGE}.reproduction": ["*.csv"],
+    f"{PACKAGE}.training": ["*.html", "*.md"],
   },
 }
 if "editable_wheel" in sys.argv:

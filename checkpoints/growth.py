@@ -202,7 +202,7 @@ def _read_words(path, tokenizer):
       reason = f"is in line {lines[word]} already"
     lines.setdefault(word, number)
     if word and reason:
-      faults.found.append(f"{path}:{number}: {word!r} {reason}")
+      faults.messages.append(f"{path}:{number}: {word!r} {reason}")
   faults.refuse(path)
   words = list(filter(None, lines))
   if not words:

@@ -423,7 +423,7 @@ def _report(path, bad, count, layout):
   """Refuses a file with bad rows, or logs the known ones that are left out."""
   if layout.broken is None:
     faults = errors.Faults()
-    faults.found += map(str, bad)
+    faults.messages += map(str, bad)
     faults.refuse(path)
   # An official file has fewer: this file is damaged or another one.
   if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
@@ -451,7 +451,7 @@ def _checked(task, layout, examples):
       label = _label(example.label, task, layout)
       checked.append(example._replace(label=label))
     except errors.InputError as error:
-      faults.found.append(f"{example.place or example.guid}: {error}")
+      faults.messages.append(f"{example.place or example.guid}: {error}")
   faults.refuse(task.title)
   if layout.has_labels:
     data.check_labelled(checked)

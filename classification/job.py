@@ -37,6 +37,7 @@ from training import (
   distribution,
   evaluation_loop,
   harness,
+  run_report,
   train_log,
 )
 
@@ -68,6 +69,7 @@ class Evaluator:
 
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
+    self.reported: dict = {}  # For run_report.Report, of the last evaluation.
     self._predictor = evaluation_loop.Predictor(
       strategy, batch_outputs(network, not distribution.is_tpu(strategy))
     )
@@ -114,7 +116,13 @@ class Evaluator:
       if name == "eval":
         values["loss"] = scores.mean_over_batches(losses, batch_size)
       if report_dir and distribution.is_chief(self._strategy):
-        _write_report(report_dir, name, task.splits[name], results)
+        text = _write_report(report_dir, name, task.splits[name], results)
+        if name == "eval":
+          self.reported = {
+            "details": text, "confusions": results.confusions()
+            if task.task_kind == data.SINGLE else None,
+            "mistakes": _mistakes(results, task.splits[name]),
+          }
     return values
 
 
@@ -123,8 +131,30 @@ def _scored(names):
   return [name for name in names if name.startswith("eval")]
 
 
+def _mistakes(results, examples):
+  """Returns the run_report.Mistakes of some examples, the worst first."""
+  sizes = scores.error_sizes(results)
+  worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
+  rows = answers.rows(
+    results.task_kind, results.labels, [examples[n] for n in worst],
+    results.scores[worst], gold=True,
+  )
+  return [
+    run_report.Mistake(
+      sizes[n], " ‖ ".join(
+        cell for column, cell in row.items()
+        if column in ("text", "text_b") or column.startswith("ending_")
+      ), row["gold"], row["predicted"],
+    )
+    for n, row in zip(worst, rows)
+  ]
+
+
 def _write_report(folder, name, examples, results):
-  """Writes the scores of each class, and the prediction for each example."""
+  """Writes the scores of each class, and the prediction for each example.
+
+  Returns the scores of each class as text.
+  """
   path = os.path.join(folder, f"{name}_report.txt")
   report = scores.report(results)
   file_io.write_text(path, report)
@@ -143,6 +173,7 @@ def _write_report(folder, name, examples, results):
         "more --num_train_epochs, another --learning_rate (3e-5, say) or "
         "--class_weights=balanced", results.labels[classes.pop()],
       )
+  return report
 
 
 def result_names(task: tasks.ClassifierTask, names: Iterable[str]) -> list[str]:
@@ -398,6 +429,16 @@ class ModelRun:
       if self._settings.do_train:
         train_log.write_last_evaluation(folder, self._step, results)
     return results
+
+  def write_report(self, results: dict):
+    """Writes the page and the model's card, see run_report."""
+    task = self._run.task
+    if distribution.is_chief(self._run.strategy):
+      run_report.write(self._settings, run_report.Report(
+        "sentence-similarity" if task.task_kind in data.OF_VECTORS
+        else "text-classification", results, labels=task.labels,
+        **self._evaluator.reported,
+      ))
 
   def write_predictions(self, name):
     """Writes the predictions for one of the data to predict."""

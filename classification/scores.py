@@ -77,6 +77,24 @@ class Results(NamedTuple):
     return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
+def error_sizes(results: Results) -> np.ndarray:
+  """Returns how wrong each prediction is, float [N]; 0 where it is right.
+
+  It is the distance of numbers, and for classes the part of the probability
+  that the correct one lacks. Retrieval compares a text with all others: it has
+  no errors of single examples.
+  """
+  gold, predicted = np.asarray(results.gold), results.predicted
+  if results.task_kind == data.RETRIEVAL:
+    return np.zeros(len(gold))
+  if results.task_kind in data.OF_NUMBERS:
+    return np.abs(predicted - gold)
+  if results.task_kind == data.MULTI_LABEL:
+    return np.abs(gold - results.scores).max(1) * (gold != predicted).any(1)
+  right = np.take_along_axis(results.scores, gold[:, None], 1)[:, 0]
+  return (1 - right) * (gold != predicted)
+
+
 def _class_counts(results):
   """Returns true positives, predicted and gold counts per class, int [L]."""
   if results.task_kind == data.MULTI_LABEL:

@@ -47,6 +47,9 @@ class Settings:
   def __contains__(self, name):
     return name in self._values
 
+  def __iter__(self):
+    return iter(self._values)
+
   def __repr__(self):
     listed = ", ".join(f"{n}={value!r}" for n, value in self._values.items())
     return f"Settings({listed})"

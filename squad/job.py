@@ -9,10 +9,17 @@ import configuration
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import file_io, line_answers, result_lines, run_settings
-from squad import answerer, inputs, null_threshold, windowing
+from squad import answerer, inputs, null_threshold, scores, windowing
 from squad import answers as squad_answers
 from squad import model as squad_model
-from training import components, distribution, harness, run_folder, train_log
+from training import (
+  components,
+  distribution,
+  harness,
+  run_folder,
+  run_report,
+  train_log,
+)
 
 # The flags of a model's input, stored with its weights. The case of the text
 # is in the folder's tokenizer_config.json, the threshold of "no answer" in its
@@ -46,6 +53,7 @@ class Job:
     self._settings, self._config = settings, config
     self._strategy = strategy
     self._is_chief = distribution.is_chief(strategy)
+    self._report = run_report.Report("question-answering", {})
     options = components.model_options(settings, strategy)
     # As in the original: its soft-max reads the states of padding, too.
     options["skip_padding"] &= not settings.pad_to_max_length
@@ -147,6 +155,9 @@ class Job:
         if start.origin == "init":
           near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
+      self._report = self._report_of(
+        self._inputs["eval"].file, answers, results
+      )
     return answers
 
   def predict(self, step: int, answers: list | None = None) -> None:
@@ -168,9 +179,34 @@ class Job:
         write_results(
           {"global_step": step, **results}, None if was_evaluated else folder
         )
+        if not was_evaluated:
+          self._report = self._report_of(file.file, answers, results)
     if self._is_chief:
       squad_answers.write(folder, answers)
       self._say_where(file.file.questions, answers)
+
+  def _report_of(self, file, answers, results):
+    version_2, mistakes = self._settings.version_2_with_negative, []
+    for question, answer in zip(file.questions, answers):
+      _, f1 = scores.compare(
+        answer.text, question.answers, version_2=version_2
+      )
+      if f1 < 1:
+        mistakes.append(run_report.Mistake(
+          # Of equally wrong answers, the most confident come first.
+          1 - f1 + 0.01 * answer.candidates[0].probability,
+          question.question_text,
+          " | ".join(question.answers) or "(no answer)",
+          answer.text or "(no answer)",
+        ))
+    return run_report.Report(
+      "question-answering", results, mistakes=mistakes
+    )
+
+  def write_report(self) -> None:
+    """Writes the page and the model's card, see run_report."""
+    if self._is_chief and (self._settings.do_train or self._report.results):
+      run_report.write(self._settings, self._report)
 
   def _say_where(self, questions, answers):
     """Logs the files of answers, the file to read first, and some answers."""

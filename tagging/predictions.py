@@ -1,5 +1,6 @@
 """Labels files and streams with a tagging model."""
 
+import operator
 import os
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ from records import pipeline
 from tagging import answers, data, inputs, windowing
 from tagging import model as tagging_model
 from text import input_sequences
-from training import evaluation_loop
+from training import evaluation_loop, run_report
 
 
 class FilePredictor:
@@ -77,6 +78,28 @@ def write(
   lines = data.with_predictions(file.path, file.file_format, predicted)
   file_io.write_text(path, "".join(lines))
   logging.info("predictions are in %s", path)
+
+
+def mistakes(
+  sentences: list[data.Sentence], predicted: list[list[str]]
+) -> list[run_report.Mistake]:
+  """Returns the sentences with a wrong label; more wrong labels are worse."""
+
+  def marked(words, labels):
+    named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]
+    return " ".join(named) or "O"
+
+  pairs = [
+    (sentence, labels, sum(map(operator.ne, sentence.labels, labels)))
+    for sentence, labels in zip(sentences, predicted)
+  ]
+  return [
+    run_report.Mistake(
+      size, " ".join(sentence.words), marked(sentence.words, sentence.labels),
+      marked(sentence.words, labels),
+    )
+    for sentence, labels, size in pairs if size
+  ]
 
 
 def answer_stream(settings, model, tokenizer, labels, streams):

@@ -211,3 +211,19 @@ def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
   *_, mean = scores.report(results).splitlines()
   theirs = metrics.classification_report(gold, gold, output_dict=True)
   assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
+
+
+def test_an_error_is_what_the_correct_class_or_number_lacks():
+  probabilities = np.array([[0.75, 0.25], [0.25, 0.75]], np.float32)
+  single = scores.Results("single", ["a", "b"], np.array([0, 0]), probabilities)
+  assert scores.error_sizes(single).tolist() == [0, 0.75]
+  several = single._replace(
+    task_kind="multi_label", gold=np.array([[1, 0], [1, 1]])
+  )
+  assert scores.error_sizes(several).tolist() == [0, 0.75]
+  numbers = single._replace(
+    task_kind="regression", labels=[], gold=np.array([1.0, 2.0]),
+    scores=np.array([[1.5], [0.0]]),
+  )
+  assert scores.error_sizes(numbers).tolist() == [0.5, 2.0]
+  assert not scores.error_sizes(numbers._replace(task_kind="retrieval")).any()

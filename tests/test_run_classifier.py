@@ -182,6 +182,17 @@ def test_opinions_are_learned_from_one_hundred_and_sixty_rows(trained):
   assert "input_settings" not in json.loads(claimed)["bert_config"]
   report = (output_dir / "seed_3" / "eval_report.txt").read_text()
   assert re.search(r"^good +[01]\.\d{4}", report, re.M)
+  page = (output_dir / "seed_3" / "report.html").read_text()
+  assert "<figcaption>eval/f1</figcaption>" in page and "--seeds=3,4" in page
+  assert page.count("<th>good</th>") == 2
+
+
+def test_the_example_of_the_card_runs(trained, capsys):
+  card = (trained[0] / "seed_3" / "final_model" / "README.md").read_text()
+  assert '"type": "eval_f1"' in card and "| `eval.csv` |" in card
+  (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
+  exec(code, {})
+  assert "'labels': ['bad', 'good']" in capsys.readouterr().out
 
 
 def test_seeds_are_compared_in_a_table(trained):

@@ -58,6 +58,10 @@ def test_two_hundred_sentences_train_to_f1_above_95_percent(trained):
   for name in ("eval", "test"):
     heading, _ = (trained / f"{name}_report.txt").read_text().split("\n", 1)
     assert heading.split() == ["precision", "recall", "f1-score", "support"]
+  page = (trained / "report.html").read_text(encoding="utf-8")
+  assert (trained / "eval_report.txt").read_text() in page
+  card = (trained / "final_model" / "README.md").read_text(encoding="utf-8")
+  assert "`B-PER`" in card and "pipeline_tag: token-classification" in card
 
 
 def test_predictions_are_the_file_with_one_more_column(trained):

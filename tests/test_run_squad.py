@@ -176,8 +176,14 @@ def test_training_learns_and_leaves_these_files(trained):
   assert names >= {
     "best_model", "final_model", "eval_results.txt", "predictions.json",
     "nbest_predictions.json", "null_odds.json", "null_threshold.json",
-    "train.tf_record", "eval.tf_record", "model.ckpt-25.index",
+    "train.tf_record", "eval.tf_record", "model.ckpt-25.index", "report.html",
   }
+  page = (folder / "report.html").read_text(encoding="utf-8")
+  card = (folder / "final_model" / "README.md").read_text(encoding="utf-8")
+  for name, value in results_in(folder).items():
+    if name in ("exact", "f1"):
+      assert f">{name}</td>" in page and f"| {name} | {value:.6g} |" in card
+  assert "model.answer(" in card and page.count("<td>(no answer)</td>")
   assert "dev.tf_record" not in names  # The same file, read once.
 
 

@@ -15,6 +15,7 @@ from common import file_io, progress
 
 # On a terminal there is a bar; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
+_LOG_FILE = "train_log.jsonl"
 
 
 class BlockResults(NamedTuple):
@@ -239,7 +240,7 @@ def write_last_evaluation(folder: str, step: int, results: dict) -> None:
   Nothing is written if the weights of that step were evaluated in training, and
   of the results only numbers are.
   """
-  logged = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
+  logged = read(folder, step)
   if any(
     line["step"] == step and any(key.startswith("eval/") for key in line)
     for line in logged
@@ -267,10 +268,10 @@ class _Files:
   def __init__(self, folder, first_step):
     tf.io.gfile.makedirs(folder)
     self._summaries = tf.summary.create_file_writer(folder)
-    path = os.path.join(folder, "train_log.jsonl")
+    path = os.path.join(folder, _LOG_FILE)
     # A run that was killed had logged steps after its last checkpoint; they are
     # done, and logged, again.
-    kept = [f"{json.dumps(line)}\n" for line in _lines_up_to(path, first_step)]
+    kept = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
     file_io.write_text(path, "".join(kept))
     self._lines = tf.io.gfile.GFile(path, "a")
 
@@ -289,8 +290,9 @@ class _Files:
     self._lines.close()
 
 
-def _lines_up_to(path, step):
-  """Returns the log of an earlier start up to a step, a dict for each line."""
+def read(folder: str, last_step: float = math.inf) -> list[dict]:
+  """Returns the lines of a run's log up to a step; [] if it has no log."""
+  path = os.path.join(folder, _LOG_FILE)
   if not tf.io.gfile.exists(path):
     return []
   lines = []
@@ -299,6 +301,6 @@ def _lines_up_to(path, step):
       # Unless a kill cut it short, or it was damaged on the disk.
       with contextlib.suppress(ValueError, TypeError, KeyError):
         line = json.loads(text)
-        if line["step"] <= step:
+        if line["step"] <= last_step:
           lines.append(line)
   return lines

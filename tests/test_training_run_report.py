@@ -1,0 +1,87 @@
+"""The page and the card of a fine-tuned model."""
+
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+from common import run_settings
+from training import run_report
+
+MISTAKES = [
+  run_report.Mistake(n / 30, f"text {n} <b>", "yes", "no") for n in range(30)
+]
+
+
+@pytest.fixture
+def written(tmp_path):
+  """The page and the card of one report."""
+  (tmp_path / "train_log.jsonl").write_text("".join(
+    json.dumps({"step": step, **values}) + "\n" for step, values in [
+      (1, {"loss": 2.0, "learning_rate": 0.1}), (2, {"loss": None}),
+      (3, {"loss": 0.5}), (3, {"eval/f1": 0.25}),
+    ]
+  ))
+  (tmp_path / "train.csv").write_text("text,label\n")
+  (tmp_path / "final_model").mkdir()
+  run_report.write(
+    run_settings.Settings({
+      "output_dir": str(tmp_path), "do_train": True, "eval_file": None,
+      "train_file": str(tmp_path / "train.csv"), "task_name": None,
+    }),
+    run_report.Report(
+      "text-classification", {"eval_f1": np.float32(0.5), "loss": 1.25},
+      "f1 of classes", ["no", "yes"], np.array([[3, 1], [0, 4]]), MISTAKES,
+    ),
+  )
+  return tmp_path
+
+
+def test_the_page_shows_scores_curves_and_confusions(written):
+  page = (written / "report.html").read_text("utf-8")
+  assert '<td>eval_f1</td><td class="number">0.5</td>' in page
+  assert "<pre>f1 of classes</pre>" in page
+  # The first of two losses is the upper left end of its curve.
+  assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
+    "loss", "eval/f1"
+  ]
+  assert 'points="136.7,20.0 390.0,130.0"' in page
+  assert "<title>step 3: 0.5</title>" in page
+  assert re.findall(r"rgba\(26,115,232,(.*?)\)\">(\d+)<", page) == [
+    ("0.75", "3"), ("0.25", "1"), ("0.00", "0"), ("1.00", "4"),
+  ]
+
+
+def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
+  page = (written / "report.html").read_text("utf-8")
+  assert re.findall(r"<td>text (\d+) &lt;b&gt;</td>", page) == [
+    str(n) for n in range(29, 9, -1)
+  ]
+  assert not re.search(r"https?://|src=|<script|@import|url\(", page)
+
+
+def test_the_card_names_scores_data_and_use(written):
+  card = (written / "final_model" / "README.md").read_text("utf-8")
+  _, head, text = card.split("---\n", 2)
+  assert "pipeline_tag: text-classification\n" in head
+  (metrics,) = re.findall(r"metrics: (.*)", head)
+  assert json.loads(metrics) == [
+    {"type": "eval_f1", "value": 0.5}, {"type": "loss", "value": 1.25},
+  ]
+  digest = hashlib.sha256(b"text,label\n").hexdigest()
+  assert f"| `train.csv` | 11 | `{digest}` |" in text
+  assert "`no`, `yes`" in text
+  assert f'text_models.load("{written}/final_model")' in text
+  assert "$" not in card
+
+
+def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
+  run_report.write(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
+    run_report.Report("question-answering", {"f1": 80.0}),
+  )
+  page = (tmp_path / "report.html").read_text("utf-8")
+  assert "Nothing was trained." in page and "None." in page
+  assert not (tmp_path / "final_model").exists()

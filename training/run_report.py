@@ -1,0 +1,220 @@
+"""Shows a fine-tuned model to its readers: a page, and the model's card.
+
+  report.html             scores, curves, the largest mistakes, settings
+  final_model/README.md   what the model does, its data, scores and use
+
+The page needs no other file and no network. The card begins with the metadata
+that hubs read.
+"""
+
+import glob
+import html
+import json
+import math
+import os
+import pathlib
+import shlex
+import string
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from common import file_io, program
+from training import train_log
+
+_FOLDER = pathlib.Path(__file__).parent
+_PAGE = string.Template((_FOLDER / "run_report.html").read_text("utf-8"))
+_CARD = string.Template((_FOLDER / "model_card.md").read_text("utf-8"))
+NUM_MISTAKES = 20
+_WIDTH, _HEIGHT = 400, 150  # Of a curve, in the units of its SVG.
+_MOST_POINTS = 200
+
+
+class Mistake(NamedTuple):
+  """A wrong prediction; `size` says how wrong it is, of one order per task."""
+
+  size: float
+  text: str
+  expected: str
+  predicted: str
+
+
+class Report(NamedTuple):
+  """What one evaluation found, for the page and the card.
+
+  Attributes:
+    use: what the model does, one of USES.
+    results: name -> number.
+    details: the scores of each class as text, "" if none.
+    labels: names of the classes.
+    confusions: int [L, L], examples of class `row` predicted as `column`.
+    mistakes: in any order; the page shows the largest.
+  """
+
+  use: str
+  results: Mapping[str, float]
+  details: str = ""
+  labels: Sequence[str] = ()
+  confusions: np.ndarray | None = None
+  mistakes: Iterable[Mistake] = ()
+
+
+# use -> (the head of exports, the call in Python).
+USES = {
+  "text-classification": ("classification", 'classify(["a text"])'),
+  "sentence-similarity": ("embedding", 'embed(["a text", "another"])'),
+  "question-answering": ("squad", 'answer("a question", "its context")'),
+  "token-classification": ("tagging", 'tag(["a text"])'),
+}
+
+
+def write(settings, report: Report) -> None:
+  """Writes report.html into --output_dir and, after training, the card."""
+  folder = settings.output_dir
+  name = os.path.basename(os.path.abspath(folder))
+  command = shlex.join([program.name(), *sys.argv[1:]])
+  if command.partition(" ")[0].endswith(".py"):
+    command = f"python {command}"
+  texts = {"title": name, "versions": program.version(), "command": command}
+  file_io.write_text(
+    os.path.join(folder, "report.html"),
+    _PAGE.substitute(
+      {key: html.escape(text) for key, text in texts.items()},
+      scores=_table([], sorted(report.results.items())),
+      curves="".join(_curves(train_log.read(folder))) or "Nothing was trained.",
+      confusions=_confusions(report),
+      details=f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
+      if report.details else "",
+      mistakes=_mistakes(report),
+      settings=_table([], (
+        (key, json.dumps(settings.get(key), default=str))
+        for key in sorted(settings)
+      )),
+    ),
+  )
+  if settings.do_train:
+    file_io.write_text(
+      os.path.join(folder, "final_model", "README.md"),
+      _card(settings, report, texts),
+    )
+
+
+# The page.
+
+
+def _table(names, rows):
+  """Returns an HTML table; numbers are aligned right."""
+  lines = [names] * bool(names) + [list(row) for row in rows]
+  return f"<table>{''.join(map(_row, lines))}</table>" if lines else "None."
+
+
+def _row(cells):
+  return "<tr>" + "".join(
+    f'<td class="number">{cell:.6g}</td>'
+    if isinstance(cell, (int, float, np.number))
+    else f"<td>{html.escape(str(cell))}</td>" for cell in cells
+  ) + "</tr>"
+
+
+def _curves(lines):
+  """Yields the loss, and each score of evaluations in training, by step."""
+  series = {}
+  for line in lines:
+    for name, value in line.items():
+      is_number = value is not None and math.isfinite(value)
+      if is_number and (name == "loss" or name.startswith("eval/")):
+        series.setdefault(name, []).append((line["step"], value))
+  for name in sorted(series, key=lambda name: (name != "loss", name)):
+    step = math.ceil(len(series[name]) / _MOST_POINTS)
+    yield _curve(name, series[name][::step])
+
+
+def _curve(name, points):
+  """Returns a figure of points (step, value)."""
+  steps, values = np.array(points, float).T
+  low, high, last = values.min(), values.max(), steps.max()
+  x = steps / last * (_WIDTH - 20) + 10
+  y = (high - values) / ((high - low) or 1.0) * (_HEIGHT - 40) + 20
+  places = list(zip(x.round(1), y.round(1)))
+  return (
+    f"<figure><figcaption>{html.escape(name)}</figcaption>"
+    f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
+    f'<polyline points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
+    + "".join(
+      f'<circle cx="{a}" cy="{b}" r="2"><title>step {step}: {value:.6g}'
+      "</title></circle>" for (a, b), (step, value) in zip(places, points)
+    )
+    + f'<text x="10" y="12">{high:.4g}</text>'
+    f'<text x="10" y="{_HEIGHT - 6}">{low:.4g}</text>'
+    f'<text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">'
+    f"step {last:.0f}</text></svg></figure>"
+  )
+
+
+def _confusions(report):
+  """Returns the confusion matrix; a darker cell is a larger part of its row."""
+  if report.confusions is None:
+    return ""
+  rows = []
+  for label, counts in zip(report.labels, report.confusions):
+    shares = counts / max(1, counts.sum())
+    rows.append(f"<tr><th>{html.escape(label)}</th>" + "".join(
+      f'<td class="number" style="background:rgba(26,115,232,{share:.2f})">'
+      f"{count}</td>" for share, count in zip(shares, counts)
+    ) + "</tr>")
+  names = "".join(f"<th>{html.escape(label)}</th>" for label in report.labels)
+  return (
+    "<h2>Confusions</h2><table><tr><th>correct \\ predicted</th>"
+    f"{names}</tr>{''.join(rows)}</table>"
+  )
+
+
+def _mistakes(report):
+  largest = sorted(report.mistakes, key=lambda mistake: -mistake.size)
+  return _table(
+    ["text", "correct", "predicted"],
+    [mistake[1:] for mistake in largest[:NUM_MISTAKES]],
+  ) if largest else "None."
+
+
+# The card.
+
+
+def _card(settings, report, texts):
+  head, call = USES[report.use]
+  scores = {
+    name: float(value) for name, value in sorted(report.results.items())
+  }
+  data = settings.get("task_name") or os.path.basename(
+    settings.get("eval_file") or settings.get("predict_file") or "data"
+  )
+  return _CARD.substitute(
+    texts, use=report.use, head=head, call=call,
+    folder=os.path.join(settings.output_dir, "final_model"),
+    data=json.dumps(data), name=json.dumps(texts["title"]),
+    metrics="[" + ", ".join(
+      json.dumps({"type": name, "value": value})
+      for name, value in scores.items()
+    ) + "]",
+    labels=", ".join(f"`{label}`" for label in report.labels) or "none",
+    scores="\n".join(f"| {n} | {value:.6g} |" for n, value in scores.items())
+    or "| not evaluated | |",
+    files="\n".join(_data_rows(settings)),
+  )
+
+
+def _data_rows(settings):
+  """Yields a row for each file of data: its name, size and checksum."""
+  paths = []
+  for flag in ("train_file", "eval_file"):
+    if value := settings.get(flag):
+      paths += file_io.expand_file_patterns(
+        ",".join(value) if isinstance(value, (list, tuple)) else value
+      )
+  if folder := settings.get("data_dir"):
+    paths += sorted(glob.glob(os.path.join(glob.escape(folder), "*.*")))
+  for path in paths:
+    size, digest = file_io.size_and_sha256(path)
+    yield f"| `{os.path.basename(path)}` | {size:,} | `{digest}` |"
