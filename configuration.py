@@ -56,7 +56,7 @@ class BertConfig:
       normal is truncated at two standard deviations.
   """
 
-  vocab_size: int | None
+  vocab_size: int
   hidden_size: int = 768
   num_hidden_layers: int = 12
   num_attention_heads: int = 12  # N
@@ -111,6 +111,7 @@ class BertConfig:
     of_a_task(json_object)
     known = {field.name for field in dataclasses.fields(cls)}
     fields = {k: v for k, v in json_object.items() if k in known}
+    # A missing vocab_size is refused by `check`.
     config = cls(**{"vocab_size": None, **fields})
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # The key would hide a method such as to_dict.
@@ -514,7 +515,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
-  problem = PROBLEMS.get(values.get("problem_type"))
+  problem = PROBLEMS.get(values.get("problem_type", ""))
   if problem and problem.task_kind == "regression":
     # Without names transformers assumes two labels.
     values.setdefault("id2label", {"0": "LABEL_0"})
@@ -523,14 +524,14 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     values["label2id"] = {name: number for number, name in enumerate(names)}
   if not (problem and problem.activation):
     values.pop("problem_type", None)
+  if "layer_norm_eps" in known.others:
+    values.setdefault("layer_norm_eps", _EPSILON)
   return {
     # [PAD] and <pad> come first in the released vocabularies.
     "pad_token_id": 0,
     **values,
     "architectures": [architecture],
     "model_type": variant,
-    **({"layer_norm_eps": config.get("layer_norm_eps", _EPSILON)}
-       if "layer_norm_eps" in known.others else {}),
   }
 
 
@@ -562,32 +563,26 @@ def check_activation(activation) -> None:
 
 def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
   """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
-  width = config.hidden_size
-  shapes = {
+  width, inner_width = config.hidden_size, config.intermediate_size
+  shapes: dict[str, tuple] = {
     # It must come first: BertModel.word_embeddings takes the first variable.
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
     **norm_shapes("embeddings/LayerNorm", width),
   }
-  for layer in range(config.num_hidden_layers):
-    for name, shape in _layer_shapes(width, config.intermediate_size).items():
-      shapes[f"encoder/layer_{layer}/{name}"] = shape
-  shapes.update(dense_shapes("pooler/dense", width, width))
+  for number in range(config.num_hidden_layers):
+    layer = f"encoder/layer_{number}"
+    for name in ("self/query", "self/key", "self/value", "output/dense"):
+      shapes |= dense_shapes(f"{layer}/attention/{name}", width, width)
+    shapes |= {
+      **norm_shapes(f"{layer}/attention/output/LayerNorm", width),
+      **dense_shapes(f"{layer}/intermediate/dense", width, inner_width),
+      **dense_shapes(f"{layer}/output/dense", inner_width, width),
+      **norm_shapes(f"{layer}/output/LayerNorm", width),
+    }
+  shapes |= dense_shapes("pooler/dense", width, width)
   return {f"{scope}/{name}": shape for name, shape in shapes.items()}
-
-
-def _layer_shapes(width, intermediate_size):
-  return {
-    **dense_shapes("attention/self/query", width, width),
-    **dense_shapes("attention/self/key", width, width),
-    **dense_shapes("attention/self/value", width, width),
-    **dense_shapes("attention/output/dense", width, width),
-    **norm_shapes("attention/output/LayerNorm", width),
-    **dense_shapes("intermediate/dense", width, intermediate_size),
-    **dense_shapes("output/dense", intermediate_size, width),
-    **norm_shapes("output/LayerNorm", width),
-  }
 
 
 def dense_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple]:

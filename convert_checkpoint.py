@@ -124,7 +124,7 @@ def print_new_words(settings, source, words):
   if not words:
     return
   for word in words if settings.verbose else ():
-    print(f"{word.word} is token {word.index}, made of tokens {word.pieces}")
+    print(f"{word.word} is token {word.token_id}, made of tokens {word.pieces}")
   kept = tokenizer_files.read_never_split(source.vocab_file)
   kept = [word.word for word in words if word.word in kept]
   print(

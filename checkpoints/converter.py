@@ -79,11 +79,9 @@ def open_source(
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
-    names = {
-      name for name in vocabularies.NAMES if _in_its_folder(reader, name)
-    }
     vocab_file = tokenizer_files.vocabulary_of(
-      reader.folder, names, registry.name_of(config)
+      reader.folder, file_io.names_in(reader.folder or "."),
+      registry.name_of(config)
     )
   if vocab_file:
     # Not their count: a list may have a token twice.

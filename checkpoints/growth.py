@@ -37,7 +37,7 @@ class NewWord(NamedTuple):
   """A word, its id, and the ids of the pieces that it was cut into."""
 
   word: str
-  index: int
+  token_id: int
   pieces: list[int]
 
 
@@ -84,7 +84,7 @@ def grow(
     vocab_file, words = _add_words(
       source, folder, add_tokens, use_unused_tokens, do_lower_case
     )
-    highest = max(word.index for word in words)
+    highest = max(word.token_id for word in words)
     changes["vocab_size"] = max(config.vocab_size, highest + 1)
   if max_position_embeddings:
     if max_position_embeddings <= config.max_position_embeddings:
@@ -101,7 +101,7 @@ def grow(
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
     # After all: a piece may be in a place that is taken.
     means = [value[word.pieces].mean(0) for word in words]
-    value[[word.index for word in words]] = means
+    value[[word.token_id for word in words]] = means
     return value
 
   def with_positions(value):

@@ -276,6 +276,6 @@ def write_settings(
   )
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, max_length,
-    _TOKENIZERS.get(config.get("variant"), "BertTokenizer"), fast=True,
+    _TOKENIZERS.get(config.get("variant", ""), "BertTokenizer"), fast=True,
     never_split=never_split,
   )

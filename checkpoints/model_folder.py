@@ -45,7 +45,7 @@ def find(folder: str) -> dict[str, str]:
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  variant = configuration.read(paths["bert_config_file"]).get("variant")
+  variant = configuration.read(paths["bert_config_file"]).get("variant", "bert")
   if vocabulary := tokenizer_files.vocabulary_of(folder, names, variant):
     paths["vocab_file"] = vocabulary
   return paths

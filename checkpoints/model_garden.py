@@ -44,14 +44,13 @@ class _Objects:
 
   def find(self, path: str) -> int | None:
     """Returns the number of the object at a path from any object, or None."""
-    for number in range(len(self.parts)):
-      for name in path.split("/"):
-        number = self.parts[number].get(name)
-        if number is None:
-          break
-      else:
-        return number
-    return None
+    reached = [*range(len(self.parts))]
+    for name in path.split("/"):
+      reached = [
+        self.parts[number][name]
+        for number in reached if name in self.parts[number]
+      ]
+    return reached[0] if reached else None
 
   def key(self, path: str) -> str | None:
     """Returns under which key the value of a path is, or None."""
@@ -68,7 +67,7 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   stay under their keys. Raises InputError: the objects are not a BERT
   encoder's.
   """
-  objects, notes = _Objects(bundle.read(GRAPH)), []
+  objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:
     raise errors.InputError(
       f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower than "
@@ -127,7 +126,8 @@ def write(
   Returns:
     TF1 name -> path; what has none there is left out.
   """
-  tree, paths = {}, {}
+  tree: dict = {}
+  paths = {}
   for row in weight_names.rows("model_garden", weights):
     if row.tf1 in weights:
       paths[row.tf1] = row.name

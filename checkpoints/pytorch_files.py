@@ -178,7 +178,7 @@ def _read_old(path):
   if (magic, version) != _OLD_START:
     raise ValueError("it does not start as such files do")
   state, storages = _load(data)
-  places = {}
+  places: dict[str, int] = {}
   for key in _load(data)[0]:
     (size,) = struct.unpack("<q", data.read(8))
     storage = storages[str(key)]

@@ -35,7 +35,7 @@ def write_modules(
   paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
   for path in paths[1:]:
     file_io.make_folder(os.path.join(folder, path))
-  files = {
+  files: dict[str, dict | list] = {
     _MODULES: [
       {"idx": n, "name": str(n), "path": path,
        "type": f"sentence_transformers.models.{name}"}
@@ -123,14 +123,11 @@ def read_modules(folder: str) -> tuple[list[str], list[str]]:
   return names, [short.get(str(mode), str(mode)) for mode in modes]
 
 
-def _read_if_there(folder, name):
-  path = os.path.join(folder, name)
-  return path, json_files.read(path) if file_io.exists(path) else {}
-
-
 def _prompt_problem(folder):
   """Returns the problem with a default prompt; names the other prompts."""
-  path, values = _read_if_there(folder, "config_sentence_transformers.json")
+  path, values = json_files.read_optional(
+    folder, "config_sentence_transformers.json"
+  )
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
   if prompts.get(default):
@@ -145,8 +142,8 @@ def _prompt_problem(folder):
 
 def _case_problem(folder):
   """Returns the problem if text is lower-cased before the tokenizer."""
-  path, values = _read_if_there(folder, _LENGTH)
-  _, tokenizer = _read_if_there(folder, "tokenizer_config.json")
+  path, values = json_files.read_optional(folder, _LENGTH)
+  _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
   if is_lowered and tokenizer.get("do_lower_case") is not True:
     return f"{path}: do_lower_case is true, and the tokenizer keeps the case"
@@ -155,11 +152,11 @@ def _case_problem(folder):
 
 def _max_length(folder):
   """Returns {"max_seq_length": the folder's}, {} where it says none."""
-  path, values = _read_if_there(folder, _LENGTH)
+  path, values = json_files.read_optional(folder, _LENGTH)
   length = json_files.field(values, "max_seq_length", int, path, None)
   if length is None:
     # As newer versions write it.
-    path, values = _read_if_there(folder, "tokenizer_config.json")
+    path, values = json_files.read_optional(folder, "tokenizer_config.json")
     length = json_files.field(
       values, "model_max_length", int | float, path, None
     )

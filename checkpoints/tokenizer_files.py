@@ -40,45 +40,40 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   where the flag is not given. Raises InputError: that file is damaged, or asks
   for another tokenizer.
   """
-  if not settings.vocab_file:
+  path, is_given = settings.vocab_file, "do_lower_case" in settings.given
+  if not path:
     return settings
-  if vocabularies.is_tokenizer_file(settings.vocab_file):
-    if "do_lower_case" in settings.given:
-      raise errors.InputError(
-        f"{settings.vocab_file} itself says whether text is lower-cased: "
-        "leave --do_lower_case out"
-      )
-    check(settings.vocab_file)
+  is_file = vocabularies.is_tokenizer_file(path)
+  if is_file and is_given:
+    raise errors.InputError(
+      f"{path} itself says whether text is lower-cased: leave --do_lower_case "
+      "out"
+    )
+  check(path)
+  if is_file:
     return settings.replace(do_lower_case=False)
-  check(settings.vocab_file)
   settings = _with_never_split(settings)
-  known = read_do_lower_case(settings.vocab_file)
-  is_given = "do_lower_case" in settings.given
+  known, source = read_do_lower_case(path), vocabularies.CONFIG
   if known is None:
     # Nobody says the case: a vocabulary with capitals is a sign. (A file that
     # is missing is named when the vocabulary is read.)
-    if (
-      settings.do_lower_case and not is_given
-      and file_io.exists(settings.vocab_file)
-      and has_capitals(settings.vocab_file)
-    ):
+    is_lowered = settings.do_lower_case and not is_given
+    if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
         "%s has words with capital letters, which lower-cased text never "
-        "finds: pass --do_lower_case=false if the model is a cased one",
-        settings.vocab_file,
+        "finds: pass --do_lower_case=false if the model is a cased one", path,
       )
-    return settings
-  if known == settings.do_lower_case:
-    return settings
-  where = "the tokenizer_config.json next to --vocab_file"
-  if is_given:
+  elif known != settings.do_lower_case and is_given:
     logging.warning(
-      "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
-      where, known,
+      "--do_lower_case=%s was given, but the %s next to --vocab_file says %s",
+      settings.do_lower_case, source, known,
     )
-    return settings
-  logging.info("do_lower_case is %s, by %s", known, where)
-  return settings.replace(do_lower_case=known)
+  elif known != settings.do_lower_case:
+    logging.info(
+      "do_lower_case is %s, by the %s next to --vocab_file", known, source
+    )
+    return settings.replace(do_lower_case=known)
+  return settings
 
 
 def _with_never_split(settings):
@@ -113,29 +108,30 @@ def write(
   """
   if never_split is None:
     never_split = read_never_split(vocab_file) if vocab_file else ()
-  is_pieces = vocab_file and vocabularies.is_sentencepiece(vocab_file)
+  values: dict = {}
+  special: dict[str, str] = {}
   if vocab_file:
-    _copy(vocab_file, folder, vocabularies.name_of(vocab_file))
-    if vocabularies.is_tokenizer_file(vocab_file):
+    name = vocabularies.name_of(vocab_file)
+    _copy(vocab_file, folder, name)
+    if name == vocabularies.TOKENIZER_FILE:
       for name in (vocabularies.CONFIG, _SPECIAL_TOKENS):
         path = os.path.join(os.path.dirname(vocab_file), name)
         if file_io.exists(path):
           _copy(path, folder, name)
       return
-  special = {}
-  if fast and vocab_file and not is_pieces and do_lower_case is not None:
-    special = _write_fast(folder, vocab_file, do_lower_case, never_split)
-  values = {}
-  if vocab_file and not is_pieces:
-    values |= vocabularies.text_rules(vocab_file)
+    if name == vocabularies.SENTENCEPIECE:
+      tokenizer = "AlbertTokenizer"
+    else:
+      values |= vocabularies.text_rules(vocab_file)
+      if fast and do_lower_case is not None:
+        special = _write_fast(folder, vocab_file, do_lower_case, never_split)
   if do_lower_case is not None:
     values["do_lower_case"] = bool(do_lower_case)
   if never_split:
     values["never_split"] = list(never_split)
   if values:
-    name = "AlbertTokenizer" if is_pieces else tokenizer
     json_files.write(os.path.join(folder, vocabularies.CONFIG), {
-      "tokenizer_class": name, **values, "model_max_length": max_length,
+      "tokenizer_class": tokenizer, **values, "model_max_length": max_length,
       **special,
     })
 
@@ -257,7 +253,7 @@ def check(vocab_file: str) -> None:
 
 
 def vocabulary_of(
-  folder: str, names: Container[str], variant: str | None = "bert"
+  folder: str, names: Container[str], variant: str = "bert"
 ) -> str | None:
   """Returns the path of a folder's tokenizer or vocabulary, or None.
 
@@ -300,8 +296,7 @@ def _more_than_a_list(folder):
 
 def _special_names(folder, values):
   """Returns {"cls_token": its name, ...} of a folder's files."""
-  path = os.path.join(folder, _SPECIAL_TOKENS)
-  both = json_files.read(path) if file_io.exists(path) else {}
+  _, both = json_files.read_optional(folder, _SPECIAL_TOKENS)
   special = {}
   for key in _ROLES:
     # A string, or an object with the token's content.
@@ -314,18 +309,13 @@ def _special_names(folder, values):
 
 def _added_tokens(folder, values):
   """Returns the tokens that a folder's files add to its vocabulary."""
-  paths = [
-    os.path.join(folder, name)
-    for name in ("added_tokens.json", vocabularies.TOKENIZER_FILE)
-  ]
-  listed, whole = (
-    json_files.read(path) if file_io.exists(path) else {} for path in paths
-  )
+  _, listed = json_files.read_optional(folder, "added_tokens.json")
+  path, whole = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
   entries = [
     *json_files.field(
       values, "added_tokens_decoder", dict[str, dict], vocabularies.CONFIG, {}
     ).values(),
-    *json_files.field(whole, "added_tokens", list[dict], paths[1], []),
+    *json_files.field(whole, "added_tokens", list[dict], path, []),
   ]
   return {*listed, *(str(e["content"]) for e in entries if "content" in e)}
 

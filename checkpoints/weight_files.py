@@ -92,12 +92,6 @@ def step_of(path) -> int:
   return int(reader.read("global_step"))
 
 
-def read_weights(path: str) -> dict[str, np.ndarray]:
-  """Returns all values of a checkpoint by their names."""
-  reader = open_reader(path)
-  return {name: reader.read(name) for name in reader.shapes}
-
-
 @contextlib.contextmanager
 def _errors_named(what):
   try:
@@ -333,16 +327,12 @@ def load(
   )
   for name in report.loaded:
     # Rows that pad a table stand for no word.
-    value = np.asarray(reader.read(name))[_rows_of(name, shapes)]
+    rows = slice(shapes[name][0]) if _PADDED.search(name) else ...
+    value = np.asarray(reader.read(name))[rows]
     # bfloat16 where the model stores it so.
     named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
-
-
-def _rows_of(name, shapes):
-  """Returns the slice of a stored tensor that is a variable's."""
-  return slice(shapes[name][0]) if _PADDED.search(name) else ...
 
 
 def by_name(

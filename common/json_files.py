@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import reprlib
 import types
 import typing
@@ -53,6 +54,15 @@ def read(path: str, json_type: type = dict):
       f"{path}: expected {expected} in JSON, got {values!r:.40}"
     )
   return values
+
+
+def read_optional(folder: str, name: str) -> tuple[str, dict]:
+  """Returns the path and the object of a folder's file, {} without the file.
+
+  Raises InputError: see `read`.
+  """
+  path = os.path.join(folder, name)
+  return path, read(path) if file_io.exists(path) else {}
 
 
 _REQUIRED = object()

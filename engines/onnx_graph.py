@@ -76,7 +76,7 @@ def make(
     network.add_label_logits("cls/seq_relationship/")
   else:
     network.add_label_logits(of_tokens=head == "tagging")
-  return network.finished()
+  return network.model()
 
 
 def write(
@@ -96,6 +96,7 @@ class _Graph:
   def __init__(self, weights):
     self._weights = weights
     self._nodes, self._tensors, self._outputs = [], {}, []
+    self._inputs = ["input_ids", "attention_mask"]
 
   def add(self, operator, *inputs, **attributes):
     """Adds a node and returns its output."""
@@ -131,13 +132,13 @@ class _Graph:
       self._tensors[name] = numpy_helper.from_array(value, name)
     return name
 
-  def model(self, inputs):
+  def model(self):
     """Returns the graph as a model with int64 inputs [B, T]."""
     shape = [_BATCH, _LENGTH]
     graph = helper.make_graph(
       self._nodes, "bert",
       [helper.make_tensor_value_info(name, TensorProto.INT64, shape)
-       for name in inputs],
+       for name in self._inputs],
       self._outputs, list(self._tensors.values()),
     )
     return helper.make_model(
@@ -158,7 +159,6 @@ class _Network(_Graph):
       raise errors.InputError(
         f"{part} cannot be written as ONNX; pass --engine=tensorflow"
       )
-    self._inputs = ["input_ids", "attention_mask"]
     act = config.hidden_act
     name = str(act or "linear").lower()
     if callable(act) or name not in _ACTIVATIONS:
@@ -339,6 +339,3 @@ class _Network(_Graph):
     )
     count = self.add("ReduceSum", mask, axis, keepdims=0)
     return self.add("Div", total, self.add("Max", count, self.number(1.0)))
-
-  def finished(self):
-    return self.model(self._inputs)

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 
-from checkpoints import weight_files
+import stored_weights
 
 
 def assert_same_weights(run_steps, folder):
@@ -29,7 +29,7 @@ def assert_same_weights(run_steps, folder):
 def assert_same_checkpoints(expected, found):
   """Compares two checkpoints, pathlib.Paths, name by name and bit by bit."""
   expected, found = (
-    weight_files.read_weights(str(path)) for path in (expected, found)
+    stored_weights.read(str(path)) for path in (expected, found)
   )
   assert expected.keys() == found.keys()
   for name, value in expected.items():

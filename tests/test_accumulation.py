@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import script_runner
-from checkpoints import weight_files
+import stored_weights
 from records import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
@@ -86,7 +86,7 @@ def weights_after(files, output_dir, script, flags, iterations_per_loop):
     gradient_accumulation_steps=2, output_dir=output_dir,
     iterations_per_loop=iterations_per_loop, log_steps=1000, **given
   )
-  return weight_files.read_weights(str(output_dir / f"model.ckpt-{NUM_STEPS}"))
+  return stored_weights.read(str(output_dir / f"model.ckpt-{NUM_STEPS}"))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 
 import configuration
+import stored_weights
 from checkpoints import converter, tokenizer_files, weight_files
 from common import choices, errors, json_files
 from resumed_runs import assert_same_checkpoints
@@ -58,7 +59,7 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
     conversion = converter.convert(
       source, f"{tmp_path}/{kind}", kind, keep_optimizer_state=False
     )
-    found = weight_files.read_weights(f"{tmp_path}/{kind}")
+    found = stored_weights.read(f"{tmp_path}/{kind}")
     assert len(found) == 30
     assert len(conversion.left_out) == 61
     assert set(conversion.names) == set(found)
@@ -66,7 +67,7 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
 
 
 def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
-  weights = weight_files.read_weights(TRAINING)
+  weights = stored_weights.read(TRAINING)
   config = configuration.read(LINEAR)
   run_folder.check_output_dir(
     f"{tmp_path}/run", {"task": "x", "bert_config": config},
@@ -87,7 +88,7 @@ def test_names_that_are_not_of_bert(model, tmp_path):
   conversion = convert(model, tmp_path / "tf1", "tf1")
   assert list(conversion.left_out) == ["adapter.up"]
   # A TF1 file may hold what it likes, and keeps it among its own.
-  weights = weight_files.read_weights(f"{tmp_path}/tf1")
+  weights = stored_weights.read(f"{tmp_path}/tf1")
   weight_files.write_tf1(
     f"{tmp_path}/tf1/bert_model.ckpt", {**weights, "mine": np.ones(2, "f")}
   )

@@ -9,6 +9,7 @@ import tokenizers
 
 import modeling
 import script_runner
+import stored_weights
 import tokenization
 from checkpoints import converter, growth, tokenizer_files, weight_files
 from common import errors
@@ -50,7 +51,7 @@ def grown(source, tmp_path, words=NEW, **options):
 
 def converted(source, output, **options):
   converter.convert(source, str(output), "tf1", **options)
-  return weight_files.read_weights(str(output))
+  return stored_weights.read(str(output))
 
 
 def is_of(name, weights):
@@ -92,7 +93,7 @@ def test_new_words_start_as_the_mean_of_their_pieces(
 def test_a_table_that_is_full_gets_rows(source, tmp_path):
   (tmp_path / "old.txt").write_text("\n".join([*PIECES, *map(str, range(49))]))
   new, words = grown(source, tmp_path)
-  assert [word.index for word in words] == [64, 65, 66]
+  assert [word.token_id for word in words] == [64, 65, 66]
   assert new.config.vocab_size == 67
   found = converted(new, tmp_path / "out")
   for name, old in ((n, source.reader.read(n)) for n in source.reader.shapes):
@@ -239,7 +240,7 @@ def test_continued_pretraining_learns_the_words(tmp_path):
   run("convert_checkpoint.py", input=tmp_path / "run", to="tf1",
       vocab_file=vocab_file, output=tmp_path / "more",
       add_tokens=tmp_path / "words.txt")
-  found = weight_files.read_weights(str(tmp_path / "more"))
+  found = stored_weights.read(str(tmp_path / "more"))
   for name in WORDS:
     assert len(found[name]) == len(found[f"{name}/adam_v"]) == 103
   assert found["global_step"] == 100

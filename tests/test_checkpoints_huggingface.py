@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import heads
 import modeling
+import stored_weights
 import transformers_goldens
 from checkpoints import huggingface, tokenizer_files, weight_files
 from common import errors
@@ -39,7 +40,7 @@ def rewrite(model, change):
 
 def test_files_are_a_function_of_the_weights(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "BertModel"))
-  weights = weight_files.read_weights(str(GOLDEN / "BertModel"))
+  weights = stored_weights.read(str(GOLDEN / "BertModel"))
   for folder, order in (("a", weights), ("b", dict(reversed(weights.items())))):
     (tmp_path / folder).mkdir()
     huggingface.write(
@@ -67,7 +68,7 @@ def test_outputs_are_those_of_transformers():
 
 
 def test_names_of_old_files(model):
-  expected = weight_files.read_weights(str(model))
+  expected = stored_weights.read(str(model))
 
   def as_before_2019(tensors):
     old = {
@@ -83,7 +84,7 @@ def test_names_of_old_files(model):
     return old
 
   rewrite(model, as_before_2019)
-  found = weight_files.read_weights(str(model))
+  found = stored_weights.read(str(model))
   transformers_goldens.check_equal(found, expected)
   assert weight_files.open_reader(str(model)).notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
@@ -93,14 +94,14 @@ def test_names_of_old_files(model):
 
 
 def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
-  expected = weight_files.read_weights(str(GOLDEN / "BertModel"))
+  expected = stored_weights.read(str(GOLDEN / "BertModel"))
   tensors = transformers_goldens.tensors_of(GOLDEN / "BertModel")
   path = f"{tmp_path}/weights.safetensors"
   safetensors.numpy.save_file(
     {f"bert.{name}": value for name, value in tensors.items()}, path
   )
   assert weight_files.open_reader(path).config is None
-  found = weight_files.read_weights(path)
+  found = stored_weights.read(path)
   transformers_goldens.check_equal(found, expected)
 
 
@@ -109,7 +110,7 @@ def test_half_precision_is_read_as_float32(model, dtype):
   rewrite(model, lambda t: {name: v.astype(dtype) for name, v in t.items()})
   reader = weight_files.open_reader(str(model))
   value = reader.read("bert/pooler/dense/kernel")
-  whole = weight_files.read_weights(str(GOLDEN / "BertForPreTraining"))
+  whole = stored_weights.read(str(GOLDEN / "BertForPreTraining"))
   expected = whole["bert/pooler/dense/kernel"].astype(dtype)
   assert value.dtype == np.float32
   np.testing.assert_array_equal(value, expected.astype(np.float32))

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import layers
 import modeling
+import stored_weights
 import tiny_model
 from checkpoints import model_garden, weight_files
 from common import errors
@@ -160,7 +161,7 @@ def test_a_pretrainer_is_written(tmp_path):
   status.assert_existing_objects_matched()
   check_same(ours(), theirs(inputs), keys[:3])
   # And back: bit for bit.
-  check_equal(weight_files.read_weights(prefix), ours.weights())
+  check_equal(stored_weights.read(prefix), ours.weights())
 
 
 def test_other_object_based_checkpoints_are_refused(tmp_path):

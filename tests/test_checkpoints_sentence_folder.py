@@ -11,12 +11,12 @@ import pytest
 import layers
 import modeling
 import script_runner
+import stored_weights
 import tiny_model
 from checkpoints import (
   model_writer,
   sentence_folder,
   sentence_pooling,
-  weight_files,
 )
 from common import errors
 from serving import text_models
@@ -251,7 +251,7 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
   } <= names
   path = tmp_path / "out" / "tokenizer_config.json"
   assert json.loads(path.read_text())["never_split"] == ["a-b"]
-  read = weight_files.read_weights(str(tmp_path / "out"))
+  read = stored_weights.read(str(tmp_path / "out"))
   for variable in model.variables:
     name = layers.variable_name(variable)
     if "/pooler/" not in name:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import stored_weights
 import two_replicas
 from checkpoints import weight_files
 from common import errors
@@ -36,7 +37,7 @@ def test_every_value_of_the_originals_training_checkpoint():
       if name.startswith("final/")
     }
   expected["global_step"] = np.array(12, np.int64)
-  check_equal(weight_files.read_weights(ORIGINAL), expected)
+  check_equal(stored_weights.read(ORIGINAL), expected)
 
 
 def test_weights_of_a_training_checkpoint_are_loaded_without_its_moments():
@@ -94,7 +95,7 @@ def test_no_checkpoint(tmp_path, prefix):
 @pytest.mark.parametrize("read, part, said", [
   # An index at once, values when they are read.
   (weight_files.open_reader, "index", r"ckpt\.index is not a readable index"),
-  (weight_files.read_weights, "data-00000-of-00001",
+  (stored_weights.read, "data-00000-of-00001",
    r"bert_model\.ckpt: the value of .*cannot be read"),
 ])
 def test_damaged_files_are_named(prefix, read, part, said, change):
@@ -142,7 +143,7 @@ def test_tensorflow_1_code_restores_what_is_written(prefix):
 
 def test_writing_over_a_checkpoint(prefix, tmp_path):
   weight_files.write_tf1(prefix, {"other": np.ones(2, "f")})
-  check_equal(weight_files.read_weights(prefix), {"other": np.ones(2, "f")})
+  check_equal(stored_weights.read(prefix), {"other": np.ones(2, "f")})
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -150,7 +151,7 @@ def test_a_failure_leaves_the_old_checkpoint(prefix, tmp_path):
   with pytest.raises(KeyError), weight_files.temporary_prefix(prefix) as path:
     pathlib.Path(f"{path}.index").touch()
     raise KeyError
-  check_equal(weight_files.read_weights(prefix), VALUES)
+  check_equal(stored_weights.read(prefix), VALUES)
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -164,7 +165,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
       weight_files.write_tf1(prefix, {"large": np.zeros(100_000)})
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-  check_equal(weight_files.read_weights(prefix), VALUES)
+  check_equal(stored_weights.read(prefix), VALUES)
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -178,7 +179,7 @@ def test_remote_folders(tmp_path):
   prefix = f"ram://{tmp_path.name}/bert_model.ckpt"
   weight_files.write_tf1(prefix, VALUES)
   weight_files.write_tf1(prefix, VALUES)
-  check_equal(weight_files.read_weights(f"ram://{tmp_path.name}"), VALUES)
+  check_equal(stored_weights.read(f"ram://{tmp_path.name}"), VALUES)
 
 
 def model(**shapes):
@@ -238,7 +239,7 @@ def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
     np.testing.assert_array_equal(copy, VALUES["bert/pooler/dense/bias"])
   weight_files.write_tf1(prefix, {"bias": bias})
   np.testing.assert_array_equal(
-    weight_files.read_weights(prefix)["bias"], [-1.5, 2.5]
+    stored_weights.read(prefix)["bias"], [-1.5, 2.5]
   )
 
 
@@ -246,9 +247,9 @@ def test_names_are_literal(tmp_path):
   for folder in ("mod[el]", "back\\slash", "a*"):
     path = f"{tmp_path}/{folder}/bert[1].ckpt"
     weight_files.write_tf1(path, VALUES)
-    check_equal(weight_files.read_weights(f"{tmp_path}/{folder}"), VALUES)
+    check_equal(stored_weights.read(f"{tmp_path}/{folder}"), VALUES)
     weight_files.write_tf1(path, {"a": np.zeros(3, "f")})
-    check_equal(weight_files.read_weights(path), {"a": np.zeros(3, "f")})
+    check_equal(stored_weights.read(path), {"a": np.zeros(3, "f")})
     assert len(weight_files.files_of(path)) == 2
 
 

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 import heads
 import script_runner
+import stored_weights
 import tiny_model
-from checkpoints import sentence_folder, weight_files
+from checkpoints import sentence_folder
 from classification import bi_encoder, data, inputs, model, scores, sequences
 from common import errors
 from serving import text_models
@@ -339,7 +340,7 @@ def test_a_stopped_run_goes_on(trained, tmp_path):
   for flags in ({"stop_step": 9}, {}):
     run(tmp_path / "run", **training(tmp_path), **flags)
   ours, theirs = (
-    weight_files.read_weights(str(folder / "final_model"))
+    stored_weights.read(str(folder / "final_model"))
     for folder in (trained, tmp_path / "run")
   )
   assert ours.keys() == theirs.keys()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import script_runner
+import stored_weights
 from checkpoints import weight_files
 from tiny_model import assert_close
 
@@ -93,7 +94,7 @@ def mean_vectors():
 def bare_encoder(tmp_path_factory):
   """The golden model without its pooler."""
   path = tmp_path_factory.mktemp("bare") / "bare.ckpt"
-  values = weight_files.read_weights(str(MODEL / "bert_model.ckpt"))
+  values = stored_weights.read(str(MODEL / "bert_model.ckpt"))
   weight_files.write_tf1(
     str(path), {k: v for k, v in values.items() if "pooler" not in k}
   )

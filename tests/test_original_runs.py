@@ -12,6 +12,7 @@ import pytest
 
 import resumed_runs
 import script_runner
+import stored_weights
 import tiny_model
 from checkpoints import weight_files
 
@@ -87,7 +88,7 @@ def run(script, output_dir, **flags):
 def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
   script, given = make(tmp_path)
   _, expected = run(script, tmp_path / "whole", **given, **TRAINING)
-  values = weight_files.read_weights(str(tmp_path / "whole" / "model.ckpt-2"))
+  values = stored_weights.read(str(tmp_path / "whole" / "model.ckpt-2"))
   names = names_of_the_original(kind)
   assert {name for name in values if name not in names} == {"applied_updates"}
   original = {name: values[name] for name in names}

@@ -10,6 +10,7 @@ import pytest
 import configuration
 import modeling
 import script_runner
+import stored_weights
 import tiny_model
 from checkpoints import model_folder, model_writer, weight_files
 from classification import data, inputs, model, sequences
@@ -206,7 +207,7 @@ def test_seeds_are_compared_in_a_table(trained):
       if name != "global_step":
         assert float(rows[name][3 + number]) == pytest.approx(value, abs=1e-5)
   weights = [
-    weight_files.read_weights(
+    stored_weights.read(
       str(output_dir / f"seed_{seed}" / "final_model" / "bert_model.ckpt")
     )["output_weights"]
     for seed in (3, 4)
@@ -238,7 +239,7 @@ def test_the_best_weights_may_be_used(trained, folder, tmp_path):
   results = results_in(tmp_path / "run")
   assert results["global_step"] < 10
   best, final = (
-    weight_files.read_weights(str(tmp_path / "run" / name / "bert_model.ckpt"))
+    stored_weights.read(str(tmp_path / "run" / name / "bert_model.ckpt"))
     for name in ("best_model", "final_model")
   )
   assert all(best[name].tobytes() == final[name].tobytes() for name in best)
@@ -343,7 +344,7 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   assert re.search(r"class +examples +weight\n.*\n?.*  bad +72 +1", done.err)
   assert f"] {dirty}:162: " in (tmp_path / "run" / "log.txt").read_text()
   before, after = (
-    weight_files.read_weights(str(path / "bert_model.ckpt"))
+    stored_weights.read(str(path / "bert_model.ckpt"))
     for path in (model, tmp_path / "run" / "final_model")
   )
   changed = {

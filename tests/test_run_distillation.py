@@ -7,8 +7,8 @@ import pytest
 
 import resumed_runs
 import script_runner
+import stored_weights
 import tiny_model
-from checkpoints import weight_files
 
 WORDS = "warm clever dull cold film the was".split()
 TEXTS = ["the warm film", "clever film was warm", "dull film", "the cold film"]
@@ -71,8 +71,8 @@ def test_a_student_of_a_teacher_alone_gives_its_answers(files, tmp_path):
 
 def test_a_student_starts_with_the_teachers_layers(files, tmp_path):
   learn(files, tmp_path, learning_rate=0.0)
-  theirs = weight_files.read_weights(str(files / "run" / "final_model"))
-  ours = weight_files.read_weights(str(tmp_path / "final_model"))
+  theirs = stored_weights.read(str(files / "run" / "final_model"))
+  ours = stored_weights.read(str(tmp_path / "final_model"))
   assert "output_weights" in ours
   del ours["global_step"], theirs["global_step"]
   for name, value in ours.items():
@@ -80,7 +80,7 @@ def test_a_student_starts_with_the_teachers_layers(files, tmp_path):
 
 
 def weights_of(folder):
-  return weight_files.read_weights(str(folder / "final_model"))
+  return stored_weights.read(str(folder / "final_model"))
 
 
 @pytest.mark.slow

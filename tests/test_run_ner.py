@@ -5,6 +5,7 @@ import json
 import pytest
 
 import script_runner
+import stored_weights
 import tiny_model
 from checkpoints import weight_files
 from script_runner import results_in
@@ -180,7 +181,7 @@ def test_parts_of_speech_are_another_column(config_file, tmp_path):
 
 def test_frozen_features_have_a_table(trained, config_file, tmp_path):
   start = trained / "final_model" / "bert_model.ckpt"
-  weights = weight_files.read_weights(str(start))
+  weights = stored_weights.read(str(start))
   encoder = tmp_path / "encoder.ckpt"
   weight_files.write_tf1(
     str(encoder), {k: v for k, v in weights.items() if k.startswith("bert/")}
@@ -202,7 +203,7 @@ def test_frozen_features_have_a_table(trained, config_file, tmp_path):
     results = results_in(tmp_path / "run" / row.split()[0])
     assert float(row.split()[3]) == pytest.approx(results["f1"], abs=1e-4)
   path = tmp_path / "run" / "embeddings" / "final_model" / "bert_model.ckpt"
-  after = weight_files.read_weights(str(path))
+  after = stored_weights.read(str(path))
   for name, value in weights.items():
     if name.startswith("bert/"):
       assert after[name].tobytes() == value.tobytes(), name

@@ -8,6 +8,7 @@ import pytest
 
 import resumed_runs
 import script_runner
+import stored_weights
 import tiny_model
 from checkpoints import weight_files
 from script_runner import results_in, succeed
@@ -136,8 +137,8 @@ def learn(files, teacher, output_dir, **flags):
 @pytest.mark.slow
 def test_a_student_starts_from_every_second_layer(files, teacher, tmp_path):
   learn(files, teacher, tmp_path, log_steps=1, learning_rate=0.0, do_eval=True)
-  theirs = weight_files.read_weights(str(teacher))
-  ours = weight_files.read_weights(str(tmp_path / "final_model"))
+  theirs = stored_weights.read(str(teacher))
+  ours = stored_weights.read(str(tmp_path / "final_model"))
   assert ours.pop("global_step") > 0
   for name, value in ours.items():  # Nothing moved at a rate of 0.
     same = name.replace("layer_1/", "layer_2/")
@@ -259,8 +260,8 @@ def test_replaced_tokens_resume_and_leave_two_models(files, tmp_path):
     )
     values = json.loads((there / "config.json").read_text())
     assert values["architectures"] == [head]
-    expected = weight_files.read_weights(str(model))
-    for name, value in weight_files.read_weights(str(there)).items():
+    expected = stored_weights.read(str(model))
+    for name, value in stored_weights.read(str(there)).items():
       np.testing.assert_array_equal(value, expected.pop(name), err_msg=name)
     assert {*expected} <= {
       "global_step", "bert/pooler/dense/kernel", "bert/pooler/dense/bias"

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 import script_runner
+import stored_weights
 from checkpoints import weight_files
 from script_runner import results_in
 
@@ -142,7 +143,7 @@ def encoder(tmp_path_factory):
   config = json.loads(WEIGHTS["bert_config_file"].read_text())
   config["num_hidden_layers"] = 1
   (folder / "bert_config.json").write_text(json.dumps(config))
-  weights = weight_files.read_weights(str(WEIGHTS["init_checkpoint"]))
+  weights = stored_weights.read(str(WEIGHTS["init_checkpoint"]))
   weight_files.write_tf1(str(folder / "bert_model.ckpt"), {
     name: value
     for name, value in weights.items()
@@ -191,7 +192,7 @@ def test_the_pooler_is_not_trained(trained):
   """As in the original: what the loss does not reach has no moments."""
   folder, done = trained
   assert "bert/pooler/dense/kernel" in done.err  # Not found: left as it began.
-  names = weight_files.read_weights(str(folder / "model.ckpt-25"))
+  names = stored_weights.read(str(folder / "model.ckpt-25"))
   slots = [name for name in names if name.endswith(("/adam_m", "/adam_v"))]
   assert len(names) == 25 + len(slots) + 2  # Two counters.
   assert len(slots) == 2 * 23

@@ -14,6 +14,7 @@ import heads
 import modeling
 import resumed_runs
 import script_runner
+import stored_weights
 import tokenization
 from checkpoints import weight_files
 from records import tfrecord
@@ -63,7 +64,7 @@ def small_config(tmp_path_factory):
 
 
 def weights(checkpoint):
-  return weight_files.read_weights(str(checkpoint))
+  return stored_weights.read(str(checkpoint))
 
 
 def read_results(path):

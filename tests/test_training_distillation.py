@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import modeling
+import stored_weights
 import tiny_model
 from checkpoints import model_writer, weight_files
 from common import errors, run_settings
@@ -98,7 +99,7 @@ def test_every_second_layer_becomes_the_students(teacher):
   start = distillation.student_start(settings, start, found, config)
   student = modeling.BertModel(config)
   weight_files.load(student.variables, start.path)
-  theirs = weight_files.read_weights(teacher["teacher_checkpoint"])
+  theirs = stored_weights.read(teacher["teacher_checkpoint"])
   assert len(student.variables) == 5 + 2 * 16 + 2
   for variable in student.variables:
     name = variable.name.removesuffix(":0").replace("layer_1/", "layer_2/")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import stored_weights
 import test_common_folder_lock
 from checkpoints import weight_files
 from common import errors, file_io, json_files
@@ -32,7 +33,7 @@ def save(folder, *steps, **options):
 
 def check_whole(commit, step):
   assert commit.step == step
-  found = weight_files.read_weights(commit.path)
+  found = stored_weights.read(commit.path)
   np.testing.assert_array_equal(found["bias"], values_of(step)["bias"])
 
 

@@ -8,6 +8,7 @@ import pytest
 import configuration
 import heads
 import modeling
+import stored_weights
 import tiny_model
 import transformers_goldens
 from checkpoints import converter, huggingface, weight_files
@@ -92,7 +93,7 @@ def test_both_models_are_kept_in_our_own_layout(tmp_path):
   converter.convert(source, f"{tmp_path}/tf1", "tf1")
   again = converter.open_source(f"{tmp_path}/tf1")
   transformers_goldens.check_equal(
-    weight_files.read_weights(f"{tmp_path}/tf1"),
+    stored_weights.read(f"{tmp_path}/tf1"),
     {name: source.reader.read(name) for name in source.reader.shapes},
   )
   assert "generator/cls/predictions/output_bias" in again.reader.shapes

@@ -46,7 +46,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     pieces = _pieces(vocab_file, self._cut)
     _check(vocab_file, pieces)
     super().__init__(vocab_file, {p: index for index, p in enumerate(pieces)})
-    self._known = {}  # Word -> its ids.
+    self._known: dict[str, tuple[int, ...]] = {}  # Word -> its ids.
     self._without_comma = self._make_without_comma()
 
   def __reduce__(self):
@@ -69,7 +69,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
       new = set(every)
     # One call handles all new words, because a call costs more than a word.
     self._known.update(zip(new, self._ids_of_words(list(new))))
-    ids = list(itertools.chain.from_iterable(map(self._known.get, every)))
+    ids = list(itertools.chain.from_iterable(self._known[w] for w in every))
     lengths = [sum(len(self._known[word]) for word in line) for line in words]
     return ids, lengths, None
 

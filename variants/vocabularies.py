@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Container, Sequence
 
 import tokenization
-from common import errors, file_io, json_files
+from common import errors, json_files
 from variants import sentencepiece, tokenizer_file
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
@@ -73,8 +73,7 @@ def read_config(vocab_file: str) -> tuple[str, dict]:
   Returns its path and its entries, {} if it is missing. Raises InputError: it
   is damaged.
   """
-  path = os.path.join(os.path.dirname(vocab_file), CONFIG)
-  return path, json_files.read(path) if file_io.exists(path) else {}
+  return json_files.read_optional(os.path.dirname(vocab_file), CONFIG)
 
 
 def normalizer(vocab_file: str) -> dict:
@@ -82,10 +81,10 @@ def normalizer(vocab_file: str) -> dict:
 
   The keys are tokenizer_config.json's; {} without the file or normalizer.
   """
-  path = os.path.join(os.path.dirname(vocab_file), TOKENIZER_FILE)
-  if not file_io.exists(path):
-    return {}
-  rules = json_files.read(path).get("normalizer") or {}
+  path, values = json_files.read_optional(
+    os.path.dirname(vocab_file), TOKENIZER_FILE
+  )
+  rules = values.get("normalizer")
   names = {
     "do_lower_case": "lowercase", "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
