@@ -39,8 +39,6 @@ _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
-# The tokenizer's class for a list of word pieces, if it is not BERT's.
-_TOKENIZERS = {"distilbert": "DistilBertTokenizer"}
 # The prefixes of the names of a whole model, and of an encoder alone.
 _ROOTS = (
   "bert", "roberta", "electra", "distilbert", "transformer", "albert",
@@ -276,6 +274,7 @@ def write_settings(
   )
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, max_length,
-    _TOKENIZERS.get(config.get("variant", ""), "BertTokenizer"), fast=True,
-    never_split=never_split,
+    "DistilBertTokenizer" if config.get("variant") == "distilbert"
+    else "BertTokenizer",
+    fast=True, never_split=never_split,
   )

@@ -5,7 +5,7 @@ flag.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from absl import logging
 
@@ -66,8 +66,8 @@ def _with_model_dir(settings, paths):
   })
 
 
-def trained_model_files(settings: Settings) -> Iterator[str]:
-  """Yields the files that may say how the input of trained weights was made.
+def _trained_model_file(settings):
+  """Returns the file that says how the input of trained weights was made.
 
   The model that a run's own training left comes first: its checkpoints count
   more than --init_checkpoint, and --bert_config_file may still describe the
@@ -76,9 +76,8 @@ def trained_model_files(settings: Settings) -> Iterator[str]:
   if settings.get("output_dir"):
     path = os.path.join(settings.output_dir, "final_model", "bert_config.json")
     if file_io.exists(path):
-      yield path
-  if settings.bert_config_file:
-    yield settings.bert_config_file
+      return path
+  return settings.bert_config_file
 
 
 def restore_input_settings(
@@ -118,7 +117,7 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   Only a model of this project says how its input was made. Raises InputError:
   as of `restore_input_settings`.
   """
-  source = next(trained_model_files(settings))
+  source = _trained_model_file(settings)
   trained = model_folder.input_settings(configuration.read(source))
   known = {name: trained[name] for name in names if name in trained}
   settings = restore_input_settings(settings, known, source)

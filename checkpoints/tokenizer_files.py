@@ -234,7 +234,8 @@ def check(vocab_file: str) -> None:
         "of the files next to it; have transformers write it anew: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
       )
-  is_list = vocabularies.name_of(vocab_file) == vocabularies.LIST
+  name_in_folder = vocabularies.name_of(vocab_file)
+  is_list = name_in_folder == vocabularies.LIST
   if is_list and (more := _more_than_a_list(folder)):
     raise errors.InputError(
       f"{folder}: {'; '.join(more)}, which a list of word pieces cannot "
@@ -242,7 +243,7 @@ def check(vocab_file: str) -> None:
       "which transformers writes: "
       "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
     )
-  if vocabularies.is_sentencepiece(vocab_file):
+  if name_in_folder == vocabularies.SENTENCEPIECE:
     for key, expected in (("keep_accents", False), ("remove_space", True)):
       if values.get(key, expected) != expected:
         raise errors.InputError(

@@ -393,7 +393,14 @@ def find(
   known = {row.name: row for row in rows(variant, names)}
   values, derived = {}, []
   for name in sorted(names):
-    full = _full_name(variant, name)
+    # An encoder saved alone has names without the prefix.
+    full = re.sub(
+      r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler)\.)",
+      f"{variant}.", name,
+    )
+    # Files of before 2019 name the two as TensorFlow does.
+    full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
+    full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
@@ -402,16 +409,6 @@ def find(
       row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived
-
-
-def _full_name(variant, name):
-  """Returns the name as models with a head save it today."""
-  # An encoder saved alone has names without the prefix.
-  parts = "embeddings|embeddings_project|encoder|transformer|pooler"
-  name = re.sub(rf"^(?=({parts})\.)", f"{variant}.", name)
-  # Files of before 2019 name the two as TensorFlow does.
-  name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
-  return re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
 
 
 def to_write(

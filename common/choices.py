@@ -35,26 +35,20 @@ FEATURE_FILE_FORMATS = ("jsonl", "npz")
 SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
 
 CHECKPOINT_KINDS = ("tf1", "tf2", "huggingface", "model_garden")
-HUGGINGFACE_ARCHITECTURES = (
-  "BertForQuestionAnswering", "BertForSequenceClassification",
-  "BertForTokenClassification", "BertForPreTraining", "BertForMaskedLM",
-  "BertForNextSentencePrediction", "BertModel",
-  "DistilBertForQuestionAnswering", "DistilBertForSequenceClassification",
-  "DistilBertForTokenClassification", "DistilBertForMaskedLM",
-  "DistilBertModel", "AlbertForQuestionAnswering",
-  "AlbertForSequenceClassification", "AlbertForTokenClassification",
-  "AlbertForPreTraining", "AlbertForMaskedLM", "AlbertModel",
-  "ElectraForQuestionAnswering", "ElectraForSequenceClassification",
-  "ElectraForTokenClassification", "ElectraForPreTraining",
-  "ElectraForMaskedLM", "ElectraModel",
-  *(
-    f"{title}{end}"
-    for title in ("Roberta", "XLMRoberta", "Camembert")
-    for end in (
-      "ForQuestionAnswering", "ForSequenceClassification",
-      "ForTokenClassification", "ForMaskedLM", "Model",
-    )
-  ),
+_TITLES = (
+  "Bert", "DistilBert", "Albert", "Electra", "Roberta", "XLMRoberta",
+  "Camembert",
+)
+# End of a class's name in transformers -> how the names of its models begin.
+_CLASSES = {
+  "ForQuestionAnswering": _TITLES, "ForSequenceClassification": _TITLES,
+  "ForTokenClassification": _TITLES,
+  "ForPreTraining": ("Bert", "Albert", "Electra"), "ForMaskedLM": _TITLES,
+  "ForNextSentencePrediction": ("Bert",), "Model": _TITLES,
+}
+HUGGINGFACE_ARCHITECTURES = tuple(
+  title + end for title in _TITLES
+  for end, titles in _CLASSES.items() if title in titles
 )
 SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",

@@ -20,11 +20,6 @@ NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
-def is_sentencepiece(vocab_file: str) -> bool:
-  """Returns whether a file is a SentencePiece model, by its name."""
-  return vocab_file.endswith(".model")
-
-
 def is_tokenizer_file(vocab_file: str) -> bool:
   """Returns whether a file is a tokenizer.json, by its name."""
   return vocab_file.endswith(".json")
@@ -34,7 +29,7 @@ def name_of(vocab_file: str) -> str:
   """Returns the name in NAMES that a vocabulary gets in a model's folder."""
   if is_tokenizer_file(vocab_file):
     return TOKENIZER_FILE
-  return SENTENCEPIECE if is_sentencepiece(vocab_file) else LIST
+  return SENTENCEPIECE if vocab_file.endswith(".model") else LIST
 
 
 def first_of(names: Container[str], variant: str = "bert") -> str | None:
