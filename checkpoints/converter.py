@@ -14,7 +14,6 @@ import filecmp
 import os
 from typing import NamedTuple
 
-import tensorflow as tf
 from absl import logging
 
 import configuration
@@ -80,8 +79,7 @@ def open_source(
   _check_shapes(reader, config)
   if not vocab_file:
     vocab_file = tokenizer_files.vocabulary_of(
-      reader.folder, file_io.names_in(reader.folder or "."),
-      registry.name_of(config)
+      reader.folder, registry.name_of(config)
     )
   if vocab_file:
     # Not their count: a list may have a token twice.
@@ -100,29 +98,22 @@ def _generator_of(reader):
 
 
 def _config_values(reader, bert_config_file):
-  if bert_config_file:
-    return configuration.read(bert_config_file)
-  if reader.config:
+  if reader.config and not bert_config_file:
     return reader.config
-  path = _in_its_folder(reader, "bert_config.json")
-  if path:
+  path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
+  if bert_config_file or file_io.exists(path):
     return configuration.read(path)
   # A folder that this project trained in.
-  fingerprint = _in_its_folder(reader, "run_fingerprint.json")
-  values = json_files.read(fingerprint) if fingerprint else {}
-  config = json_files.field(values, "bert_config", dict, fingerprint, None)
+  path, values = json_files.read_optional(
+    reader.folder, "run_fingerprint.json"
+  )
+  config = json_files.field(values, "bert_config", dict, path, None)
   if not config:
     raise errors.InputError(
       f"{reader.path} ({reader.file_format}) has no configuration in its "
       "folder; give --bert_config_file"
     )
   return config
-
-
-def _in_its_folder(reader, name):
-  """Path of a file in the checkpoint's folder, or None."""
-  path = os.path.join(reader.folder, name)
-  return path if tf.io.gfile.exists(path) else None
 
 
 def _check_shapes(reader, config):

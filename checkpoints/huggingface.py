@@ -151,23 +151,22 @@ def _open_files(path):
   weight_map = json_files.field(
     json_files.read(path), "weight_map", dict[str, str], path
   )
-  folder = os.path.dirname(path)
-  for name in set(weight_map.values()):
-    if os.path.basename(name) != name:
-      raise errors.InputError(
-        f"{path} names {name!r}, and only files next to it are read"
-      )
-  opened = {
-    name: _open(os.path.join(folder, name))
-    for name in sorted(set(weight_map.values()))
-  }
+  folder, tensors = os.path.dirname(path), {}
+  opened: dict[str, dict[str, pytorch_files.StoredTensor]] = {}
   for name, file in weight_map.items():
+    if os.path.basename(file) != file:
+      raise errors.InputError(
+        f"{path} names {file!r}, and only files next to it are read"
+      )
+    if file not in opened:
+      opened[file] = _open(os.path.join(folder, file))
     if name not in opened[file]:
       raise errors.InputError(
         f"{os.path.join(folder, file)} has no {name}, which {path} says it "
         "has; copy all files again"
       )
-  return {name: opened[file][name] for name, file in weight_map.items()}
+    tensors[name] = opened[file][name]
+  return tensors
 
 
 def _open(path):

@@ -46,7 +46,7 @@ def find(folder: str) -> dict[str, str]:
     "init_checkpoint": folder,
   }
   variant = configuration.read(paths["bert_config_file"]).get("variant", "bert")
-  if vocabulary := tokenizer_files.vocabulary_of(folder, names, variant):
+  if vocabulary := tokenizer_files.vocabulary_of(folder, variant):
     paths["vocab_file"] = vocabulary
   return paths
 

@@ -6,7 +6,7 @@ Without TensorFlow, so that data can be made without it.
 import json
 import os
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -253,18 +253,14 @@ def check(vocab_file: str) -> None:
         )
 
 
-def vocabulary_of(
-  folder: str, names: Container[str], variant: str = "bert"
-) -> str | None:
+def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   """Returns the path of a folder's tokenizer or vocabulary, or None.
 
   A tokenizer.json goes before a list of word pieces where the folder says what
-  such a list cannot express. Raises InputError: a file is damaged.
-
-  Args:
-    names: of the folder's files.
-    variant: of the model.
+  such a list cannot express. `variant` is the model's. Raises InputError: a
+  file is damaged.
   """
+  names = file_io.names_in(folder or ".")
   name = vocabularies.first_of(names, variant)
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
   if has_both and (more := _more_than_a_list(folder)):

@@ -9,7 +9,7 @@ from common import errors, file_io, json_files, run_settings
 
 
 class _Head(NamedTuple):
-  """Its use (a verb), its script, and a variable that only it has."""
+  """Its use (a verb), its script, and a variable that shows it."""
 
   use: str
   script: str
