@@ -84,7 +84,7 @@ import os
 from absl import logging
 
 from common import errors
-from serving import exported_network, rest, server
+from serving import exported_network, rest
 
 
 def model_name(settings):
@@ -102,6 +102,9 @@ def model_name(settings):
 
 
 def main(_):
+  # It needs aiohttp, an extra: a missing one is a mistake like others.
+  from serving import server
+
   settings = flags.read_settings()
   name = model_name(settings)
   limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))

@@ -347,7 +347,7 @@ class BasicTokenizer:
     text = convert_to_unicode(text)
     if not self.never_split:
       return self._split(text)
-    words = []
+    words: list[str] = []
     for word in text.translate(self._cleaning).split():
       parts = [word] if word in self.never_split else self._split(word)
       # The lower-cased word may be in never_split.
@@ -461,23 +461,22 @@ class _Cache(dict):
   natural text the frequent words return quickly.
   """
 
-  def __init__(self, function, max_entries=_CACHED_ENTRIES):
+  def __init__(self, function):
     super().__init__()
     self.function = function
-    self.max_entries = max_entries
 
   def __missing__(self, key):
     # dict calls this for a key that it lacks; a hit runs no Python.
     value = self.function(key)
     if len(key) <= _CACHED_CHARS:
-      if len(self) >= self.max_entries:
+      if len(self) >= _CACHED_ENTRIES:
         self.clear()
       self[key] = value
     return value
 
   def __reduce__(self):
     # It is pickled empty: worker processes get the tokenizer, not its cache.
-    return _Cache, (self.function, self.max_entries)
+    return _Cache, (self.function,)
 
 
 class _CharacterTable(dict):

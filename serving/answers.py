@@ -20,9 +20,9 @@ from classification import answers as classification_answers
 from classification import data as classification_data
 from classification import sequences
 from common import errors, json_files, run_settings
-from engines import networks
 from features import text_batches
 from pretraining import answers as pretraining_answers
+from serving import export_options
 from squad import alignment
 from squad import answers as squad_answers
 from squad import windowing as squad_windowing
@@ -104,6 +104,8 @@ def read_settings(
   """
   values = json_files.read(path)
   settings = run_settings.Settings({
+    # An export that is older than an option gets the option's default.
+    **export_options.DEFAULTS,
     **json_files.field(values, "settings", dict, path),
     "labels": json_files.field(values, "labels", list[str], path),
     "vocab_file": vocab_file,
@@ -118,15 +120,6 @@ def check(head: str | None, rows: list) -> None:
   for number, row in enumerate(rows if head != "embedding" else ()):
     for text in row:
       errors.require_text(text, f"text number {number}")
-
-
-def of_engine(
-  loaded, settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-) -> Network:
-  """Returns the Network of an engine that networks.load returned."""
-  num_words = len(vocabularies.lines(tokenizer))
-  return networks.of_engine(loaded, settings, num_words)
 
 
 def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
@@ -218,7 +211,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
       positions = [encoded[n][1] for n in places]
       width = max(1, *map(len, positions))
       outputs = network(**batch, masked_lm_positions=[
-        input_sequences.pad(row, width) for row in positions
+        row + [0] * (width - len(row)) for row in positions
       ])  # [B, P, K]
       for number, row in enumerate(positions):
         fillings = outputs["fillings"][number, : len(row)]

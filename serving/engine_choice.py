@@ -16,6 +16,7 @@ from checkpoints import model_settings
 from common import run_settings
 from engines import network_file, networks
 from serving import answers, export_options, models, network_export
+from variants import vocabularies
 
 
 def network(model: models.ServedModel) -> answers.Network:
@@ -26,7 +27,7 @@ def network(model: models.ServedModel) -> answers.Network:
   """
   settings = model.settings
   if settings.engine == "tensorflow":
-    return models.of_model(model)
+    return models.network_of(model.from_ids, model.id_inputs)
   values = settings.pick("head quantize max_seq_length")
   exported = network_export.with_lengths(run_settings.Settings({
     **values, "format": settings.engine, "lengths": (),
@@ -42,7 +43,9 @@ def network(model: models.ServedModel) -> answers.Network:
   if settings.quantize != "none":
     summary = network_export.compare(model, loaded, exported, texts)
     logging.info("8 bits: %s", summary)
-  return answers.of_engine(loaded, settings, model.tokenizer)
+  return networks.of_engine(
+    loaded, settings, len(vocabularies.lines(model.tokenizer))
+  )
 
 
 def in_place_of(
@@ -57,10 +60,12 @@ def in_place_of(
   """
   if settings.engine == "tensorflow":
     return None
-  names = "engine quantize max_seq_length do_lower_case vocab_file never_split"
+  names = (
+    "engine quantize max_seq_length do_lower_case vocab_file never_split "
+    "init_checkpoint"
+  )
   settings = run_settings.Settings({
-    **export_options.DEFAULTS,
-    **settings.pick(f"{names} init_checkpoint"), **options,
+    **export_options.DEFAULTS, **settings.pick(names), **options
   })
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)

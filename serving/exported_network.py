@@ -46,12 +46,8 @@ class ExportedNetwork:
       os.path.join(folder, answers.SETTINGS_FILE), paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
-    # An export that is older than an option gets the option's default.
-    names = (n for n in answers.STORED.split() if n in stored)
-    self.settings = run_settings.Settings({
-      **export_options.DEFAULTS, **stored.pick(" ".join(names)),
-      **stored.pick("vocab_file labels"), "engine": engine,
-    })
+    assert engine  # See `find`.
+    self.settings = stored.replace(engine=engine)
     self.config = configuration.BertConfig.from_json_file(
       paths["bert_config_file"]
     )
@@ -74,7 +70,8 @@ class ExportedNetwork:
 
   def network(self, settings: run_settings.Settings) -> answers.Network:
     """Returns the Network that computes the export's outputs."""
-    return answers.of_engine(self._loaded, settings, self.tokenizer)
+    num_words = len(vocabularies.lines(self.tokenizer))
+    return networks.of_engine(self._loaded, settings, num_words)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int

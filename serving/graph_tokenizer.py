@@ -82,7 +82,9 @@ class GraphTokenizer(tf.Module):
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
     basic = tokenizer.basic_tokenizer
     self._lower, self._strips = basic.do_lower_case, basic.strip_accents
-    self._rules = _rules(_switches(basic))
+    self._rules = _rules(_Switches(
+      basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
+    ))
     self._never_split = list(tokenizer.never_split)
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes for a code point. Longer words are unknown.
@@ -288,12 +290,6 @@ class _Switches(NamedTuple):
       self.lowers, never_split, strip_accents=self.strips,
       tokenize_chinese_chars=self.isolates_han,
     )
-
-
-def _switches(basic):
-  return _Switches(
-    basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
-  )
 
 
 class _Rules:

@@ -52,11 +52,11 @@ class BertLayer(keras.layers.Layer):
       )
     if (folder is None) == (config is None):
       raise errors.InputError("pass either the folder of a model or config=")
-    self._seed, source = seed, None
-    if folder is not None:
-      files = model_folder.find(folder)
+    self._seed = seed
+    files = {} if folder is None else model_folder.find(folder)
+    source = files.get("init_checkpoint")
+    if config is None:
       config = configuration.read(files["bert_config_file"])
-      source = files["init_checkpoint"]
     self.config = configuration.BertConfig.from_dict(config)
     with weight_files.without_random_init(source):
       self.bert = registry.make_encoder(

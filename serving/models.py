@@ -310,11 +310,9 @@ def on_tensors(function: Callable) -> answers.Network:
   return network
 
 
-def of_model(model: ServedModel) -> answers.Network:
-  """Returns the Network of a model with its weights."""
-  return on_tensors(
-    compiled(model.from_ids, IDS, model.id_inputs)
-  )
+def network_of(function: Callable, names: Iterable[str]) -> answers.Network:
+  """Returns the Network that a method of a ServedModel computes from ids."""
+  return on_tensors(compiled(function, IDS, names))
 
 
 KINDS = {

@@ -88,10 +88,9 @@ def write_file(
   Raises:
     InputError: a package is missing, or the format cannot express the network.
   """
-  _FORMATS[settings.format](path, model, settings)
-
-
-def _onnx(path, model, settings):
+  if settings.format == "litert":
+    _write_litert(path, model, settings)
+    return
   # These are imported late: their packages belong to extras.
   from engines import onnx_graph, quantization
 
@@ -105,7 +104,7 @@ def _onnx(path, model, settings):
     quantization.quantize(path)
 
 
-def _litert(path, model, settings):
+def _write_litert(path, model, settings):
   inputs = dict(network_file.INPUTS)
   if registry.name_of(model.config) == "distilbert":
     del inputs["token_type_ids"]
@@ -118,9 +117,6 @@ def _litert(path, model, settings):
     path, model, compute, inputs, settings.lengths,
     is_int8=settings.quantize == "int8",
   )
-
-
-_FORMATS = {"litert": _litert, "onnx": _onnx}
 
 
 def compare(
@@ -145,9 +141,9 @@ def compare(
       "input_ids": [ids], "input_mask": [[1] * len(ids)],
       "segment_ids": [segments],
     })
-  reference = models.on_tensors(models.compiled(
-    model.exported, models.IDS, models.ServedModel.id_inputs
-  ))
+  reference = models.network_of(
+    model.exported, models.ServedModel.id_inputs
+  )
   distance = difference.measure(reference, engine.run, batches)
   summary = (
     f"the outputs of {len(texts)} texts differ from those of float32 by "

@@ -188,7 +188,7 @@ class LoadedModel(exported_network.Servable):
     )
     self.head = settings.head
     tokenizer = tokenization.FullTokenizer(
-      vocab_file, settings.do_lower_case, settings.get("never_split", ()),
+      vocab_file, settings.do_lower_case, settings.never_split,
       **settings.text_rules,
     )
     self._answer = answers.make(

@@ -26,22 +26,17 @@ from absl import logging
 from common import errors
 from serving import batching, connections, page, rest
 
-try:
+with errors.needs_extra("serve"):
   from aiohttp import web
-except ImportError:  # An extra: only the server needs it.
-  web = None
-else:
-  _LOG = web.AppKey("log", connections.LimitedLog)
-  _HOSTS = web.AppKey("hosts", frozenset)
 
+_LOG = web.AppKey("log", connections.LimitedLog)
+_HOSTS = web.AppKey("hosts", frozenset)
 _MODEL = "/v1/models/{name:[^/:]+}"
 # The time from the signal to the end. aiohttp waits twice for the requests in
 # progress: until they are answered, then until they are read.
 _SECONDS_TO_END = 22.0
 _SECONDS_TO_FINISH = 8.0
 _LOG_LINES = 10  # Lines about refused requests in half a minute.
-
-
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -61,17 +56,12 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 def make_application(
   model, name: str, batcher: batching.Batcher, limits: batching.Limits,
   hosts: frozenset[str] = frozenset(),
-):
-  """Returns an aiohttp.web.Application; for `hosts` see `allowed_hosts`.
+) -> web.Application:
+  """Returns the application; for `hosts` see `allowed_hosts`.
 
   The batcher is not started; its function of `Request.key` and rows returns
-  what `model.run` does. Raises InputError: aiohttp is not installed.
+  what `model.run` does.
   """
-  if web is None:
-    raise errors.InputError(
-      "the server needs aiohttp: run pip install aiohttp, or, in a clone of "
-      "this project, pip install '.[serve]'"
-    )
   handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
     client_max_size=limits.max_body_bytes,
@@ -90,7 +80,9 @@ def make_application(
   return application
 
 
-def run(application, host: str, port: int, name: str, timeout: float) -> None:
+def run(
+  application: web.Application, host: str, port: int, name: str, timeout: float
+) -> None:
   """Serves until SIGTERM or SIGINT, then answers what has been asked.
 
   It ends within 25 seconds, whatever clients do. Raises InputError: one cannot

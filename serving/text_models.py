@@ -68,6 +68,7 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   options = {"model_dir": folder, **options}
   chosen = {n: value for n, value in options.items() if value is not None}
   defaults = run_settings.Settings(export_options.DEFAULTS)
+  # Mistakes are refused before a network is loaded.
   settings = _settings(defaults, chosen)
   if export := exported_network.find(folder):
     settings = _settings(export.settings, chosen)
@@ -253,8 +254,9 @@ class TextModel:
     # Each head has one model at a time: a second would double the memory.
     if name not in self._heads or self._heads[name][0] != options:
       # The options of this call override the options of `load`.
+      of_load = self._settings.pick(" ".join(self._settings.given))
       settings = _settings(
-        self._settings, {**_given(self._settings), **options, "head": name}
+        self._settings, {**of_load, **options, "head": name}
       )
       head = self._source.head(settings, self._batch_size)
       self._heads[name] = options, head
@@ -291,10 +293,6 @@ def _settings(settings, chosen):
   )
   run_settings.refuse_ignored(changed, export_options.ENGINE_RULES)
   return changed
-
-
-def _given(settings):
-  return settings.pick(" ".join(settings.given))
 
 
 def _check_form(rows, names):

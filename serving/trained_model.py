@@ -60,9 +60,7 @@ class TrainedModel:
     """Returns answers.make_scorer's function for a masked-LM head."""
     model = head.model
     names = (*model.id_inputs, "masked_lm_ids")
-    network = models.on_tensors(
-      models.compiled(model.log_probabilities, models.IDS, names)
-    )
+    network = models.network_of(model.log_probabilities, names)
     return answers.make_scorer(
       head.settings, self.tokenizer, network, batch_size
     )

@@ -96,12 +96,6 @@ class Answerer:
     ))
     if find_threshold:
       self.threshold.find(file.file, predicted)
-    return self._decided(predicted)
-
-  def _decided(self, predicted):
-    """Applies the threshold, which may have been found by the answers."""
-    if not self._options.version_2_with_negative:
-      return predicted
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> dict:
@@ -125,11 +119,12 @@ class Answerer:
     Returns the `answer`, its `probability`, and with version_2_with_negative
     the `null_odds`.
     """
-    (answer,) = self._decided(answers.answer_texts(
+    predicted = answers.answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
       self._lengths, self._options, batch_size=self._batch_size,
       pads=not self._trim,
-    ))
+    )
+    (answer,) = answers.with_threshold(predicted, self.threshold.value)
     return described(answer)
 
 

@@ -240,9 +240,10 @@ def _candidates(logits):
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
-  """Applies another threshold to answers of version_2_with_negative."""
+  """Applies another threshold to answers that have null odds."""
   return [
-    a._replace(text="" if a.null_odds > threshold else a.best_text)
+    a if a.null_odds is None
+    else a._replace(text="" if a.null_odds > threshold else a.best_text)
     for a in answers
   ]
 

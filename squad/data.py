@@ -31,10 +31,10 @@ class Question(NamedTuple):
     qas_id: the question's id in the file ("1" for the number 1).
     doc_tokens: the passage cut at white space, which all questions about the
       passage share.
-    answer_text: the answer to train on; "" if there is none, None outside
+    answer_text: the answer to train on; "" if there is none, and outside
       training.
     start_position, end_position: the first and last of `doc_tokens` that it
-    touches; -1 if there is no answer, None outside training.
+      touches; -1 if there is no answer, and outside training.
     is_impossible: whether the file marks the question as unanswerable.
     answers: tuple of all answers in the file; predictions are scored against
     them.
@@ -45,9 +45,9 @@ class Question(NamedTuple):
   qas_id: str
   question_text: str
   doc_tokens: list
-  answer_text: str | None = None
-  start_position: int | None = None
-  end_position: int | None = None
+  answer_text: str = ""
+  start_position: int = -1
+  end_position: int = -1
   is_impossible: bool = False
   answers: tuple = ()
   passage: int = 0
@@ -103,7 +103,9 @@ def read(
     not skipped silently.
     version_2: whether questions may have no answer.
   """
-  questions, skipped, says_impossible = [], [], False
+  questions: list[Question] = []
+  skipped: list[Skipped] = []
+  says_impossible = False
   for number, (place, paragraph) in enumerate(_paragraphs(path, version_2)):
     text = json_files.field(paragraph, "context", str, place)
     words = list(WORD.finditer(text))
@@ -122,8 +124,10 @@ def read(
       says_impossible |= "is_impossible" in entry
       if training:
         question = _with_answer(question, entry, passage)
-      kept = skipped if isinstance(question, Skipped) else questions
-      kept.append(question)
+      if isinstance(question, Skipped):
+        skipped.append(question)
+      else:
+        questions.append(question)
   # A file without any labels may be of either version.
   has_answers = skipped or any(question.answers for question in questions)
   if version_2 and has_answers and not says_impossible:
@@ -290,7 +294,7 @@ def _question(path, place, entry, passage):
 def _with_answer(question, entry, passage):
   """Returns the question with the place of its answer, or Skipped."""
   if question.is_impossible:
-    return question._replace(answer_text="", start_position=-1, end_position=-1)
+    return question
   place = question.place
   # As in the original: files with several answers are for evaluation.
   if len(question.answers) != 1:

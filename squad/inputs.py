@@ -3,7 +3,6 @@
 import itertools
 import os
 import random
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -73,14 +72,12 @@ def prepare(
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
-  windows: Iterable = windowing.make_windows(
-    questions, tokenizer, lengths, training=training,
-    processes=windowing.num_processes(questions),
+  made = windowing.make_windows(
+    questions, tokenizer, lengths, training=training
   )
-  # A list, because prediction needs the windows again; for training the
-  # generator is enough, and nothing is tokenized where records are kept.
-  if not training:
-    windows = list(windows)
+  # Prediction needs the windows again; for training the generator is enough,
+  # and nothing is tokenized where records are kept.
+  windows = None if training else list(made)
 
   def serialize(block):
     batch = windowing.make_batch(
@@ -91,7 +88,7 @@ def prepare(
 
   def write(writer):
     logging.debug("%s: the first examples", file.path)
-    rest = iter(windows)
+    rest = iter(made if windows is None else windows)
     shown = list(itertools.islice(rest, _SHOWN))
     for window in shown:
       _show(window, questions[window.question_index])
@@ -119,7 +116,7 @@ def prepare(
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
   unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
-  return SquadInput(file, records, count, None if training else windows)
+  return SquadInput(file, records, count, windows)
 
 
 def _show(window, question):
@@ -148,7 +145,7 @@ def prepare_all(
   """
   # As in the original: eval.tf_record holds the data to predict.
   stems = {"train": "train", "predict": "eval", "eval": "dev"}
-  prepared = {}
+  prepared: dict[str, SquadInput] = {}
   for name in sorted(files, key=list(stems).index):
     if name == "eval" and files[name] is files.get("predict"):
       prepared[name] = prepared["predict"]

@@ -115,6 +115,7 @@ class Job:
 
   def load(self, start: run_folder.StartingPoint) -> int:
     """Loads the weights of `start` to answer with; returns their step."""
+    assert start.path  # Random weights are refused: see `starting_point`.
     weight_files.load(
       self._model.variables, start.path,
       allowed_missing=squad_model.UNUSED_VARIABLES,
@@ -126,7 +127,7 @@ class Job:
     folder = self._settings.output_dir
     folders = [folder] if folder else []
     # Training changes the weights, so the initial folder no longer counts.
-    if start.origin == "init" and not self._settings.do_train:
+    if start.path and start.origin == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
@@ -152,7 +153,7 @@ class Job:
         # The threshold is stored next to its weights.
         self.threshold.write(folder)
         self.threshold.write_next_to(os.path.join(folder, "final_model"))
-        if start.origin == "init":
+        if start.path and start.origin == "init":
           near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
       self._report = self._report_of(
@@ -160,15 +161,15 @@ class Job:
       )
     return answers
 
-  def predict(self, step: int, answers: list | None = None) -> None:
+  def predict(self, step: int, evaluated: list | None = None) -> None:
     """Writes the files of predictions, and scores them.
 
-    `answers` are the answers to the data to evaluate, if that was done.
+    `evaluated` are the answers to the data to evaluate, if that was done.
     """
     file, folder = self._inputs["predict"], self._settings.output_dir
-    was_evaluated = answers is not None
     # The same file is answered once for both flags.
-    if file is not self._inputs.get("eval") or not was_evaluated:
+    answers = evaluated if file is self._inputs.get("eval") else None
+    if answers is None:
       logging.info("answering with the weights of step %d", step)
       answers = self._answerer.answers(file, self._settings.predict_batch_size)
       if not file.file.is_labelled:
@@ -177,9 +178,9 @@ class Job:
         results = self._answerer.scores(file.file, answers)
         # eval_results.txt is for the file to evaluate, if any.
         write_results(
-          {"global_step": step, **results}, None if was_evaluated else folder
+          {"global_step": step, **results}, folder if evaluated is None else None
         )
-        if not was_evaluated:
+        if evaluated is None:
           self._report = self._report_of(file.file, answers, results)
     if self._is_chief:
       squad_answers.write(folder, answers)
@@ -226,11 +227,12 @@ class Job:
     Raises InputError: lines of --predict_file=- could not be answered; all
     other lines are answered by then.
     """
+    answer = self._answerer.answer
     if self._settings.interactive:
-      streams = line_answers.standard_streams()
-      squad_answers.converse(*streams, self._answerer.answer)
+      source, target = line_answers.standard_streams()
+      squad_answers.converse(source, target, answer)
     elif components.answers_stream(self._settings):
-      streams = line_answers.standard_streams()
+      source, target = line_answers.standard_streams()
       line_answers.require_all_answered(
-        squad_answers.answer_lines(*streams, self._answerer.answer)
+        squad_answers.answer_lines(source, target, answer)
       )

@@ -15,7 +15,7 @@ from variants import registry
 # Variables that an encoder's checkpoint may lack. As in the original: the
 # pooler is not read, so it is neither trained nor needed.
 UNUSED_VARIABLES = heads.POOLER
-NEW_VARIABLES = ("^cls/squad/", "^bilstm/", *UNUSED_VARIABLES)
+NEW_VARIABLES = ["^cls/squad/", "^bilstm/", *UNUSED_VARIABLES]
 
 # The logit of padding, finite so that no kernel makes it nan (0 * -inf).
 _LOWEST = tf.float32.min

@@ -30,7 +30,7 @@ class NullThreshold:
   """The threshold of a run.
 
   Attributes:
-    value: float, or None while it is to be found.
+    value: float; 0.0 until one is found.
     is_auto: whether it is found on the data that a model is evaluated on.
   """
 
@@ -48,10 +48,9 @@ class NullThreshold:
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None
-    self._weights, self._found = weights, {}
-    self.value: float | None = None
-    if not self.is_auto:
-      self.value = 0.0 if text is None else _number(text)
+    self._weights = weights
+    self._found: dict = {}
+    self.value = 0.0 if text in (None, "auto") else _number(text)
 
   def look_up(self, folders: list) -> None:
     """Takes the threshold that the first folder stores for the present weights.
@@ -142,7 +141,7 @@ def folder_of(checkpoint: str) -> str:
   return os.path.dirname(checkpoint) or "."
 
 
-def stored(folders: Iterable[str], weights: str) -> float:
+def stored(folders: Iterable[str], weights: str | None) -> float:
   """Returns the threshold that is stored for weights, 0.0 if there is none.
 
   The first of the folders that has one counts. Raises InputError: a file is

@@ -22,8 +22,11 @@ from variants import piece_tokenizer
 # As in the original: unique ids begin here.
 FIRST_UNIQUE_ID = 1000000000
 
-
 _BLOCK = 256  # Passages that a process encodes at a time.
+# From this many words in all passages on, several processes tokenize them: one
+# process needs about eight seconds for them, and starting more takes a few.
+# (The training passages of SQuAD have about 2.2 million.)
+_MANY_WORDS = 5_000_000
 
 
 class Lengths(NamedTuple):
@@ -139,12 +142,14 @@ def encode_passages(
 
 
 def make_passages(
-  questions: list, tokenizer: tokenization.FullTokenizer, *, processes: int = 1
+  questions: list, tokenizer: tokenization.FullTokenizer
 ) -> dict[int, Passage]:
   """Returns the passages of questions, by Question.passage."""
   words = {question.passage: question.doc_tokens for question in questions}
   texts = list(words.values())
   blocks = (texts[n : n + _BLOCK] for n in range(0, len(texts), _BLOCK))
+  is_long = sum(map(len, texts)) >= _MANY_WORDS
+  processes = process_pool.default_processes() if is_long else 1
   encode = functools.partial(encode_passages, tokenizer=tokenizer)
   encoded = itertools.chain.from_iterable(
     process_pool.in_order(encode, blocks, processes=processes)
@@ -264,13 +269,13 @@ def _pieces_of_answer(question, tokenizer):
 
 def make_windows(
   questions: list, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
-  training: bool = False, processes: int = 1
+  training: bool = False
 ) -> Iterator[Window]:
   """Yields the windows of questions, a question's one after another.
 
   A question about a passage without word pieces has no window.
   """
-  passages = make_passages(questions, tokenizer, processes=processes)
+  passages = make_passages(questions, tokenizer)
   # As in the original: ids count windows in order, over all questions.
   unique_ids = itertools.count(FIRST_UNIQUE_ID)
   for index, question in enumerate(questions):
@@ -329,16 +334,3 @@ def make_batch(
     # [B, 1], as in the records.
     batch[name] = np.array([[getattr(w, field)] for w in windows], np.int32)
   return batch
-
-
-def num_processes(questions: list) -> int:
-  """Returns how many processes to tokenize the questions' passages with."""
-  passages = {q.passage: q.doc_tokens for q in questions}
-  words = sum(map(len, passages.values()))
-  return process_pool.default_processes() if words >= _MANY_WORDS else 1
-
-
-# From this many words in all passages on, several processes tokenize them: one
-# process needs about eight seconds for them, and starting more takes a few.
-# (The training passages of SQuAD have about 2.2 million.)
-_MANY_WORDS = 5_000_000

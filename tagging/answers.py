@@ -66,30 +66,25 @@ class SentenceTagger:
       Dicts of lists (`words`, `tags`, `probabilities`; `starts` and `ends` in
       characters) and of `num_words`. The model's scores must be probabilities.
     """
-    split = []
-    for text in texts:
+    answers, sentences = [], []
+    for number, text in enumerate(texts):
       places = [
-        (start, end)
-        for start, end in text_spans.word_places(
-          text, at_punctuation=at_punctuation
-        )
-        if self._tokenizer.encode(text[start:end])
+        place
+        for place in text_spans.word_places(text, at_punctuation=at_punctuation)
+        if self._tokenizer.encode(text[slice(*place)])
       ]
-      split.append({
-        "words": [text[start:end] for start, end in places],
-        "starts": [start for start, _ in places],
+      words = [text[slice(*place)] for place in places]
+      sentences.append(
+        data.Sentence(number, [number + 1] * len(words), words, None)
+      )
+      answers.append({
+        "words": words, "starts": [start for start, _ in places],
         "ends": [end for _, end in places], "num_words": len(places),
       })
-    of_texts = self._score([
-      data.Sentence(number, [number + 1] * len(text["words"]), text["words"],
-                    None)
-      for number, text in enumerate(split)
-    ])
-    return [
-      {**text, "tags": self._named(rows),
-       "probabilities": [float(row.max()) for row in rows]}
-      for text, rows in zip(split, of_texts)
-    ]
+    for answer, rows in zip(answers, self._score(sentences)):
+      answer["tags"] = self._named(rows)
+      answer["probabilities"] = [float(row.max()) for row in rows]
+    return answers
 
 
 class _Stream:

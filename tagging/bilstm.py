@@ -6,6 +6,8 @@ on them. Letters: B batch, T sequence, H width of BERT, S units of one
 direction of the BiLSTM, D = 2 directions, L labels.
 """
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
 import configuration
@@ -51,12 +53,12 @@ def check_features(names: list[str], num_hidden_layers: int) -> None:
       )
 
 
-def states_read(names: list[str], num_hidden_layers: int) -> list[int]:
+def states_read(names: Iterable[str], num_hidden_layers: int) -> list[int]:
   """Returns the numbers of the encoder outputs that features read, ascending.
 
   0 is the output of the embeddings, n the output of the n-th layer.
   """
-  read = set()
+  read: set[int] = set()
   for name in names:
     chosen, _ = _FEATURES[name]
     numbers = range(1, num_hidden_layers + 1)

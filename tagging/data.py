@@ -406,9 +406,11 @@ def with_labels(values: dict, predicted: list[str]) -> str:
 
   The labels of a text become spans of characters, [start, end, label].
   """
-  if _entry(values, _WORDS) is None:
-    predicted = text_spans.spans_of(predicted, values["text"])
-  return json_files.line({**values, "predicted": predicted})
+  is_text = _entry(values, _WORDS) is None
+  return json_files.line({
+    **values, "predicted": text_spans.spans_of(predicted, values["text"])
+    if is_text else predicted,
+  })
 
 
 def with_predictions(
@@ -509,7 +511,7 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
 def label_list(sentences: list[Sentence]) -> list[str]:
   """Returns the labels of training sentences: O first, then sorted."""
-  labels = {label for sentence in sentences for label in sentence.labels}
+  labels = {label for s in sentences for label in s.labels or ()}
   # The order depends only on the set, so a resumed run numbers labels alike.
   return sorted(labels, key=lambda label: (label != "O", label))
 
@@ -525,7 +527,7 @@ def label_ids(
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()
   for sentence in sentences:
-    for line, label in zip(sentence.lines, sentence.labels):
+    for line, label in zip(sentence.lines, sentence.labels or ()):
       if label not in number_of and label not in unknown:
         unknown.add(label)
         faults.messages.append(
@@ -534,4 +536,4 @@ def label_ids(
           "train on data that have it"
         )
   faults.refuse(path)
-  return [[number_of[label] for label in s.labels] for s in sentences]
+  return [[number_of[label] for label in s.labels or ()] for s in sentences]

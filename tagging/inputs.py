@@ -47,18 +47,15 @@ def files_to_read(settings) -> dict[str, str]:
   """
   components.require_one_of(settings, "do_train", "do_eval", "do_predict")
   paths = components.files_to_read(settings)
+  formats = {
+    data.format_of(path, settings.file_format) for path in paths.values()
+  }
   columns = settings.given & {"word_column", "label_column"}
-  if columns and all(
-    data.format_of(path, settings.file_format) == "jsonl"
-    for path in paths.values()
-  ):
+  if columns and formats <= {"jsonl"}:
     raise errors.InputError(
       f"--{min(columns)} is not for JSON lines, all that is read; leave it out"
     )
-  if settings.label_names and not any(
-    data.format_of(path, settings.file_format) == "jsonl"
-    for path in paths.values()
-  ):
+  if settings.label_names and "jsonl" not in formats:
     raise errors.InputError(
       "--label_names are of the numbers in JSON lines, and no such file is "
       "read; leave it out"
@@ -142,8 +139,7 @@ def record_features(max_seq_length: int) -> dict:
 
 def prepare(
   path: str, sentences: list[data.Sentence], windows: list[windowing.Window], *,
-  labels: list[str], records: str, max_seq_length: int,
-  file_format: str = "conll"
+  labels: list[str], records: str, max_seq_length: int, file_format: str
 ) -> TaggingData:
   """Writes the records of a file's windows; `labels` are the model's."""
   # Either all sentences of a file have labels or none has.

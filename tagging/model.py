@@ -4,7 +4,7 @@ Letters: B batch, T sequence, H width of BERT, N outputs of the encoder, L
 labels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +30,7 @@ class TaggingModel(tf.Module):
   def __init__(
     self, config: configuration.BertConfig, num_labels: int, *,
     features: str | None = None, bilstm_size: int = 768,
-    stored_features: list[str] | tuple = (), **model_options
+    stored_features: Sequence[str] = (), **model_options
   ):
     """Makes the variables.
 

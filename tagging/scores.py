@@ -115,23 +115,6 @@ def count_entities(
   return counts
 
 
-def entity_scores(
-  gold: list[list[str]], predicted: list[list[str]]
-) -> dict[str, float]:
-  """Computes precision, recall and F1 of entities, and accuracy of labels.
-
-  Returns:
-    precision, recall, f1, accuracy, and for each type such as PER
-    precision_PER, recall_PER, f1_PER. A ratio whose denominator is 0 is 0, as
-    in conlleval.
-  """
-  counts = count_entities(gold, predicted)
-  scores = counts.of_all()
-  for name in counts.types():
-    scores |= {f"{n}_{name}": value for n, value in counts.of(name).items()}
-  return {**scores, "accuracy": accuracy(gold, predicted)}
-
-
 def report(counts: Counts) -> str:
   """Returns a table of the scores of each type, as seqeval prints it.
 
@@ -186,9 +169,12 @@ class Evaluation(NamedTuple):
 def evaluate(
   gold: list[list[str]], predicted: list[list[str]], loss: float, scheme: str
 ) -> Evaluation:
-  """Scores the labels of sentences; the results include `loss`.
+  """Scores the labels of sentences.
 
-  With the scheme "none" each word counts as an entity; with "plain", whose
+  The results are `loss`, precision, recall, f1, for each type such as PER
+  precision_PER, recall_PER, f1_PER, and accuracy. A ratio whose denominator is
+  0 is 0, as in conlleval. With the scheme "none" the report counts each word as
+  an entity, and the results are only loss and accuracy; with "plain", whose
   labels have no tags, each run of words with one label counts as an entity.
   """
   if scheme == "plain":
@@ -196,13 +182,15 @@ def evaluate(
       [[label if label == "O" else f"I-{label}" for label in s] for s in labels]
       for labels in (gold, predicted)
     )
-  if scheme == "none":
-    counts = count_entities(gold, predicted, words)
-    results = {"accuracy": accuracy(gold, predicted)}
-  else:
-    counts = count_entities(gold, predicted)
-    results = entity_scores(gold, predicted)
-  return Evaluation({"loss": loss, **results}, report(counts))
+  is_words = scheme == "none"
+  counts = count_entities(gold, predicted, words if is_words else entities)
+  results = {"loss": loss}
+  if not is_words:
+    results |= counts.of_all()
+    for name in counts.types():
+      results |= {f"{n}_{name}": value for n, value in counts.of(name).items()}
+  results["accuracy"] = accuracy(gold, predicted)
+  return Evaluation(results, report(counts))
 
 
 def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
@@ -216,11 +204,8 @@ def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
 
 def comparison_table(rows: list[tuple[str, dict]]) -> str:
   """Returns a table of (features, results) pairs."""
-  names = [
-    name
-    for name in ("precision", "recall", "f1", "accuracy", "loss")
-    if name in rows[0][1]
-  ]
+  columns = ("precision", "recall", "f1", "accuracy", "loss")
+  names = [name for name in columns if name in rows[0][1]]
   table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]
   for features, results in rows:
     values = "".join(f"{results[name]:11.4f}" for name in names)

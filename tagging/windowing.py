@@ -55,15 +55,16 @@ def make_windows(
   frame = tokenizer.frame
   windows = []
   numbered = enumerate(sentences)
-  for _, document in itertools.groupby(numbered, lambda pair: pair[1].document):
-    document = list(document)
+  for _, group in itertools.groupby(numbered, lambda pair: pair[1].document):
+    document = list(group)
     words = _encoded(document, tokenizer, room, path)
     # Documents are cut one at a time: context stays within a document.
     for number, first, start, end in _targets(document, words, room):
       left, right = start, end
       if document_context:
         left, right = widened(words, start, end, room)
-      starts, pieces = [], []
+      starts: list[int] = []
+      pieces: list[int] = []
       for word in words[left:right]:
         starts.append(len(pieces) + 1)  # After [CLS].
         pieces += word
@@ -127,7 +128,7 @@ def widened(
   open_sides = {"left", "right"}
   while open_sides:
     # The side with fewer pieces comes first; on a tie the left, sorted first.
-    side = min(sorted(open_sides), key=sizes.get)
+    side = min(sorted(open_sides), key=sizes.__getitem__)
     place = left - 1 if side == "left" else right
     is_word = 0 <= place < len(words)
     if not is_word or sum(sizes.values()) + len(words[place]) > room:
@@ -140,9 +141,8 @@ def widened(
 
 
 def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
-  """Joins the values of windows' words to `count` lists, one per sentence.
-  """
-  joined = [[] for _ in range(count)]
+  """Joins the values of windows' words to `count` lists, one per sentence."""
+  joined: list[list] = [[] for _ in range(count)]
   # Windows are in the order of the words, so joining is enough.
   for window, of_words in zip(windows, values, strict=True):
     joined[window.sentence].extend(of_words)

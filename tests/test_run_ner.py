@@ -77,7 +77,7 @@ def test_predictions_are_the_file_with_one_more_column(trained):
     else:
       gold.append([])
       predicted.append([])
-  found = scores.entity_scores(gold, predicted)
+  found = scores.evaluate(gold, predicted, 0.0, "iob2").results
   f1 = results_in(trained)["f1"]
   assert found["f1"] == pytest.approx(f1)
 

@@ -1,9 +1,11 @@
 """server.py: every status, over real connections to a model of Python."""
 
 import asyncio
+import importlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -221,9 +223,9 @@ def test_a_refusal_is_one_line_and_many_are_few(caplog):
 
 
 def test_without_aiohttp(monkeypatch):
-  monkeypatch.setattr(server, "web", None)
+  monkeypatch.setitem(sys.modules, "aiohttp", None)
   with pytest.raises(errors.InputError, match="needs aiohttp"):
-    server.make_application(Model(), "m", None, batching.Limits())
+    importlib.reload(server)
 
 
 @pytest.mark.parametrize("names, host, allowed", [

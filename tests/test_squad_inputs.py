@@ -147,27 +147,38 @@ def test_half_an_answer_is_none(released):
   assert found == [("[CLS]", 0), ("three", 1), ("three", 2)]
 
 
-def test_processes_change_nothing(released):
+def test_processes_change_nothing(released, monkeypatch):
+  monkeypatch.setattr(windowing, "_MANY_WORDS", 0)
   questions = data.from_texts(
     [("Who?", f"it was number {number} of\u00a0many") for number in range(600)]
   )
 
   def contents(processes):
+    monkeypatch.setattr(process_pool, "default_processes", lambda: processes)
     windows = windowing.make_windows(
-      questions, released("uncased"), windowing.Lengths(14, 2, 4),
-      processes=processes,
+      questions, released("uncased"), windowing.Lengths(14, 2, 4)
     )
     return [(w.unique_id, w.tokens, w.passage.words.tolist()) for w in windows]
 
   assert contents(2) == contents(1)
 
 
-def test_more_processes_are_started_for_many_words_alone(monkeypatch):
+def test_more_processes_are_started_for_many_words_alone(
+  released, monkeypatch
+):
+  counts = []
+
+  def in_order(encode, blocks, *, processes):
+    counts.append(processes)
+    return map(encode, blocks)
+
   monkeypatch.setattr(windowing, "_MANY_WORDS", 5)
   monkeypatch.setattr(process_pool, "default_processes", lambda: 7)
+  monkeypatch.setattr(process_pool, "in_order", in_order)
   few = [("who", "a b"), ("where", "a b"), ("when", "c d")]
-  assert windowing.num_processes(data.from_texts(few)) == 1
-  assert windowing.num_processes(data.from_texts([*few, ("why", "e")])) == 7
+  for pairs in (few, [*few, ("why", "e")]):
+    windowing.make_passages(data.from_texts(pairs), released("uncased"))
+  assert counts == [1, 7]
 
 
 def test_too_little_room_is_refused_in_one_sentence():

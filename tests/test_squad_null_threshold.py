@@ -31,7 +31,7 @@ def found(weights="a", path="dev.json"):
   ]
   of_now = weights if callable(weights) else lambda: weights
   threshold = null_threshold.NullThreshold("auto", of_now)
-  assert threshold.is_auto and threshold.value is None
+  assert threshold.is_auto and threshold.value == 0.0
   threshold.find(data.SquadFile(path, questions, True, []), given)
   return threshold
 
@@ -75,7 +75,7 @@ def test_what_the_user_says_comes_first(tmp_path):
   assert looked_up("a", tmp_path) == 0.0
   found().write(str(tmp_path))
   assert looked_up("a", tmp_path, text="-3.5") == -3.5
-  assert looked_up("a", tmp_path, text="auto") is None  # Sought anew.
+  assert looked_up("a", tmp_path, text="auto") == 0.0  # Sought anew.
   assert not null_threshold.NullThreshold("-3.5", None).is_auto
   (tmp_path / FILE).write_text(
     '{"null_score_diff_threshold": -2, "weights": "a"}'

@@ -140,6 +140,7 @@ def prepare(tmp_path, sentences, labels=("O", "B-X")):
   return inputs.prepare(
     "f.conll", sentences, WINDOWS, labels=list(labels),
     records=str(tmp_path / "a.tf_record"), max_seq_length=6,
+    file_format="conll",
   )
 
 

@@ -43,7 +43,7 @@ def test_entities(labels):
 def test_scores_of_a_hand_counted_case():
   gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
   predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
-  found = scores.entity_scores(gold, predicted)
+  found = scores.evaluate(gold, predicted, 0.0, "iob2").results
   # Found: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2); of them LOC(3,4) is right.
   assert found["precision"] == 1 / 4
   assert found["recall"] == 1 / 3
@@ -55,8 +55,10 @@ def test_scores_of_a_hand_counted_case():
 
 
 def test_nothing_found_and_nothing_there_is_zero():
-  found = scores.entity_scores([["O", "O"]], [["O", "O"]])
-  assert found == {"precision": 0, "recall": 0, "f1": 0, "accuracy": 1}
+  found = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2").results
+  assert found == {
+    "loss": 2.0, "precision": 0, "recall": 0, "f1": 0, "accuracy": 1
+  }
 
 
 def test_sentences_of_different_length_are_a_fault():
@@ -91,7 +93,7 @@ def test_seqeval_agrees(tags):
     predicted.append(
       [rng.choice([label, rng.choice(labels)]) for label in labels]
     )
-  ours = scores.entity_scores(gold, predicted)
+  ours, ours_report = scores.evaluate(gold, predicted, 0.0, "iobes")
   assert ours["precision"] == pytest.approx(
     seqeval.precision_score(gold, predicted)
   )
@@ -106,7 +108,7 @@ def test_seqeval_agrees(tags):
     table = seqeval.classification_report(gold, predicted, digits=4)
   for kind in ("X", "Y"):
     assert ours[f"f1_{kind}"] == pytest.approx(report[kind]["f1-score"])
-  assert scores.report(scores.count_entities(gold, predicted)) == table
+  assert ours_report == table
 
 
 def test_the_report_of_single_words_counts_each_label():
@@ -121,6 +123,6 @@ def test_the_report_of_single_words_counts_each_label():
 
 
 def test_a_report_of_nothing_has_only_zeros():
-  counts = scores.count_entities([["O"]], [["O"]])
-  rows = [line.split() for line in scores.report(counts).splitlines()]
+  _, report = scores.evaluate([["O"]], [["O"]], 0.0, "iob2")
+  rows = [line.split() for line in report.splitlines()]
   assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows

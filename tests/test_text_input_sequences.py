@@ -34,13 +34,6 @@ def test_one_text_and_two(texts, ids, segments):
   assert found == (ids, segments)
 
 
-def test_pad():
-  assert input_sequences.pad([1, 2], 4) == [1, 2, 0, 0]
-  assert input_sequences.pad((1, 2), 2, 9) == [1, 2]
-  with pytest.raises(ValueError, match="3 values do not fit into 2"):
-    input_sequences.pad([1, 2, 3], 2)
-
-
 def test_many_pairs_are_cut_as_one_by_one():
   """One by one: the longer text loses its last piece until both fit."""
   for a, b, room in itertools.product(range(12), range(12), range(1, 13)):
@@ -65,10 +58,10 @@ def test_a_batch_is_its_sequences_padded():
     ids, segments = input_sequences.build_inputs(
       first, second.tolist() or None, frame=tokenization.Frame(1, 2)
     )
-    pad = input_sequences.pad
-    assert batch["input_ids"][row].tolist() == pad(ids, 13)
-    assert batch["segment_ids"][row].tolist() == pad(segments, 13)
-    assert batch["input_mask"][row].tolist() == pad([1] * len(ids), 13)
+    padding = [0] * (13 - len(ids))
+    assert batch["input_ids"][row].tolist() == ids + padding
+    assert batch["segment_ids"][row].tolist() == segments + padding
+    assert batch["input_mask"][row].tolist() == [1] * len(ids) + padding
 
 
 def test_a_batch_may_have_first_texts_alone_or_nothing():

@@ -177,16 +177,6 @@ def build_inputs(
   return input_ids, segment_ids
 
 
-def pad(values: Sequence, length: int, value: int = 0) -> list:
-  """Returns `values` followed by as many `value`s as make it `length` long.
-
-  Raises ValueError: `values` is longer than `length`; truncate it before.
-  """
-  if len(values) > length:
-    raise ValueError(f"{len(values)} values do not fit into {length}")
-  return [*values, *([value] * (length - len(values)))]
-
-
 def batch_sizes(
   lengths: Sequence[int], batch_size: int, max_length: int
 ) -> list[int]:
@@ -243,8 +233,8 @@ def batches_by_length(
 
 
 def pad_batch(
-  input_ids: list, segment_ids: list | None = None, *, rows: int | None = None,
-  length: int | None = None
+  input_ids: Sequence, segment_ids: Sequence | None = None, *,
+  rows: int | None = None, length: int | None = None
 ) -> dict[str, np.ndarray]:
   """Makes the arrays of a batch of sequences that differ in length.
 

@@ -159,7 +159,7 @@ def answers_stream(settings) -> bool:
   return settings.do_predict and settings.predict_file == "-"
 
 
-def files_to_read(settings) -> dict[str, str | None]:
+def files_to_read(settings) -> dict[str, str]:
   """Returns the paths of "train", "eval" and "predict", where asked for."""
   return {
     name: settings.get(f"{name}_file") for name in _phases(settings)
