@@ -122,29 +122,6 @@ def check(head: str | None, rows: list) -> None:
       errors.require_text(text, f"text number {number}")
 
 
-def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
-  """Computes sequences of similar length together.
-
-  Args:
-    sequences: list of (ids, segment ids).
-    compute: function of a batch, dict of int32 arrays [B, T], and of the
-      numbers of its sequences; returns B values.
-    batch_size: B, for long sequences; B is larger for short ones.
-
-  Returns:
-    A value for each sequence, in order.
-  """
-  results = [None] * len(sequences)
-  lengths = [len(ids) for ids, _ in sequences]
-  for places in input_sequences.batches_by_length(
-    lengths, batch_size, max(lengths, default=0)
-  ):
-    batch = input_sequences.pad_batch(*zip(*(sequences[n] for n in places)))
-    for place, value in zip(places, compute(batch, places)):
-      results[place] = value
-  return results
-
-
 def classifier(
   settings: run_settings.Settings, network: Network
 ) -> tuple[Callable, sequences.InputOptions]:
@@ -186,7 +163,7 @@ def _embedding(settings, tokenizer, network, batch_size):
     vectors = network(**batch)["embedding"].tolist()
     return [{"embedding": vector} for vector in vectors]
 
-  return lambda rows: in_batches(
+  return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size
   )
 
@@ -221,7 +198,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
           "probabilities": probabilities.tolist(),
         }
 
-    return in_batches(
+    return input_sequences.in_batches(
       [(ids, [0] * len(ids)) for ids, _ in encoded], compute, batch_size
     )
 
@@ -261,7 +238,7 @@ def make_scorer(
         **batch, masked_lm_positions=positions, masked_lm_ids=ids
       )["log_probabilities"][:, 0].tolist()
 
-    scores = iter(in_batches(copies, compute, batch_size))
+    scores = iter(input_sequences.in_batches(copies, compute, batch_size))
     return [
       _described_likelihood(
         tokenizer.convert_ids_to_tokens(ids),
@@ -288,7 +265,7 @@ def _next_sentence(settings, tokenizer, network, batch_size):
     for row in network(**batch)["log_probabilities"].tolist():
       yield {"probability": math.exp(row[0]), "log_probabilities": row}
 
-  return lambda rows: in_batches(
+  return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size
   )
 

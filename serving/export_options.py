@@ -177,11 +177,3 @@ def checked(name: str, value: Any) -> Any:
   if isinstance(option.default, bool) and not isinstance(value, bool):
     raise ValueError("expected True or False")
   return value
-
-
-def of_head(head: str) -> list[str]:
-  """Returns the names of the options that a head uses."""
-  return [
-    name for name, option in BY_NAME.items()
-    if not option.heads or head in option.heads.split()
-  ]

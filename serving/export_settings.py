@@ -54,8 +54,9 @@ def with_trained(
     del trained["null_score_diff_threshold"]
   known = {
     name: trained[name]
-    for name in export_options.of_head(settings.head)
+    for name, option in export_options.BY_NAME.items()
     if trained.get(name) is not None
+    and (not option.heads or settings.head in option.heads.split())
   }
   return model_settings.restore_input_settings(
     settings, known, settings.bert_config_file

@@ -108,8 +108,7 @@ class ServedModel(tf.Module):
 
     See engines/onnx_graph.py. All are float32.
     """
-    output = self.bert(input_ids, input_mask, segment_ids)
-    return self._exported(output, input_mask)
+    return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 
   def named(self, outputs: dict) -> dict:
     """Returns the outputs of `from_ids` plus names, such as labels."""
@@ -121,10 +120,6 @@ class ServedModel(tf.Module):
   def _logits(self, output, training):
     del output, training
     return {}
-
-  def _exported(self, output, input_mask):
-    del input_mask
-    return self._logits(output, False)
 
 
 class Classifier(ServedModel):
@@ -173,7 +168,8 @@ class Embedder(ServedModel):
       "embedding": heads.pool(output, inputs["input_mask"], self.pooling)
     }
 
-  def _exported(self, output, input_mask):
+  def exported(self, input_ids, input_mask, segment_ids=None):
+    output = self.bert(input_ids, input_mask, segment_ids)
     states = output.all_encoder_layers
     # Layers above the vector's are left out, as in onnx_graph.make.
     numbers = [n % len(states) for each in self.pooling.layers for n in each]
@@ -221,8 +217,8 @@ class MaskFiller(ServedModel):
     count = len(vocabularies.lines(self.tokenizer))
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
-  def _exported(self, output, input_mask):
-    del input_mask
+  def exported(self, input_ids, input_mask, segment_ids=None):
+    output = self.bert(input_ids, input_mask, segment_ids)
     return {"logits": self.head(output.sequence_output)}
 
   def named(self, outputs):

@@ -20,6 +20,7 @@ from checkpoints import sentence_folder, sentence_pooling
 from common import errors, run_settings
 from features import text_batches
 from serving import answers, export_options, exported_network
+from text import input_sequences
 
 # Texts per example -> the form of the texts argument.
 _FORMS = {1: "strings", 2: "pairs of strings"}
@@ -146,7 +147,9 @@ class TextModel:
         )
 
     sequences = [encode(*row) for row in rows]
-    results = answers.in_batches(sequences, compute, self._batch_size)
+    results = input_sequences.in_batches(
+      sequences, compute, self._batch_size
+    )
     return results[0] if is_single else results
 
   def embed(self, texts, **options) -> np.ndarray:

@@ -319,10 +319,15 @@ def make_batch(
   They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
   in training start_positions, end_positions and is_impossible [B, 1] too.
   """
-  batch = input_sequences.build_batch(
-    [window.question_ids for window in windows],
-    [w.passage.ids[w.start : w.start + w.length] for w in windows],
-    max_seq_length=max_seq_length, frame=tokenizer.frame,
+  texts: list[np.ndarray] = []
+  for w in windows:
+    texts += [w.question_ids, w.passage.ids[w.start : w.start + w.length]]
+  lengths = np.array([len(ids) for ids in texts])
+  starts = np.cumsum(lengths) - lengths
+  batch = input_sequences.fill_batch(
+    np.concatenate(texts), input_sequences.Spans(
+      starts[::2], lengths[::2], starts[1::2], lengths[1::2]
+    ), max_seq_length, tokenizer.frame,
   )
   columns = {"unique_ids": "unique_id"}
   if training:

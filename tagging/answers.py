@@ -47,13 +47,11 @@ class SentenceTagger:
     windows = windowing.make_windows(
       sentences, self._tokenizer, **self._windowing
     )
-    values = [None] * len(windows)
-    lengths = [len(window.input_ids) for window in windows]
-    # Windows of similar length share a batch, which then has little padding.
-    for places in input_sequences.batches_by_length(lengths, self._batch_size):
-      batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
-      for place, row in zip(places, np.asarray(self._scores(batch))):
-        values[place] = row[windows[place].positions]
+    rows = input_sequences.in_batches(
+      [(window.input_ids, [0] * len(window.input_ids)) for window in windows],
+      lambda batch, _: np.asarray(self._scores(batch)), self._batch_size,
+    )
+    values = (row[window.positions] for window, row in zip(windows, rows))
     return windowing.of_sentences(windows, values, len(sentences))
 
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:

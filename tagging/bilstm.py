@@ -29,12 +29,6 @@ FEATURES = tuple(_FEATURES)
 _DROPOUT = 0.1
 
 
-def layers_needed(features: str) -> int:
-  """Returns how many encoder layers a model needs for these features."""
-  chosen, _ = _FEATURES[features]
-  return -(chosen.start or -1) if chosen else 0
-
-
 def check_features(names: list[str], num_hidden_layers: int) -> None:
   """Checks that a model has the layers of all features.
 
@@ -45,7 +39,8 @@ def check_features(names: list[str], num_hidden_layers: int) -> None:
       raise errors.InputError(
         f"--feature_layers={features} is none of {', '.join(FEATURES)}"
       )
-    needed = layers_needed(features)
+    chosen, _ = _FEATURES[features]
+    needed = -(chosen.start or -1) if chosen else 0
     if needed > num_hidden_layers:
       raise errors.InputError(
         f"--feature_layers={features} needs {needed} layers, but the model "

@@ -418,17 +418,15 @@ def with_predictions(
 ) -> Iterator[str]:
   """Yields the lines of a file with the labels of its sentences."""
   if file_format == "jsonl":
-    objects = (
-      parse_object(line, path)
-      for _, line in file_io.read_lines(path)
-      if line.strip()
+    lines = (line for _, line in file_io.read_lines(path) if line.strip())
+    return (
+      with_labels(json_files.parse(line), labels)
+      for line, labels in zip(lines, predicted, strict=True)
     )
-    pairs = zip(objects, predicted, strict=True)
-    return (with_labels(values, labels) for values, labels in pairs)
   is_text = file_format == "text"
-  lines = list(_text_lines(path) if is_text else file_io.read_lines(path))
-  words = {number for _, rows in _blocks(lines)[0] for number, _ in rows}
-  return with_column(lines, words, predicted)
+  rows = list(_text_lines(path) if is_text else file_io.read_lines(path))
+  words = {number for _, block in _blocks(rows)[0] for number, _ in block}
+  return with_column(rows, words, predicted)
 
 
 # Labels.

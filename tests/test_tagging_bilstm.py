@@ -7,6 +7,7 @@ import tensorflow as tf
 import layers
 import modeling
 import tiny_model
+from common import errors
 from tagging import bilstm
 from tiny_model import assert_close
 
@@ -56,9 +57,14 @@ def test_every_variable_has_a_gradient(features):
     assert np.abs(gradient).max() > 0, variable.name
 
 
-def test_layers_that_are_needed():
-  needed = [bilstm.layers_needed(f) for f in bilstm.FEATURES]
-  assert needed == [0, 2, 1, 4, 4, 1]
+@pytest.mark.parametrize(
+  "features, needed", zip(bilstm.FEATURES, (0, 2, 1, 4, 4, 1))
+)
+def test_a_model_needs_the_layers_that_are_read(features, needed):
+  bilstm.check_features([features], needed)
+  if needed:
+    with pytest.raises(errors.InputError, match=f"needs {needed} layers"):
+      bilstm.check_features([features], needed - 1)
 
 
 def test_weighted_sum_follows_its_weights():

@@ -46,13 +46,24 @@ def test_many_pairs_are_cut_as_one_by_one():
     assert [found[0][0], found[1][0]] == left, (a, b, room)
 
 
+def filled(firsts, seconds, length):
+  texts = [*firsts, *seconds]
+  lengths = np.array([len(text) for text in texts])
+  starts = np.cumsum(lengths) - lengths
+  ids = np.concatenate([np.zeros(0, int), *texts]).astype(int)
+  (start_a, start_b), (length_a, length_b) = (
+    values.reshape(2, -1) for values in (starts, lengths)
+  )
+  spans = input_sequences.Spans(start_a, length_a, start_b, length_b)
+  frame = tokenization.Frame(1, 2)
+  return input_sequences.fill_batch(ids, spans, length, frame)
+
+
 def test_a_batch_is_its_sequences_padded():
   rng = np.random.RandomState(0)
   firsts = [rng.randint(5, 99, rng.randint(0, 6)).tolist() for _ in range(40)]
   seconds = [rng.randint(5, 99, rng.randint(0, 6)) for _ in range(40)]
-  batch = input_sequences.build_batch(
-    firsts, seconds, max_seq_length=13, frame=tokenization.Frame(1, 2)
-  )
+  batch = filled(firsts, seconds, 13)
   assert {array.dtype.name for array in batch.values()} == {"int32"}
   for row, (first, second) in enumerate(zip(firsts, seconds)):
     ids, segments = input_sequences.build_inputs(
@@ -65,11 +76,9 @@ def test_a_batch_is_its_sequences_padded():
 
 
 def test_a_batch_may_have_first_texts_alone_or_nothing():
-  build = input_sequences.build_batch
-  batch = build([[7], []], max_seq_length=4, frame=tokenization.Frame(1, 2))
+  batch = filled([[7], []], [[], []], 4)
   assert batch["input_ids"].tolist() == [[1, 7, 2, 0], [1, 2, 0, 0]]
-  batch = build([], max_seq_length=4, frame=tokenization.Frame(1, 2))
-  assert batch["input_ids"].shape == (0, 4)
+  assert filled([], [], 4)["input_ids"].shape == (0, 4)
 
 
 @pytest.mark.parametrize("stride", [3, 6, 60])

@@ -2,11 +2,11 @@
 
 This needs NumPy and plain lists of ids; no TensorFlow. Pre-training,
 fine-tuning and feature extraction all use it.
-`build_batch` takes texts that are encoded one by one, `fill_batch` parts of
+`build_inputs` takes texts that are encoded one by one, `fill_batch` parts of
 one long array of ids, such as windows. Letters: B sequences, T tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -137,30 +137,6 @@ def _copy(ids, starts, lengths, target, columns):
   target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
 
 
-def build_batch(
-  ids_a: list, ids_b: list | None = None, *, max_seq_length: int,
-  frame: tokenization.Frame
-) -> dict[str, np.ndarray]:
-  """Builds sequences from lists of ids, see `fill_batch`; all must fit.
-
-  Args:
-    ids_a: B lists or arrays of ids, the first texts.
-    ids_b: the same for the second texts, with empty lists for missing texts;
-    None if no sequence has a second text.
-    max_seq_length, frame: as in `fill_batch`.
-  """
-  texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
-  lengths = np.array([len(text) for text in texts], np.int64)
-  starts = np.cumsum(lengths) - lengths
-  nothing = np.zeros(0, np.int32)  # np.concatenate needs an array.
-  ids = np.concatenate([nothing, *(np.asarray(t, np.int32) for t in texts)])
-  count = len(ids_a)
-  spans = Spans(
-    starts[:count], lengths[:count], starts[count:], lengths[count:]
-  )
-  return fill_batch(ids, spans, max_seq_length, frame)
-
-
 def build_inputs(
   ids_a: list[int], ids_b: list[int] | None = None, *, frame: tokenization.Frame
 ) -> tuple[list[int], list[int]]:
@@ -230,6 +206,30 @@ def batches_by_length(
   for size in batch_sizes(ordered, batch_size, max_length):
     yield order[start : start + size]
     start += size
+
+
+def in_batches(
+  sequences: Sequence, compute: Callable, batch_size: int
+) -> list:
+  """Computes sequences of similar length together.
+
+  Args:
+    sequences: pairs of ids and segment ids.
+    compute: function of a batch, dict of int32 arrays [B, T], and of the
+      numbers of its sequences; returns B values.
+    batch_size: B, for long sequences; B is larger for short ones.
+
+  Returns:
+    A value for each sequence, in order.
+  """
+  results = [None] * len(sequences)
+  lengths = [len(ids) for ids, _ in sequences]
+  most = max(lengths, default=0)
+  for places in batches_by_length(lengths, batch_size, most):
+    batch = pad_batch(*zip(*(sequences[n] for n in places)))
+    for place, value in zip(places, compute(batch, places)):
+      results[place] = value
+  return results
 
 
 def pad_batch(
