@@ -147,18 +147,29 @@ def run_model(settings, run):
   return results
 
 
+def run_models(settings, run, runs):
+  """Runs a model in a folder of each name; returns the results by name.
+
+  `runs` is a dict from name to the settings that this run changes.
+  """
+  results = {}
+  for name, changes in runs.items():
+    logging.info("run %d of %d: %s", len(results) + 1, len(runs), name)
+    folder = os.path.join(settings.output_dir, name)
+    # The data were made once, before: all runs learn from the same.
+    results[name] = run_model(
+      settings.replace(**changes, output_dir=folder), run
+    )
+  return results
+
+
 def run_seeds(settings, run, seeds):
   """Runs a model for each of --seeds and compares them in a table."""
-  results = {}
-  for seed in seeds:
-    logging.info("seed %d", seed)
-    folder = os.path.join(settings.output_dir, f"seed_{seed}")
-    # The data were made once, before: all seeds learn from the same.
-    results[seed] = run_model(
-      settings.replace(seed=seed, output_dir=folder), run
-    )
+  results = run_models(
+    settings, run, {f"seed_{seed}": {"seed": seed} for seed in seeds}
+  )
   if settings.do_eval and distribution.is_chief(run.strategy):
-    text = repeated_runs.summary(results)
+    text = repeated_runs.summary(dict(zip(seeds, results.values())))
     path = os.path.join(settings.output_dir, "seeds_results.txt")
     file_io.write_text(path, text)
     print(text, end="")
@@ -166,7 +177,6 @@ def run_seeds(settings, run, seeds):
 
 def run_grid(settings, run, grid):
   """Runs a model for each combination of --search; the best one is kept."""
-  metric, results = f"eval_{run.task.metrics[0]}", []
   path = os.path.join(settings.output_dir, "search_results.tsv")
   target = os.path.join(settings.output_dir, "final_model")
   if os.path.exists(target) and not os.path.exists(path):
@@ -174,22 +184,15 @@ def run_grid(settings, run, grid):
       f"{target} is of a run without --search, and would be replaced; give "
       "another --output_dir"
     )
-  for changes in grid:
-    name = repeated_runs.run_name(changes)
-    logging.info("run %d of %d: %s", len(results) + 1, len(grid), name)
-    folder = os.path.join(settings.output_dir, name)
-    # The data were made once, before: all runs learn from the same.
-    scored = run_model(settings.replace(**changes, output_dir=folder), run)
-    results.append((changes, scored))
+  results = run_models(settings, run, grid)
   if not distribution.is_chief(run.strategy):
     return
-  text = repeated_runs.search_table(results, metric)
+  metric = f"eval_{run.task.metrics[0]}"
+  text = repeated_runs.search_table(grid, results, metric)
   file_io.write_text(path, text)
   print(text, end="")
-  best, scored = max(results, key=lambda result: result[1][metric])
-  folder = os.path.join(
-    settings.output_dir, repeated_runs.run_name(best), "final_model"
-  )
+  best = max(results, key=lambda name: results[name][metric])
+  folder = os.path.join(settings.output_dir, best, "final_model")
   shutil.rmtree(target, ignore_errors=True)
   with file_io.new_folder(target) as temporary:
     shutil.copytree(folder, temporary, dirs_exist_ok=True)

@@ -171,7 +171,8 @@ class ExampleStream:
     self._task_kind, self._labels = task_kind, labels
     self._has_labels = has_labels
     self._range = score_range(settings, task_kind)
-    bad, count = [], 0
+    bad: list[BadRow] = []
+    count = 0
     for result in self._rows():
       if isinstance(result, BadRow):
         bad.append(result)
@@ -185,13 +186,10 @@ class ExampleStream:
   def _rows(self):
     """Yields the Example or the BadRow of each row."""
     text_a, text_b, label, row_id, worse = _columns(self._settings)
+    flagged = self._settings.get("label_columns") or ()
     if not self._has_labels:
-      label = worse = None
-    if self._task_kind == RETRIEVAL:
-      label = None
-    flagged = self._settings.get("label_columns") or []
-    flagged = flagged if label else []
-    if flagged:
+      worse, flagged = None, ()
+    if flagged or not self._has_labels or self._task_kind == RETRIEVAL:
       label = None
     columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
     columns += flagged

@@ -445,13 +445,11 @@ def _checked(task, layout, examples):
   """Checks a reader's examples like the rows of a table."""
   checked, first_places, faults = [], {}, errors.Faults()
   for example in examples:
-    try:
+    with faults.collected(), errors.placed(example.place or example.guid):
       _check_text(example.text_a, layout)
       data.check_new_id(example, first_places)
       label = _label(example.label, task, layout)
       checked.append(example._replace(label=label))
-    except errors.InputError as error:
-      faults.messages.append(f"{example.place or example.guid}: {error}")
   faults.refuse(task.title)
   if layout.has_labels:
     data.check_labelled(checked)

@@ -82,9 +82,6 @@ def label_ids(
   return np.array([numbers[each.label] for each in examples], np.int64)
 
 
-# Sequences.
-
-
 # Records.
 
 

@@ -213,6 +213,7 @@ class Run(NamedTuple):
 
   Attributes:
     config: the configuration with the classes.
+    options: how the examples become sequences.
     class_weights: None: all classes have the same weight.
     records: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to inputs.ClassifierData.
@@ -220,7 +221,8 @@ class Run(NamedTuple):
 
   config: configuration.BertConfig
   task: tasks.ClassifierTask
-  class_weights: list | None
+  options: sequences.InputOptions
+  class_weights: list[float] | None
   teacher: distillation.Teacher | None
   strategy: tf.distribute.Strategy
   records: dict
@@ -239,14 +241,15 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   )
   options = sequences.options_of(settings, task.task_kind, task.labels)
   if task.text_pairs and task.task_kind not in data.OF_VECTORS:
-    config.check_pairs(sequences.segment_b(options))
+    config.check_pairs(sequences.encoder(options)[0].specials.segment_b)
   weights = None
   if settings.class_weights:
     weights = data.class_weights(
       settings.class_weights, task.splits["train"], task.labels, task.task_kind
     )
   run = Run(
-    tasks.trained_config(config, task), task, weights, teacher, strategy, {},
+    tasks.trained_config(config, task), task, options, weights, teacher,
+    strategy, {},
   )
   # The folder is claimed before the first file is written.
   _claim(components.claim_folder, settings, run)
@@ -470,11 +473,8 @@ class ModelRun:
       for outputs in self._evaluator.outputs(run.records[name], size):
         yield outputs["scores"]
       return
-    options = sequences.options_of(
-      settings, run.task.task_kind, run.task.labels
-    )
     yield from answers.score_blocks(
-      self._logits, options, run.task.splits[name], size
+      self._logits, run.options, run.task.splits[name], size
     )
 
   def answer_lines(self):
@@ -483,11 +483,7 @@ class ModelRun:
     Raises InputError: lines of --predict_file=- were unreadable; all other
     lines have been answered.
     """
-    settings, run = self._settings, self._run
-    options = sequences.options_of(
-      settings, run.task.task_kind, run.task.labels
-    )
     answers.answer_standard_input(
-      self._logits or model.logits_of(self._model), options, settings,
-      run.task.text_pairs,
+      self._logits or model.logits_of(self._model), self._run.options,
+      self._settings, self._run.task.text_pairs,
     )

@@ -56,8 +56,8 @@ def summary(results: dict[int, dict[str, float]]) -> str:
 def parse_search(
   text: str | None, parse: Callable[[str, str], Any],
   given_flags: Collection[str] = (),
-) -> list[dict[str, Any]]:
-  """Returns the settings of each run of --search, by names of flags.
+) -> dict[str, dict[str, Any]]:
+  """Returns the runs of --search: their folders' names -> values of flags.
 
   Args:
     text: such as "learning_rate=5e-5,3e-5 num_train_epochs=2,3".
@@ -68,8 +68,10 @@ def parse_search(
     InputError: a flag is not in SEARCHED, is named twice, or is also given; or
       a value is invalid.
   """
+  if text is None:
+    return {}
   grid: dict[str, list] = {}
-  for part in (text or "").split():
+  for part in text.split():
     name, _, values = part.partition("=")
     if name not in SEARCHED:
       raise errors.InputError(
@@ -92,34 +94,35 @@ def parse_search(
       raise errors.InputError(
         f"--search={text}: a value of {name} is there twice; list each once"
       )
-  if text is not None and not grid:
+  if not grid:
     raise errors.InputError(
       "--search is empty; pass such as learning_rate=5e-5,3e-5"
     )
-  if not grid:
-    return []
-  return [dict(zip(grid, row)) for row in itertools.product(*grid.values())]
-
-
-def run_name(changes: dict[str, Any]) -> str:
-  """Returns the folder's name of a run of --search."""
-  return "_".join(f"{name}={value}" for name, value in changes.items())
+  runs = [dict(zip(grid, row)) for row in itertools.product(*grid.values())]
+  return {
+    "_".join(f"{name}={value}" for name, value in changes.items()): changes
+    for changes in runs
+  }
 
 
 def search_table(
-  results: list[tuple[dict[str, Any], dict[str, float]]], metric: str
+  grid: dict[str, dict[str, Any]], results: dict[str, dict[str, float]],
+  metric: str,
 ) -> str:
   """Returns a TSV of settings and scores, the best run first.
 
   Args:
-    results: the settings and the scores of each run.
+    grid: the runs that `parse_search` returned.
+    results: the scores of each run.
     metric: the score to compare; on ties the first run is the best.
   """
-  known = sorted(set.intersection(*(set(scored) for _, scored in results)))
-  names = [metric, *(name for name in known if name != metric)]
+  known = set.intersection(*map(set, results.values()))
+  metrics = [metric, *sorted(known - {metric})]
+  order = sorted(results, key=lambda name: -results[name][metric])
   rows = [
-    [*map(str, changes.values()), *(f"{scored[name]:g}" for name in names)]
-    for changes, scored in sorted(results, key=lambda run: -run[1][metric])
+    [*map(str, grid[name].values()),
+     *(f"{results[name][each]:g}" for each in metrics)]
+    for name in order
   ]
-  header = [*results[0][0], *names]
+  header = [*grid[order[0]], *metrics]
   return "".join("\t".join(row) + "\n" for row in [header, *rows])

@@ -144,11 +144,6 @@ def encoder(
   return tokenizer, bulk_tokenization.line_encoder(tokenizer)
 
 
-def segment_b(options: InputOptions) -> int:
-  """Returns the segment of second texts."""
-  return encoder(options)[0].specials.segment_b
-
-
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:

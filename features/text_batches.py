@@ -4,6 +4,7 @@ A line is one text, or two with " ||| " between them. Lines are read when they
 are needed: memory holds one block.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -109,17 +110,14 @@ def chosen_examples(
 
   Raises InputError: the file has no such line.
   """
-  examples = {}
-  for example in read_examples(path, encode):
-    if example.index in numbers:
-      examples[example.index] = example
-    # All lines are found, so the rest of the file is not read.
-    if len(examples) == len(set(numbers)):
-      return [examples[index] for index in numbers]
-  missing = min(set(numbers) - examples.keys())
-  raise errors.InputError(
-    f"--picture_lines: {path} has no line {missing}, counted from 0"
-  )
+  # The rest of the file is not read; each line is one Example.
+  lines = itertools.islice(read_examples(path, encode), max(numbers) + 1)
+  examples = {each.index: each for each in lines if each.index in numbers}
+  if missing := set(numbers) - examples.keys():
+    raise errors.InputError(
+      f"--picture_lines: {path} has no line {min(missing)}, counted from 0"
+    )
+  return [examples[number] for number in numbers]
 
 
 def blocks(

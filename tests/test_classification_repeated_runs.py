@@ -41,13 +41,13 @@ def parse(name, text):
 
 
 def test_a_grid_is_every_combination():
-  assert repeated_runs.parse_search(None, parse) == []
+  assert repeated_runs.parse_search(None, parse) == {}
   grid = repeated_runs.parse_search("learning_rate=5e-5,3e-5 seed=1,2", parse)
-  assert [repeated_runs.run_name(changes) for changes in grid] == [
+  assert list(grid) == [
     "learning_rate=5e-05_seed=1.0", "learning_rate=5e-05_seed=2.0",
     "learning_rate=3e-05_seed=1.0", "learning_rate=3e-05_seed=2.0",
   ]
-  assert grid[1] == {"learning_rate": 5e-5, "seed": 2.0}
+  assert list(grid.values())[1] == {"learning_rate": 5e-5, "seed": 2.0}
 
 
 @pytest.mark.parametrize("text, said", [
@@ -63,9 +63,9 @@ def test_searches_that_cannot_be_meant_are_refused(text, said):
 
 
 def test_the_table_of_a_search_begins_with_the_best():
-  text = repeated_runs.search_table([
-    ({"seed": 1}, {"eval_f1": 0.5, "loss": 1.0}),
-    ({"seed": 2}, {"eval_f1": 0.75, "loss": 2.0, "more": 1.0}),
-    ({"seed": 3}, {"eval_f1": 0.75, "loss": 3.0}),
-  ], "eval_f1")
+  text = repeated_runs.search_table({n: {"seed": n} for n in (1, 2, 3)}, {
+    1: {"eval_f1": 0.5, "loss": 1.0},
+    2: {"eval_f1": 0.75, "loss": 2.0, "more": 1.0},
+    3: {"eval_f1": 0.75, "loss": 3.0},
+  }, "eval_f1")
   assert text == "seed\teval_f1\tloss\n2\t0.75\t2\n3\t0.75\t3\n1\t0.5\t1\n"
