@@ -21,7 +21,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -251,7 +251,9 @@ def answer_standard_input(
 # Files.
 
 
-def predicted_labels(task_kind: str, outputs: np.ndarray, labels: list) -> list:
+def predicted_labels(
+  task_kind: str, outputs: np.ndarray, labels: Sequence[str]
+) -> list:
   """Returns the predictions as labels of data.Example; on ties the first class.
 
   `outputs` are probabilities [n, L], or numbers [n, 1].
@@ -268,8 +270,8 @@ def predicted_labels(task_kind: str, outputs: np.ndarray, labels: list) -> list:
 
 
 def rows(
-  task_kind: str, labels: list, examples: list, outputs: np.ndarray, *,
-  gold: bool = False,
+  task_kind: str, labels: Sequence[str], examples: list, outputs: np.ndarray,
+  *, gold: bool = False,
 ) -> Iterator[dict]:
   """Yields the row of each example, a dict from column to str.
 
@@ -281,7 +283,7 @@ def rows(
   answers = predicted_labels(task_kind, outputs, labels)
   name = "labels" if task_kind == data.MULTI_LABEL else "label"
   if task_kind in data.OF_NUMBERS:
-    name, answers = "score", outputs[:, 0]
+    name, answers = "score", list(outputs[:, 0])
   for example, answer, row in zip(examples, answers, outputs, strict=True):
     values = {"id": example.guid}
     if gold:
@@ -311,7 +313,7 @@ def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
   The file appears when the block ends; until then, and if the block raises,
   it stays unchanged.
   """
-  columns = []
+  columns: list[str] = []
   with file_io.open_for_writing(path) as stream:
 
     def write_line(cells):

@@ -79,6 +79,8 @@ class BiEncoder(model.Network):
       settings, config.num_hidden_layers
     )
     super().__init__(config, task.task_kind, **model_options)
+    if self.pooling.mode != "pooled":
+      self.allowed_missing = heads.POOLER
     self._temperature = settings.temperature
     self._scores = (
       task.official.scores if task.official
@@ -96,11 +98,6 @@ class BiEncoder(model.Network):
       variable for variable in self.variables
       if not any(part in layers.variable_name(variable) for part in unread)
     ]
-
-  @property
-  def allowed_missing(self) -> tuple[str, ...]:
-    """Patterns of names of variables that no vector depends on."""
-    return () if self.pooling.mode == "pooled" else heads.POOLER
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the vectors of a batch, float32 [B, W, D], of length 1.

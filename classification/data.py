@@ -13,7 +13,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -87,19 +87,19 @@ def examples_of(
       InputError for a bad row, and returns None to leave a row out.
     has_ids: whether rows have ids, which must differ.
   """
-  first_places = {}
+  first_places: dict[str, str] = {}
   for number, (line, values, fault) in enumerate(table.rows, 1):
     try:
       if fault is not None:
         raise errors.InputError(fault)
       row = dict(zip(table.names, values))
-      result = make(number, row, f"{table.path}:{line}")
-      if result and has_ids:
-        check_new_id(result, first_places)
+      example = make(number, row, f"{table.path}:{line}")
+      if example and has_ids:
+        check_new_id(example, first_places)
+      if example:
+        yield example
     except errors.InputError as error:
-      result = BadRow(table.path, line, str(error))
-    if result is not None:
-      yield result
+      yield BadRow(table.path, line, str(error))
 
 
 def check_new_id(example: Example, first: dict) -> None:
@@ -136,7 +136,7 @@ def _columns(settings):
 
 def read(path: str, settings, task_kind: str, **options) -> list[Example]:
   """Returns the examples of a file; for arguments see ExampleStream."""
-  examples = []
+  examples: list[Example] = []
   ExampleStream(path, settings, task_kind, examples=examples, **options)
   return examples
 
@@ -472,7 +472,9 @@ def label_list(examples: list[Example]) -> list[str]:
   return sorted(names)
 
 
-def class_counts(examples: list[Example], labels: list[str]) -> dict[str, int]:
+def class_counts(
+  examples: list[Example], labels: Sequence[str]
+) -> dict[str, int]:
   """Returns the number of examples of each of `labels`."""
   counts = collections.Counter(
     label for example in examples for label in classes_of(example.label)
@@ -480,7 +482,7 @@ def class_counts(examples: list[Example], labels: list[str]) -> dict[str, int]:
   return {label: counts[label] for label in labels}
 
 
-def unknown_class(label: str, labels: list[str]) -> str:
+def unknown_class(label: str, labels: Sequence[str]) -> str:
   """Returns the message for an unknown class."""
   shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
   hint = ""
@@ -533,7 +535,7 @@ def split_off(
       f"{len(to_score)} to score and {len(examples) - len(to_score)} to train "
       "on; pass another fraction, or --eval_file"
     )
-  parts = [], []
+  parts: tuple[list[Example], list[Example]] = [], []
   for place, example in enumerate(examples):
     parts[place in to_score].append(example)
   return parts
@@ -543,7 +545,7 @@ def split_off(
 
 
 def class_weights(
-  text: str, examples: list[Example], labels: list[str], task_kind: str
+  text: str, examples: list[Example], labels: Sequence[str], task_kind: str
 ) -> list[float]:
   """Returns the weight of each class in the loss.
 

@@ -486,7 +486,7 @@ def write_submission(
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")
-  if task.task_kind == data.REGRESSION:
+  if task.scores:
     low, high = task.scores
     # The server refuses scores outside the range.
     predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]

@@ -98,7 +98,7 @@ class Evaluator:
       records: "eval", "eval_mismatched" and others, which are skipped.
       report_dir: folder for the scores of each class; None: not written.
     """
-    values = {}
+    values: dict[str, float] = {}
     for name in _scored(records):
       parts = list(self.outputs(records[name], batch_size))
       outputs = {
@@ -232,9 +232,9 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   """Reads the data and writes its records; `config` is the start weights'."""
   teacher = distillation.find_teacher(settings, config)
   learned = config
-  if settings.do_train and not (settings.task_name or settings.train_file):
-    # Unlabelled data have the teacher's classes.
-    learned = teacher.config
+  has_labels = settings.task_name or settings.train_file
+  if teacher and settings.do_train and not has_labels:
+    learned = teacher.config  # Unlabelled data have the teacher's classes.
   task = tasks.read_task(settings, learned)
   bi_encoder.check(
     settings, config, task.task_kind, strategy.num_replicas_in_sync

@@ -7,6 +7,7 @@ text's vector.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class Results(NamedTuple):
   """
 
   task_kind: str
-  labels: list
+  labels: Sequence[str]
   gold: np.ndarray
   scores: np.ndarray
   positive: int = 1

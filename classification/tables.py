@@ -44,7 +44,7 @@ class Row(NamedTuple):
   """
 
   line: int
-  values: list | None
+  values: list
   fault: str | None = None
 
 
@@ -102,10 +102,10 @@ def open_table(
   if file_format in ("csv", "tsv"):
     lines = _lines(path, encoding)
     if file_format == "tsv":
-      rows = ((number, line.split("\t")) for number, line in lines)
+      rows: Iterator = ((number, line.split("\t")) for number, line in lines)
       if joins_cut_rows:
         first, *others = rows
-        rows = iter([first, *_joined(others, len(first[1]))])
+        rows = itertools.chain([first], _joined(others, len(first[1])))
       return _checked(path, rows, encoding, header)
     rows = _csv_rows(path, lines, delimiter, names, len(header))
     return _checked(path, rows, encoding, header)
@@ -245,19 +245,19 @@ def _parquet_rows(path, names):
 
 
 def _json_row(line, names, encoding):
-  """Returns (row, None), or (None, the fault of a line)."""
+  """Returns (row, None), or ([], the fault of a line)."""
   if fault := _undecodable(line, encoding):
-    return None, fault
+    return [], fault
   try:
     values = json.loads(line)
   # Ten thousand "[" raise RecursionError.
   except (ValueError, RecursionError) as error:
-    return None, f"not JSON ({error}); every line must be one object"
+    return [], f"not JSON ({error}); every line must be one object"
   if not isinstance(values, dict):
-    return None, f"expected an object in JSON, got {line:.40}"
+    return [], f"expected an object in JSON, got {line:.40}"
   for name in names:
     if name not in values:
-      return None, (
+      return [], (
         f"no {name!r}; it has {_listed(values)}; add it, or name another "
         "column"
       )
@@ -373,7 +373,7 @@ def _checked(path, rows, encoding, header=()):
     line = None
     for line, row in rows:
       if isinstance(row, str):  # The fault of the row.
-        yield Row(line, None, row)
+        yield Row(line, [], row)
         continue
       fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
@@ -382,7 +382,7 @@ def _checked(path, rows, encoding, header=()):
         raise errors.InputError(
           f"{path}:{line}: this row is a header; leave --column_names out"
         )
-      yield Row(line, None if fault else row, fault)
+      yield Row(line, [] if fault else row, fault)
     if line is None:
       raise errors.InputError(f"{path}: no rows, only a header")
 

@@ -21,14 +21,14 @@ class Row(NamedTuple):
   """The result for a line.
 
   Attributes:
-    index: number of the line, from 0.
+    line: number of the line, from 0.
     content: "features" of its T tokens, or its "vector", or the "similarity" of
       its two texts.
     values: floats [L, T, H], layers in the order of --layers; or [D]; or one.
     tokens, input_ids: T tokens and ids, only for features.
   """
 
-  index: int
+  line: int
   content: str
   values: Any
   tokens: Sequence[str] = ()
@@ -42,17 +42,17 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
     vectors = [vector for _, vector in results]
     cosines = text_vectors.cosines(vectors[::2], vectors[1::2])
     return [
-      Row(example.index, "similarity", cosine)
+      Row(example.line, "similarity", cosine)
       for (example, _), cosine in zip(results[::2], cosines)
     ]
   if settings.pooling:
-    return [Row(example.index, "vector", vector) for example, vector in results]
+    return [Row(example.line, "vector", vector) for example, vector in results]
   return [
     Row(
-      index, "features", values[:, : len(ids)],  # Without its batch's padding.
+      line, "features", values[:, : len(ids)],  # Without its batch's padding.
       tokenizer.convert_ids_to_tokens(ids), ids,
     )
-    for (index, ids, _), values in results
+    for (line, ids, _), values in results
   ]
 
 
@@ -78,7 +78,7 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
       }
       for place, token in enumerate(row.tokens)
     ]
-  return json.dumps({"linex_index": row.index, row.content: values})
+  return json.dumps({"linex_index": row.line, row.content: values})
 
 
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ from text import input_sequences
 
 
 class Example(NamedTuple):
-  """One input of the model; `index` is the number of its line, from 0."""
+  """One input of the model; `line` is the number of its line, from 0."""
 
-  index: int
+  line: int
   input_ids: list[int]
   segment_ids: list[int]
 
@@ -112,7 +112,7 @@ def chosen_examples(
   """
   # The rest of the file is not read; each line is one Example.
   lines = itertools.islice(read_examples(path, encode), max(numbers) + 1)
-  examples = {each.index: each for each in lines if each.index in numbers}
+  examples = {each.line: each for each in lines if each.line in numbers}
   if missing := set(numbers) - examples.keys():
     raise errors.InputError(
       f"--picture_lines: {path} has no line {min(missing)}, counted from 0"

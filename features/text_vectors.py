@@ -168,15 +168,14 @@ class VectorComputer:
     for block in text_batches.blocks(
       examples, _BLOCK_TOKENS, group=self._group
     ):
-      values = [None] * len(block)
+      values: dict[int, np.ndarray] = {}
       lengths = [len(example.input_ids) for example in block]
       for places in input_sequences.batches_by_length(
         lengths, self._batch_size, 0 if self._is_static else self._max_length
       ):
         rows = self._compute_batch([block[place] for place in places])
-        for place, row in zip(places, rows):
-          values[place] = row
-      yield list(zip(block, values))
+        values.update(zip(places, rows))
+      yield [(example, values[n]) for n, example in enumerate(block)]
 
 
 def attention(

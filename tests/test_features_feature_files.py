@@ -47,7 +47,7 @@ def read_lines(path):
 def test_json_lines(tmp_path):
   found = read_lines(written(tmp_path / "tokens" / "a.jsonl", TOKENS, LAYERS))
   for line, row in zip(found, TOKENS, strict=True):
-    assert line["linex_index"] == row.index
+    assert line["linex_index"] == row.line
     tokens = line["features"]
     assert [token["token"] for token in tokens] == row.tokens
     for place, layer in itertools.product(range(len(tokens)), range(2)):
