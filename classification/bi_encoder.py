@@ -164,12 +164,13 @@ class Retriever(BiEncoder):
   def evaluation_losses(self, outputs, batch_size):
     """Returns float32 [N] for batches in the order of the examples."""
     # The computed batches differ: they are sorted by length and padded.
+    vectors, label_ids = outputs["vectors"], outputs["label_ids"]
     return np.concatenate([
-      self.example_losses(*(
-        outputs[name][start : start + batch_size]
-        for name in ("vectors", "label_ids")
-      ))
-      for start in range(0, len(outputs["vectors"]), batch_size)
+      self.example_losses(
+        vectors[start : start + batch_size],
+        label_ids[start : start + batch_size],
+      )
+      for start in range(0, len(vectors), batch_size)
     ])
 
 
@@ -194,12 +195,12 @@ def in_batch_losses(
   candidates = tf.reshape(tf.transpose(vectors[:, 1:], [1, 0, 2]), [-1, width])
   ids = tf.reshape(tf.transpose(text_ids[:, 1:]), [-1])
   logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
-  is_asked_again = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
+  is_equal = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
   is_right = tf.equal(text_ids[:, 1:2], ids)  # [B, C]
   # Counts how often a candidate is right for this first text or an equal one.
-  counts = tf.matmul(*(tf.cast(x, tf.float32) for x in (
-    is_asked_again, is_right
-  )))
+  counts = tf.matmul(
+    tf.cast(is_equal, tf.float32), tf.cast(is_right, tf.float32)
+  )
   itself = tf.eye(size, tf.shape(ids)[0], dtype=tf.bool)
   is_another = (counts > 0) & ~itself  # [B, C]
   return tf.nn.sparse_softmax_cross_entropy_with_logits(

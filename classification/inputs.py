@@ -72,13 +72,12 @@ def label_ids(
   if task_kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
   # Unknown classes have been refused while reading.
-  numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
   if task_kind == data.MULTI_LABEL:
-    ids = np.zeros([len(examples), len(labels)], np.int64)
-    for row, example in enumerate(examples):
-      for label in data.classes_of(example.label):
-        ids[row, numbers[label]] = 1
-    return ids
+    return np.array([
+      [label in data.classes_of(each.label) for label in labels]
+      for each in examples
+    ], np.int64)
+  numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
   return np.array([numbers[each.label] for each in examples], np.int64)
 
 

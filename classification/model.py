@@ -228,20 +228,21 @@ def objective(
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
-  def labelled(batch):
-    real = tf.cast(batch["is_real_example"], tf.float32)
-    return real * tf.cast(batch.get("has_label", 1), tf.float32)  # [B]
-
   def example_weights(batch):
+    """Returns each example's weight, and 1 if it has a label, else 0; [B]."""
     real = tf.cast(batch["is_real_example"], tf.float32)
+    has_label = real * tf.cast(batch.get("has_label", 1), tf.float32)
     # With several classes at once, example_losses applies the weights.
     if class_weights is None or task_kind != data.SINGLE:
-      return real
+      return real, has_label
     of_class = tf.gather(class_weights, batch["label_ids"])
-    return real * tf.where(labelled(batch) > 0, of_class, 1.0)
+    return real * tf.where(has_label > 0, of_class, 1.0), has_label
+
+  def weighted_mean(values, weights):
+    return tf.reduce_sum(values * weights), tf.reduce_sum(weights)
 
   def weights(batch):
-    total = tf.reduce_sum(example_weights(batch))
+    total = tf.reduce_sum(example_weights(batch)[0])
     # A batch of classes of weight 0 has the loss 0 / 1e-20, not 0 / 0.
     return {"classifier": tf.maximum(total, 1e-20)}
 
@@ -250,23 +251,19 @@ def objective(
     labels = batch["label_ids"]
     losses = model.example_losses(logits, labels, class_weights)  # [B]
     # [B]; the losses are summed here, and divided by the whole batch's weights.
-    counts, has_label = example_weights(batch), labelled(batch)
-    loss = tf.reduce_sum(losses * counts * has_label)
-    metrics = {"classifier_loss": (loss, tf.reduce_sum(counts * has_label))}
+    counts, has_label = example_weights(batch)
+    metrics = {"classifier_loss": weighted_mean(losses, counts * has_label)}
+    loss = metrics["classifier_loss"][0]
     if distills:
       soft = distills.example_losses(batch, logits, skip_empty=skip_empty)
-      metrics["soft_labels_loss"] = (
-        tf.reduce_sum(soft * counts), tf.reduce_sum(counts)
-      )
+      metrics["soft_labels_loss"] = weighted_mean(soft, counts)
       shares = tf.where(has_label > 0, distills.weight, 1.0)  # [B]
       loss = (1.0 - distills.weight) * loss
       loss += tf.reduce_sum(soft * counts * shares)
     if task_kind in (data.SINGLE, data.CHOICE):
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
-      metrics["classifier_accuracy"] = (
-        tf.reduce_sum(right * has_label), tf.reduce_sum(has_label)
-      )
+      metrics["classifier_accuracy"] = weighted_mean(right, has_label)
     if "input_mask" in batch:
       metrics.update(pipeline.token_metrics(batch))
     return {"classifier": loss}, metrics
