@@ -13,23 +13,36 @@ LESS_DATA = "less data"
 # Defaults for results that are older than these fields.
 _DEFAULTS = {
   "max_steps": "fewer", "fewer": {}, "machine": "", "source": [], "sha256": {},
-  "grid": [],
+  "grid": [], "config": {}, "before": None,
 }
+_SEVERITY = [SMOKE, CHANGED, OTHER, LESS_DATA]
 
 
 def _deviations(result):
-  """Yields a run's deviations as (verdict, text), the most serious first."""
-  model = rows.ROWS[result["row"]].model
+  """Returns a run's deviations as (verdict, text), the most serious first."""
+  result = {**_DEFAULTS, **result}
+  row, found = rows.ROWS[result["row"]], []
   if result["smoke"]:
-    yield SMOKE, f"stopped after {result['max_steps']} steps"
+    found.append((SMOKE, f"stopped after {result['max_steps']} steps"))
   if result["extra"]:
-    yield CHANGED, f"flags {shlex.join(result['extra'])}"
+    found.append((CHANGED, f"flags {shlex.join(result['extra'])}"))
+  found += [
+    (CHANGED, f"{name} {value} instead of {row.config[name]}")
+    for name, value in result["config"].items() if value != row.config[name]
+  ]
   # A folder's name proves nothing: download.py writes where its files are from.
-  if model and (result["model"] != model or not result["source"]):
-    yield OTHER, _weights_text(result)
+  if row.model and (result["model"] != row.model or not result["source"]):
+    found.append((OTHER, _weights_text(result)))
   for name, (lines, published) in result["fewer"].items():
     unit = "questions" if name.endswith(".json") else "lines"
-    yield LESS_DATA, f"{name} with {lines:,} of {published:,} {unit}"
+    text = f"{name} with {lines:,} of {published:,} {unit}"
+    found.append((LESS_DATA, text))
+  if result["before"]:
+    found += [
+      (verdict, f"{row.after}: {text}")
+      for verdict, text in _deviations(result["before"])
+    ]
+  return sorted(found, key=lambda pair: _SEVERITY.index(pair[0]))
 
 
 def _weights_text(result):

@@ -36,11 +36,19 @@ class Row(NamedTuple):
   model: str  # In the catalog; "" if it must be pre-trained.
   data: str  # In the catalog; "" for none.
   script: str  # "" if none can do it: the note says why.
-  flags: tuple[str, ...]  # {data} is the data's folder, {output} the run's.
+  # {data} is the data's folder, {output} the run's, {before} the model that the
+  # run of the row in `after` left.
+  flags: tuple[str, ...]
   metrics: tuple[Metric, ...]  # The first one counts.
   hours: str  # The published time, with its hardware.
-  after: str  # The row whose finished runs this one goes on with; "": none.
+  after: str  # The row whose finished runs this one starts from; "": none.
   note: str
+  config: dict[str, str]  # What bert_config.json must say.
+
+  @property
+  def is_chained(self) -> bool:
+    """Whether it trains or scores the model of another row's run."""
+    return any("{before}" in flag for flag in self.flags)
 
 
 def _metric(line):
@@ -56,6 +64,7 @@ def _read():
     yield Row(
       flags=tuple(shlex.split(lines[0]["flags"])),
       metrics=tuple(_metric(line) for line in lines if line["result"]),
+      config=dict(item.split("=") for item in lines[0]["config"].split()),
       **{name: lines[0][name] for name in texts.split()},
     )
 

@@ -47,11 +47,13 @@ class Plan(NamedTuple):
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
-  """Returns the folder of a row's weights.
+  """Returns the folder of a row's weights; "" if an earlier run makes them.
 
   `folder` is --model_dir: a model's folder, or a folder of downloads. Raises
   InputError: the model is missing; the message has the command to download it.
   """
+  if row.is_chained:
+    return ""
   for path in _candidates(folder, row.model):
     if _config_in(path):
       return path
@@ -125,6 +127,7 @@ def command(plan: Plan, seed: int) -> list[str]:
     raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
+    .replace("{before}", _model_before(plan, seed))
     for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
@@ -134,12 +137,14 @@ def command(plan: Plan, seed: int) -> list[str]:
       f"--num_train_steps={2 * plan.max_steps}", "--num_warmup_steps=0",
       f"--stop_step={plan.max_steps * (2 if row.after else 1)}",
     ]
-  elif plan.max_steps:
+  elif plan.max_steps and "--do_train" in flags:
     flags.append(f"--max_train_steps={plan.max_steps}")
+  if "--do_train" in flags:
+    flags.append(f"--seed={seed}")
   return [
     # The user's flags come last: absl takes the last value of a flag.
     sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
-    *flags, f"--seed={seed}", f"--output_dir={folder}", *plan.extra,
+    *flags, f"--output_dir={folder}", *plan.extra,
   ]
 
 
@@ -173,8 +178,9 @@ def run(plan: Plan, seed: int) -> None:
       f"{path} is of another command ({shlex.join(done)}); remove its folder, "
       "or choose another --output_dir"
     )
-  if plan.row.after and not os.path.exists(plan.folder(seed)):
-    _begin_after(plan, seed)
+  before = _result_before(plan, seed) if plan.row.after else None
+  if before and not (plan.row.is_chained or os.path.exists(plan.folder(seed))):
+    _begin_after(plan, seed, before["results"]["global_step"])
   start = time.time()
   # The script runs in a separate process, as if a user started it.
   code = _call(arguments)
@@ -184,14 +190,18 @@ def run(plan: Plan, seed: int) -> None:
       "command again to go on, or see its own message above: "
       f"{shlex.join(arguments)}"
     )
-  grid = read_search(plan.folder(seed))
+  grid, results = read_search(plan.folder(seed)), {}
+  if grid:
+    results = grid[0][1]
+  elif "--do_eval" in arguments:  # Others leave files for a server.
+    results = read_eval_results(plan.folder(seed))
   json_files.write(path, {
-    "row": plan.row.name, "seed": seed, **weights_record(plan.model),
-    "data": plan.data, "fewer": fewer_rows(plan.row, plan.data),
+    "row": plan.row.name, "seed": seed, **_start_record(plan, seed),
+    "before": before, "data": plan.data,
+    "fewer": fewer_rows(plan.row, plan.data),
     "command": arguments, "extra": list(plan.extra),
     "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
-    "results": grid[0][1] if grid else read_eval_results(plan.folder(seed)),
-    "grid": grid,
+    "results": results, "grid": grid,
     "seconds": round(time.time() - start, 1),  # Only since the last start.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
@@ -216,22 +226,56 @@ def _end_with_parent():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _begin_after(plan, seed):
-  """Makes the folder of a run that continues the run of an earlier row."""
-  row = plan.row._replace(name=plan.row.after)
-  before = plan._replace(row=row).folder(seed)
-  path = os.path.join(before, _RESULT)
+def _folder_before(plan, seed):
+  """Returns the folder of the run that a seed starts from.
+
+  It is the run of the same seed, or of seed 1 if only that is finished: one
+  pre-training serves many fine-tunings.
+  """
+  before = plan._replace(row=rows.ROWS[plan.row.after])
+  folders = [before.folder(seed), before.folder(1)]
+  done = (f for f in folders if os.path.exists(os.path.join(f, _RESULT)))
+  return next(done, folders[0])
+
+
+def _model_before(plan, seed):
+  """Returns the folder of the model in {before}; "" where no row has it."""
+  if not plan.row.is_chained:
+    return ""
+  return os.path.join(_folder_before(plan, seed), "final_model")
+
+
+def _result_before(plan, seed):
+  """Returns the result.json of the run that a seed starts from."""
+  folder = _folder_before(plan, seed)
+  path = os.path.join(folder, _RESULT)
   if not os.path.exists(path):
     raise errors.InputError(
-      f"--row={plan.row.name} goes on with the run in {before}, which is not "
-      f"finished; run --row={plan.row.after} first, with the same --output_dir "
-      "and --seeds"
+      f"--row={plan.row.name} goes on with the run in {folder}, which is not "
+      f"finished; run --row={plan.row.after} first, with the same --output_dir"
     )
-  step = json_files.read(path)["results"]["global_step"]
+  return json_files.read(path)
+
+
+def _begin_after(plan, seed, step):
+  """Makes the folder of a run that continues the run of an earlier row."""
+  before = _folder_before(plan, seed)
   with file_io.new_folder(plan.folder(seed)) as folder:
     for name in os.listdir(before):
       if name.startswith((f"model.ckpt-{step:.0f}.", "run_fingerprint.")):
         shutil.copy(os.path.join(before, name), folder)
+
+
+def _start_record(plan, seed):
+  """Returns the fields of result.json that say what a run started from."""
+  if plan.row.is_chained:
+    made = weights_record(_model_before(plan, seed))
+    return {**made, "model": plan.row.after}
+  config = json_files.read(_config_in(plan.model))
+  return {
+    **weights_record(plan.model),
+    "config": {name: str(config.get(name)) for name in plan.row.config},
+  }
 
 
 def weights_record(folder: str) -> dict:

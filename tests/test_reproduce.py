@@ -245,12 +245,20 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
   with pytest.raises(errors.InputError, match="starts from no released model"):
     runs.find_model(rows.ROWS["pretrain-base"], None)
-  with pytest.raises(errors.InputError, match="see docs/variants.md"):
-    runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
+  with pytest.raises(errors.InputError, match="GLUE's server scores it"):
+    runs.command(runs.Plan(rows.ROWS["glue-tiny"], "", "", "out"), 1)
   row = rows.ROWS["pretrain-base-512"]
   plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
   with pytest.raises(errors.InputError, match="run --row=pretrain-base first"):
     runs.run(plan, 1)
+  row = rows.ROWS["xnli-zh-zero-shot"]
+  assert runs.find_model(row, None) == ""
+  plan = runs.Plan(row, "", "data", str(tmp_path / "out"))
+  with pytest.raises(errors.InputError, match="xnli-en-multilingual-uncased f"):
+    runs.run(plan, 2)
+  words = runs.command(plan, 2)
+  before = tmp_path / "out" / "xnli-en-multilingual-uncased" / "seed_2"
+  assert f"--model_dir={before / 'final_model'}" in words
   row = rows.ROWS["mrpc-base"]
   make(tmp_path / "mrpc" / "train.tsv")
   assert runs.find_data(row, str(tmp_path)) == str(tmp_path / "mrpc")
@@ -344,22 +352,39 @@ PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 
 
 @pytest.mark.slow
-def test_a_row_goes_on_with_the_runs_of_another(tmp_path):
-  def succeed(row):
+def test_rows_go_on_with_the_runs_and_the_weights_of_others(tmp_path):
+  def succeed(row, *words, **flags):
     return script_runner.succeed(
       "reproduce.py", "--", "--max_seq_length=64", "--train_batch_size=8",
-      "--max_predictions_per_seq=10", "--max_eval_steps=1", row=row,
-      model_dir=PRETRAINING / "model", data_dir=PRETRAINING / "a.tfrecord",
-      output_dir=tmp_path, max_steps=2,
+      *words, row=row, output_dir=tmp_path, max_steps=2, **flags,
     )
 
   for row, step in (("pretrain-base", 2), ("pretrain-base-512", 4)):
-    done = succeed(row)
+    done = succeed(
+      row, "--max_predictions_per_seq=10", "--max_eval_steps=1",
+      model_dir=PRETRAINING / "model", data_dir=PRETRAINING / "a.tfrecord",
+    )
     folder = tmp_path / row / "seed_1"
     values = json.loads((folder / "result.json").read_text())
     assert values["results"]["global_step"] == step
     assert (folder / f"model.ckpt-{step}.commit").exists()
   assert f"resuming from {folder}/model.ckpt-2" in done.err
+  # Two seeds of a fine-tuning start from one pre-training.
+  text = "index\tsentence1\tsentence2\tgold_label\n" + "".join(
+    f"{n}\tthe river\tis\tneutral\n" for n in range(16)
+  )
+  make(tmp_path / "mnli" / "train.tsv", text)
+  make(tmp_path / "mnli" / "dev_matched.tsv", text)
+  done = succeed("steps-1000k-mnli", data_dir=tmp_path, seeds=2)
+  assert f"{folder / 'final_model'}" in done.err
+  lines = json.loads((tmp_path / "report.json").read_text())
+  [line] = [line for line in lines if line["row"] == "steps-1000k-mnli"]
+  assert line["seeds"] == [1, 2] and line["verdict"] == report.SMOKE
+  deviations = " | ".join(line["deviations"])
+  # Those of the first run of the chain, too.
+  first = "pretrain-base-512: pretrain-base: "
+  assert f"{first}stopped after 2 steps" in deviations
+  assert f"{first}num_hidden_layers 3 instead of 12" in deviations
 
 
 def test_neither_script_waits_for_tensorflow():
