@@ -20,7 +20,6 @@ A trained model tags sentences as they come, columns or JSON lines:
       --model_dir=ner_output/final_model
 """
 
-import configuration
 from common import choices, command, flags
 from training import common_flags
 
@@ -118,6 +117,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+import configuration
 import heads
 from checkpoints import model_settings, weight_files
 from common import file_io, line_answers

@@ -10,6 +10,7 @@ import difflib
 import gc
 import importlib.util
 import os
+import platform
 import re
 import sys
 import types
@@ -176,8 +177,9 @@ def begin_imports(imports_tensorflow: bool) -> None:
     from common import lean_tensorflow  # noqa: F401
   except (ImportError, MemoryError) as error:
     raise errors.InputError(
-      f"TensorFlow cannot be loaded ({str(error) or 'MemoryError'}); install "
-      "it (see README.md), or lift the limit on memory (ulimit -v)"
+      f"TensorFlow cannot be loaded ({str(error) or 'MemoryError'}): run "
+      f'pip install "{program.TENSORFLOW}" (with Python 3.10 to 3.13; this is '
+      f"{platform.python_version()}), or lift the limit on memory (ulimit -v)"
     ) from error
 
 

@@ -156,6 +156,11 @@ def _sentence(error):
     # str(error) would begin with "[Errno 2]".
     named = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{named}"
+  if isinstance(error, ModuleNotFoundError) and error.name:
+    return (
+      f"{error.name} is not installed: run pip install {error.name}, or, in a "
+      "clone of this project, pip install -e . for all that it needs"
+    )
   type_name, text = type(error).__name__, str(error).strip().split("\n")[0]
   # ResourceExhaustedError is TensorFlow's, which may not be imported.
   if type_name in ("MemoryError", "ResourceExhaustedError"):

@@ -11,7 +11,9 @@ import os
 import sys
 import types
 
-from common import errors
+from common import errors, program
+
+_VERSIONS = ("2.20", "2.21")
 
 
 @contextlib.contextmanager
@@ -30,6 +32,7 @@ def _import_tensorflow():
     return
   with _without_keras():
     import tensorflow
+  _check_version(tensorflow)
   spec = importlib.util.find_spec("keras")
   if spec is not None:
     # TensorFlow looks for tensorflow.keras in this folder.
@@ -37,12 +40,46 @@ def _import_tensorflow():
     tensorflow.__path__.insert(0, folder)
 
 
+def _minor(version):
+  """"2.20.1" -> "2.20" """
+  return ".".join(version.split(".")[:2])
+
+
+def _check_version(tensorflow):
+  """Refuses an old or damaged TensorFlow; warns of one that is too new."""
+  installed = _minor(program.installed_version("tensorflow"))
+  loaded = _minor(getattr(tensorflow, "__version__", ""))
+  if not loaded or installed not in ("", loaded):
+    raise errors.InputError(
+      f"another package replaced or removed files of TensorFlow {installed}: "
+      f'run pip install --force-reinstall --no-deps "{program.TENSORFLOW}"'
+    )
+  if loaded not in _VERSIONS:
+    fault = (
+      f"TensorFlow {loaded} is installed, and {' or '.join(_VERSIONS)} is "
+      f'needed: run pip install "{program.TENSORFLOW}"'
+    )
+    if [int(part) for part in loaded.split(".")] < [2, 20]:
+      raise errors.InputError(fault)
+    errors.warn_once(fault)
+
+
 def import_tensorflow_text():
   """Returns the module tensorflow_text, without the layers that need Keras.
 
   Raises:
-    InputError: it is not installed; for Windows it does not exist.
+    InputError: it is not installed, or for another TensorFlow; for Windows it
+      does not exist.
   """
+  import tensorflow
+
+  version = _minor(program.installed_version("tensorflow-text"))
+  loaded = _minor(tensorflow.__version__)
+  if version not in ("", loaded):
+    raise errors.InputError(
+      f"tensorflow-text {version} does not work with TensorFlow {loaded}: run "
+      f'pip install "tensorflow-text=={loaded}.*"'
+    )
   name = "tensorflow_text.python.keras"
   # The package imports this submodule, which the project does not use.
   is_needless = not {"tensorflow_text", "keras"} & sys.modules.keys()

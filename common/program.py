@@ -7,6 +7,8 @@ import platform
 import re
 import sys
 
+# As in pyproject.toml.
+TENSORFLOW = "tensorflow>=2.20,<2.22"
 _PREFIX = "bert-"
 _ROOT = pathlib.Path(__file__).parents[1]
 
@@ -44,12 +46,17 @@ def package_version() -> str:
   return re.findall(r'^version = "(.*)"', text, re.M)[0]
 
 
+def installed_version(package: str) -> str:
+  """Returns the version of a package that pip knows, else ""."""
+  try:
+    return importlib.metadata.version(package)
+  except importlib.metadata.PackageNotFoundError:
+    return ""
+
+
 def version() -> str:
   """Returns the line of --version."""
-  try:
-    tensorflow = importlib.metadata.version("tensorflow")
-  except importlib.metadata.PackageNotFoundError:
-    tensorflow = "not installed"
+  tensorflow = installed_version("tensorflow") or "not installed"
   return (
     f"{name()} (bert-tf2 {package_version()}, TensorFlow {tensorflow}, Python "
     f"{platform.python_version()})"

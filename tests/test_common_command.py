@@ -1,5 +1,6 @@
 """Scripts answer --help and mistyped flags before TensorFlow is loaded."""
 
+import ast
 import os
 import re
 import subprocess
@@ -91,6 +92,26 @@ def test_suggestions_are_flags_of_the_script(flag, near):
     f"run_squad.py: error: Unknown command line flag '{flag}'{near}; --help "
     "lists all flags\n"
   )
+
+
+def run_without(line, script):
+  """Returns what a script says where a line of Python has changed the rest."""
+  code = BLOCKED.replace("import runpy, sys", f"import runpy, sys\n{line}")
+  done = run(sys.executable, "-c", code, script, "--help")
+  assert done.returncode == 1
+  return done.stderr
+
+
+@pytest.mark.parametrize("name", test_layout.VERBS)
+def test_an_empty_environment_and_an_old_python_are_said(name):
+  script = test_layout.VERBS[name]
+  said = run_without("sys.modules['absl'] = None", script)
+  assert said.startswith("error: the packages that this project needs are not ")
+  assert said.endswith(": run pip install -e . in its folder\n")
+  said = run_without("sys.version_info = (3, 9, 18)", script)
+  assert said.startswith("error: this is Python 3.9, and 3.10 to 3.13 are ")
+  # Python reads the whole file before it runs the first line.
+  ast.parse(script.read_text(), feature_version=(3, 8))
 
 
 def test_garbage_is_collected_in_main_but_not_in_what_was_imported(tmp_path):
@@ -209,7 +230,9 @@ def test_a_bad_path_and_a_missing_tensorflow_are_said(monkeypatch, capsys):
   monkeypatch.delattr("common.lean_tensorflow", raising=False)
   with pytest.raises(SystemExit, match="1"):
     command.begin_imports(True)
-  assert "TensorFlow cannot be loaded (" in capsys.readouterr().err
+  said = capsys.readouterr().err
+  assert "TensorFlow cannot be loaded (" in said
+  assert 'run pip install "tensorflow>=2.20,<2.22" (with Python 3.1' in said
 
 
 @pytest.mark.parametrize("words, level", [([], "3"), (["--verbose"], "0")])

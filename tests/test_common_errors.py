@@ -36,6 +36,8 @@ def report(error, capsys):
    "No such file or directory: a.txt"),
   (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
   (OSError("the disk is gone"), "the disk is gone"),
+  (ModuleNotFoundError("No module named 'tqdm'", name="tqdm"),
+   "tqdm is not installed: run pip install tqdm, or, in a clone of this "),
   (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
   (type("ResourceExhaustedError", (Exception,), {})("OOM"),
    "not enough memory (OOM); "),

@@ -7,9 +7,11 @@ import sys
 import pytest
 
 import test_layout
+from common import program
 
 # In place of the real ones, whose import takes seconds.
 TENSORFLOW = """
+__version__ = "2.20.0"
 try:
   import keras
   HAS_KERAS = True
@@ -20,6 +22,58 @@ FILES = {
   "tensorflow/__init__.py": TENSORFLOW, "keras/__init__.py": "",
   "keras/_tf_keras/keras/__init__.py": "name = 'keras'",
 }
+
+
+def refusal(folder, **versions):
+  """Returns the words that refuse the versions of metadata and of the files."""
+  files = {
+    f"{name}-{version}.dist-info/METADATA":
+      f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    for name, version in versions.items() if name != "files"
+  }
+  [said] = run(folder, [
+    "from absl import logging; logging.warning = lambda _, said: print(said)",
+    "from common import errors",
+    "try: from common import lean_tensorflow; "
+    "lean_tensorflow.import_tensorflow_text()",
+    "except errors.InputError as error: print('refused:', error)",
+  ], {
+    **files, "tensorflow_text/__init__.py": "",
+    "tensorflow/__init__.py": versions["files"] and
+    f"__version__ = {versions['files']!r}",
+  })
+  return said
+
+
+PIP = 'run pip install "tensorflow>=2.20,<2.22"'
+
+
+@pytest.mark.parametrize("versions, said", [
+  ({"tensorflow": "2.15.1", "files": "2.15.1"},
+   "refused: TensorFlow 2.15 is installed, and 2.20 or 2.21 is needed: " + PIP),
+  # A build of one's own has another name, or none.
+  ({"tensorflow": "2.22.0", "files": "2.22.0.dev1"},
+   "TensorFlow 2.22 is installed, and 2.20 or 2.21 is needed: " + PIP),
+  ({"tensorflow": "2.21.0", "files": "2.20.0"},
+   "refused: another package replaced or removed files of TensorFlow 2.21: run "
+   'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"'),
+  ({"tensorflow": "2.20.0", "files": ""},
+   "refused: another package replaced or removed files of TensorFlow 2.20: run "
+   'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"'),
+  ({"tensorflow": "2.21.0", "tensorflow_text": "2.20.1", "files": "2.21.0"},
+   "refused: tensorflow-text 2.20 does not work with TensorFlow 2.21: run pip "
+   'install "tensorflow-text==2.21.*"'),
+])
+def test_another_tensorflow_is_named_with_the_remedy(tmp_path, versions, said):
+  if len(versions) == 2:
+    versions = {**versions, "tensorflow_text": "2.22.0"}
+  assert refusal(tmp_path, **versions) == said
+
+
+def test_the_range_is_the_one_that_pip_installs():
+  pins = (test_layout.ROOT / "pyproject.toml").read_text()
+  assert f'"{program.TENSORFLOW}"' in pins
+  assert 'requires-python = ">=3.10,<3.14"' in pins
 
 
 def run(folder, lines, files=FILES):

@@ -125,11 +125,6 @@ def define_tokenizer_flags(*, required=True):
     "models, false for cased ones. If not given: as the tokenizer_config.json "
     "next to --vocab_file says, if there is one.",
   )
-  define_never_split_flags()
-
-
-def define_never_split_flags():
-  """Flags that name words that no tokenizer splits."""
   flags.DEFINE_list(
     "never_split", [],
     "Tokens of the vocabulary, such as C++, that stay whole between white "
