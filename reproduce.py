@@ -12,7 +12,6 @@ are handed to the row's script and marked in the report:
 """
 
 import shlex
-import sys
 
 from common import command, flags
 
@@ -67,8 +66,7 @@ def check_flags(settings, extra):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
   if extra and not extra[0].startswith("-"):
     raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
-  own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
-  names = {flag.name for flag in own}
+  names = {flag.name for flag in flags.of_script()}
   for word in extra:
     name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
     # Seeds are counted from 1.

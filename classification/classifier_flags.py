@@ -3,9 +3,6 @@
 from common import choices, flags
 from training import common_flags
 
-# Show these flags in the script's own --help.
-flags.disclaim_key_flags()
-
 
 def define_task_flags():
   """Flags that name the task and limit its examples."""

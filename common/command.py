@@ -28,9 +28,6 @@ from common import (
   program,
 )
 
-# --verbose is shown with the flags of the script.
-flags.disclaim_key_flags()
-
 _parsed = []  # The arguments that absl left after parsing.
 
 

@@ -16,7 +16,6 @@ from absl.flags import (
   DEFINE_flag,
   Error,
   UnrecognizedFlagError,
-  disclaim_key_flags,
   mark_flag_as_required,
   register_multi_flags_validator,
 )
@@ -25,12 +24,8 @@ from common import overwriting, run_settings
 
 __all__ = [
   "DEFINE_flag", "FLAGS", "Error", "UnrecognizedFlagError",
-  "disclaim_key_flags", "mark_flag_as_required",
-  "register_multi_flags_validator",
+  "mark_flag_as_required", "register_multi_flags_validator",
 ]
-
-# Flags belong to the module that defines them through this module.
-disclaim_key_flags()
 
 
 def _with_rule(define):

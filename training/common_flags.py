@@ -7,9 +7,6 @@ where it has the flag. Nothing here needs TensorFlow: --help answers at once.
 
 from common import choices, command, file_io, flags
 
-# Show these flags in a script's own --help, next to the flags it defines.
-flags.disclaim_key_flags()
-
 
 def _check_model_dir():
   # Imported here: --help needs none of it.
