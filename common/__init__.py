@@ -5,14 +5,9 @@ import sys
 
 # Every script imports this package first, and its modules fail with a traceback
 # on an old Python, or where nothing is installed.
-if sys.version_info < (3, 10):  # noqa: UP036
+if sys.version_info < (3, 10) or importlib.util.find_spec("absl") is None:
   sys.exit(
-    f"error: this is Python {sys.version_info[0]}.{sys.version_info[1]}, and "
-    "3.10 to 3.13 are needed: run python3.12 -m venv .venv, then "
-    ".venv/bin/pip install -e ."
-  )
-if importlib.util.find_spec("absl") is None:
-  sys.exit(
-    "error: the packages that this project needs are not installed for "
-    f"{sys.executable}: run pip install -e . in its folder"
+    f"error: {sys.executable} is Python {sys.version.split()[0]}, for "
+    "which the packages of this project are not installed (they need 3.10 to "
+    "3.13): run python3.12 -m venv .venv, then .venv/bin/pip install -e ."
   )
