@@ -104,8 +104,8 @@ def test_the_server_listens_where_it_is_asked_for_its_health():
   stages = {name: value for name, value in INSTRUCTIONS if name != "ARG"}
   with script_flags.defined("serve"):
     port = str(flags.FLAGS["port"].default)
-    command, *given = ast.literal_eval(stages["ENTRYPOINT"])
-    names = [flag.partition("=")[0].removeprefix("--") for flag in given]
+    command, *passed = ast.literal_eval(stages["ENTRYPOINT"])
+    names = [flag.partition("=")[0].removeprefix("--") for flag in passed]
     assert set(names) <= set(flags.FLAGS)
   assert command in project()["scripts"] and stages["EXPOSE"] == port
   assert f"-p 127.0.0.1:{port}:{port} " in DOCKERFILE.read_text()

@@ -90,20 +90,20 @@ def test_bad_text_is_one_sentence_and_the_other_shards_are_made(
 
 
 def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
-  said = r"pipeline failed \(ZeroDivisionError.*The same command makes what is"
-  with pytest.raises(errors.InputError, match=said):
+  message = r"pipeline failed \(ZeroDivisionError.*The same command makes what is"
+  with pytest.raises(errors.InputError, match=message):
     beam.in_order(
       ONE, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
     )
 
 
-@pytest.mark.parametrize("options, said", [
+@pytest.mark.parametrize("options, message", [
   ("--runner=Hadoop", "Beam refuses these flags: Unexpected pipeline runner"),
   ("--direct_num_workers=x", "Beam refuses these flags: see above"),
   ("'", "Beam refuses these flags: No closing quotation"),
 ])
-def test_bad_options(apache_beam, options, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_bad_options(apache_beam, options, message):
+  with pytest.raises(errors.InputError, match=message):
     beam.make_pipeline(options)
 
 
@@ -137,7 +137,7 @@ def test_a_missing_package_is_told_before_anything_is_read(
   (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
   with script_runner.start(SCRIPT, beam_options=ONE, **flags) as process:
-    said = process.communicate()[1]
-  assert said.startswith(f"{SCRIPT}: error: this needs apache_beam: run pip ")
-  assert 'pip install "bert-tf2[beam]"' in said and process.returncode == 1
+    message = process.communicate()[1]
+  assert message.startswith(f"{SCRIPT}: error: this needs apache_beam: run pip ")
+  assert 'pip install "bert-tf2[beam]"' in message and process.returncode == 1
   assert not (tmp_path / "script").exists()
