@@ -177,10 +177,11 @@ class Job:
       elif self._is_chief:
         results = self._answerer.scores(file.file, answers)
         # eval_results.txt is for the file to evaluate, if any.
+        is_first = evaluated is None
         write_results(
-          {"global_step": step, **results}, folder if evaluated is None else None
+          {"global_step": step, **results}, folder if is_first else None
         )
-        if evaluated is None:
+        if is_first:
           self._report = self._report_of(file.file, answers, results)
     if self._is_chief:
       squad_answers.write(folder, answers)
