@@ -61,14 +61,15 @@ quickstart: env
 	  "" "Next, type sentences with a [MASK] of your own:" "" \
 	  "  $(RUN) $(FILL_MASK)"
 
+# A file's tests share what they train, so that a process takes whole files.
+PARALLEL = -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder
 test:
 	@bash .ci/make_env.sh test
-	$(RUN) -m pytest -n logical --maxprocesses=4 --dist loadfile \
-	  --no-loadscope-reorder $(ARGS)
+	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 test-slow:
 	@bash .ci/make_env.sh test
-	$(RUN) -m pytest -m slow $(ARGS)
+	$(RUN) -m pytest -m slow $(PARALLEL) $(ARGS)
 
 lint:
 	@bash .ci/make_env.sh lint
