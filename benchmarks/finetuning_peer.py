@@ -237,6 +237,8 @@ def predictions(task, arguments, tokenizer):
   model = task.network.from_pretrained(
     arguments.weights, num_labels=task.num_labels, attn_implementation="sdpa"
   )
+  steps = len(task.train) * arguments.num_train_epochs
+  steps /= arguments.train_batch_size
   sampling = "group_by_length" if arguments.bucket_by_length else "random"
   with tempfile.TemporaryDirectory() as folder:
     options = transformers.TrainingArguments(
@@ -245,6 +247,7 @@ def predictions(task, arguments, tokenizer):
       per_device_train_batch_size=arguments.train_batch_size,
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
+      warmup_steps=int(steps * arguments.warmup_proportion),
       # Ours; Hugging Face's default is 1e-8.
       adam_epsilon=1e-6, bf16=arguments.dtype == "bfloat16",
       train_sampling_strategy=sampling, save_strategy="no", report_to="none",
@@ -273,6 +276,7 @@ def main():
     ("train_batch_size", 16), ("eval_batch_size", 32),
     ("bucket_by_length", 0), ("pad_to_max_length", 0),
     ("num_train_epochs", 2.0), ("learning_rate", 1e-4), ("weight_decay", 0.01),
+    ("warmup_proportion", 0.0),
   ):
     add(f"--{name}", type=type(value), default=value)
   arguments = parser.parse_args()

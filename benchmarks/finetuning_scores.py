@@ -9,8 +9,8 @@ For each seed runs run_classifier.py, run_squad.py with --task=squad or
 run_ner.py with --task=ner, and finetuning_peer.py, where --peer_python names a
 Python for it: the same weights, files and hyper-parameters. Prints median, mean
 and standard deviation of both, and the minutes of one run. One optimizer for
-both: AdamW with bias correction, a rate that falls to 0 in a straight line, no
-warm-up, since the original's and Hugging Face's differ. What --runs_file holds
+both: AdamW with bias correction, a rate that falls to 0 in a straight line,
+since the original's and Hugging Face's differ. What --runs_file holds
 is not run again, so a long comparison can be made piece by piece.
 """
 
@@ -46,6 +46,7 @@ HYPER_PARAMETERS = {
   "eval_batch_size": (int, 32),
   "max_seq_length": (int, 128),
   "weight_decay": (float, 0.01),
+  "warmup_proportion": (float, 0.0),
   "doc_stride": (int, 128),
   "dtype": (str, "float32"),
   "bucket_by_length": (int, 0),  # 1: batches of sequences of like length.
@@ -59,7 +60,7 @@ def our_command(arguments, seed, folder):
   scored = "predict" if task == "squad" else "eval"
   flags = {
     "model_dir": arguments.weights, "output_dir": folder, "seed": seed,
-    "optimizer": "adamw", "warmup_proportion": 0,
+    "optimizer": "adamw", "warmup_proportion": arguments.warmup_proportion,
     "weight_decay_rate": arguments.weight_decay,
     "bucket_by_length": bool(arguments.bucket_by_length),
     f"{scored}_batch_size": arguments.eval_batch_size,
@@ -106,12 +107,15 @@ def run(side, arguments, seed):
   return {"metrics": metrics, "wall": cost.wall, "processor": cost.processor}
 
 
-def all_runs(arguments):
-  """Makes the runs that are still to be made; returns all, by side."""
+def all_runs(arguments, sides=None):
+  """Makes the runs that are still to be made; returns all, by side.
+
+  `sides` are of "ours" and "peer"; None: both, if there is a --peer_python.
+  """
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))
-  sides = ["ours", "peer"] if arguments.peer_python else ["ours"]
+  sides = sides or ["ours", *["peer"] * bool(arguments.peer_python)]
   # By all that decides a score: another rate is another run.
   names = ["task", "source", "weights", "train_file", "predict_file",
            "max_train_examples", "max_eval_examples", *HYPER_PARAMETERS]
