@@ -21,7 +21,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -39,6 +39,10 @@ SCORED_TOGETHER = 1 << 12
 _COLUMNS = (
   "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
 )
+
+
+# The kind of a task and its labels are read from either.
+Task = sequences.InputOptions | scores.Results
 
 
 # Texts.
@@ -68,14 +72,12 @@ def predict_texts(
     texts: tuples of str: (text,), (text, second text), or for multiple choice
       (text, ending, ending, ...).
   """
-  task_kind, labels = options.task_kind, options.labels
   outputs = scores_of(logits, options, [
-    _example(number, parts, task_kind, len(labels))
-    for number, parts in enumerate(texts, 1)
+    _example(number, parts, options) for number, parts in enumerate(texts, 1)
   ], batch_size)
   return [
-    Prediction(label, dict(zip(labels, row.tolist())))
-    for label, row in zip(predicted_labels(task_kind, outputs, labels), outputs)
+    Prediction(label, dict(zip(options.labels, row.tolist())))
+    for label, row in zip(predicted_labels(options, outputs), outputs)
   ]
 
 
@@ -123,25 +125,25 @@ def score_blocks(
     yield scores_of(logits, options, block, batch_size)
 
 
-def _example(number, parts, task_kind, num_classes):
+def _example(number, parts, options):
   """Returns the data.Example of a tuple of texts."""
   for part in parts:
     errors.require_text(part, repr(parts)[:100])
-  if task_kind != data.CHOICE:
+  if options.task_kind != data.CHOICE:
     if len(parts) > 2:
       raise errors.InputError(
         f"expected one text or two with a tab between, got {parts!r}"
       )
-    if task_kind in data.OF_VECTORS and len(parts) < 2:
+    if options.task_kind in data.OF_VECTORS and len(parts) < 2:
       raise errors.InputError(
         f"expected two texts with a tab between, got {parts!r}"
       )
     return data.Example(str(number), *parts)
   text, *endings = parts
-  if len(endings) != num_classes:
+  if len(endings) != len(options.labels):
     raise errors.InputError(
-      f"expected a text and {num_classes} endings with tabs between them, and "
-      f"these are {len(endings)} endings: {parts!r:.100}"
+      f"expected a text and {len(options.labels)} endings with tabs between "
+      f"them, and these are {len(endings)} endings: {parts!r:.100}"
     )
   return data.Example(str(number), text, endings=tuple(endings))
 
@@ -149,17 +151,17 @@ def _example(number, parts, task_kind, num_classes):
 # Lines.
 
 
-def greeting(task_kind: str, labels: tuple, text_pairs: bool | None) -> str:
+def greeting(options: sequences.InputOptions, text_pairs: bool | None) -> str:
   """Returns a line that says what to type and how it is answered."""
   typed = {
     False: "a text", True: "two texts with a tab between them",
     None: "a text, or two with a tab between them",
   }[text_pairs]
-  if task_kind == data.CHOICE:
-    typed = f"a text and {len(labels)} endings with tabs between them"
+  if options.task_kind == data.CHOICE:
+    typed = f"a text and {len(options.labels)} endings with tabs between them"
   answered = "a number"
-  if labels:
-    answered = f"the class and the scores of {', '.join(labels)}"
+  if options.labels:
+    answered = f"the class and the scores of {', '.join(options.labels)}"
   return f"Type {typed}; the answer is {answered}. End with Ctrl-D."
 
 
@@ -237,8 +239,7 @@ def answer_standard_input(
   """
   if settings.interactive or sys.stdin.isatty():
     # Standard error, since the answers may be piped on.
-    text = greeting(options.task_kind, options.labels, text_pairs)
-    print(text, file=sys.stderr, flush=True)
+    print(greeting(options, text_pairs), file=sys.stderr, flush=True)
   bad = answer_lines(
     functools.partial(predict_texts, logits, options),
     *line_answers.standard_streams(), output_format=settings.answer_format,
@@ -251,27 +252,23 @@ def answer_standard_input(
 # Files.
 
 
-def predicted_labels(
-  task_kind: str, outputs: np.ndarray, labels: Sequence[str]
-) -> list:
+def predicted_labels(task: Task, outputs: np.ndarray) -> list:
   """Returns the predictions as labels of data.Example; on ties the first class.
 
   `outputs` are probabilities [n, L], or numbers [n, 1].
   """
-  outputs = np.asarray(outputs)
-  if task_kind in data.OF_NUMBERS:
+  if task.task_kind in data.OF_NUMBERS:
     return outputs[:, 0].tolist()
-  if task_kind == data.MULTI_LABEL:
+  if task.task_kind == data.MULTI_LABEL:
     return [
-      tuple(itertools.compress(labels, row))
+      tuple(itertools.compress(task.labels, row))
       for row in outputs >= scores.THRESHOLD
     ]
-  return [labels[number] for number in outputs.argmax(-1).tolist()]
+  return [task.labels[number] for number in outputs.argmax(-1).tolist()]
 
 
 def rows(
-  task_kind: str, labels: Sequence[str], examples: list, outputs: np.ndarray,
-  *, gold: bool = False,
+  task: Task, examples: list, outputs: np.ndarray, *, gold: bool = False
 ) -> Iterator[dict]:
   """Yields the row of each example, a dict from column to str.
 
@@ -280,18 +277,19 @@ def rows(
   """
   # str() of a float32 gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
-  answers = predicted_labels(task_kind, outputs, labels)
-  name = "labels" if task_kind == data.MULTI_LABEL else "label"
-  if task_kind in data.OF_NUMBERS:
+  answers = predicted_labels(task, outputs)
+  name = "labels" if task.task_kind == data.MULTI_LABEL else "label"
+  if task.task_kind in data.OF_NUMBERS:
     name, answers = "score", list(outputs[:, 0])
   for example, answer, row in zip(examples, answers, outputs, strict=True):
     values = {"id": example.guid}
     if gold:
       values["gold"], name = _shown(example.label), "predicted"
     values[name] = _shown(answer)
-    if task_kind in (data.SINGLE, data.CHOICE):
+    if task.task_kind in (data.SINGLE, data.CHOICE):
       values["probability"] = str(row.max())
-    values |= zip(map(_column, labels), map(str, row))
+    for label, number in zip(task.labels, row):
+      values[f"class {label}" if label in _COLUMNS else label] = str(number)
     values["text"] = example.text_a
     if example.text_b is not None:
       values["text_b"] = example.text_b
@@ -300,10 +298,6 @@ def rows(
 
 def _shown(label):
   return ",".join(label) if isinstance(label, tuple) else str(label)
-
-
-def _column(label):
-  return f"class {label}" if label in _COLUMNS else label
 
 
 @contextlib.contextmanager
@@ -338,7 +332,7 @@ def _quoted(cell):
 
 
 def write_predictions(
-  folder: str, suffix: str, task, examples: Iterable[data.Example],
+  folder: str, suffix: str, task: Task, examples: Iterable[data.Example],
   parts: Iterable[np.ndarray], *, predicted: list | None = None,
 ) -> None:
   """Writes the two files of predictions while they are computed.
@@ -358,8 +352,8 @@ def write_predictions(
       lines = ["\t".join(map(str, row)) + "\n" for row in outputs]
       unnamed.write("".join(lines).encode("utf-8"))
       block = list(itertools.islice(examples, len(outputs)))
-      write(rows(task.task_kind, task.labels, block, outputs))
+      write(rows(task, block, outputs))
       if predicted is not None:
-        predicted += predicted_labels(task.task_kind, outputs, task.labels)
+        predicted += predicted_labels(task, outputs)
   logging.info("predictions with names are in %s", named_path)
   logging.info("the scores alone, as the original has them, are in %s", path)

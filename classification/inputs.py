@@ -297,12 +297,10 @@ def training_data(
   With `trim` batches may differ in shape: they are cut to their longest
   sequence and to the number of windows of their longest text.
   """
-  def transform(batch, *_, **__):
-    return filled_up(batch, examples.max_sequences)
-
   return harness.TrainingData(
     [examples.records], examples.features, examples.num_records, trim=trim,
-    transform=None if trim else transform,
+    transform=None if trim
+    else lambda batch, *_, **__: filled_up(batch, examples.max_sequences),
   )
 
 

@@ -8,6 +8,7 @@ Predictions for other data are written in answers. Letters: N examples, L
 classes.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -45,23 +46,19 @@ from training import (
 
 
 def batch_outputs(
-  network: model.Network, shapes_vary: bool
-) -> Callable[[dict], dict]:
-  """Returns a function from a batch to a model's outputs for its examples.
+  network: model.Network, batch: dict, *, shapes_vary: bool
+) -> dict[str, tf.Tensor]:
+  """Returns a model's outputs for the examples of a batch.
 
   With `shapes_vary` unused parts are left out: padding that all sequences
   share, and windows that a text does not have.
   """
-
-  def of_batch(batch):
-    if shapes_vary:
-      batch = pipeline.trim_to_longest(batch)
-    return {
-      "logits": network(batch, skip_empty=shapes_vary),  # [B, L]
-      "label_ids": batch["label_ids"],
-    }
-
-  return of_batch
+  if shapes_vary:
+    batch = pipeline.trim_to_longest(batch)
+  return {
+    "logits": network(batch, skip_empty=shapes_vary),  # [B, L]
+    "label_ids": batch["label_ids"],
+  }
 
 
 class Evaluator:
@@ -70,9 +67,9 @@ class Evaluator:
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
     self.reported: dict = {}  # For run_report.Report, of the last evaluation.
-    self._predictor = evaluation_loop.Predictor(
-      strategy, batch_outputs(network, not distribution.is_tpu(strategy))
-    )
+    self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
+      batch_outputs, network, shapes_vary=not distribution.is_tpu(strategy)
+    ))
 
   def outputs(
     self, examples: inputs.ClassifierData, batch_size: int
@@ -136,8 +133,7 @@ def _mistakes(results, examples):
   sizes = scores.error_sizes(results)
   worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
   rows = answers.rows(
-    results.task_kind, results.labels, [examples[n] for n in worst],
-    results.scores[worst], gold=True,
+    results, [examples[n] for n in worst], results.scores[worst], gold=True
   )
   return [
     run_report.Mistake(
@@ -161,9 +157,7 @@ def _write_report(folder, name, examples, results):
   logging.info("%s:\n%s", path, report)
   path = os.path.join(folder, f"{name}_predictions.tsv")
   with answers.open_table(path) as write:
-    write(answers.rows(
-      results.task_kind, results.labels, examples, results.scores, gold=True
-    ))
+    write(answers.rows(results, examples, results.scores, gold=True))
   logging.info("what is predicted of each example is in %s", path)
   if results.task_kind == data.SINGLE:
     classes = set(results.predicted.tolist())
@@ -455,7 +449,7 @@ class ModelRun:
     # The labels of an official test set fit in memory.
     labels = [] if settings.glue_submission_dir else None
     answers.write_predictions(
-      settings.output_dir, name.removeprefix("predict"), run.task,
+      settings.output_dir, name.removeprefix("predict"), run.options,
       run.task.splits[name], parts, predicted=labels,
     )
     if settings.glue_submission_dir:

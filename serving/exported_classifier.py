@@ -74,5 +74,4 @@ def _predict_file(logits, options, settings, is_pairs):
   parts = answers.score_blocks(
     logits, options, examples, settings.predict_batch_size
   )
-  # The options have the kind and the labels, all that is read of a task.
   answers.write_predictions(settings.output_dir, "", options, examples, parts)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tiny_model
-from classification import answers, model, sequences, task
+from classification import answers, model, sequences
 from classification.data import Example
 from common import errors
 
@@ -129,7 +129,9 @@ def test_a_tab_or_bars_part_texts():
   ("choice", tuple("0123"), True, "Type a text and 4 endings"),
 ])
 def test_the_greeting_says_what_to_type(kind, labels, text_pairs, said):
-  assert re.match(said, answers.greeting(kind, labels, text_pairs))
+  assert re.match(said, answers.greeting(
+    sequences.InputOptions(kind, labels, ""), text_pairs
+  ))
 
 
 def fake_predictions(texts, batch_size):
@@ -202,7 +204,8 @@ def written(tmp_path):
       # In two parts, as they come.
       for part in (slice(0, 1), slice(1, None)):
         write_rows(answers.rows(
-          kind, labels, examples[part], outputs[part], **options
+          sequences.InputOptions(kind, labels, ""), examples[part],
+          outputs[part], **options,
         ))
     with open(tmp_path / "p.tsv", encoding="utf-8", newline="") as stream:
       return list(csv.reader(stream, dialect="excel-tab"))
@@ -267,14 +270,15 @@ def test_ids_and_texts_come_back_as_they_were(written):
 def test_an_output_for_every_example():
   with pytest.raises(ValueError, match="shorter"):
     list(answers.rows(
-      "single", ["x", "y"], [Example("a", "t"), Example("b", "t")], [[0.5, 0.5]]
+      sequences.InputOptions("single", ("x", "y"), ""),
+      [Example("a", "t"), Example("b", "t")], [[0.5, 0.5]],
     ))
 
 
 def write_predictions(folder, examples, parts, found=None):
-  asked = task.ClassifierTask("own data", "single", ("x", "y"), (), {})
   answers.write_predictions(
-    str(folder), "_more", asked, examples, parts, predicted=found
+    str(folder), "_more", sequences.InputOptions("single", ("x", "y"), ""),
+    examples, parts, predicted=found,
   )
 
 

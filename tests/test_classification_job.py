@@ -107,7 +107,7 @@ def test_no_window_of_padding_is_computed(
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
-  outputs = job.batch_outputs(network, shapes_vary)(batch)
+  outputs = job.batch_outputs(network, batch, shapes_vary=shapes_vary)
   assert outputs["logits"].shape == (7, 2) and sequences == [computed]
 
 
