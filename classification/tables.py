@@ -125,24 +125,23 @@ def _lines_table(path, file_format, names, encoding):
   else:
     lines = _lines(path, encoding)
   if file_format == "text":
-    # Each line is a text, whatever the column's name.
-    return Table(path, list(names[:1]), (
-      Row(number, [line], _undecodable(line, encoding))
-      for number, line in lines
-    ))
-  if file_format == "fasttext":
-    if len(names) > 2:
-      raise errors.InputError(
-        f"{path}: a line of fastText has labels and one text, not the columns "
-        f"{_listed(names)}; name fewer of them"
-      )
-    return Table(path, list(names), (
-      Row(n, _fasttext_row(line)[: len(names)], _undecodable(line, encoding))
-      for n, line in lines
-    ))
-  return Table(path, list(names), (
-    Row(number, *_json_row(line, names, encoding)) for number, line in lines
-  ))
+    names = names[:1]  # Each line is a text, whatever the column's name.
+  if file_format == "fasttext" and len(names) > 2:
+    raise errors.InputError(
+      f"{path}: a line of fastText has labels and one text, not the columns "
+      f"{_listed(names)}; name fewer of them"
+    )
+
+  def row(number, line):
+    if fault := _undecodable(line, encoding):
+      return Row(number, [], fault)
+    if file_format == "text":
+      return Row(number, [line])
+    if file_format == "fasttext":
+      return Row(number, _fasttext_values(line)[: len(names)])
+    return Row(number, *_json_row(line, names))
+
+  return Table(path, list(names), (row(*numbered) for numbered in lines))
 
 
 def _csv_rows(path, lines, delimiter, names, width):
@@ -210,7 +209,7 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   ))
 
 
-def _fasttext_row(line):
+def _fasttext_values(line):
   """Returns [text, list of labels] of a line such as "__label__a some text"."""
   labels = re.findall(r"(?:^|(?<=\s))__label__(\S+)", line)
   return [re.sub(r"(^|\s+)__label__\S+", "", line).strip(), labels]
@@ -244,10 +243,8 @@ def _parquet_rows(path, names):
     raise errors.InputError(f"{path}: no rows")
 
 
-def _json_row(line, names, encoding):
+def _json_row(line, names):
   """Returns (row, None), or ([], the fault of a line)."""
-  if fault := _undecodable(line, encoding):
-    return [], fault
   try:
     values = json.loads(line)
   # Ten thousand "[" raise RecursionError.

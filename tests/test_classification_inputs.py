@@ -12,7 +12,6 @@ from classification.data import Example
 from classification.sequences import InputOptions
 from common import errors, run_settings
 from records import pipeline, tfrecord
-from text import input_sequences
 from training import evaluation_loop
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
@@ -99,14 +98,6 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
   assert counts == [3, 1, 2, 2]
   chosen = options(vocab_file, doc_stride=2, max_windows=2)
   assert rows_of([Example("1", LETTERS)], chosen)[1] == [2]
-
-
-@pytest.mark.parametrize("length", range(0, 30))
-def test_windows_leave_no_piece_out_and_none_is_idle(length):
-  starts = input_sequences.window_starts(length, 6, 4)
-  covered = {piece for start in starts for piece in range(start, start + 6)}
-  assert covered >= set(range(length))
-  assert len(starts) == 1 or starts[-2] + 6 < length
 
 
 def test_each_ending_is_a_sequence(vocab_file):
