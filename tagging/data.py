@@ -359,22 +359,20 @@ def sentence_of(
 
 def _named(labels, names, place):
   """Replaces numeric labels by their names; other labels stay unchanged."""
-  numbers = [n for n in labels if type(n) is int] if (
-    isinstance(labels, list)
-  ) else []
-  if not numbers or len(numbers) < len(labels):
+  # `type`, since True is an int, too.
+  if not isinstance(labels, list) or {*map(type, labels)} != {int}:
     return labels
   if not names:
     raise errors.InputError(
       f"{place}: labels are numbers; pass their names, in order from 0, by "
       "--label_names=O,B-PER,..."
     )
-  if not 0 <= min(numbers) <= max(numbers) < len(names):
+  if not 0 <= min(labels) <= max(labels) < len(names):
     raise errors.InputError(
-      f"{place}: label {max(numbers, key=abs)}, but --label_names has the "
+      f"{place}: label {max(labels, key=abs)}, but --label_names has the "
       f"{len(names)} from 0 to {len(names) - 1}"
     )
-  return [names[number] for number in numbers]
+  return [names[number] for number in labels]
 
 
 def _parse_json(path, labelled, checker, label_names):

@@ -48,7 +48,7 @@ def test_many_pairs_are_cut_as_one_by_one():
 
 def filled(firsts, seconds, length):
   texts = [*firsts, *seconds]
-  lengths = np.array([len(text) for text in texts])
+  lengths = np.array([len(text) for text in texts], int)
   starts = np.cumsum(lengths) - lengths
   ids = np.concatenate([np.zeros(0, int), *texts]).astype(int)
   (start_a, start_b), (length_a, length_b) = (
