@@ -291,10 +291,13 @@ _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
-# A task, named by `problem_type`: the head, the task's kind (see
-# classification/data.py) and --output_activation. transformers knows the
-# problem types with an activation.
 class Problem(NamedTuple):
+  """A task, named by `problem_type`, with its --output_activation.
+
+  `task_kind` is one of classification.data.KINDS. transformers knows the
+  problem types with an activation.
+  """
+
   head: str
   task_kind: str
   activation: str | None = None

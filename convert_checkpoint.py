@@ -150,6 +150,7 @@ def verify(settings, source):
 
 
 def main(_):
+  """Converts a model, and compares the outputs with --verify."""
   settings = flags.read_settings()
   if not settings.verbose:
     # What is printed says it.

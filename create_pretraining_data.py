@@ -137,6 +137,7 @@ _SHOWN_INSTANCES = 3
 
 
 def main(_):
+  """Writes the records, or the shards that are missing."""
   settings = model_settings.resolve(flags.read_settings())
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)

@@ -65,6 +65,7 @@ _LINES_BETWEEN_CHECKS = 4096
 
 
 def main(_):
+  """Learns a vocabulary and writes it."""
   settings = flags.read_settings()
   paths = file_io.expand_file_patterns(settings.input_file)
   # Opened before the text is read, which may take hours.

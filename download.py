@@ -72,6 +72,7 @@ def chosen_entries(flag, known, names):
 
 
 def main(_):
+  """Lists or downloads weights and data."""
   settings = flags.read_settings()
   if settings.list:
     print_list()

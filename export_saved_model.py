@@ -111,6 +111,7 @@ def read_texts(path, names, texts_of_our_own):
 
 
 def main(_):
+  """Exports a model for other programs."""
   settings = flags.read_settings(check=False)
   settings, config = export_settings.find_model(settings)
   settings = export_settings.resolve(settings, config)

@@ -220,6 +220,7 @@ def write_attention(settings, model, tokenizer):
 
 
 def main(_):
+  """Writes the vectors of texts, or compares texts."""
   settings = read_settings()
   check_flags(settings)
   config = components.model_config(settings)

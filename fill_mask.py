@@ -98,6 +98,7 @@ def scored(model, text, where):
 
 
 def main(_):
+  """Fills masks, or scores texts."""
   settings = flags.read_settings()
   names = (
     "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case",

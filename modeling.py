@@ -145,7 +145,6 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
       is traced once. Disabled where XLA compiles gradients: XLA would treat
       the function's inputs as constants and recompile every step.
   """
-
   if not (recompute or is_one_function and tf.inside_function()):
     return functools.partial(transformer_layer, config=config)
 

@@ -97,6 +97,7 @@ def make_plan(settings, name, extra):
 
 
 def main(argv):
+  """Runs rows of published numbers, or reports the runs."""
   settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:
     print_list()

@@ -84,6 +84,7 @@ from training import components, distillation, distribution
 
 
 def main(_):
+  """Prepares the data; trains, evaluates and predicts with each model."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = task.restore_input_settings(settings)
   components.require_one_of(

@@ -274,6 +274,7 @@ def read_settings():
 
 
 def main(_):
+  """Prepares the data; trains, evaluates and predicts with each model."""
   settings = read_settings()
   paths = inputs.files_to_read(settings)
   config = components.model_config(settings, "tagging")

@@ -218,6 +218,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 
 def main(_):
+  """Trains and evaluates."""
   settings = model_settings.resolve(flags.read_settings())
   components.require_one_of(settings, "do_train", "do_eval")
   if not settings.do_train:

@@ -171,6 +171,7 @@ def files_to_read(settings):
 
 
 def main(_):
+  """Trains, evaluates and answers."""
   settings = read_settings()
   if settings.evaluate_only:
     score_predictions(settings)

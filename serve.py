@@ -102,6 +102,7 @@ def model_name(settings):
 
 
 def main(_):
+  """Serves exports until a signal ends the process."""
   # It needs aiohttp, an extra: a missing one is a mistake like others.
   from serving import server
 

@@ -126,8 +126,10 @@ def _checked_name(name):
 
 
 def _columns(settings):
-  """Returns the columns of text a, text b, label, id and of the text that text
-  b is better than; None for missing columns."""
+  """Returns the columns of text a, text b, label, id and the negative text.
+
+  Text b is better than the negative text. None stands for missing columns.
+  """
   return (
     settings.text_column, settings.text_b_column, settings.label_column,
     settings.id_column, settings.get("negative_column"),

@@ -167,8 +167,11 @@ class ClassifierModel(Network):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
-    """Returns the last layer's states of the first token [B, W, H], and which
-    sequences have tokens, int32 [B, W]; takes the arguments of a call."""
+    """Returns the last layer's states of the first token, [B, W, H].
+
+    The second result says which sequences have tokens, int32 [B, W]. Takes the
+    arguments of a call.
+    """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # With one sequence per example none is empty.
     skips = skip_empty and mask.shape[1] != 1

@@ -147,8 +147,11 @@ def encoder(
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:
-  """Returns a dict of int32 arrays [rows, T] (input_ids, input_mask,
-  segment_ids), and the number of rows of each example, an int array."""
+  """Returns the inputs of examples, and the number of rows of each.
+
+  The inputs are a dict of int32 arrays [rows, T]: input_ids, input_mask and
+  segment_ids.
+  """
   if options.task_kind in data.OF_VECTORS:
     # Each text is encoded alone, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]

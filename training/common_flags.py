@@ -354,8 +354,7 @@ def define_device_flags():
 
 
 def define_fine_tuning_flags(*, max_seq_length=128, required=True):
-  """Flags of all scripts that fine-tune; `required`: every use needs a model.
-  """
+  """Flags of scripts that fine-tune; `required`: every use needs a model."""
   define_model_flags(max_seq_length=max_seq_length, required=required)
   define_tokenizer_flags(required=required)
   define_output_flags(required=False)
