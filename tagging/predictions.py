@@ -89,17 +89,14 @@ def mistakes(
     named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]
     return " ".join(named) or "O"
 
-  pairs = [
-    (sentence, labels, sum(map(operator.ne, sentence.labels, labels)))
-    for sentence, labels in zip(sentences, predicted)
-  ]
-  return [
-    run_report.Mistake(
-      size, " ".join(sentence.words), marked(sentence.words, sentence.labels),
-      marked(sentence.words, labels),
-    )
-    for sentence, labels, size in pairs if size
-  ]
+  wrong = []
+  for sentence, labels in zip(sentences, predicted):
+    gold, words = sentence.labels or [], sentence.words
+    if size := sum(map(operator.ne, gold, labels)):
+      wrong.append(run_report.Mistake(
+        size, " ".join(words), marked(words, gold), marked(words, labels)
+      ))
+  return wrong
 
 
 def answer_stream(settings, model, tokenizer, labels, streams):
