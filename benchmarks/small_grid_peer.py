@@ -29,7 +29,7 @@ def table(report, stored):
     runs = [x for x in stored if x["key"]["task"] == row.rpartition("-")[0]]
     lines = [line for line in lines if line["grid"] and runs]
     for line in lines:
-      # Of each seed the best by the row's first metric, as here.
+      # The row's first metric chooses the best run of each seed, as here.
       first, name = (x["metric"].partition("_")[2] for x in (lines[0], line))
       runs.sort(key=lambda x: x["metrics"][first])
       best = {x["key"]["seed"]: x for x in runs}.values()
@@ -44,8 +44,10 @@ def table(report, stored):
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  for name in "tasks data_dir weights peer_python runs_file report".split():
-    parser.add_argument(f"--{name}", required=name != "report")
+  names = "--tasks", "--data_dir", "--weights", "--peer_python", "--runs_file"
+  for name in names:
+    parser.add_argument(name, required=True)
+  parser.add_argument("--report")
   parser.add_argument("--seed", type=int, default=1)
   arguments = parser.parse_args()
   finetuning_scores.measured_runs.set_environment()

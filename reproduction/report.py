@@ -21,28 +21,28 @@ _SEVERITY = [SMOKE, CHANGED, OTHER, LESS_DATA]
 def _deviations(result):
   """Returns a run's deviations as (verdict, text), the most serious first."""
   result = {**_DEFAULTS, **result}
-  row, found = rows.ROWS[result["row"]], []
+  row, deviations = rows.ROWS[result["row"]], []
   if result["smoke"]:
-    found.append((SMOKE, f"stopped after {result['max_steps']} steps"))
+    deviations.append((SMOKE, f"stopped after {result['max_steps']} steps"))
   if result["extra"]:
-    found.append((CHANGED, f"flags {shlex.join(result['extra'])}"))
-  found += [
+    deviations.append((CHANGED, f"flags {shlex.join(result['extra'])}"))
+  deviations += [
     (CHANGED, f"{name} {value} instead of {row.config[name]}")
     for name, value in result["config"].items() if value != row.config[name]
   ]
   # A folder's name proves nothing: download.py writes where its files are from.
   if row.model and (result["model"] != row.model or not result["source"]):
-    found.append((OTHER, _weights_text(result)))
+    deviations.append((OTHER, _weights_text(result)))
   for name, (lines, published) in result["fewer"].items():
     unit = "questions" if name.endswith(".json") else "lines"
     text = f"{name} with {lines:,} of {published:,} {unit}"
-    found.append((LESS_DATA, text))
+    deviations.append((LESS_DATA, text))
   if result["before"]:
-    found += [
+    deviations += [
       (verdict, f"{row.after}: {text}")
       for verdict, text in _deviations(result["before"])
     ]
-  return sorted(found, key=lambda pair: _SEVERITY.index(pair[0]))
+  return sorted(deviations, key=lambda pair: _SEVERITY.index(pair[0]))
 
 
 def _weights_text(result):
@@ -146,15 +146,15 @@ def _grid(metric, results):
 
   `values` has each run's score, and `best` the settings that each seed chose.
   """
-  found = [
+  values = [
     scores[metric.result] * metric.scale
     for result in results for _, scores in result["grid"]
   ]
-  if len(found) < 2:
+  if len(values) < 2:
     return None
   return {
-    "median": statistics.median(found), "sd": statistics.stdev(found),
-    "values": found, "best": [
+    "median": statistics.median(values), "sd": statistics.stdev(values),
+    "values": values, "best": [
       " ".join("=".join(item) for item in result["grid"][0][0].items())
       for result in results
     ],

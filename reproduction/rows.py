@@ -43,7 +43,7 @@ class Row(NamedTuple):
   hours: str  # The published time, with its hardware.
   after: str  # The row whose finished runs this one starts from; "": none.
   note: str
-  config: dict[str, str]  # What bert_config.json must say.
+  config: dict[str, str]  # Values that bert_config.json must have.
 
   @property
   def is_chained(self) -> bool:

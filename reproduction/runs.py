@@ -269,8 +269,8 @@ def _begin_after(plan, seed, step):
 def _start_record(plan, seed):
   """Returns the fields of result.json that say what a run started from."""
   if plan.row.is_chained:
-    made = weights_record(_model_before(plan, seed))
-    return {**made, "model": plan.row.after}
+    weights = weights_record(_model_before(plan, seed))
+    return {**weights, "model": plan.row.after}
   config = json_files.read(_config_in(plan.model))
   return {
     **weights_record(plan.model),
@@ -287,11 +287,11 @@ def weights_record(folder: str) -> dict:
     weights: the path; sha256: {file: sum} of the files of weights.
   """
   path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)
-  made = json_files.read(path) if os.path.exists(path) else {}
+  download = json_files.read(path) if os.path.exists(path) else {}
   files = sorted(os.listdir(folder)) if folder else []
   return {
-    "model": made.get("name", os.path.basename(name)), "weights": name,
-    "source": made.get("files", []),
+    "model": download.get("name", os.path.basename(name)), "weights": name,
+    "source": download.get("files", []),
     "sha256": {
       file: file_io.size_and_sha256(os.path.join(folder, file))[1]
       for file in files if re.search(_WEIGHTS, file)

@@ -198,7 +198,7 @@ def metric_names(row):
     return ["", ""]  # GLUE's server scores them.
   if row.script == "run_pretraining.py":
     return PRETRAINING
-  # The dev sets of later papers: one number, and not the first of ours.
+  # Later papers give one number for a dev set: the second metric.
   singles = {"sts-b": ["eval_spearman"], **dict.fromkeys(
     ("mrpc", "qqp"), ["eval_accuracy"]
   )}
