@@ -247,7 +247,7 @@ class AdamWeightDecay:
         over memory become one. Adam uses TensorFlow's kernel, which is as
         fast and needs no compiler.
     """
-    self.slots = {}
+    self.slots: dict[str, tf.Variable] = {}
     self._weight_decay_rate = weight_decay_rate
     self._betas = dict(beta_1=beta_1, beta_2=beta_2)
     self._adam = dict(self._betas, epsilon=epsilon)

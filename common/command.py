@@ -28,7 +28,7 @@ from common import (
   program,
 )
 
-_parsed = []  # The arguments that absl left after parsing.
+_parsed: list[list[str]] = []  # The arguments that absl left after parsing.
 
 
 def parse_flags(
@@ -221,9 +221,10 @@ def run_installed() -> None:
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
   # It runs as a script, which defines and parses its flags. Unlike runpy, this
   # leaves the command's name in sys.argv.
-  spec = importlib.util.find_spec(package + program.module_name(sys.argv[0]))
+  spec: Any = importlib.util.find_spec(
+    package + program.module_name(sys.argv[0])
+  )
   main = types.ModuleType("__main__")
   main.__spec__, main.__file__ = spec, spec.origin
   sys.modules["__main__"] = main
-  loader: Any = spec.loader
-  exec(loader.get_code(spec.name), vars(main))
+  exec(spec.loader.get_code(spec.name), vars(main))

@@ -30,6 +30,13 @@ class _Screen(logging.Handler):
     tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
+class _QuietFile(logging.FileHandler):
+  """On a full disk the log may be lost; the run ends only if results are."""
+
+  def handleError(self, record):
+    pass
+
+
 class _Line(logging.Formatter):
   """Adds the level of warnings and errors, and the time off a terminal."""
 
@@ -85,13 +92,11 @@ def keep_in(folder: str) -> None:
   # The first folder of a command is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):
     return
-  file = logging.FileHandler(
+  file = _QuietFile(
     os.path.join(folder, "log.txt"), encoding="utf-8", errors="backslashreplace"
   )
   file.setFormatter(logging.Formatter(
     "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
   ))
-  # On a full disk the log may be lost; the run ends only if results are.
-  file.handleError = lambda record: None
   _keeper.setTarget(file)
   _keeper.flush()

@@ -373,6 +373,7 @@ def atomic_write(path: str) -> Iterator[str]:
   a device, the path itself is yielded. Raises InputError: `path` is a folder,
   or its folder is not one.
   """
+  commit: Callable = _commit_local
   if is_remote(path):
     commit = functools.partial(_gfile().rename, overwrite=True)
   elif _is_special(path):
@@ -381,7 +382,6 @@ def atomic_write(path: str) -> Iterator[str]:
   else:
     # A link's target is replaced.
     path = os.path.realpath(path) if os.path.islink(path) else path
-    commit = _commit_local
     _make_folder(path)
   temporary = temporary_path(path)
   try:

@@ -18,7 +18,8 @@ from common import errors, file_io
 
 FILE = "run.lock"
 WAIT_SECONDS = 10
-_held = {}  # Real path of a folder -> this process's lock.
+# Real path of a folder -> this process's lock.
+_held: dict[str, filelock.BaseFileLock] = {}
 
 
 def acquire(folder: str):

@@ -79,11 +79,12 @@ def answer_lines(
         answers[number] = error
     answers.update(zip(texts, _answers(answer, list(texts.items()))))
     for number, _ in lines:
-      line_answer = answers[number]
-      if isinstance(line_answer, errors.InputError):
+      result = answers[number]
+      if isinstance(result, errors.InputError):
         bad += 1
-        line_answer = format_error(number, line_answer)
-      target.write(f"{line_answer}\n")
+        target.write(f"{format_error(number, result)}\n")
+      else:
+        target.write(f"{result}\n")
     target.flush()
   return bad
 
@@ -129,7 +130,7 @@ def read_batches(
 
   Errors of reading are raised after the lines that came before them.
   """
-  waiting = queue.Queue(maxsize=4 * batch_size)
+  waiting: queue.Queue = queue.Queue(maxsize=4 * batch_size)
 
   def read():
     failure = None

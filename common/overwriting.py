@@ -62,7 +62,7 @@ def refuse(settings: run_settings.Settings) -> None:
   """
   read = dict(_files_read(settings))
   for name in _OUTPUTS:
-    seen = {}
+    seen: dict[Any, str] = {}
     for path in filter(None, (settings.get(name) or "").split(",")):
       key = _identity(path.strip())
       if key in read:

@@ -11,7 +11,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 _BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
 
-def bar(total: int, done: int = 0, stream=None) -> tqdm.tqdm:
+def bar(total: float, done: int = 0, stream=None) -> tqdm.tqdm:
   """Returns a bar that shows its description; it is off without a terminal."""
   stream = stream or sys.stderr
   return tqdm.tqdm(
@@ -48,7 +48,8 @@ class Progress:
     self._total, self._parts = total, parts
     self._part_name, self._unit = part_name, unit
     self._stream = stream or sys.stderr
-    self._done = self._done_parts = self._units = 0
+    self._done: float = 0
+    self._done_parts = self._units = 0
     self._start = self._told = time.monotonic()
     self._bar = bar(total, stream=self._stream)
 

@@ -49,7 +49,8 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   also holds the rest of its last document. A rest as large as `shard_bytes` is
   cut: no shard is larger than twice that size.
   """
-  shards, room = [], 0
+  shards: list = []
+  room = 0
   for path, start, size in whole_files(files):
     while start < size:
       if room <= 0:
@@ -167,8 +168,8 @@ class Vocabulary:
         f"the vocabulary has no {', '.join(missing)}; pre-training needs it: "
         "use a released one or one made by create_vocabulary.py"
       )
-    *around, self.mask_id = [vocab[token] for token in tokens]
-    self.frame = tokenization.Frame(*around, *layout)
+    cls_id, sep_id, self.mask_id = (vocab[token] for token in tokens)
+    self.frame = tokenization.Frame(cls_id, sep_id, *layout)
     self.unk_id = vocabularies.unknown_id(vocab)
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
@@ -300,7 +301,8 @@ def encode_segmented(
   for masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
   characters of each word continue it, as "##" pieces do.
   """
-  ids, lengths, continues = [], [], bytearray()
+  ids: list[int] = []
+  lengths, continues = [], bytearray()
   for line in lines:
     before = len(ids)
     # White space ends a word here; the tokenizer alone would cut every Han

@@ -64,7 +64,7 @@ class PretrainingInput:
         "--use_next_sentence_loss=false"
       )
     # From name to (values per record, their upper bound; None for floats).
-    shapes = {
+    shapes: dict[str, tuple[int, int | None]] = {
       "input_ids": (max_seq_length, config.vocab_size),
       "input_mask": (max_seq_length, 2),
       "segment_ids": (max_seq_length, config.type_vocab_size),

@@ -97,7 +97,7 @@ def mask_words(
     replace: see Replace.
     rng: a random.Random, or a RandomWordStream.
   """
-  words, masked = list(words), {}
+  words, masked = list(words), dict[int, int]()
   rng.shuffle(words)
   for word in words:
     # As in the original: a word that is too long is skipped, and a shorter one
@@ -123,7 +123,7 @@ def mask_runs(
     masking: "spans" or "ngrams".
   """
   limits = list(itertools.accumulate(RUN_LENGTHS[masking]))
-  masked, numbers = {}, list(range(len(words)))
+  masked, numbers = dict[int, int](), list(range(len(words)))
   while numbers:
     # This shuffles only as far as needed.
     index = rng.randint(0, len(numbers) - 1)
@@ -131,7 +131,7 @@ def mask_runs(
     first = numbers.pop()
     # The limits are running sums of weights, which need not add up to 1.
     longest = 1 + bisect.bisect(limits, rng.random() * limits[-1])
-    run = []
+    run: list[int] = []
     for word in words[first : min(first + longest, ends[first])]:
       size = len(masked) + len(run) + len(word)
       if word[0] in masked or size > budget:

@@ -62,7 +62,8 @@ class RandomWordStream:
     self._draws_of = draws
     self._chunk = chunk
     self._common_size = common_size
-    self._states = []  # (position of a word, state of `rng` before it).
+    # (position of a word, state of `rng` before it).
+    self._states: list[tuple] = []
     self.extend()
 
   def extend(self) -> None:
@@ -71,7 +72,7 @@ class RandomWordStream:
     more = np.frombuffer(self._rng.randbytes(4 * self._chunk), "<u4")
     # New words are appended, so that earlier positions stay valid.
     self.words = words = np.concatenate([self.words, more])
-    self._numbers = memoryview(words)
+    self._numbers = words.data
     self._is_below_half = (words < 1 << 31).tobytes()
     characters = (words >> 16) + np.uint32(_FIRST)
     self._text = characters.astype("<u4").tobytes().decode("utf-32-le")

@@ -39,9 +39,9 @@ class WordCounts:
   """
 
   def __init__(self, do_lower_case: bool, max_words: int):
-    self.words = collections.Counter()
+    self.words: collections.Counter[str] = collections.Counter()
     self.num_words = self.max_undercount = self._floor = 0
-    self._dropped_characters = collections.Counter()
+    self._dropped_characters: collections.Counter[str] = collections.Counter()
     self._max_words = max_words
     self._tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
 

@@ -10,7 +10,7 @@ whole (a window as large as the data is a perfect shuffle).
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -130,7 +130,7 @@ def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
 
 
 def order_by_length(
-  lengths: np.ndarray, window: int = DEFAULT_SORTED_WINDOW
+  lengths: Sequence[int] | np.ndarray, window: int = DEFAULT_SORTED_WINDOW
 ) -> np.ndarray:
   """Returns the order [N] in which records of similar length are neighbours.
 

@@ -164,7 +164,7 @@ def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
   Raises InputError: the checksums differ.
   """
   _, digest = file_io.size_and_sha256(vocab_file)
-  marks = {}
+  marks: dict[str, str] = {}
   for file in files:
     # The note of a shard NAME-00000-of-00003, and the note of a single file.
     shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
@@ -211,7 +211,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
   The features are arrays [B, n], whose n may differ; integers become an
   int64_list, floats a float_list.
   """
-  columns = []
+  columns: list[list[bytes]] = []
   for name in sorted(features):
     values = np.asarray(features[name])
     if values.dtype.kind == "f":

@@ -3,6 +3,7 @@
 import os
 import shlex
 import statistics
+from typing import Any
 
 from common import errors, file_io, json_files
 from reproduction import catalog, rows, runs
@@ -11,7 +12,7 @@ REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
 # Defaults for results that are older than these fields.
-_DEFAULTS = {
+_DEFAULTS: dict[str, Any] = {
   "max_steps": "fewer", "fewer": {}, "machine": "", "source": [], "sha256": {},
   "grid": [], "config": {}, "before": None,
 }
@@ -62,7 +63,7 @@ def collect(output: str) -> list[dict]:
   median, sd (None for a single seed), values, seeds, grid (see _grid),
   deviations, verdict, command, machines, dates.
   """
-  kinds = {}
+  kinds: dict[tuple, list] = {}
   for result in runs.finished(output):
     result = {**_DEFAULTS, **result}
     if result["row"] in rows.ROWS:

@@ -137,7 +137,8 @@ def student_start(
   The settings are of `with_starting_weights`, the config is the student's.
   Raises InputError: the teacher has not twice as many layers.
   """
-  if start.origin != "init" or not settings.init_from_teacher:
+  takes_weights = start.origin == "init" and settings.init_from_teacher
+  if not (teacher and takes_weights):
     return start
   return start._replace(
     path=EverySecondLayer(teacher, config.num_hidden_layers)

@@ -98,7 +98,7 @@ class Predictor:
 
   def predict(
     self, records: tf.data.Dataset, features: dict, *, num_records: int,
-    batch_size: int, lengths: Sequence[int] | None = None
+    batch_size: int, lengths: Sequence[int] | np.ndarray | None = None
   ) -> dict[str, np.ndarray]:
     """Computes outputs for every record exactly once, in their order.
 

@@ -92,7 +92,7 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
       "command with a larger --stop_step or without it; the data may be others",
       step, task.length[0],
     )
-  if settings.save_best:
+  if evaluation and settings.save_best:
     step = choose_weights(settings, task, evaluation.best_step, step)
   keep("final_model", step)
   return step

@@ -46,7 +46,7 @@ _OURS = "# A checkpoint counts only with its .commit file.\n"
 # Folder -> content of the fingerprint, where there are checkpoints of another
 # program: only loading them shows whether they are of this model. It is written
 # with the first checkpoint.
-_unwritten_fingerprints = {}
+_unwritten_fingerprints: dict[str, str] = {}
 
 
 class TrainedWith(NamedTuple):

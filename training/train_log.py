@@ -47,13 +47,17 @@ class TrainingLog:
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
-    self._waiting = self._last = None
+    # (step, moment, results) of a block that is not told yet, and of the last.
+    self._waiting: tuple[int, float, BlockResults] | None = None
+    self._last: tuple[int, float, BlockResults] | None = None
     self._profiling = False
     # Not time.time(): that clock may be set back.
     self._block_began = self._line_shown = time.monotonic()
-    self._speed_from = None
+    self._speed_from: tuple[int, float] | None = None
     # These collect the steps since the last logged step.
-    self._losses, self._norms, self._metrics = [], [], []
+    self._losses: list = []
+    self._norms: list = []
+    self._metrics: list[dict] = []
     self._bar = progress.bar(options.num_train_steps, first_step)
     self._files = None
     if writes_files:
