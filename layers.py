@@ -447,26 +447,36 @@ class Dropout(NamedTuple):
     counter: int32 [2, 2], the counter of the seed's Philox generator at which
       the site's numbers begin, as words: each site has 2^64 blocks (Salmon et
       al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+    is_for_tpu: whether each unit takes a number of 32 bits from the generator
+      that TensorFlow selects, on a TPU the TPU's own. The masks are then not
+      equal to the masks of other devices; each site has 2^32 blocks.
   """
 
   seed: tf.Tensor | None = None
   counter: tf.Tensor | None = None
+  is_for_tpu: bool = False
 
   @classmethod
-  def of_call(cls, training: bool, seed=None) -> "Dropout":
+  def of_call(
+    cls, training: bool, seed=None, *, is_for_tpu: bool = False
+  ) -> "Dropout":
     """Makes the dropout of a call; without a seed, int32 [2], it draws one."""
     if not training:
       return cls()
     if seed is None:
       lowest, highest = tf.int32.limits
       seed = tf.random.uniform([2], lowest, highest, dtype=tf.int32)
-    return cls(tf.convert_to_tensor(seed, tf.int32))
+    return cls(tf.convert_to_tensor(seed, tf.int32), is_for_tpu=is_for_tpu)
 
   def at(self, site: str) -> "Dropout":
     """Returns the dropout for a site, a place in the network."""
     if self.seed is None:
       return self
-    words = [[0, 0], [name_number(site), 0]]
+    number = name_number(site)
+    words = [[0, 0], [number, 0]]
+    if self.is_for_tpu:
+      # Its generator reads the first 64 bits only.
+      words = [[0, number], [0, 0]]
     return self._replace(counter=tf.constant(words, tf.int32))
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
@@ -474,9 +484,15 @@ class Dropout(NamedTuple):
     if self.seed is None or not rate:
       return x
     # Numbers are uniform in [-2^15, 2^15); a share `rate` is below the limit.
-    numbers = _random_int16(tf.shape(x), self.seed, self.counter)
     limit = min(round(rate * 2**16), 2**16 - 1) - 2**15
-    keep = numbers >= tf.constant(limit, tf.int16)
+    if self.is_for_tpu:
+      numbers = _random_int32(
+        tf.shape(x), self.seed, self.counter, tf.random.Algorithm.AUTO_SELECT
+      )
+      keep = numbers >= limit * 2**16
+    else:
+      numbers = _random_int16(tf.shape(x), self.seed, self.counter)
+      keep = numbers >= tf.constant(limit, tf.int16)
 
     @tf.custom_gradient
     def masked(x):
@@ -493,16 +509,21 @@ class Dropout(NamedTuple):
 def _random_int16(shape, seed, counter):
   """Returns int16 uniform over all values, a function of all arguments."""
   # Integers from one named generator make masks equal in every compute_dtype,
-  # on every device and under XLA. Random numbers take much of dropout's time
-  # on a CPU, so one of 32 bits serves two units. The seed is directly the
-  # generator's key: TensorFlow's functions would hash it with some twenty
-  # operations at each site.
+  # on every device but a TPU and under XLA. Random numbers take much of
+  # dropout's time on a CPU, so one of 32 bits serves two units. On a TPU, it
+  # takes half of the whole step to move the two halves to their places.
   count = tf.reduce_prod(shape)
-  pairs = tf.raw_ops.StatelessRandomUniformFullIntV2(
-    shape=[(count + 1) // 2],
-    key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
-    counter=tf.bitcast(counter, tf.uint64),
-    alg=tf.random.Algorithm.PHILOX.value, dtype=tf.int32,
-  )
+  algorithm = tf.random.Algorithm.PHILOX
+  pairs = _random_int32([(count + 1) // 2], seed, counter, algorithm)
   numbers = tf.reshape(tf.bitcast(pairs, tf.int16), [-1])
   return tf.reshape(numbers[:count], shape)
+
+
+def _random_int32(shape, seed, counter, algorithm):
+  """Returns int32 uniform over all values, a function of all arguments."""
+  # The seed is directly the generator's key: TensorFlow's functions would hash
+  # it with some twenty operations at each site.
+  return tf.raw_ops.StatelessRandomUniformFullIntV2(
+    shape=shape, key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
+    counter=tf.bitcast(counter, tf.uint64), alg=algorithm.value, dtype=tf.int32,
+  )

@@ -209,7 +209,7 @@ class BertModel(layers.Weights):
     self, config: BertConfig, *, seed: int = 12345, compute_dtype=tf.float32,
     storage_dtype=tf.float32, use_one_hot_embeddings: bool = False,
     recompute_activations: bool = False, skip_padding: bool = False,
-    scope: str = "bert",
+    is_for_tpu: bool = False, scope: str = "bert",
   ):
     """Makes the variables, under the names of the released checkpoints.
 
@@ -229,6 +229,8 @@ class BertModel(layers.Weights):
       skip_padding: leave padding out of everything but attention. The states
         of tokens do not change, the states of padding are 0. XLA cannot compile
         this, because shapes depend on the number of tokens.
+      is_for_tpu: dropout draws numbers as a TPU does fastest, see
+        layers.Dropout.
       scope: first part of every name. Unlike the original: a second model is
         not renamed to "bert_1" by itself.
     """
@@ -245,6 +247,7 @@ class BertModel(layers.Weights):
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._recompute_activations = recompute_activations
     self._skip_padding = skip_padding
+    self._is_for_tpu = is_for_tpu
 
   @property
   def word_embeddings(self):
@@ -316,7 +319,9 @@ class BertModel(layers.Weights):
       return_attention: whether to return the attention probabilities.
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
-    dropout = layers.Dropout.of_call(training, dropout_seed)
+    dropout = layers.Dropout.of_call(
+      training, dropout_seed, is_for_tpu=self._is_for_tpu
+    )
     rows = self._rows(input_ids, input_mask)
     x = self._embed(rows, input_ids, token_type_ids, position_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]

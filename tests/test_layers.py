@@ -133,30 +133,42 @@ def test_one_hot_lookup_gives_zeros_out_of_range():
   np.testing.assert_array_equal(value, [[[3.0, 4.0], [0.0, 0.0]]])
 
 
-def drop(x, rate, seed, site="here"):
-  return layers.Dropout(seed).at(site)(x, rate)
+def drop(x, rate, seed, site="here", is_for_tpu=False):
+  return layers.Dropout(seed, is_for_tpu=is_for_tpu).at(site)(x, rate)
 
 
+@pytest.mark.parametrize("is_for_tpu", [False, True])
 @pytest.mark.parametrize("rate", [0.1, 0.9])
-def test_dropout_keeps_the_mean_and_the_share(rate):
-  dropped = drop(tf.ones([100, 1000]), rate, [1, 2]).numpy()
+def test_dropout_keeps_the_mean_and_the_share(rate, is_for_tpu):
+  x = tf.ones([100, 1000])
+  dropped = drop(x, rate, [1, 2], is_for_tpu=is_for_tpu).numpy()
   assert sorted(set(dropped.ravel())) == [0.0, np.float32(1 / (1 - rate))]
   # Five standard deviations of a share of 100,000: 0.0047.
   assert abs((dropped == 0).mean() - rate) < 0.0047
 
 
-def test_dropout_is_a_function_of_seed_and_site():
+@pytest.mark.parametrize("is_for_tpu", [False, True])
+def test_dropout_is_a_function_of_seed_and_site(is_for_tpu):
   x = tf.ones([64, 64])
   masks = [
-    drop(x, 0.5, seed, site).numpy() for seed in ([1, 2], [1, 3], [2, 2])
+    drop(x, 0.5, seed, site, is_for_tpu).numpy()
+    for seed in ([1, 2], [1, 3], [2, 2])
     for site in ("layer_0/output", "layer_1/output")
   ]
-  again = drop(x, 0.5, [1, 2], "layer_0/output").numpy()
+  again = drop(x, 0.5, [1, 2], "layer_0/output", is_for_tpu).numpy()
   np.testing.assert_array_equal(masks[0], again)
   for i, first in enumerate(masks):
     for second in masks[:i]:
       # Independent masks agree in half of 4096 places, give or take 5 sigma.
       assert abs((first == second).mean() - 0.5) < 0.04
+
+
+def test_sites_differ_in_all_that_a_tpu_reads():
+  sites = layers.Dropout([1, 2], is_for_tpu=True)
+  # Its generator takes the key and 64 bits of the counter.
+  first, second = (sites.at(name).counter[0].numpy() for name in ("a", "b"))
+  # The low word counts the blocks of a site.
+  assert first[0] == second[0] == 0 and first[1] != second[1]
 
 
 def test_dropout_is_the_same_under_xla():

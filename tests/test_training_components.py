@@ -79,7 +79,7 @@ def test_defaults_are_those_of_the_script(parse):
   options = components.model_options(settings, tf.distribute.get_strategy())
   assert options == {
     "seed": 12345, "compute_dtype": tf.float32, "use_one_hot_embeddings": False,
-    "recompute_activations": False, "skip_padding": True,
+    "is_for_tpu": False, "recompute_activations": False, "skip_padding": True,
   }
 
 

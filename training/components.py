@@ -86,6 +86,7 @@ def model_options(settings, strategy):
     "compute_dtype": distribution.COMPUTE_DTYPES[settings.dtype],
     # As in the original: a TPU looks words up by a matrix product.
     "use_one_hot_embeddings": distribution.is_tpu(strategy),
+    "is_for_tpu": distribution.is_tpu(strategy),
     "recompute_activations": settings.recompute_activations,
     "skip_padding": shapes_may_vary(settings, strategy),
   }
