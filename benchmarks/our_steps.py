@@ -53,9 +53,11 @@ class _Steps:
 class Classifier(_Steps):
   """A classifier of two labels."""
 
-  def __init__(self, values, *, dtype, **options):
+  def __init__(self, values, *, dtype, model_options=None, **options):
     config = modeling.BertConfig(**values)
-    self._model = modeling.BertModel(config, compute_dtype=tf.as_dtype(dtype))
+    self._model = modeling.BertModel(
+      config, compute_dtype=tf.as_dtype(dtype), **model_options or {}
+    )
     self._head = heads.ClassificationHead(config, 2)
     super().__init__(
       self._model.trainable_variables + self._head.trainable_variables,
@@ -90,9 +92,10 @@ class Classifier(_Steps):
 class Pretraining(_Steps):
   """The pre-training network with both of its losses."""
 
-  def __init__(self, values, *, dtype, **options):
+  def __init__(self, values, *, dtype, model_options=None, **options):
     model = pretraining_model.PretrainingModel(
-      modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1
+      modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1,
+      **model_options or {},
     )
     self._objective = pretraining_model.objective(model)
     super().__init__(model.trained_variables(), **options)

@@ -2,6 +2,7 @@
 
   python benchmarks/xla_program.py lower programs/ --methods train pretrain
   python benchmarks/xla_program.py run programs/
+  python benchmarks/xla_program.py compile --target=v5p --methods train
 
 TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its own
 device: so the step runs on a GPU or TPU of a machine without TensorFlow. A
@@ -10,11 +11,14 @@ optimizer. `lower` computes it here, too, and stores samples of all results;
 `run` draws the same weights, compares, and prints a Markdown table: steps that
 feed one another, as in training, and their share of the device's measured
 matrix products. Of several --batch_sizes, the largest that fits is found.
+`compile` needs both and `pip install libtpu`, but no TPU: it prints memory,
+bytes and work of the programs for one, beside a plain JAX BERT's.
 """
 
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -62,27 +66,34 @@ def sample(values: np.ndarray) -> np.ndarray:
 # Where TensorFlow is
 
 
-def make_step(method: str, options: argparse.Namespace, size: int):
+def work_of(method: str, options: argparse.Namespace, size: int):
+  """Returns the step_speed.Work of a method."""
+  # Packed are two sequences of half the length in each row.
+  halves, is_pretraining = method == "pretrain_packed", "pretrain" in method
+  return step_speed.Work(
+    method.removesuffix("_packed"), options.dtype, size,
+    options.length // (1 + halves), is_pretraining * options.predictions,
+  )
+
+
+def make_step(
+  method: str, options: argparse.Namespace, size: int, model_options=None
+):
   """Returns a step, its tensors, the variables, FLOP of one example."""
   import tensorflow as tf
 
   import our_steps
 
-  values, length, row = SIZES[options.network], options.length, None
-  if method == "pretrain_packed":
-    # Two sequences of half the length in each row.
-    length, row = length // 2, length
-  method = method.removesuffix("_packed")
-  is_pretraining = method == "pretrain"
-  work = step_speed.Work(
-    method, options.dtype, size, length, is_pretraining * options.predictions
-  )
+  values, work = SIZES[options.network], work_of(method, options, size)
+  is_pretraining = work.method == "pretrain"
   batch = work.batch(values["vocab_size"])
   make = our_steps.Pretraining if is_pretraining else our_steps.Classifier
   steps = make(
-    values, dtype=options.dtype, optimizer=options.optimizer, compiled=True
+    values, dtype=options.dtype, optimizer=options.optimizer, compiled=True,
+    model_options=model_options,
   )
   if is_pretraining:
+    row = options.length if method == "pretrain_packed" else None
     tensors = [steps.tensors(batch, row)]
   else:
     tensors = [*map(tf.constant, batch)]
@@ -92,12 +103,17 @@ def make_step(method: str, options: argparse.Namespace, size: int):
   return step, given, steps.variables(), work.flop(values)
 
 
+def program_text(step, tensors) -> str:
+  """Returns a step's StableHLO; nothing is computed for it."""
+  return step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
+
+
 def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   """Writes an .npz with a step's program, its arguments and its results."""
   import tensorflow as tf
 
   step, tensors, variables, flop = make_step(method, options, size)
-  text = step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
+  text = program_text(step, tensors)
   # {number of a result: the argument whose next value it is}
   replaces = {int(result): int(argument) for argument, result in re.findall(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
@@ -125,6 +141,112 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
     **{f"result{i}": sample(values) for i, values in enumerate(results)},
   )
   print(f"{path}: {len(text)} characters of StableHLO", flush=True)
+
+
+# Where both are, for a TPU that is not there
+
+
+def compile_all(options: argparse.Namespace) -> None:
+  """Prints a Markdown table: programs for a TPU, ours and the plain one's."""
+  import jax_bert
+
+  columns = (
+    "step", "batch × length", "program", "GFLOP", "GB", "cycles, 10^6", "ms",
+    "arguments, temporary, results, GB",
+  )
+  print("|", " | ".join(columns), "|\n" + "|---" * len(columns) + "|")
+  device = tpu(options.target)
+  for method in options.methods:
+    for size in options.batch_sizes:
+      for name in ("here", "plain JAX"):
+        try:
+          if name == "here":
+            program = compile_here(method, options, size, device)
+          else:
+            work = work_of(method, options, size)
+            program = jax_bert.compiled(work, SIZES[options.network], device)
+          cells = costs(program)
+        except RuntimeError as error:  # The program does not fit.
+          cells = [str(error).partition("\n")[0][:120]]
+        print(
+          f"| {options.network}, {method} | {size} × {options.length} | {name}",
+          *cells, sep=" | ", end=" |\n", flush=True,
+        )
+
+
+def tpu(target: str):
+  """Returns a chip of a TPU, whose client only compiles."""
+  os.environ.update(
+    JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1",
+    TPU_WORKER_HOSTNAMES="localhost", ALLOW_MULTIPLE_LIBTPU_LOAD="1",
+  )
+  from jax.experimental import topologies
+
+  # A host of four chips; v4 and v5p have a third dimension.
+  chips = "2x2" if target in ("v5e", "v6e") else "2x2x1"
+  return topologies.get_topology_desc(
+    platform="tpu", topology_name=f"{target}:{chips}",
+    chips_per_host_bounds=(2, 2, 1),
+  ).devices[0]
+
+
+def compile_here(method: str, options: argparse.Namespace, size: int, device):
+  """Returns the executable of our step for a `tpu`."""
+  from jax._src.interpreters import mlir
+  from jax._src.lib import xla_client
+  from jaxlib.mlir import ir
+
+  # As training/components.py chooses for a TPU.
+  step, tensors, *_ = make_step(
+    method, options, size,
+    {"use_one_hot_embeddings": True, "is_for_tpu": True},
+  )
+  text = for_tpu(program_text(step, tensors))
+  with mlir.make_ir_context():
+    return device.client.compile(
+      ir.Module.parse(text), xla_client.DeviceList((device,)),
+      xla_client.CompileOptions(),
+    )
+
+
+def for_tpu(text: str) -> str:
+  """Returns a program that was lowered for a CPU as a TPU takes it."""
+  # It knows no mhlo.copy; this reshape says the same.
+  text = re.sub(
+    r"mhlo\.copy (%\S+) : (\S+)", r"stablehlo.reshape \1 : (\2) -> \2", text
+  )
+  # TensorFlow selects the device's generator, by two words of the state.
+  three, two = "tensor<3xui64>", "tensor<2xui64>"
+  return re.sub(
+    rf"(%\S+), (%\S+) = (stablehlo.rng_bit_generator) (%\S+), algorithm =  "
+    rf"PHILOX : \({three}\) -> \({three}, (\S+)\)",
+    rf"\1_two = stablehlo.slice \4 [0:2] : ({three}) -> {two}\n"
+    rf"\1_next, \2 = \3 \1_two, algorithm = DEFAULT : ({two}) -> ({two}, \5)\n"
+    rf"\1 = stablehlo.reshape \4 : ({three}) -> {three}", text,
+  )
+
+
+def costs(program) -> list[str]:
+  """Returns the cells of an executable in the table of `compile_all`."""
+  analysis = program.cost_analysis()
+  memory = program.get_compiled_memory_stats()
+  # Of the operations that follow one another; some have no estimate, which is
+  # said by the largest number.
+  entry = program.hlo_modules()[0].to_string().partition("\nENTRY")[2]
+  cycles = map(int, re.findall(r'"estimated_cycles":"(\d+)"', entry))
+  millis = 1000 * analysis["optimal_seconds"]
+  sizes = (
+    memory.argument_size_in_bytes, memory.temp_size_in_bytes,
+    memory.output_size_in_bytes,
+  )
+  return [
+    f"{analysis['flops'] / 1e9:.4g}",
+    f"{analysis['bytes accessed'] / 1e9:.3g}",
+    f"{sum(x for x in cycles if x < 1e9) / 1e6:.3g}",
+    # For some programs and targets it is negative.
+    f"{millis:.3g}" if millis > 0 else "–",
+    ", ".join(f"{size / 1e9:.3g}" for size in sizes),
+  ]
 
 
 # Where JAX is
@@ -247,15 +369,27 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   commands = parser.add_subparsers(dest="command", required=True)
-  add = commands.add_parser("lower", help="where TensorFlow is").add_argument
-  add("folder", type=pathlib.Path, help="new .npz files, one a program")
+  program = argparse.ArgumentParser(add_help=False)
+  add = program.add_argument
   add("--network", choices=SIZES, default="base")
   add("--methods", nargs="+", choices=METHODS, default=METHODS)
   add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
   add("--optimizer", choices=("adamw", "lamb"), default="adamw")
-  add("--length", type=int, default=128, help="of a sequence")
+  add("--length", type=int, default=128, help="of a sequence, or packed row")
   add("--predictions", type=int, default=20, help="masked words of a sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
+  parsers = {
+    name: commands.add_parser(name, parents=[program], help=where)
+    for name, where in (
+      ("lower", "where TensorFlow is"), ("compile", "where both are"),
+    )
+  }
+  parsers["lower"].add_argument(
+    "folder", type=pathlib.Path, help="new .npz files, one a program"
+  )
+  parsers["compile"].add_argument(
+    "--target", choices=("v4", "v5e", "v5p", "v6e"), required=True
+  )
   add = commands.add_parser("run", help="where JAX is").add_argument
   add("folder", type=pathlib.Path, help="with the .npz files")
   add("--rounds", type=int, default=5, help="the median counts")
@@ -263,6 +397,9 @@ def main():
   arguments = parser.parse_args()
   if arguments.command == "run":
     print(*run(arguments.folder, arguments.rounds, arguments.steps), sep="\n")
+    return
+  if arguments.command == "compile":
+    compile_all(arguments)
     return
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for method in arguments.methods:

@@ -46,3 +46,17 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
     note = json.loads(str(saved["note"]))
   # A training step returns every variable's next value.
   assert bool(note["replaces"]) == (method != "predict")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["train", "pretrain_packed"])
+def test_a_tpu_takes_our_step(method):
+  pytest.importorskip("libtpu", reason="no compiler for a TPU: no libtpu")
+  table = call(
+    "compile", "--target=v5e", "--network=tiny", "--methods", method,
+    "--length=32", "--batch_sizes", "4", "--predictions=4",
+  )
+  rows = [row.split(" | ") for row in table.splitlines()[2:]]
+  assert [cells[2] for cells in rows] == ["here", "plain JAX"]
+  # A compiler's error would stand instead of the numbers.
+  assert all(float(cell) > 0 for cells in rows for cell in cells[3:6])
