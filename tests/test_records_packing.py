@@ -1,60 +1,17 @@
-"""Packing: the rows themselves, and that no number of a sequence changes."""
+"""Packing: which sequences share a row, and the batches that a run reads."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import modeling
-import tiny_model
 import unpadding
+from packed_batches import LENGTH, batch_of, packed, random_masks
 from records import packing, pipeline, tfrecord
-from variants import registry
-
-LENGTH = 12
-RNG = np.random.RandomState(7)
 
 
-def random_masks(count, *, seed, holes=True, empty=0, longest=LENGTH):
-  """Masks [count, T] of sequences of 1 to `longest` tokens.
-
-  Every third has holes, the last `empty` have no token at all.
-  """
-  rng = np.random.RandomState(seed)
-  lengths = rng.randint(1, longest + 1, [count])
-  mask = (np.arange(LENGTH) < lengths[:, None]).astype(np.int32)
-  if holes:
-    mask[::3] *= rng.randint(0, 2, [LENGTH], dtype=np.int32)
-  if empty:
-    mask[-empty:] = 0
-  return mask
-
-
-def batch_of(mask, seed=0):
-  rng = np.random.RandomState(seed)
-  shape = mask.shape
-  arrays = {
-    "input_ids": rng.randint(0, 30, shape), "input_mask": mask,
-    "segment_ids": rng.randint(0, 2, shape),
-  }
-  return {k: tf.constant(v, tf.int32) for k, v in arrays.items()}
-
-
-def packed(batch, parts=1):
-  lengths = packing.lengths_to_pack(batch["input_mask"], parts)
-  rows, slots = packing.first_fit(lengths, batch["input_mask"].shape[-1])
-  is_there = lengths.numpy() > 0
-  fits = packing.Packing(
-    int(rows.numpy()[is_there].max()) + 1,
-    int(slots.numpy()[is_there].max()) + 1, parts,
-  )
-  return fits.with_plan(batch)
-
-
-def test_what_a_sequence_takes_of_a_row():
-  mask = [[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
-  assert unpadding.extents(tf.constant(mask)).numpy().tolist() == [2, 4, 2, 4]
-  # Windows that are not there take nothing, the first always something.
-  windows = tf.constant([[mask[0], mask[3]], [mask[3], mask[2]]])
+def test_a_window_that_is_not_there_takes_nothing_and_the_first_something():
+  first = [[1, 1, 0, 0], [0, 0, 0, 0]]
+  windows = tf.constant([first, [[0, 0, 0, 0], [0, 1, 0, 0]]])
   lengths = packing.lengths_to_pack(windows, 2)
   assert lengths.numpy().tolist() == [[2, 0], [4, 2]]
 
@@ -93,80 +50,6 @@ def test_every_sequence_is_in_the_plan_once(parts):
     numbers = np.sort(part[part >= 0])
     assert numbers.tolist() == list(range(16 // parts))
   assert len(plan) < 16
-
-
-def test_every_token_is_computed_once_and_sees_its_own_sequence():
-  mask = random_masks(9, seed=3, empty=1)
-  batch = packed(batch_of(mask))
-  # Each position of the batch has an id of its own, 0 is none.
-  ids = 1 + np.arange(mask.size).reshape(mask.shape)
-  batch["input_ids"] = tf.constant(ids, tf.int32)
-  inputs = {
-    name: value.numpy() for name, value in
-    unpadding.PackedBatch.of_batch(batch).inputs(batch).items()
-  }
-  ids_of_rows = inputs["input_ids"]
-  extents = unpadding.extents(mask).numpy()
-  kept = np.concatenate([row[:n] for row, n in zip(ids, extents)])
-  assert sorted(ids_of_rows[ids_of_rows > 0]) == sorted(kept)
-  for row in range(len(ids_of_rows)):
-    for place in np.flatnonzero(ids_of_rows[row]):
-      sequence, position = divmod(ids_of_rows[row, place] - 1, LENGTH)
-      assert inputs["position_ids"][row, place] == position
-      attended = ids_of_rows[row, inputs["input_mask"][row, place]]
-      assert attended.tolist() == ids[sequence, mask[sequence] > 0].tolist()
-
-
-def encoder(variant="bert", **options):
-  config = tiny_model.tiny().to_dict()
-  if variant != "bert":
-    config.update(variant=variant, embedding_size=8, num_hidden_groups=1)
-  config = modeling.BertConfig.from_dict(config)
-  return registry.make_encoder(config, seed=3, **options)
-
-
-def states_and_gradients(model, batch, positions, weight):
-  """Last states, pooled output, and gradients of a weighted sum of both."""
-  with tf.GradientTape() as tape:
-    output = model.encode(batch, positions=positions)
-    states = output.sequence_output
-    loss = tf.reduce_sum(states * weight)
-    loss += tf.reduce_sum(tf.sin(output.pooled_output))
-  # The rows of words as a list: the norm of gradients is that of the list.
-  gradients = tape.gradient(loss, model.trainable_variables)
-  squares = sum(
-    tf.reduce_sum(g.values**2) for g in gradients
-    if isinstance(g, tf.IndexedSlices)
-  )
-  return [
-    states * weight, output.pooled_output, squares,
-    *map(tf.convert_to_tensor, gradients),
-  ]
-
-
-@pytest.mark.parametrize("read", [None, 1, 2, 7])
-@pytest.mark.parametrize("variant, options", [
-  ("bert", {}), ("bert", {"use_one_hot_embeddings": True}),
-  ("bert", {"recompute_activations": True}), ("albert", {}), ("distilbert", {})
-])
-def test_states_and_gradients_are_those_of_plain_rows(variant, options, read):
-  model = encoder(variant, **options)
-  mask = random_masks(8, seed=5, longest=6, empty=1)
-  mask[:, 0] |= mask[:, 1]
-  batch = batch_of(mask)
-  extents = unpadding.extents(mask).numpy()[:, None]
-  positions = None
-  is_read = (np.arange(LENGTH) < extents).astype(np.float32)
-  if read:
-    positions = RNG.randint(0, LENGTH, [8, read]) % extents
-    positions[:, 0] = 0
-    is_read = np.ones([8, read], np.float32)
-  weight = is_read[..., None] * RNG.randn(*is_read.shape, 16).astype("f")
-  plain = states_and_gradients(model, batch, positions, weight)
-  found = states_and_gradients(model, packed(batch), positions, weight)
-  for one, other in zip(found, plain, strict=True):
-    scale = max(1.0, np.abs(other).max())
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
 
 
 def test_the_rate_of_filling_is_that_of_the_rows():
