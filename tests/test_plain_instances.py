@@ -10,6 +10,7 @@ import pytest
 
 import plain_instances
 import small_corpus
+import tiny_model
 import tokenization
 from pretraining import instance_maker, masking, masking_rule, random_stream
 
@@ -17,7 +18,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
 VOCAB = {token: index for index, token in enumerate(
-  ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##x", "##y"]
+  [*tiny_model.SPECIAL, *"abcdefg", "##x", "##y"]
 )}
 PIECES = list(VOCAB)[5:]
 # Mostly the default; then table 8 of the paper, and one that is no float.

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tiny_model
 from pretraining import data, dynamic_masking, masking_rule
 
 CLS, SEP, MASK, FIRST, VOCAB = 2, 3, 4, 5, 1000
@@ -29,7 +30,7 @@ def sequences(rows=ROWS, length=LENGTH):
 
 
 def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
-  tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *range(FIRST, size)]
+  tokens = [*tiny_model.SPECIAL, *range(FIRST, size)]
   vocabulary = data.Vocabulary(
     {str(token): index for index, token in enumerate(tokens)}
   )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import small_corpus
+import tiny_model
 import tokenization
 from pretraining import data, instance_maker
 
@@ -40,7 +41,7 @@ RUNS = {
 CASED = ("cased", "multi_cased")
 
 WORDS = {token: index for index, token in enumerate(
-  "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f".split()
+  [*tiny_model.SPECIAL, *"abcd", "##e", "##f"]
 )}
 
 

@@ -32,9 +32,9 @@ from variants import vocabularies
 
 PAGE = pathlib.Path("docs/variants.md")
 
-UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
-CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] The the Patient patient ##s ran ."
-CHINESE = "[PAD] [UNK] [CLS] [SEP] [MASK] 中 国 人 ##国 ."
+UNCASED = "the patient bank ##s ran ."
+CASED = "The the Patient patient ##s ran ."
+CHINESE = "中 国 人 ##国 ."
 # What configurations of all kinds share; Hugging Face's gelu is made with erf.
 SHAPE = {**tiny_model.TINY, "vocab_size": 12, "hidden_act": "gelu"}
 HEADS = {
@@ -168,7 +168,8 @@ def write_folder(folder, layout, weights):
   name = "bert_config.json" if is_tf1 else "config.json"
   (folder / name).write_text(json.dumps({**SHAPE, **layout.config}))
   # As several of them: no newline at the end, or one too many, or CRLF.
-  text = layout.words.replace(" ", "\r\n" if is_tf1 else "\n")
+  tokens = [*tiny_model.SPECIAL, *layout.words.split()]
+  text = ("\r\n" if is_tf1 else "\n").join(tokens)
   (folder / "vocab.txt").write_bytes(text.encode())
   if layout.tokenizer is not None:
     path = folder / "tokenizer_config.json"
@@ -241,9 +242,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   assert set(reader.shapes) == set(weights)
   # Written by the commands of the page, it is read with words cut before.
   words = ["東京", "に", "##タワー", "行く"]
-  specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-  vocab_file = tmp_path / "vocab.txt"
-  vocab_file.write_text("\n".join(specials + words) + "\n", encoding="utf-8")
+  tiny_model.write_vocabulary(tmp_path, words)
   section = PAGE.read_text(encoding="utf-8").partition("### Japanese")[2]
   code = section[section.index("    import os") :].partition("\n\n")[0]
   code = textwrap.dedent(code).replace("bert-base-japanese/", f"{tmp_path}/")

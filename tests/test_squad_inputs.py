@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tiny_model
 import tokenization
 from common import errors, process_pool, run_settings
 from records import pipeline, tfrecord
@@ -297,9 +298,9 @@ def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
 def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
   """The warning comes again where the records are kept."""
   caplog.set_level("DEBUG", logger="absl")
-  path = tmp_path / "vocab.txt"
-  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n?\n")
-  tokenizer = tokenization.FullTokenizer(str(path))
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, ["the", "?"])
+  )
   file = read("train")
   for shown in (5, 0):
     caplog.clear()
@@ -329,9 +330,10 @@ CHINESE = "東京在日本。日本的首都是東京，東京很大。"
 def test_the_answer_is_where_the_file_says(
   tmp_path, context, text, offset, pieces
 ):
-  vocab = "[PAD] [UNK] [CLS] [SEP] ab ##cde fg ( ) " + " ".join(CHINESE)
-  (tmp_path / "vocab.txt").write_text("\n".join(vocab.split()) + "\n", "utf-8")
-  tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  words = ["ab", "##cde", "fg", "(", ")", *CHINESE]
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, words)
+  )
   path = tmp_path / "train.json"
   path.write_text(json.dumps({"data": [{"paragraphs": [{
     "context": context, "qas": [{

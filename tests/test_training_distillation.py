@@ -73,14 +73,12 @@ def test_cosines_equal_numpys():
 def teacher(tmp_path):
   config = tiny_model.tiny(num_hidden_layers=4)
   model = modeling.BertModel(config, seed=3)
-  (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
+  vocab_file = tiny_model.write_vocabulary(tmp_path, "a")
   folder = tmp_path / "teacher"
-  model_writer.write(
-    str(folder), model.variables, config, str(tmp_path / "vocab.txt"), True
-  )
+  model_writer.write(str(folder), model.variables, config, vocab_file, True)
   return {
     "teacher_checkpoint": str(folder), "max_seq_length": 8,
-    "vocab_file": str(tmp_path / "vocab.txt"), "do_lower_case": True,
+    "vocab_file": vocab_file, "do_lower_case": True,
     "init_from_teacher": True, "init_checkpoint": None, "model_dir": None,
     "do_train": True, "distillation_temperature": 2.0,
   }
@@ -131,9 +129,8 @@ def test_a_teacher_with_another_vocabulary(teacher, tmp_path):
     distillation.find_teacher(
       settings_of(teacher), tiny_model.tiny(vocab_size=31)
     )
-  other = tmp_path / "other.txt"
-  other.write_text("[PAD]\n[UNK]\nb\n")
+  other = tiny_model.write_vocabulary(tmp_path, "b", "other.txt")
   with pytest.raises(errors.InputError, match="differs from the teacher's"):
     distillation.find_teacher(
-      settings_of({**teacher, "vocab_file": str(other)}), tiny_model.tiny()
+      settings_of({**teacher, "vocab_file": other}), tiny_model.tiny()
     )

@@ -20,10 +20,11 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{number}" for number in range(20)]
 
 
-def write_vocabulary(folder, words=WORDS):
-  """Writes vocab.txt; returns its path."""
-  (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *words]) + "\n")
-  return str(folder / "vocab.txt")
+def write_vocabulary(folder, words=WORDS, name="vocab.txt"):
+  """Writes the special tokens and words; returns the file's path."""
+  path = folder / name
+  path.write_text("\n".join([*SPECIAL, *words]) + "\n", encoding="utf-8")
+  return str(path)
 
 
 def write_shape(folder, words, **changes):
