@@ -50,6 +50,11 @@ flags.DEFINE_integer(
   "n_best_size", 20, "How many answers to a question are kept in "
   "nbest_predictions.json.", lower_bound=1,
 )
+flags.DEFINE_integer(
+  "top_k", None, "Adds the N best answers to each answer of a line, with "
+  "probabilities, scores and places; at most --n_best_size.", lower_bound=1,
+  needs="predict_file=-",
+)
 flags.DEFINE_string(
   "null_score_diff_threshold", None,
   "A question has no answer if that scores better than the best answer by more "

@@ -284,11 +284,16 @@ def _span(settings, tokenizer, network, batch_size):
       for name in ("start", "end")
     }
 
-  def answer(rows):
+  def answer(rows, top_k=0):
     predictions = squad_answers.answer_texts(
       rows, logits_of, tokenizer, lengths, options, batch_size=batch_size
     )
-    return [_described_span(*each) for each in zip(predictions, rows)]
+    results = [_described_span(*each) for each in zip(predictions, rows)]
+    for result, prediction, (_, context) in zip(results, predictions, rows):
+      if top_k:
+        best = squad_answers.n_best(prediction, context, top_k)
+        result["candidates"] = best
+    return results
 
   return answer
 
@@ -297,7 +302,8 @@ def _described_span(answer, texts):
   context = texts[1]
   is_null = answer.null_odds is not None and not answer.text
   text = "" if is_null else answer.best_text
-  start, end = alignment.in_context(context, answer.place) if text else (0, 0)
+  place = answer.places.get(text)
+  start, end = alignment.in_context(context, place) if place else (0, 0)
   score = _NO_ANSWER if answer.score is None else answer.score
   return {
     "answer": text, "score": score, "start": start, "end": end,

@@ -178,20 +178,26 @@ class TextModel:
     """
     return self._ask("classification", texts, options)
 
-  def answer(self, questions, contexts, **options):
+  def answer(self, questions, contexts, *, top_k: int | None = None, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
 
+    With top_k also `candidates`, the best answers, at most top_k and
+    n_best_size: dicts of answer, probability, score, start and end.
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
+    form = {}
+    if top_k is not None:
+      form["top_k"] = _checked("top_k", top_k)
     if isinstance(questions, str):
-      return self._ask("span", (questions, contexts), options)
+      return self._ask("span", (questions, contexts), options, **form)
     if len(questions) != len(contexts):
       raise errors.InputError(
         f"{len(questions)} questions and {len(contexts)} contexts: pass as "
         "many of one as of the other"
       )
-    return self._ask("span", list(zip(questions, contexts)), options)
+    pairs = list(zip(questions, contexts))
+    return self._ask("span", pairs, options, **form)
 
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
@@ -265,13 +271,13 @@ class TextModel:
       self._heads[name] = options, head
     return self._heads[name][1]
 
-  def _ask(self, head_name, texts, options):
+  def _ask(self, head_name, texts, options, **form):
     """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
-    results = head.answer(rows) if rows else []
+    results = head.answer(rows, **form) if rows else []
     return results[0] if is_single else results
 
 
@@ -286,16 +292,21 @@ def _settings(settings, chosen):
     InputError: a name or a value that no flag has.
   """
   for name, value in chosen.items():
-    try:
-      export_options.checked(name, value)
-    except ValueError as error:
-      raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
+    _checked(name, value)
   values = settings.pick(" ".join(export_options.DEFAULTS))
   changed = run_settings.Settings(
     {**values, **chosen}, chosen, export_options.checked
   )
   run_settings.refuse_ignored(changed, export_options.ENGINE_RULES)
   return changed
+
+
+def _checked(name, value):
+  """Returns an option's value; raises InputError if it cannot have that."""
+  try:
+    return export_options.checked(name, value)
+  except ValueError as error:
+    raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
 
 
 def _check_form(rows, names):

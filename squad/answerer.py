@@ -56,7 +56,7 @@ class Answerer:
       strategy: the model was made in its scope.
       threshold: threshold of "no answer".
     """
-    self._tokenizer = tokenizer
+    self._tokenizer, self._top_k = tokenizer, settings.get("top_k")
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
     self._options = answers.options_of(settings)
     self._batch_size = settings.predict_batch_size
@@ -116,8 +116,8 @@ class Answerer:
   def answer(self, question: str, context: str) -> dict:
     """Answers one question immediately.
 
-    Returns the `answer`, its `probability`, and with version_2_with_negative
-    the `null_odds`.
+    Returns the `answer`, its `probability`, with version_2_with_negative the
+    `null_odds`, and with --top_k the `candidates`, see answers.n_best.
     """
     predicted = answers.answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
@@ -125,11 +125,14 @@ class Answerer:
       pads=not self._trim,
     )
     (answer,) = answers.with_threshold(predicted, self.threshold.value)
-    return described(answer)
+    result = described(answer)
+    if self._top_k:
+      result["candidates"] = answers.n_best(answer, context, self._top_k)
+    return result
 
 
 def described(answer: answers.Answer) -> dict:
-  """Returns the dict of an answer, see `Answerer.answer`."""
+  """Returns the dict of an answer without candidates, see `Answerer.answer`."""
   probabilities = {c.text: c.probability for c in answer.candidates}
   result = {
     "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)

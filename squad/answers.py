@@ -88,7 +88,7 @@ class Answer(NamedTuple):
     null_odds: by how many logits "no answer" is better than `best_text`; None
       without version_2_with_negative.
     score: the sum of the logits of `best_text`.
-    place: where `best_text` is, see alignment.PassageText.find.
+    places: {text of a candidate: where it is, see alignment.PassageText.find}.
     null_score: the sum of the "no answer" logits, 0.0 without a window.
   """
 
@@ -98,7 +98,7 @@ class Answer(NamedTuple):
   best_text: str
   null_odds: float | None = None
   score: float | None = None
-  place: tuple[int, int] | None = None
+  places: dict[str, tuple[int, int] | None] = {}
   null_score: float = 0.0
 
 
@@ -185,11 +185,12 @@ def _answer(qas_id, ranked, find, options):
   is_null = ranked.first_pieces == spans.NULL_PIECE
   pair = ranked.start_logits, ranked.end_logits
   null = tuple(float(values[is_null].sum()) for values in pair)
-  kept, (best_text, place) = _distinct(
+  kept, places = _distinct(
     ranked if version_2 else ranked.take(~is_null), find, options.n_best_size
   )
+  best_text = next(filter(None, kept), "")
   score = sum(kept[best_text]) if best_text else None
-  answer = Answer(qas_id, "", [], best_text, None, score, place, sum(null))
+  answer = Answer(qas_id, "", [], best_text, None, score, places, sum(null))
   if not version_2:
     # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
@@ -210,10 +211,10 @@ def _answer(qas_id, ranked, find, options):
 def _distinct(ranked, find, number):
   """Returns the first `number` texts of Spans, each once, the best first.
 
-  They are a dict of text -> (start logit, end logit); also returned are the
-  first text that is not "" and its place, "" and None if there is none.
+  They are a dict of text -> (start logit, end logit), and one of text -> place,
+  which is None for "".
   """
-  kept, best = {}, ("", None)
+  kept, places = {}, {}
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break
@@ -221,9 +222,8 @@ def _distinct(ranked, find, number):
     # Different spans may have one text ("the river", twice in a passage): it
     # counts once, with the logits of its best span, which comes first.
     kept.setdefault(text, tuple(pair))
-    if not best[0]:
-      best = text, place
-  return kept, best
+    places.setdefault(text, place)
+  return kept, places
 
 
 def _candidates(logits):
@@ -237,6 +237,25 @@ def _candidates(logits):
     Candidate(text, weight / total, *pair)
     for weight, (text, pair) in zip(weights, logits.items())
   ]
+
+
+def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
+  """Returns the best answers, at most `top_k`, as dicts for JSON.
+
+  Each has `answer` ("": no answer), `probability`, `score` (the sum of its
+  logits), and `start` and `end` (characters of the context).
+  """
+  results = []
+  for candidate in answer.candidates[:top_k]:
+    place = answer.places.get(candidate.text)
+    start, end = alignment.in_context(context, place) if place else (0, 0)
+    results.append({
+      "answer": candidate.text if place else "",
+      "probability": candidate.probability,
+      "score": candidate.start_logit + candidate.end_logit,
+      "start": start, "end": end,
+    })
+  return results
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:

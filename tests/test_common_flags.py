@@ -191,6 +191,7 @@ CASES = {
      "do_predict version_2_with_negative"),
     ("bucket_by_length pack_sequences", "do_train pad_to_max_length",
      "do_train"),
+    ("top_k=3", "do_predict predict_file=a", "do_predict predict_file=-"),
   ],
   "create_pretraining_data": [
     ("do_whole_word_mask mask_runs=spans max_predictions_per_seq=5 "

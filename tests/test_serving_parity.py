@@ -263,6 +263,8 @@ def test_answers_with_a_null_threshold(tmp_path):
   answers = served_both_ways(model, question=questions, context=contexts)
   in_python = text_models.load(str(folder)).answer
   assert_same(in_python(questions, contexts, **threshold), answers)
+  best = in_python(questions, contexts, top_k=3, **threshold)
+  best = [row.pop("candidates") for row in best]
   paragraphs = [
     {"context": context, "qas": [{"id": str(n), "question": question}]}
     for n, (question, context) in enumerate(zip(questions, contexts))
@@ -276,7 +278,7 @@ def test_answers_with_a_null_threshold(tmp_path):
   )
   out = script(
     "run_squad.py", model_dir=folder, do_predict=True, predict_file="-",
-    **threshold,
+    top_k=3, **threshold,
     stdin="".join(
       json.dumps({"question": question, "context": context}) + "\n"
       for question, context in zip(questions, contexts)
@@ -289,6 +291,11 @@ def test_answers_with_a_null_threshold(tmp_path):
     assert answer["answer"] == texts[str(number)] == line["answer"]
     assert_same(answer["null_score"] - answer["score"], odds[str(number)])
     assert_same(line["null_odds"], odds[str(number)])
+    assert_same(line["candidates"], best[number])
+    (first,) = [each for each in best[number] if each["answer"]][:1]
+    names = ("score", "start", "end")
+    if answer["answer"]:
+      assert_same([first[n] for n in names], [answer[n] for n in names])
   assert "" in texts.values() and any(texts.values())
 
 

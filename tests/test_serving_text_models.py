@@ -159,6 +159,7 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   (lambda b: b.embed("x", pooling="max", pooling_layer=9), "'9' is no layer"),
   (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
   (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
+  (lambda b: b.answer("a", "b", top_k=0), "top_k=0: expected an integer of at"),
   (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
   (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
   (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),

@@ -132,6 +132,28 @@ def test_of_one_text_only_the_best_is_kept():
   assert [c.text for c in twice.candidates] == ["two"]
 
 
+def test_the_best_answers_come_with_their_characters():
+  """As in the passage, whose white space is not in the words."""
+  context, starts, ends = "One  two,\nthree", {3: 3.0, 4: 2.0}, {5: 1.0, 6: 0.5}
+  best = answers.n_best(answer(starts, ends), context, 3)
+  assert [each["score"] for each in best] == [4.0, 3.5, 3.0]
+  assert [(each["answer"], context[each["start"] : each["end"]])
+          for each in best] == [
+    ("One two,", "One  two,"), ("One two, three", context), ("two,", "two,")
+  ]
+  weights = np.exp([4.0, 3.5, 3.0, 2.5])
+  np.testing.assert_allclose(
+    [each["probability"] for each in best], weights[:3] / weights.sum()
+  )
+  (null, *_) = answers.n_best(
+    answer({0: 9.0, **starts}, {0: 9.0, **ends}, version_2_with_negative=True),
+    context, 1
+  )
+  assert (null["answer"], null["score"], null["end"]) == ("", 18.0, 0)
+  (nothing,) = answers.n_best(answer({}, {}, windows=()), context, 5)
+  assert (nothing["answer"], nothing["start"], nothing["end"]) == ("", 0, 0)
+
+
 def test_large_logits_have_probabilities_too():
   found = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
   assert [c.probability for c in found.candidates] == [0.5, 0.5]
@@ -153,7 +175,7 @@ def test_without_any_span_there_is_no_answer_in_version_2():
   assert found.null_odds > 1000
   nothing = answer({}, {}, windows=(), **version_2)
   assert nothing == ("id1", "", [("", 1.0, 0.0, 0.0)], "", found.null_odds,
-                     None, None, 0.0)
+                     None, {}, 0.0)
 
 
 def test_no_answer_is_given_above_the_threshold_only():
