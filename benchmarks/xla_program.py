@@ -12,7 +12,7 @@ optimizer. `lower` computes it here, too, and stores samples of all results;
 feed one another, as in training, and their share of the device's measured
 matrix products. Of several --batch_sizes, the largest that fits is found.
 `compile` needs both and `pip install libtpu`, but no TPU: it prints memory,
-bytes and work of the programs for one, beside a plain JAX BERT's.
+bytes and work of the programs for one, next to a plain JAX BERT's.
 """
 
 import argparse
