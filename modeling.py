@@ -66,13 +66,17 @@ def attention(
     dropout: the dropout of the attention probabilities.
 
   Returns:
-    Context [S, H] for `query_rows`; probabilities [B, N, F, T] before dropout.
+    Hidden states [S, H] for `query_rows`, after the dense layer on the context;
+    probabilities [B, N, F, T] before dropout.
   """
   num_heads = config.num_attention_heads  # N
 
   def project(states, name, layout):
-    projected = layers.dense(states, weights, f"attention/self/{name}")
-    return layout.split_heads(projected, num_heads)
+    name = f"attention/self/{name}"
+    if isinstance(layout, unpadding.TpuRows):
+      states = layout.pad(states)  # [B, T, H]
+      return layers.dense_to_heads(states, weights, name, num_heads)
+    return layout.split_heads(layers.dense(states, weights, name), num_heads)
 
   query = project(queries, "query", query_rows)  # [B, N, F, D]
   key, value = project(x, "key", rows), project(x, "value", rows)
@@ -86,7 +90,11 @@ def attention(
   # Softmax runs in float32: bfloat16 has only 8 bits for a sum of exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, F, T]
   kept = dropout(probs, config.attention_probs_dropout_prob)
-  return query_rows.join_heads(tf.matmul(kept, value)), probs
+  context, name = tf.matmul(kept, value), "attention/output/dense"
+  if isinstance(query_rows, unpadding.TpuRows):
+    attended = layers.dense_of_heads(context, weights, name)  # [B, T, H]
+    return tf.reshape(attended, [-1, config.hidden_size]), probs
+  return layers.dense(query_rows.join_heads(context), weights, name), probs
 
 
 def transformer_layer(
@@ -115,11 +123,10 @@ def transformer_layer(
     queries = rows.pick(x, positions)
     query_rows = unpadding.PaddedRows.like(positions)
     bias = layers.pick_bias(bias, positions)
-  context, probs = attention(
+  attended, probs = attention(
     queries, x, weights, config, query_rows=query_rows, rows=rows, bias=bias,
     dropout=dropout["attention/probs"],
   )
-  attended = layers.dense(context, weights, "attention/output/dense")  # [S, H]
   attended = dropout["attention/output"](attended, rate)
   # As in the original: layer norm follows the residual sum (post-norm).
   x = layers.layer_norm(
@@ -229,8 +236,8 @@ class BertModel(layers.Weights):
       skip_padding: leave padding out of everything but attention. The states
         of tokens do not change, the states of padding are 0. XLA cannot compile
         this, because shapes depend on the number of tokens.
-      is_for_tpu: dropout draws numbers as a TPU does fastest, see
-        layers.Dropout.
+      is_for_tpu: dropout and attention are computed as a TPU does it fastest,
+        see layers.Dropout and unpadding.TpuRows.
       scope: first part of every name. Unlike the original: a second model is
         not renamed to "bert_1" by itself.
     """
@@ -373,7 +380,8 @@ class BertModel(layers.Weights):
       if mask.shape.rank == 2:
         heads_count = self.config.num_attention_heads
         return unpadding.TokenRows.of_mask(mask, heads_count)
-    return unpadding.PaddedRows.like(input_ids)
+    layout = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
+    return layout.like(input_ids)
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""

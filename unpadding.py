@@ -2,7 +2,7 @@
 
 A batch is [B, T], and the layers compute rows [S, H]:
 
-  PaddedRows   every position, padding included: S = B T
+  PaddedRows   every position, padding included: S = B T; TpuRows on a TPU
   TokenRows    only tokens: everything but attention leaves padding out
 
 XLA needs one shape for all batches. There, PackedBatch packs several sequences
@@ -64,6 +64,14 @@ class PaddedRows(namedtuple("PaddedRows", "batch_size length")):
     """Converts [B, N, T, D] to rows [S, H], the inverse of `split_heads`."""
     joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
+
+
+class TpuRows(PaddedRows):
+  """PaddedRows whose attention a TPU computes without copies.
+
+  The products of attention have the axes [B, T]. With one axis [S], XLA would
+  copy query, key, value and context into other layouts: a seventh of a step.
+  """
 
 
 class TokenRows(

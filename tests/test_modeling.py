@@ -72,12 +72,12 @@ def test_forward_and_losses_equal_the_original(name, case):
   assert norm == pytest.approx(data["grad_global_norm_reference"], rel=1e-5)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("option", [
+  {}, {"recompute_activations": True}, {"is_for_tpu": True},
+])
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_equal_the_original(name, recompute):
-  data, model, gradients = check_golden(
-    name, "static", recompute_activations=recompute
-  )
+def test_gradients_equal_the_original(name, option):
+  data, model, gradients = check_golden(name, "static", **option)
   for variable, gradient in zip(model.variables, gradients):
     assert_close(gradient, data[f"grad/{variable.name[:-2]}"])
 
