@@ -4,16 +4,16 @@ import gzip
 import pathlib
 import random
 
+import tiny_model
 from pretraining import data, instance_maker
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran on mat ##s . ,"
+WORDS = "the cat dog sat ran on mat ##s . ,".split()
+TOKENS = [*tiny_model.SPECIAL, *WORDS]
 
 
 def write_vocab(folder):
-  path = folder / "vocab.txt"
-  path.write_text(TOKENS.replace(" ", "\n") + "\n")
-  return str(path)
+  return tiny_model.write_vocabulary(folder, WORDS)
 
 
 def text_of(num_documents, seed=0):

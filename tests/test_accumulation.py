@@ -4,24 +4,20 @@ How many steps one call takes follows the clock: if weights depended on it, a
 run that was stopped and went on would end elsewhere than one that was not.
 """
 
-import json
 
 import numpy as np
 import pytest
 
 import script_runner
 import stored_weights
+import tiny_model
 from records import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 DATA = script_runner.ROOT / "tests" / "data"
 NUM_STEPS = 6
 # Two layers: with one, no gradient flows from layer to layer.
-CONFIG = {
-  "vocab_size": 169, "hidden_size": 16, "num_hidden_layers": 2,
-  "num_attention_heads": 2, "intermediate_size": 24,
-  "max_position_embeddings": 64, "type_vocab_size": 2,
-}
+SHAPE = {"max_position_embeddings": 64, "initializer_range": 0.02}
 PRETRAINING = {
   "max_seq_length": 64, "max_predictions_per_seq": 10,
   "num_train_steps": NUM_STEPS, "num_warmup_steps": 2,
@@ -45,11 +41,12 @@ TWO = {"distribution_strategy": "mirrored", "num_logical_cpus": 2}
 def files(tmp_path_factory):
   """A model's shape, and texts of 3 to 40 words with a class each."""
   folder = tmp_path_factory.mktemp("files")
-  (folder / "bert_config.json").write_text(json.dumps(CONFIG))
   words = (GOLDEN / "model" / "vocab.txt").read_text().splitlines()
-  (folder / "pretraining.json").write_text(
-    json.dumps({**CONFIG, "vocab_size": len(words)})
-  )
+  for name, vocab_size in (
+    ("bert_config.json", 169), ("pretraining.json", len(words))
+  ):
+    config = tiny_model.tiny(vocab_size=vocab_size, **SHAPE)
+    (folder / name).write_text(config.to_json_string())
   vocabulary = FINETUNING["vocab_file"].read_text().split()
   words = [word for word in vocabulary if word.isalpha()]
   write_unmasked_records(folder / "unmasked.tfrecord")

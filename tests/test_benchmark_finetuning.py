@@ -9,6 +9,7 @@ import pytest
 import finetuning_scores
 import small_grid_peer
 import tagging_peer
+import tiny_model
 import tokenization
 from tagging import data, scores, windowing
 
@@ -68,11 +69,10 @@ def words_of_pieces(tokenizer, sentences, max_seq_length):
 
 @pytest.fixture
 def tokenizer(tmp_path):
-  pieces = [
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "war", "##saw", "lies", "near", "."
-  ]
-  (tmp_path / "vocab.txt").write_text("".join(f"{p}\n" for p in pieces))
-  return tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  pieces = ["war", "##saw", "lies", "near", "."]
+  return tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, pieces)
+  )
 
 
 COLUMNS = """-DOCSTART- O

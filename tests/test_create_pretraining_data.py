@@ -1,6 +1,5 @@
 """create_pretraining_data.py as a user types it."""
 
-import json
 import os
 import pathlib
 import re
@@ -85,7 +84,7 @@ def test_whole_words_and_compression(small, tmp_path):
   run(**small, do_whole_word_mask=True)
   assert tfrecord.is_gzip(small["output_file"])
   ids = read_features(small["output_file"])
-  piece = small_corpus.TOKENS.split().index("##s")
+  piece = small_corpus.TOKENS.index("##s")
   assert (ids["masked_lm_ids"] == piece).any()
   # "##s" is masked only where the word before it is.
   for labels in ids["masked_lm_ids"].tolist():
@@ -166,7 +165,7 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
 def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   folder = tmp_path / "model"
   folder.mkdir()
-  words = small_corpus.TOKENS.split()[len(tiny_model.SPECIAL):]
+  words = small_corpus.WORDS
   tiny_model.write_shape(folder, words, max_position_embeddings=16)
   (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
   del small["max_seq_length"], small["vocab_file"]
@@ -244,11 +243,9 @@ def test_what_the_original_accepts(small, flags, num_places, num_masked):
 
 def test_a_pipe_is_refused(tmp_path):
   os.mkfifo(tmp_path / "pipe")
-  words = "[PAD] [UNK] [CLS] [SEP] [MASK]".replace(" ", "\n")
-  (tmp_path / "vocab.txt").write_text(f"{words}\n")
   done = script_runner.run(
-    SCRIPT, input_file=tmp_path / "pipe", vocab_file=tmp_path / "vocab.txt",
-    output_file=tmp_path / "out",
+    SCRIPT, input_file=tmp_path / "pipe", output_file=tmp_path / "out",
+    vocab_file=tiny_model.write_vocabulary(tmp_path, []),
   )
   assert done.code == 1 and "is not a regular file" in done.last_line
 
@@ -256,9 +253,8 @@ def test_a_pipe_is_refused(tmp_path):
 def test_records_of_another_vocabulary_are_refused(tmp_path):
   """By the mark next to a file, and by the manifest next to shards."""
   (tmp_path / "text.txt").write_text("a b a.\nb a b a.\n\nb b a.\na a b.\n" * 9)
-  specials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
-  for name, words in (("one.txt", "a\nb\n.\n"), ("other.txt", "b\na\n.\n")):
-    (tmp_path / name).write_text(specials + words)
+  for name, words in (("one.txt", "ab."), ("other.txt", "ba.")):
+    tiny_model.write_vocabulary(tmp_path, words, name)
   flags = {"max_seq_length": 16, "max_predictions_per_seq": 2}
   for shards in (None, 1):
     output = tmp_path / f"{shards}.tfrecord"
@@ -275,10 +271,8 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
   assert tfrecord.find_files(str(tmp_path / "None.*")) == [
     str(tmp_path / "None.tfrecord")
   ]
-  (tmp_path / "c.json").write_text(json.dumps({
-    "vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1,
-    "num_attention_heads": 1, "intermediate_size": 8,
-  }))
+  config = tiny_model.tiny(vocab_size=8, max_position_embeddings=16)
+  (tmp_path / "c.json").write_text(config.to_json_string())
   done = script_runner.run(
     "run_pretraining.py", input_file=tmp_path / "None.tfrecord", do_train=True,
     bert_config_file=tmp_path / "c.json", vocab_file=tmp_path / "other.txt",
