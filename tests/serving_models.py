@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+import heads
 import modeling
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
@@ -29,16 +30,16 @@ def config():
   return modeling.BertConfig.from_json_file(str(FOLDER / "bert_config.json"))
 
 
-def make(kind, **options):
+def make(head, **options):
   """Returns the raw_text.RawText of a head."""
   full = tokenizer()
-  has_labels = kind in ("classification", "tagging")
+  has_labels = head in ("classification", "tagging")
   settings = export_settings_of({
-    "max_seq_length": LENGTH, "doc_stride": 128 * (kind == "span"),
+    "max_seq_length": LENGTH, "doc_stride": 128 * (head == "span"),
     "vocab_file": full.vocab_file, "output_activation": "softmax",
-    "head": kind, "labels": LABELS if has_labels else [], **options,
+    "head": head, "labels": LABELS if has_labels else [], **options,
   })
-  model = models.KINDS[kind](config(), settings, full)
+  model = models.KINDS[head](config(), settings, full)
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
@@ -47,6 +48,34 @@ def make(kind, **options):
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
   return raw_text.RawText(model)
+
+
+# Functions of (config, encoder) that make the head of a trained model.
+
+
+def classifier(count):
+  return lambda config, _: heads.ClassificationHead(config, count)
+
+
+def tagger(config, _):
+  return heads.TokenClassificationHead(config, len(config.label_names()))
+
+
+def span(config, _):
+  return heads.SpanHead(config)
+
+
+def pair_scorer(config, _):
+  return heads.NextSentenceHead(config)
+
+
+def mask_filler(config, bert):
+  return heads.MaskedLMHead(config, bert.word_embeddings)
+
+
+def label_names(*labels):
+  """Returns the configuration's `id2label`."""
+  return {str(number): label for number, label in enumerate(labels)}
 
 
 def trained(folder, head, *, stored, pooler=True, **task):

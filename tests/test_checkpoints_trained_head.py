@@ -12,18 +12,18 @@ from checkpoints import trained_head
 from common import choices, errors, run_settings
 from script_runner import ROOT
 from serving import text_models
-from test_serving_engines import (
+from serving_models import (
   classifier,
+  label_names,
   mask_filler,
-  names,
   pair_scorer,
   span,
   tagger,
 )
 
 GOLDEN = ROOT / "tests" / "golden"
-CLASSES = names("mixed", "negative", "positive")
-TAGS = names("O", "B-PER", "I-PER")
+CLASSES = label_names("mixed", "negative", "positive")
+TAGS = label_names("O", "B-PER", "I-PER")
 # Makes the head, and what the configuration says of it.
 MODELS = {
   "classification": (classifier(3), {
@@ -77,7 +77,7 @@ def ask_words(bert):
   return bert.tag("the street")
 
 
-ASKED = {
+QUESTIONS = {
   "tagging": ask_words, "classification": lambda bert: bert.classify("a star"),
   "span": lambda bert: bert.answer("who", "he was"),
   "masked_lm": lambda bert: bert.fill_mask("the [MASK]"),
@@ -90,7 +90,7 @@ ASKED = {
 ])
 def test_python_says_what_the_model_does(folders, trained, head):
   with pytest.raises(errors.InputError, match=SAID[trained]):
-    ASKED[head](text_models.load(str(folders[trained])))
+    QUESTIONS[head](text_models.load(str(folders[trained])))
 
 
 @pytest.mark.parametrize("script, trained, flags", [
@@ -167,16 +167,16 @@ def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
     str(folder), vocab_file=vocab_file, max_seq_length=8, engine=engine,
     do_lower_case=True,
   )
-  found = bert.tag("w1 w2, w3")
-  assert found["words"] == ["w1", "w2", ",", "w3"]
-  assert {*found["tags"]} <= {*config.label_names()}
+  answer = bert.tag("w1 w2, w3")
+  assert answer["words"] == ["w1", "w2", ",", "w3"]
+  assert {*answer["tags"]} <= {*config.label_names()}
   if engine != "tensorflow":
     expected = text_models.load(
       str(folder), vocab_file=vocab_file, max_seq_length=8, do_lower_case=True
     ).tag("w1 w2, w3")
-    assert found["tags"] == expected["tags"]
+    assert answer["tags"] == expected["tags"]
     serving_models.assert_close(
-      found["probabilities"], expected["probabilities"]
+      answer["probabilities"], expected["probabilities"]
     )
 
 
@@ -218,13 +218,13 @@ def test_one_output_is_a_number(tmp_path):
     **values, **CLASSIFIER, "hidden_act": "gelu_new",
     "id2label": {"0": "LABEL_0"},
   }))
-  found = text_models.load(str(folder)).classify("the street")
-  assert found.keys() == {"score"}
+  answer = text_models.load(str(folder)).classify("the street")
+  assert answer.keys() == {"score"}
   done = script_runner.succeed(
     "run_classifier.py", model_dir=folder, do_predict=True, predict_file="-",
     stdin=b"the street\n",
   )
-  assert float(done.out) == pytest.approx(found["score"], abs=1e-5)
+  assert float(done.out) == pytest.approx(answer["score"], abs=1e-5)
 
 
 @pytest.mark.parametrize("values, count", [

@@ -107,12 +107,12 @@ def encoder_loss(raw, text):
 
 
 def test_files_of_the_folder(folder):
-  found = {
+  files = {
     str(path.relative_to(folder))
     for path in pathlib.Path(folder).rglob("*")
     if path.is_file()
   }
-  assert found == {
+  assert files == {
     "saved_model.pb", "fingerprint.pb", "variables/variables.index",
     "variables/variables.data-00000-of-00001", "assets/vocab.txt",
     "assets/labels.txt", "assets.extra/answers.json",
@@ -153,23 +153,23 @@ def test_another_program_gets_the_same_numbers(folder, pair_model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["embedding", "masked_lm", "span", "tagging"])
-def test_other_kinds_of_heads_in_another_program(kind, tmp_path):
-  model = make(kind, max_query_length=8, doc_stride=8)
+@pytest.mark.parametrize("head", ["embedding", "masked_lm", "span", "tagging"])
+def test_other_heads_in_another_program(head, tmp_path):
+  model = make(head, max_query_length=8, doc_stride=8)
   folder = str(tmp_path / "1")
   saved_model.write(folder, model)
   texts = ["The \u00c9mile [MASK], 1999! " * 8, "", "\u4e2d [MASK]"]
   inputs = {name: texts for name in model.model.text_inputs}
   answers = other_program({folder: [["serving_default", inputs]]})
-  found = answers[folder]["outputs"][0]
+  outputs = answers[folder]["outputs"][0]
   expected = model.from_text(*[tf.constant(texts)] * len(inputs))
-  assert found.keys() == expected.keys()
+  assert outputs.keys() == expected.keys()
   for name, value in expected.items():
     if value.dtype == tf.string:
-      encoded = tf.constant(found[name], tf.string, value.shape)
+      encoded = tf.constant(outputs[name], tf.string, value.shape)
       assert encoded.numpy().tolist() == value.numpy().tolist()
     else:
-      assert_close(found[name], value)
+      assert_close(outputs[name], value)
 
 
 @pytest.mark.slow
@@ -191,9 +191,9 @@ def test_saved_model_cli(folder, pair_model):
   )
   assert finished.returncode == 0, finished.stderr
   shown = finished.stdout.split("Result for output key probabilities:\n")[1]
-  found = [float(x) for x in shown.split("]]")[0].strip("[ \n").split()]
+  probabilities = [float(x) for x in shown.split("]]")[0].strip("[ \n").split()]
   expected = softmax(in_python(pair_model, "the cat", "a box")["logits"])[0]
-  assert_close(found, expected)
+  assert_close(probabilities, expected)
 
 
 def test_warmup_requests(folder):

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 import heads
 import modeling
+import script_runner
 import serving_models
 from checkpoints import huggingface, weight_files
 from common import errors
@@ -55,8 +57,9 @@ def check_encoded(encoded, inputs, output):
 
 
 def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
-  found = bert.encode(TEXTS, attention=True)
-  for encoded, text in zip(found, TEXTS, strict=True):
+  for encoded, text in zip(
+    bert.encode(TEXTS, attention=True), TEXTS, strict=True
+  ):
     check_encoded(encoded, *expected_output(text))
   pairs = [("gold star", "up the street"), ("the", "star")]
   for encoded, pair in zip(bert.encode(pairs, attention=True), pairs):
@@ -75,13 +78,13 @@ def test_embeddings_are_made_of_the_hidden_states(bert):
   pooled = bert.embed("gold")  # As in the folder, or else the pooler's.
   serving_models.assert_close(pooled, bert.encode("gold").pooled)
   layers = {"pooling": "mean", "pooling_layer": [-2, "-1+0"]}
-  found = bert.embed(TEXTS, **layers)
-  assert bert.embed([], **layers).shape == (0, found.shape[1])
+  vectors = bert.embed(TEXTS, **layers)
+  assert bert.embed([], **layers).shape == (0, vectors.shape[1])
   expected = [
     np.concatenate([e.layers[-2].mean(0), (e.layers[-1] + e.layers[0]).mean(0)])
     for e in bert.encode(TEXTS)
   ]
-  serving_models.assert_close(found, expected)
+  serving_models.assert_close(vectors, expected)
   assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
 
 
@@ -102,8 +105,7 @@ def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
     ["[CLS]", "[SEP]", "[MASK]"]
   )
   texts = [*TEXTS, "gold"]
-  found = bert.likelihood(texts)
-  for text, row in zip(texts, found, strict=True):
+  for text, row in zip(texts, bert.likelihood(texts), strict=True):
     ids, expected = tokenizer.encode(text), []
     for place, piece in enumerate(ids):
       masked = [cls_id, *ids, sep_id]
@@ -142,9 +144,9 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   (expected,) = bert.encode(["the street"])
   for name, has_pooler in (("hf", True), ("tf1", False)):
     other = text_models.load(str(tmp_path / name), max_seq_length=16)
-    (found,) = other.encode(["the street"])
-    serving_models.assert_close(found.layers, expected.layers)
-    assert (found.pooled is not None) == has_pooler
+    (encoded,) = other.encode(["the street"])
+    serving_models.assert_close(encoded.layers, expected.layers)
+    assert (encoded.pooled is not None) == has_pooler
   with pytest.raises(errors.InputError, match="has no bert/pooler/dense"):
     other.embed("the street", pooling="pooled")
 
@@ -209,3 +211,79 @@ def test_defaults_are_those_of_the_flags():
     if isinstance(value, bool):
       text = text.lower()
     assert shown[name].strip() == text, name
+
+
+# Engines and exports.
+
+
+@pytest.mark.parametrize("options, sentence", [
+  ({"engine": "torch"}, "expected one of tensorflow, onnx, litert"),
+  ({"quantize": "int8"}, "--quantize needs --engine=onnx or --engine=litert"),
+  ({"engine": "onnx", "quantize": "int4"}, "expected one of none, int8"),
+  ({"engine": "onnx", "dtype": "bfloat16"}, "no effect with --engine=onnx"),
+  ({"engine": "litert", "dtype": "bfloat16"}, "no effect with --engine=litert"),
+])
+def test_options_that_make_no_sense(options, sentence):
+  with pytest.raises(errors.InputError, match=sentence):
+    text_models.load(MODEL, **options)
+
+
+def test_hidden_states_are_tensorflows():
+  bert = text_models.load(MODEL, engine="onnx")
+  with pytest.raises(errors.InputError, match="by TensorFlow alone: load the"):
+    bert.encode("it")
+  with pytest.raises(errors.InputError, match="TensorFlow alone"):
+    _ = bert.encoder
+  with pytest.raises(errors.InputError, match="TensorFlow alone"):
+    bert.likelihood("it")
+
+
+def test_states_after_vectors_of_an_engine():
+  bert = text_models.load(MODEL)
+  bert.embed("it", engine="onnx", pooling="mean")
+  assert len(bert.encode("it").tokens) == 3
+
+
+@pytest.mark.parametrize("engine, package", [
+  ("onnx", "onnxruntime"), ("litert", "ai_edge_litert")
+])
+def test_a_missing_extra_is_named(engine, package, monkeypatch):
+  for name in [n for n in sys.modules if n.split(".")[0] == package]:
+    monkeypatch.setitem(sys.modules, name, None)
+  monkeypatch.setitem(sys.modules, package, None)
+  for name in (f"{engine}_engine", "quantization"):
+    monkeypatch.delitem(sys.modules, f"engines.{name}", raising=False)
+    monkeypatch.delattr(f"engines.{name}", raising=False)
+  bert = text_models.load(MODEL, engine=engine)
+  with pytest.raises(errors.InputError, match=rf"bert-tf2\[{engine}\]"):
+    bert.embed("it")
+
+
+def test_what_an_export_is_cannot_change(tmp_path):
+  path = str(tmp_path / "out")
+  script_runner.succeed(
+    "export_saved_model.py", model_dir=MODEL, export_dir=path, format="onnx",
+    head="embedding", pooling="mean", normalize=True,
+  )
+  bert = text_models.load(path, engine="onnx", max_seq_length=8)
+  assert bert.max_seq_length == 8
+  assert bert.embed([]).shape == (0, bert.config.hidden_size)
+  with pytest.raises(errors.InputError, match="head='embedding'; for head='sp"):
+    bert.answer("who", "he")
+  with pytest.raises(errors.InputError, match="pooling='mean'; for pooling="):
+    bert.embed("it", pooling="cls")
+  with pytest.raises(errors.InputError, match="needs --head=masked_lm"):
+    bert.embed("it", top_k=3)
+  with pytest.raises(errors.InputError, match="engine='onnx'; for engine='lit"):
+    text_models.load(path, engine="litert")
+  with pytest.raises(errors.InputError, match="64"):
+    text_models.load(path, max_seq_length=65)
+  (tmp_path / "out" / "vocab.txt").rename(tmp_path / "vocab.txt")
+  # The other of an export, by which text is read just as well.
+  (tmp_path / "out" / "tokenizer.json").unlink()
+  with pytest.raises(errors.InputError, match=r"has none of vocab\.txt"):
+    text_models.load(path)
+  (tmp_path / "vocab.txt").rename(tmp_path / "out" / "vocab.txt")
+  (tmp_path / "out" / "answers.json").unlink()
+  with pytest.raises(errors.InputError, match=r"answers\.json"):
+    text_models.load(path)

@@ -14,8 +14,7 @@ import pytest
 import script_runner
 import serving_models
 import test_layout
-import test_serving_engines
-from test_serving_parity import TEXTS, assert_same
+from test_head_answers import TEXTS, assert_same
 
 pytest.importorskip("onnxruntime")
 
@@ -34,9 +33,9 @@ ANSWERS = [
   "variants.vocabularies",
 ]
 HEADS = {
-  "classification": (test_serving_engines.classifier(3), "classify"),
+  "classification": (serving_models.classifier(3), "classify"),
   "embedding": (None, "embed"),
-  "tagging": (test_serving_engines.tagger, "tag"),
+  "tagging": (serving_models.tagger, "tag"),
 }
 
 
@@ -71,7 +70,7 @@ def exported(tmp_path_factory):
       folder = tmp_path_factory.mktemp(head)
       model = serving_models.trained(
         folder / "model", HEADS[head][0], stored={"max_seq_length": 16},
-        id2label=test_serving_engines.names("O", "B-X", "I-X"),
+        id2label=serving_models.label_names("O", "B-X", "I-X"),
       )
       script_runner.succeed(
         "export_saved_model.py", model_dir=model, head=head, format="onnx",
@@ -95,9 +94,9 @@ ASK = [
 def test_an_export_answers_without_tensorflow(head, exported):
   model, export = exported(head)
   method, texts = HEADS[head][1], json.dumps(TEXTS)
-  found = without("tensorflow", ASK, export, method, texts)
+  answers = without("tensorflow", ASK, export, method, texts)
   # The same folder's weights, where TensorFlow computes and Keras is missing.
-  assert_same(without("keras", ASK, model, method, texts), found)
+  assert_same(without("keras", ASK, model, method, texts), answers)
 
 
 def classify(export, folder, without_tensorflow=True, stdin=None, **flags):
@@ -222,11 +221,11 @@ def test_an_export_is_served_without_tensorflow(exported, tmp_path):
     url = process.stdout.readline().strip()
     body = json.dumps({"instances": TEXTS[:1]}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
-      (found,) = json.load(answer)["predictions"]
+      (prediction,) = json.load(answer)["predictions"]
   finally:
     process.kill()
     process.wait()
   expected = without(
     "tensorflow", ASK, export, "classify", json.dumps(TEXTS[:1])
   )
-  assert_same([found], expected)
+  assert_same([prediction], expected)

@@ -1,0 +1,557 @@
+"""Every head answers the same in every way: one table of heads and ways.
+
+  TensorFlow   text_models.load of the model folder: what the others must equal
+  ONNX, LiteRT the same with another engine
+  export       export_saved_model.py --format=onnx, and text_models.load of it
+  served       a SavedModel: in Python, over HTTP, and its graph of strings
+  scripts      the task's script: predictions in a file, and answers to lines
+
+The scripts and the exports read how the input is made from the model folder:
+no length or stride is given to any of them.
+"""
+
+import asyncio
+import csv
+import functools
+import json
+import math
+import pathlib
+import urllib.request
+from collections.abc import Callable
+from typing import NamedTuple
+
+import aiohttp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+import script_runner
+import served
+import serving_models
+import tokenization
+from checkpoints import model_folder
+from serving import (
+  batching,
+  export_settings,
+  exported_network,
+  models,
+  raw_text,
+  saved_model,
+  text_models,
+)
+from serving_models import label_names
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ai_edge_litert")
+
+
+# To optimize a graph takes longer than to run it a few times.
+@pytest.fixture(autouse=True, scope="module")
+def _graphs_as_they_are():
+  tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+  yield
+  tf.config.optimizer.set_experimental_options(
+    {"disable_meta_optimizer": False}
+  )
+
+
+LABELS = label_names("bad", "fair", "good")
+LONG = "the gold star had to light up the street, and he was with him. " * 3
+TEXTS = [
+  "the street is up", "It's gold!", LONG,
+  "he \u00c9mile Stra\u00dfe, 1999!", "x y",
+]
+SECOND = ["and a star", LONG, "in the gold", "to", "which"]
+# One text each, with what separates two texts of a line.
+SEPARATED = ["the street\tis up", "in ||| the gold"]
+PAIRS = {"text_a": TEXTS, "text_b": SECOND}
+SENTENCES = [LONG * 2, "gold", "abcdefghijk" * 4 + " it's is"]
+CONTEXTS = [LONG, "Gold  Street\nwas up.", LONG.upper(), "he was in it"]
+QUESTIONS = ["who was it?", "which street is it on", "what", "is he in"]
+MASKS = ["the [MASK] is on [MASK]", "[MASK]", "he was in it [MASK]"]
+# Weights that nobody evaluated have no stored threshold.
+THRESHOLD = {"null_score_diff_threshold": -28.0}
+
+
+class Row(NamedTuple):
+  """A trained head.
+
+  Attributes:
+    head: the head, as export_saved_model.py names it.
+    make: function of (config, encoder); returns the head, or None.
+    texts: {name of the input: texts}.
+    method: function of (TextModel, texts or pairs); returns the answers.
+    stored: how the input was made, beside the length.
+    task: what else the configuration says.
+    flags: of the export and of the script.
+    check_scripts: function of (model folder, Row, answers, folder to write
+      to, flags) that compares the scripts with the answers.
+  """
+
+  head: str
+  make: Callable | None
+  texts: dict
+  method: Callable
+  check_scripts: Callable
+  stored: dict = {}
+  task: dict = {}
+  flags: dict = {}
+  has_pooler: bool = True
+
+  def instances(self):
+    """{"text": ["a", "b"]} -> [{"text": "a"}, {"text": "b"}]"""
+    return [dict(zip(self.texts, row)) for row in zip(*self.texts.values())]
+
+  def encoded(self):
+    """Returns the instances with bytes, as a server passes them on."""
+    return [
+      {name: text.encode() for name, text in instance.items()}
+      for instance in self.instances()
+    ]
+
+  def rows(self):
+    """Returns the texts or pairs as text_models takes them."""
+    columns = list(self.texts.values())
+    return columns[0] if len(columns) == 1 else list(zip(*columns))
+
+  def ask(self, bert):
+    """Returns the answers of a text_models.TextModel in the served form."""
+    answers = self.method(bert, self.rows())
+    return [
+      next(iter(row.values())) if isinstance(row, dict) and len(row) == 1
+      else row for row in answers
+    ]
+
+
+def assert_same(one, other):
+  """Compares numbers within 1e-5 (large ones of them), the rest exactly."""
+  if isinstance(one, dict):
+    assert one.keys() == other.keys()
+    for key in one:
+      assert_same(one[key], other[key])
+  elif isinstance(one, (list, tuple)):
+    assert len(one) == len(other)
+    for pair in zip(one, other):
+      assert_same(*pair)
+  elif isinstance(one, float):
+    assert abs(one - other) <= 1e-5 * max(1, abs(other))
+  else:
+    assert one == other
+
+
+# What the scripts say.
+
+
+def script(name, **flags):
+  return script_runner.succeed(name, **flags).out
+
+
+def lines_in(path):
+  return path.read_text(encoding="utf-8").splitlines()
+
+
+def write_lines(folder, lines):
+  path = folder / "texts.txt"
+  path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+  return path
+
+
+def check_classifier(folder, row, answers, tmp_path, **flags):
+  """Compares rows of predictions.tsv, and answers to lines, with `answers`."""
+  is_pairs = len(row.texts) == 2
+  with open(tmp_path / "new.csv", "w", encoding="utf-8", newline="") as stream:
+    csv.writer(stream).writerows(
+      [["text", "b"][: 1 + is_pairs], *zip(*row.texts.values())]
+    )
+  lines = ["\t".join(texts) + "\n" for texts in zip(*row.texts.values())]
+  out = script(
+    "run_classifier.py", model_dir=folder, output_dir=tmp_path / "out",
+    do_predict=True, predict_file=tmp_path / "new.csv",
+    text_b_column="b" if is_pairs else None, interactive=True,
+    answer_format="json", stdin="".join(lines).encode(), **flags,
+  )
+  _, *cells = lines_in(tmp_path / "out" / "predictions.tsv")
+  told = [json.loads(line) for line in out.splitlines() if line[:1] == "{"]
+  for answer, texts, line in zip(answers, cells, told, strict=True):
+    label, *numbers = texts.split("\t")[1:]
+    if isinstance(answer, float):
+      assert_same([answer] * 2, [float(label), line["label"]])
+      continue
+    scores = dict(zip(answer["labels"], answer["probabilities"]))
+    assert_same(scores, line["scores"])
+    if "label" in answer:
+      assert answer["label"] == label == line["label"]
+      assert_same(answer["probability"], float(numbers.pop(0)))
+    else:
+      likely = [name for name, score in scores.items() if score >= 0.5]
+      assert ",".join(likely) == label and likely == line["label"]
+    assert_same(answer["probabilities"], list(map(float, numbers[:3])))
+
+
+def check_squad(folder, row, answers, tmp_path, **flags):
+  paragraphs = [
+    {"context": context, "qas": [{"id": str(number), "question": question}]}
+    for number, (question, context) in enumerate(row.rows())
+  ]
+  data = {"version": "2.0", "data": [{"title": "", "paragraphs": paragraphs}]}
+  path = tmp_path / "dev.json"
+  path.write_text(json.dumps(data))
+  flags = {"model_dir": folder, "do_predict": True, **flags}
+  script("run_squad.py", output_dir=tmp_path, predict_file=path, **flags)
+  lines = "".join(json.dumps(each) + "\n" for each in row.instances())
+  out = script("run_squad.py", predict_file="-", stdin=lines.encode(), **flags)
+  texts = json.loads((tmp_path / "predictions.json").read_text())
+  odds = json.loads((tmp_path / "null_odds.json").read_text())
+  told = map(json.loads, out.splitlines())
+  for number, (answer, line) in enumerate(zip(answers, told, strict=True)):
+    assert answer["answer"] == texts[str(number)] == line["answer"]
+    assert_same(
+      [answer["null_score"] - answer["score"], line["null_odds"]],
+      [odds[str(number)]] * 2,
+    )
+  assert "" in texts.values() and any(texts.values())
+
+
+def check_tagger(folder, row, answers, tmp_path):
+  path = tmp_path / "words.conll"
+  path.write_text(
+    "\n".join("\n".join([*text.split(), ""]) for text in row.rows())
+  )
+  flags = {"model_dir": folder, "do_predict": True}
+  script("run_ner.py", output_dir=tmp_path, predict_file=path, **flags)
+  out = script(
+    "run_ner.py", predict_file="-", stdin=path.read_bytes(), **flags
+  )
+  words = [word for text in row.rows() for word in text.split()]
+  tags = [tag for answer in answers for tag in answer["tags"]]
+  assert [word for answer in answers for word in answer["words"]] == words
+  assert len(set(tags)) > 1
+  for lines in (lines_in(tmp_path / "test_predictions.conll"), out.split("\n")):
+    assert tags == [line.split()[-1] for line in lines if line.strip()]
+
+
+def check_vectors(folder, row, answers, tmp_path, **flags):
+  flags = {"model_dir": folder, "pooling": "mean", **flags}
+  path = write_lines(tmp_path, row.rows())
+  script(
+    "extract_features.py", input_file=path, output_file=tmp_path / "out.jsonl",
+    **flags,
+  )
+  out = script(
+    "extract_features.py", input_file="-", stdin=path.read_bytes(), **flags
+  )
+  for lines in (lines_in(tmp_path / "out.jsonl"), out.splitlines()):
+    assert_same(answers, [json.loads(line)["vector"] for line in lines])
+
+
+def check_pairs(folder, row, answers, tmp_path):
+  path = write_lines(tmp_path, map(" ||| ".join, row.rows()))
+  flags = {"model_dir": folder, "score": True}
+  out = script("fill_mask.py", input_file=path, **flags)
+  assert out == script("fill_mask.py", stdin=path.read_bytes(), **flags)
+  for answer, line, text in zip(
+    answers, out.splitlines(), lines_in(path), strict=True
+  ):
+    number, repeated = line.split("\t")
+    assert repeated == text
+    assert abs(float(number) - answer["probability"]) < 1e-5
+    assert sum(map(math.exp, answer["log_probabilities"])) == pytest.approx(1)
+  assert len({answer["probability"] for answer in answers}) == len(TEXTS)
+
+
+def check_words(folder, row, answers, tmp_path):
+  path = write_lines(tmp_path, row.rows())
+  out = script("fill_mask.py", model_dir=folder, input_file=path)
+  assert out == script(
+    "fill_mask.py", model_dir=folder, stdin=path.read_bytes()
+  )
+  told = [line.split(": ")[1] for line in out.splitlines() if ": " in line]
+  served = [
+    mask for answer in answers
+    for mask in zip(answer["fillings"], answer["probabilities"])
+  ]
+  assert len(served) == len(told) == 4
+  for (fillings, probabilities), line in zip(served, told):
+    words = line.split()
+    assert fillings == words[::2]
+    for probability, number in zip(probabilities, words[1::2], strict=True):
+      assert abs(probability - float(number)) < 6e-5
+
+
+# The table.
+
+
+def classes(texts, problem="single_label_classification", count=3, **stored):
+  return Row(
+    "classification", serving_models.classifier(count), texts,
+    text_models.TextModel.classify, check_classifier, stored,
+    {"problem_type": problem, **({"id2label": LABELS} if count > 1 else {})},
+  )
+
+
+ROWS = {
+  "classes": classes({"text": TEXTS + SEPARATED}, text_pairs=False),
+  "pairs": classes(PAIRS, text_pairs=True),
+  "windows": classes(PAIRS, text_pairs=True, doc_stride=12),
+  "labels": classes({"text": TEXTS}, "multi_label_classification"),
+  "number": classes({"text": TEXTS}, "regression", 1, doc_stride=12),
+  "span": Row(
+    "span", serving_models.span, {"question": QUESTIONS, "context": CONTEXTS},
+    lambda bert, rows: bert.answer(
+      *map(list, zip(*rows)), version_2_with_negative=True, **THRESHOLD
+    ),
+    check_squad, {
+      "doc_stride": 8, "max_query_length": 6, "max_answer_length": 5,
+      "n_best_size": 7, "version_2_with_negative": True,
+    }, flags=THRESHOLD,
+  ),
+  "tags": Row(
+    "tagging", serving_models.tagger, {"text": SENTENCES},
+    lambda bert, texts: bert.tag(texts, tag_words="white_space"), check_tagger,
+    task={"id2label": label_names("O", "B-X", "I-X", "B-Y")},
+  ),
+  "vectors": Row(
+    "embedding", None, {"text": TEXTS},
+    lambda bert, texts: bert.embed(texts, normalize=True).tolist(),
+    check_vectors, {"pooling": "mean"}, flags={"normalize": True},
+  ),
+  "follows": Row(
+    "next_sentence", serving_models.pair_scorer, PAIRS,
+    text_models.TextModel.next_sentence, check_pairs,
+  ),
+  # Hugging Face's BertForMaskedLM has no pooler either.
+  "words": Row(
+    "masked_lm", serving_models.mask_filler, {"text": MASKS},
+    text_models.TextModel.fill_mask, check_words, has_pooler=False,
+  ),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+  """Returns a function: name of a row -> (its folder, TensorFlow's answers)."""
+
+  @functools.cache
+  def of_row(name):
+    row = ROWS[name]
+    folder = serving_models.trained(
+      tmp_path_factory.mktemp(name) / "model", row.make,
+      stored={"max_seq_length": 32, **row.stored}, pooler=row.has_pooler,
+      **row.task,
+    )
+    return folder, row.ask(text_models.load(str(folder)))
+
+  return of_row
+
+
+def table(*in_default):
+  """Parametrizes by rows; all others run in `make test-slow` alone."""
+  return pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in in_default))
+    for name in ROWS
+  ])
+
+
+@table(*ROWS)
+def test_onnx_answers_as_tensorflow_does(name, trained):
+  folder, answers = trained(name)
+  bert = text_models.load(str(folder), engine="onnx", batch_size=3)
+  assert_same(ROWS[name].ask(bert), answers)
+
+
+@table("windows", "words")
+def test_litert_answers_as_tensorflow_does(name, trained):
+  folder, answers = trained(name)
+  bert = text_models.load(str(folder), engine="litert", batch_size=3)
+  assert_same(ROWS[name].ask(bert), answers)
+
+
+@table(*(set(ROWS) - {"classes", "pairs"}))
+def test_scripts_answer_as_python_does(name, trained, tmp_path):
+  row, (folder, answers) = ROWS[name], trained(name)
+  row.check_scripts(folder, row, answers, tmp_path, **row.flags)
+
+
+@pytest.mark.parametrize("engine", [
+  "onnx", pytest.param("litert", marks=pytest.mark.slow)
+])
+def test_run_classifier_predicts_by_an_engine(engine, trained, tmp_path):
+  folder, answers = trained("windows")
+  check_classifier(folder, ROWS["windows"], answers, tmp_path, engine=engine)
+
+
+@pytest.mark.parametrize("flags", [{"normalize": True}, {"similarity": True}])
+def test_extract_features_pools_pairs_by_an_engine(flags, trained, tmp_path):
+  folder, _ = trained("vectors")
+  path = write_lines(tmp_path, map(" ||| ".join, zip(TEXTS, SECOND)))
+  tables = []
+  for engine in ("tensorflow", "onnx"):
+    script(
+      "extract_features.py", model_dir=folder, input_file=path, engine=engine,
+      output_file=tmp_path / engine, pooling="max", batch_size=2, **flags,
+    )
+    tables.append(list(map(json.loads, lines_in(tmp_path / engine))))
+  assert_same(*tables)
+
+
+def test_an_engine_runs_weights_that_were_just_trained(tmp_path):
+  """Endings to choose from have one output for all classes."""
+  tables = []
+  for flags in ({"do_train": True, "engine": "onnx"}, {}):
+    script(
+      "run_classifier.py", task_name="swag", do_predict=True, max_seq_length=16,
+      data_dir=script_runner.ROOT / "tests" / "data" / "glue" / "swag",
+      model_dir=serving_models.FOLDER, output_dir=tmp_path / "out",
+      train_batch_size=2, num_train_epochs=1, learning_rate=1e-3, **flags,
+    )
+    tables.append([
+      list(map(float, row.split()))
+      for row in lines_in(tmp_path / "out" / "test_results.tsv")
+    ])
+  assert_same(*tables)
+  assert len(tables[0][0]) == 4 and len(set(tables[0][0])) == 4
+
+
+@pytest.mark.parametrize("engine", ["onnx", "litert"])
+def test_8_bits_are_other_numbers_and_near(engine, trained):
+  folder, answers = trained("vectors")
+  bert = text_models.load(str(folder), engine=engine, quantize="int8")
+  vectors = ROWS["vectors"].ask(bert)
+  assert vectors != answers
+  assert (np.sum(np.multiply(vectors, answers), 1) > 0.95).all()
+
+
+# Exports and servers.
+
+
+def export(folder, target, head, **flags):
+  """Runs export_saved_model.py; returns the folder that it wrote."""
+  out = script(
+    "export_saved_model.py", model_dir=folder, export_dir=target, head=head,
+    **{"format": "onnx", **flags},
+  )
+  assert out.splitlines()[-1] == f"The model is in {target}."
+  return str(target)
+
+
+@table("span", "vectors", "words")
+def test_an_export_answers_as_its_model(name, trained, tmp_path):
+  row, (folder, answers) = ROWS[name], trained(name)
+  flags = {"tag_words": "white_space"} if row.head == "tagging" else row.flags
+  path = export(folder, tmp_path / "out", row.head, **flags)
+  assert_same(row.ask(text_models.load(path)), answers)
+
+
+def saved(folder, target, head, **flags):
+  """Writes a SavedModel in this process; returns it loaded."""
+  settings = serving_models.export_settings_of({"head": head, **flags})
+  settings = settings.replace(**model_folder.find(str(folder)))
+  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  settings = export_settings.resolve(settings, config)
+  tokenizer = tokenization.FullTokenizer(settings.vocab_file)
+  model = models.KINDS[head](config, settings, tokenizer)
+  model.load()
+  saved_model.write(str(target / "1"), raw_text.RawText(model))
+  return saved_model.LoadedModel(str(target))
+
+
+def responses(model, *requests):
+  """Returns a server's responses to (path, instances or None), and its page."""
+
+  async def answered():
+    async with served.asking(model, batching.Limits()) as ask:
+      answers = [
+        await ask(path, body and json.dumps({"instances": body}))
+        for path, body in requests
+      ]
+      url = f"http://127.0.0.1:{ask.port}/"
+      async with aiohttp.ClientSession() as session, session.get(url) as page:
+        return *answers, await page.text()
+
+  return asyncio.run(answered())
+
+
+@table(*(set(ROWS) - {"classes", "pairs"}))
+def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
+  row, (folder, answers) = ROWS[name], trained(name)
+  flags = {"tag_words": "white_space"} if row.head == "tagging" else row.flags
+  model = saved(folder, tmp_path / "export", row.head, **flags)
+  rows = model.run("serving_default", row.encoded())
+  plain = [next(iter(r.values())) if len(r) == 1 else r for r in rows]
+  (status, answer), _ = responses(model, ("m:predict", row.instances()))
+  assert status == 200, answer
+  assert_same(answer["predictions"], plain)
+  for answer in plain if row.head == "tagging" else ():
+    assert answer.pop("num_words") == len(answer["words"])
+  assert_same(plain, answers)
+  assert_the_graph_answers(model, row, answers)
+
+
+def assert_the_graph_answers(model, row, answers):
+  """As TensorFlow Serving would answer, which reads a text in one sequence."""
+  page = (script_runner.ROOT / "docs" / "serving.md").read_text("utf-8")
+  client = {}
+  exec(page.split("```python\n")[1].split("```")[0], client)
+  has_windows = "doc_stride" in row.stored or row.head == "tagging"
+  compared = 0
+  for instance, outputs, answer in zip(
+    row.instances(), model.graph("serving_default", row.encoded()), answers
+  ):
+    if has_windows and max(map(len, instance.values())) > 30:
+      continue
+    compared += 1
+    if "question" in instance:
+      text, _ = client["answer"](outputs, instance["context"], longest=5)
+      assert answer["answer"] in ("", " ".join(text.split()))
+    elif "words" in outputs:
+      labels = lines_in(pathlib.Path(model.folder, "assets", "labels.txt"))
+      tags = client["tags"](outputs, instance["text"], labels)
+      assert list(tags) == list(zip(answer["words"], answer["tags"]))
+    elif "fillings" in outputs:
+      count = len(answer["fillings"])
+      assert_same({n: v[:count] for n, v in outputs.items()}, answer)
+    else:
+      outputs.pop("logits", None)
+      (value, *more) = outputs.values()
+      assert_same(outputs if more else value, answer)
+  assert compared
+
+
+def test_a_server_of_a_network(trained, tmp_path):
+  folder, answers = trained("windows")
+  model = exported_network.load(
+    export(folder, tmp_path / "out", "classification"), 2, threads=1
+  )
+  (status, answer), (_, bad), (_, described), page = responses(
+    model, ("m:predict", ROWS["windows"].instances()),
+    ("m:predict", [{"text_a": "a", "text_b": " "}]), ("m/metadata", None),
+  )
+  assert status == 200
+  assert_same(answer["predictions"], answers)
+  assert "empty" in bad["error"]
+  signatures = described["metadata"]["signature_def"]["signature_def"]
+  assert list(signatures) == ["serving_default"]
+  inputs = signatures["serving_default"]["inputs"]
+  assert sorted(inputs) == ["text_a", "text_b"]
+  assert "text_a" in page and "classification" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_serve_as_a_user_types_it(form, trained, tmp_path):
+  folder, answers = trained("windows")
+  path = export(
+    folder, tmp_path / "[out]", "classification", format=form, quantize="int8",
+    max_quantization_difference=1,
+  )
+  process, url = served.start_script(path)
+  try:
+    body = json.dumps({"instances": ROWS["windows"].instances()}).encode()
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as response:
+      predictions = json.load(response)["predictions"]
+  finally:
+    process.kill()
+    process.wait()
+  assert_same(ROWS["windows"].ask(text_models.load(path)), predictions)
+  assert [row.keys() for row in predictions] == [row.keys() for row in answers]
