@@ -1,5 +1,6 @@
-r"""Serves an export of export_saved_model.py over HTTP.
+r"""Serves a model folder, or an export of export_saved_model.py, over HTTP.
 
+  python serve.py --model_dir=sst2_output/final_model --model_name=sentiment
   python serve.py --saved_model_dir=models/sentiment --port=8501
   curl -d '{"instances": ["What a day!"]}' \
       http://127.0.0.1:8501/v1/models/sentiment:predict
@@ -10,7 +11,7 @@ it after the requests under way, within 25 seconds. Needs aiohttp: in a clone of
 this project, pip install '.[serve]'.
 """
 
-from common import command, flags
+from common import choices, command, flags
 from serving import batching
 
 _DEFAULTS = batching.Limits()
@@ -19,7 +20,17 @@ flags.DEFINE_string(
   "saved_model_dir", None,
   "--export_dir of export_saved_model.py, which ONNX Runtime or LiteRT runs if "
   "it is for them. Of SavedModels the highest version is taken; or the folder "
-  "of one version.", required=True,
+  "of one version.",
+)
+flags.DEFINE_string(
+  "model_dir", None,
+  "A trained model's folder, such as final_model, instead of an export.",
+  not_with="saved_model_dir",
+)
+flags.DEFINE_enum(
+  "head", None, choices.SERVING_HEADS,
+  "What the model does; by default what it was trained for, and embedding for "
+  "an encoder alone.", needs="model_dir",
 )
 flags.DEFINE_string(
   "model_name", None,
@@ -76,7 +87,7 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 
-# TensorFlow is loaded for a SavedModel, and not for an ONNX or LiteRT export.
+# TensorFlow is loaded for weights and SavedModels, not for ONNX and LiteRT.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import os
@@ -84,12 +95,12 @@ import os
 from absl import logging
 
 from common import errors
-from serving import exported_network, rest
+from serving import exported_network, rest, text_models
 
 
 def model_name(settings):
   """Returns --model_name, or the name of the folder above the version's."""
-  folder = os.path.abspath(settings.saved_model_dir)
+  folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
   # As TensorFlow Serving names models.
   if os.path.basename(folder).isdecimal():
     folder = os.path.dirname(folder)
@@ -101,17 +112,27 @@ def model_name(settings):
   return name
 
 
+def load(settings):
+  """Returns the exported_network.Servable of the flags."""
+  size, threads = settings.max_batch_size, settings.num_threads
+  if settings.saved_model_dir:
+    return exported_network.load(settings.saved_model_dir, size, threads)
+  return text_models.load(
+    settings.model_dir, batch_size=size, num_threads=threads
+  ).servable(settings.head)
+
+
 def main(_):
   """Serves exports until a signal ends the process."""
   # It needs aiohttp, an extra: a missing one is a mistake like others.
   from serving import server
 
   settings = flags.read_settings()
+  if not (settings.saved_model_dir or settings.model_dir):
+    raise errors.InputError("pass --model_dir or --saved_model_dir: the model")
   name = model_name(settings)
   limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))
-  model = exported_network.load(
-    settings.saved_model_dir, limits.max_batch_size, settings.num_threads
-  )
+  model = load(settings)
   batcher = batching.Batcher(
     lambda key, rows: model.run(key[0], rows), limits
   )

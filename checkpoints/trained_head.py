@@ -49,11 +49,7 @@ def require(head: str, settings: run_settings.Settings) -> None:
   if not settings.init_checkpoint:
     return
   values = json_files.read(settings.bert_config_file)
-  names = weight_files.open_reader(settings.init_checkpoint).shapes
-  present = [name for name, each in _HEADS.items() if each.variable in names]
-  # The variables of the first two have the same names.
-  if "tagging" in present and (known := configuration.head_of(values)):
-    present = [known, *present[2:]]
+  present = _present(values, settings.init_checkpoint)
   if head in present:
     return
   name = settings.get("model_dir") or settings.init_checkpoint
@@ -70,6 +66,24 @@ def require(head: str, settings: run_settings.Settings) -> None:
     f"to {use}; name a model that was, or train this one for it "
     f"({script} --do_train)"
   )
+
+
+def of(settings: run_settings.Settings) -> str:
+  """Returns the head that weights have, "embedding" if they are an encoder's.
+
+  Settings and errors are as in `require`.
+  """
+  values = json_files.read(settings.bert_config_file)
+  return next(iter(_present(values, settings.init_checkpoint)), "embedding")
+
+
+def _present(values, checkpoint):
+  names = weight_files.open_reader(checkpoint).shapes
+  present = [name for name, each in _HEADS.items() if each.variable in names]
+  # The variables of the first two have the same names.
+  if "tagging" in present and (known := configuration.head_of(values)):
+    present = [known, *present[2:]]
+  return present
 
 
 def _has_checkpoint(folder):

@@ -90,8 +90,13 @@ class Batcher:
     """Raises QueueFull or Closed if `count` instances would be rejected."""
     if self._closing:
       raise Closed
-    if len(self._left()) + count > self._limits.max_queue:
+    if self.queue_length + count > self._limits.max_queue:
       raise QueueFull
+
+  @property
+  def queue_length(self) -> int:
+    """How many instances wait."""
+    return len(self._left())
 
   async def submit(self, key: tuple, rows: list) -> list:
     """Returns the answers to the instances of a request.

@@ -19,8 +19,10 @@ from serving import answers, export_options, models, network_export
 from variants import vocabularies
 
 
-def network(model: models.ServedModel) -> answers.Network:
+def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   """Returns the network of a model with its weights, by its settings.
+
+  `threads` compute in an engine with a file; 0 means one for each core.
 
   Raises:
     InputError: as of network_export.write_file and compare.
@@ -39,7 +41,7 @@ def network(model: models.ServedModel) -> answers.Network:
   with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, network_file.FILES[settings.engine])
     network_export.write_file(path, model, exported)
-    loaded = networks.load(settings.engine, path)
+    loaded = networks.load(settings.engine, path, threads)
   if settings.quantize != "none":
     summary = network_export.compare(model, loaded, exported, texts)
     logging.info("8 bits: %s", summary)

@@ -68,6 +68,10 @@ class ExportedNetwork:
           f"{name}={requested!r} export the model again"
         )
 
+  def trained_for(self) -> str:
+    """Returns the name of its head."""
+    return self.settings.head
+
   def network(self, settings: run_settings.Settings) -> answers.Network:
     """Returns the Network that computes the export's outputs."""
     num_words = len(vocabularies.lines(self.tokenizer))
@@ -135,15 +139,17 @@ class Servable:
     raise NotImplementedError
 
 
-class ServedNetwork(Servable):
-  """Serves an ExportedNetwork, which has only `serving_default`."""
+class ServedHead(Servable):
+  """Serves a head of a model, which has only `serving_default`."""
 
-  def __init__(self, folder: str, network: ExportedNetwork, batch_size: int):
-    """Takes the ExportedNetwork that `find` returned."""
-    self.folder = folder
-    self.head, self.texts = network.settings.head, network.texts
-    self.mask = network.tokenizer.specials.mask
-    self._answer = network.head(network.settings, batch_size).answer
+  def __init__(
+    self, folder: str, head: answers.Head,
+    tokenizer: tokenization.FullTokenizer,
+  ):
+    """Takes a head of the model in a folder, and the model's tokenizer."""
+    self.folder, self.head = folder, head.settings.head
+    self.texts, self._answer = head.texts, head.answer
+    self.mask = tokenizer.specials.mask
     self.specs = {"serving_default": dict.fromkeys(self.texts, rest.TEXTS)}
 
   def metadata(self) -> dict:
@@ -170,7 +176,8 @@ def load(folder: str, batch_size: int, threads: int) -> Servable:
   """
   network = find(folder, threads)
   if network:
-    return ServedNetwork(folder, network, batch_size)
+    head = network.head(network.settings, batch_size)
+    return ServedHead(folder, head, network.tokenizer)
   with errors.needs_tensorflow():
     from serving import saved_model
 

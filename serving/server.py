@@ -6,6 +6,7 @@
   .../NAME/versions/NUMBER...              the same, if that is the version
   GET  /                                   a page to try the model on
   GET  /healthz                            whether it answers
+  GET  /metrics                            counts and latencies, for Prometheus
 
 Every refusal is a JSON object with the key "error": 400 a request that makes
 no sense, 403 another Host, 404 another model, 413 a body that is too large,
@@ -19,18 +20,20 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable
 
 from absl import logging
 
 from common import errors
-from serving import batching, connections, page, rest
+from serving import batching, connections, metrics, page, rest
 
 with errors.needs_extra("serve"):
   from aiohttp import web
 
 _LOG = web.AppKey("log", connections.LimitedLog)
 _HOSTS = web.AppKey("hosts", frozenset)
+_METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
 # The time from the signal to the end. aiohttp waits twice for the requests in
 # progress: until they are answered, then until they are read.
@@ -65,7 +68,7 @@ def make_application(
   handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
     client_max_size=limits.max_body_bytes,
-    middlewares=[web.middleware(_refuse)],
+    middlewares=[web.middleware(_count), web.middleware(_refuse)],
   )
   for path in (_MODEL, _MODEL + "/versions/{version}"):
     application.router.add_post(path + ":predict", handlers.predict)
@@ -73,6 +76,8 @@ def make_application(
     application.router.add_get(path, handlers.status)
   application.router.add_get("/", handlers.page)
   application.router.add_get("/healthz", handlers.health)
+  application.router.add_get("/metrics", handlers.metrics)
+  application[_METRICS] = metrics.Requests()
   application[_HOSTS] = hosts
   application[_LOG] = connections.LimitedLog(_LOG_LINES)
   application.on_startup.append(batcher.start)
@@ -184,6 +189,12 @@ class _Handlers:
     del request
     return _json({"status": "ok"})
 
+  async def metrics(self, request):
+    return web.Response(
+      text=request.app[_METRICS].text(self._batcher),
+      headers={"Content-Type": metrics.CONTENT_TYPE},
+    )
+
   async def status(self, request):
     self._check_name(request)
     state = {"error_code": "OK", "error_message": ""}
@@ -213,6 +224,16 @@ class _Handlers:
 def _json(values, status=200):
   dumps = functools.partial(json.dumps, ensure_ascii=False)
   return web.json_response(values, status=status, dumps=dumps)
+
+
+async def _count(request, handler):
+  """Middleware: counts prediction requests."""
+  began = time.monotonic()
+  response = await handler(request)
+  if request.path.endswith(":predict"):
+    seconds = time.monotonic() - began
+    request.app[_METRICS].add(response.status, seconds)
+  return response
 
 
 async def _refuse(request, handler):

@@ -48,13 +48,16 @@ class Encoded(NamedTuple):
   segment_ids: np.ndarray
 
 
-def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
+def load(
+  folder: str | None, *, batch_size: int = 32, num_threads: int = 0, **options
+) -> "TextModel":
   """Loads a model.
 
   Args:
     folder: with bert_config.json or config.json, vocab.txt and weights; None:
       all three files are named.
     batch_size: texts that are computed together.
+    num_threads: threads that compute; 0 means one for each core.
     **options: what is None or left out is as in training, or as in the folder,
       or the flag's default. bert_config_file, vocab_file, init_checkpoint:
       where one is elsewhere. do_lower_case: whether text is lower-cased.
@@ -71,14 +74,14 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   defaults = run_settings.Settings(export_options.DEFAULTS)
   # Mistakes are refused before a network is loaded.
   settings = _settings(defaults, chosen)
-  if export := exported_network.find(folder):
+  if export := exported_network.find(folder, num_threads):
     settings = _settings(export.settings, chosen)
     export.check(settings)
     return TextModel(export, settings, batch_size)
   with errors.needs_tensorflow():
     from serving import trained_model
 
-  model = trained_model.TrainedModel(settings)
+  model = trained_model.TrainedModel(settings, num_threads)
   return TextModel(model, model.settings, batch_size)
 
 
@@ -239,6 +242,13 @@ class TextModel:
       self._scorer = head, self._source.scorer(head, self._batch_size)
     scores = self._scorer[1](rows)
     return scores[0] if is_single else scores
+
+  def servable(self, head: str | None = None) -> exported_network.Servable:
+    """Returns a head for serve.py, by default the one that was trained."""
+    name = head or self._source.trained_for()
+    return exported_network.ServedHead(
+      self._settings.model_dir, self._head(name, {}), self.tokenizer
+    )
 
   def _encoder(self):
     """Returns the head of embeddings, whatever its options are."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from checkpoints import model_settings, weight_files
+from checkpoints import model_settings, trained_head, weight_files
 from common import run_settings
 from serving import answers, engine_choice, export_settings, models
 
@@ -21,12 +21,17 @@ class TrainedModel:
     config, tokenizer: the model's configuration and tokenizer.
   """
 
-  def __init__(self, settings: run_settings.Settings):
+  def __init__(self, settings: run_settings.Settings, threads: int = 0):
     """Reads everything but the weights.
+
+    `threads` compute, 0 means one for each core.
 
     Raises:
       InputError: the model is missing or cannot be read.
     """
+    self._threads = threads
+    if threads:  # TensorFlow makes its threads before it computes.
+      tf.config.threading.set_intra_op_parallelism_threads(threads)
     settings, self.config = export_settings.find_model(settings)
     # This raises for a folder without weights here, not at first use.
     weight_files.open_reader(settings.init_checkpoint)
@@ -36,6 +41,10 @@ class TrainedModel:
       settings.replace(head="masked_lm"), self.config
     )
     self.tokenizer = model_settings.make_tokenizer(self.settings, self.config)
+
+  def trained_for(self) -> str:
+    """Returns the name of the head that the weights have."""
+    return trained_head.of(self.settings)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int
@@ -49,7 +58,8 @@ class TrainedModel:
     model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
     missing = model.load().missing
     answer = answers.make(
-      settings, self.tokenizer, engine_choice.network(model), batch_size
+      settings, self.tokenizer, engine_choice.network(model, self._threads),
+      batch_size,
     )
     head = answers.Head(settings, model.text_inputs, answer)
     if settings.engine != "tensorflow":  # It has its own copy of the weights.

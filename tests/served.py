@@ -42,12 +42,12 @@ async def asking(model, limits):
       await runner.cleanup()
 
 
-def start_script(folder, **options):
+def start_script(folder, flag="saved_model_dir", **options):
   """Starts serve.py; returns its process and its URL; options of Popen."""
   process = subprocess.Popen(
     [
       sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
-      f"--saved_model_dir={folder}",
+      f"--{flag}={folder}",
     ],
     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, **options,

@@ -66,6 +66,7 @@ def settings_of(folder, **others):
 @pytest.mark.parametrize("head", choices.SERVING_HEADS)
 def test_a_head_is_used_for_its_task_alone(folders, trained, head):
   settings = settings_of(folders[trained])
+  assert trained_head.of(settings) == trained
   if head in (trained, "embedding"):
     trained_head.require(head, settings)
     return

@@ -260,7 +260,11 @@ CASES = {
     ("tag_words=white_space", "head=span", "head=tagging"),
   ],
   "fill_mask": [("top_k=3", "score", "")],
-  "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
+  "serve": [
+    ("max_batch_delay_ms=3", "nobatch_requests", ""),
+    ("model_dir=a", "saved_model_dir=a", ""),
+    ("head=span", "saved_model_dir=a", "model_dir=a"),
+  ],
 }
 REQUIRED = {
   "run_pretraining": "bert_config_file=a input_file=a output_dir=a",
@@ -270,7 +274,6 @@ REQUIRED = {
   "create_pretraining_data": "input_file=a vocab_file=a output_file=a",
   "extract_features": "bert_config_file=a vocab_file=a input_file=a",
   "convert_checkpoint": "input=a output=a",
-  "serve": "saved_model_dir=a",
   "export_saved_model":
     "bert_config_file=a vocab_file=a head=span export_dir=a",
 }

@@ -13,8 +13,12 @@ import urllib.request
 import pytest
 import tensorflow as tf
 
+import heads
 import script_runner
 import served
+import serving_models
+from serving import text_models
+from test_serving_parity import assert_same
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,30 @@ def test_crowds_wait_and_sigterm_finishes_a_request(saved_model, tmp_path):
     crowd.close()
 
 
+def test_a_model_folder_is_served_without_an_export(tmp_path):
+  """With the head that it was trained for; the answers are Python's."""
+  labels = {"0": "bad", "1": "good"}
+  folder = serving_models.trained(
+    tmp_path / "stars", lambda config, _: heads.ClassificationHead(config, 2),
+    stored={"max_seq_length": 16}, id2label=labels,
+    problem_type="single_label_classification",
+  )
+  texts = ["the gold star", "he was up the street"]
+  process, url = served.start_script(folder, "model_dir")
+  try:
+    body = json.dumps({"instances": texts}).encode()
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
+      found = json.load(answer)["predictions"]
+    with urllib.request.urlopen(f"{url.split('/v1')[0]}/metrics") as answer:
+      numbers = answer.read().decode()
+  finally:
+    process.kill()
+    process.wait()
+  assert url.endswith("/stars")
+  assert_same(text_models.load(str(folder)).classify(texts), found)
+  assert "\nbert_texts_total 2\n" in numbers
+
+
 def test_errors(saved_model, tmp_path):
   def sentence(**flags):
     finished = script_runner.run("serve.py", **flags)
@@ -104,6 +132,10 @@ def test_errors(saved_model, tmp_path):
     assert finished.last_line.startswith("serve.py: error: ")
     return finished.last_line
 
+  assert "pass --model_dir or --saved_model_dir" in sentence()
+  assert f"{serving_models.FOLDER} was trained to fill in [MASK] and" in (
+    sentence(model_dir=serving_models.FOLDER, head="span")
+  )
   assert "no SavedModel in" in sentence(saved_model_dir=tmp_path)
   (tmp_path / "1").mkdir()
   (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")

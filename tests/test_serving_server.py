@@ -14,7 +14,7 @@ import pytest
 
 import served
 from common import errors
-from serving import batching, rest, server
+from serving import batching, metrics, rest, server
 
 
 class Model:
@@ -220,6 +220,70 @@ def test_a_refusal_is_one_line_and_many_are_few(caplog):
   lines = [record.getMessage() for record in caplog.records]
   assert len(lines) == 10 and not any("\n" in line for line in lines)
   assert lines[0].startswith("POST '/v1/models/m:predict' from 127.0.0.1: 400 ")
+
+
+@pytest.mark.parametrize("counts, rows", [
+  ({}, ["bert_request_duration_seconds_sum 0.0"]),
+  ({200: [0.004, 0.01, 99.0], 503: [0.006]}, [
+    'bert_requests_total{status="200"} 3',
+    'bert_requests_total{status="503"} 1',
+    'bert_request_duration_seconds_bucket{le="0.005"} 1',
+    'bert_request_duration_seconds_bucket{le="0.01"} 3',
+    'bert_request_duration_seconds_bucket{le="30.0"} 3',
+    'bert_request_duration_seconds_bucket{le="+Inf"} 4',
+    "bert_request_duration_seconds_sum 99.02",
+    "bert_request_duration_seconds_count 4", "bert_queue_texts 0",
+  ]),
+])
+def test_numbers_of_requests(counts, rows):
+  requests = metrics.Requests()
+  for status, times in counts.items():
+    for seconds in times:
+      requests.add(status, seconds)
+  lines = requests.text(batching.Batcher(None, batching.Limits())).splitlines()
+  assert set(rows) <= set(lines)
+  # Each sample follows the type of its family.
+  assert sum(line.startswith("# TYPE bert_") for line in lines) == 5
+  for line in lines:
+    name, value, *_ = line.removeprefix("# TYPE ").split(" ")
+    assert name == "#" or value in ("counter", "gauge", "histogram") or (
+      float(value) >= 0
+    )
+
+
+def test_metrics_count_predictions_refused_ones_and_those_that_wait():
+  async def numbers(port):
+    async with aiohttp.ClientSession() as session:
+      async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        assert answer.headers["Content-Type"] == metrics.CONTENT_TYPE
+        text = await answer.text()
+    lines = [line for line in text.splitlines() if line[0] != "#"]
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+  async def test(ask, model):
+    await ask("m:predict", body("a", "bc"))
+    await ask("m:predict", b"{")
+    await ask("m")  # No prediction.
+    found = await numbers(ask.port)
+    statuses = {n: v for n, v in found.items() if "status" in n}
+    assert statuses == {
+      'bert_requests_total{status="200"}': "1",
+      'bert_requests_total{status="400"}': "1",
+    }
+    assert found["bert_request_duration_seconds_count"] == "2"
+    assert float(found["bert_request_duration_seconds_sum"]) > 0
+    assert found["bert_texts_total"] == found["bert_batches_total"] == "2"
+    model.may_finish.clear()
+    waits = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
+    await asyncio.get_running_loop().run_in_executor(
+      None, lambda: [model.started.acquire() for _ in range(3)]
+    )
+    assert (await numbers(ask.port))["bert_queue_texts"] == "2"
+    model.may_finish.set()
+    assert (await waits)[0] == 200
+    assert (await numbers(ask.port))["bert_queue_texts"] == "0"
+
+  serve(test, max_batch_size=1, batch_requests=True)
 
 
 def test_without_aiohttp(monkeypatch):

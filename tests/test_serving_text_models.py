@@ -88,6 +88,20 @@ def test_embeddings_are_made_of_the_hidden_states(bert):
   assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
 
 
+def test_heads_are_served_by_name_or_as_trained(bert):
+  texts = [{"text": text.encode()} for text in TEXTS]
+  vectors = bert.servable("embedding").run("serving_default", texts)
+  serving_models.assert_close(
+    [row["embedding"] for row in vectors], bert.embed(TEXTS)
+  )
+  trained = bert.servable()
+  assert trained.head == "masked_lm" and trained.mask == "[MASK]"
+  rows = trained.run("serving_default", [{"text": b"gold [MASK]"}])
+  assert rows == [bert.fill_mask("gold [MASK]")]
+  with pytest.raises(errors.InputError, match="not to answer questions"):
+    bert.servable("span")
+
+
 def test_only_real_masks_are_filled(bert):
   one, two = bert.fill_mask(["gold [MASK]", "[MASK] is [MASK]"], top_k=3)
   assert np.shape(one["fillings"]) == np.shape(one["probabilities"]) == (1, 3)
