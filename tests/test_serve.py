@@ -18,7 +18,7 @@ import script_runner
 import served
 import serving_models
 from serving import text_models
-from test_serving_parity import assert_same
+from test_head_answers import assert_same
 
 
 @pytest.fixture(scope="module")
