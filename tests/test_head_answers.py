@@ -200,11 +200,22 @@ def check_squad(folder, row, answers, tmp_path, **flags):
   flags = {"model_dir": folder, "do_predict": True, **flags}
   script("run_squad.py", output_dir=tmp_path, predict_file=path, **flags)
   lines = "".join(json.dumps(each) + "\n" for each in row.instances())
-  out = script("run_squad.py", predict_file="-", stdin=lines.encode(), **flags)
+  out = script(
+    "run_squad.py", predict_file="-", stdin=lines.encode(), top_k=3, **flags
+  )
+  best = text_models.load(str(folder)).answer(
+    QUESTIONS, CONTEXTS, version_2_with_negative=True, top_k=3, **THRESHOLD
+  )
   texts = json.loads((tmp_path / "predictions.json").read_text())
   odds = json.loads((tmp_path / "null_odds.json").read_text())
   told = map(json.loads, out.splitlines())
   for number, (answer, line) in enumerate(zip(answers, told, strict=True)):
+    candidates = best[number]["candidates"]
+    assert_same(line["candidates"], candidates)
+    if answer["answer"]:
+      (first, *_) = [each for each in candidates if each["answer"]]
+      names = ("score", "start", "end")
+      assert_same([first[n] for n in names], [answer[n] for n in names])
     assert answer["answer"] == texts[str(number)] == line["answer"]
     assert_same(
       [answer["null_score"] - answer["score"], line["null_odds"]],
