@@ -178,22 +178,6 @@ def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
 
 
-def dense_to_heads(x: tf.Tensor, weights: dict, name: str, heads: int):
-  """Returns [B, N, T, D] of x [B, T, H], for N heads; see `dense`."""
-  kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [H, N D]
-  kernel = tf.reshape(kernel, [kernel.shape[0], heads, -1])
-  bias = tf.reshape(tf.cast(weights[f"{name}/bias"], x.dtype), [heads, 1, -1])
-  return tf.einsum("bth,hnd->bntd", x, kernel) + bias
-
-
-def dense_of_heads(x: tf.Tensor, weights: dict, name: str) -> tf.Tensor:
-  """Returns [B, T, H] of x [B, N, T, D]; see `dense`."""
-  kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [N D, H]
-  kernel = tf.reshape(kernel, [x.shape[1], x.shape[3], -1])
-  bias = tf.cast(weights[f"{name}/bias"], x.dtype)
-  return tf.einsum("bntd,ndh->bth", x, kernel) + bias
-
-
 @tf.custom_gradient
 def _add_bias(x, bias):
   """Returns x [M, N] plus bias [N]."""

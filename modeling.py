@@ -73,10 +73,7 @@ def attention(
 
   def project(states, name, layout):
     name = f"attention/self/{name}"
-    if isinstance(layout, unpadding.TpuRows):
-      states = layout.pad(states)  # [B, T, H]
-      return layers.dense_to_heads(states, weights, name, num_heads)
-    return layout.split_heads(layers.dense(states, weights, name), num_heads)
+    return layout.dense_to_heads(states, weights, name, num_heads)
 
   query = project(queries, "query", query_rows)  # [B, N, F, D]
   key, value = project(x, "key", rows), project(x, "value", rows)
@@ -90,11 +87,9 @@ def attention(
   # Softmax runs in float32: bfloat16 has only 8 bits for a sum of exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, F, T]
   kept = dropout(probs, config.attention_probs_dropout_prob)
-  context, name = tf.matmul(kept, value), "attention/output/dense"
-  if isinstance(query_rows, unpadding.TpuRows):
-    attended = layers.dense_of_heads(context, weights, name)  # [B, T, H]
-    return tf.reshape(attended, [-1, config.hidden_size]), probs
-  return layers.dense(query_rows.join_heads(context), weights, name), probs
+  context = tf.matmul(kept, value)  # [B, N, F, D]
+  name = "attention/output/dense"
+  return query_rows.dense_of_heads(context, weights, name), probs
 
 
 def transformer_layer(

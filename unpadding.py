@@ -26,7 +26,19 @@ import layers
 PLAN = "packed_rows"
 
 
-class PaddedRows(namedtuple("PaddedRows", "batch_size length")):
+class _Heads:
+  """The dense layers of attention, whose other side has heads."""
+
+  def dense_to_heads(self, rows, weights, name, heads):
+    """Returns [B, N, T, D] of rows [S, H], for N heads; see layers.dense."""
+    return self.split_heads(layers.dense(rows, weights, name), heads)
+
+  def dense_of_heads(self, x, weights, name):
+    """Returns rows [S, H] of x [B, N, T, D]; see layers.dense."""
+    return layers.dense(self.join_heads(x), weights, name)
+
+
+class PaddedRows(_Heads, namedtuple("PaddedRows", "batch_size length")):
   """Every position is a row, padding included: S = B T, in order.
 
   Like TokenRows it is a tuple of tensors, which a tf.function can take.
@@ -73,9 +85,23 @@ class TpuRows(PaddedRows):
   copy query, key, value and context into other layouts: a seventh of a step.
   """
 
+  def dense_to_heads(self, rows, weights, name, heads):
+    kernel = tf.cast(weights[f"{name}/kernel"], rows.dtype)  # [H, N D]
+    kernel = tf.reshape(kernel, [kernel.shape[0], heads, -1])
+    bias = tf.cast(weights[f"{name}/bias"], rows.dtype)
+    bias = tf.reshape(bias, [heads, 1, -1])
+    return tf.einsum("bth,hnd->bntd", self.pad(rows), kernel) + bias
+
+  def dense_of_heads(self, x, weights, name):
+    kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [N D, H]
+    kernel = tf.reshape(kernel, [x.shape[1], x.shape[3], -1])
+    bias = tf.cast(weights[f"{name}/bias"], x.dtype)
+    states = tf.einsum("bntd,ndh->bth", x, kernel) + bias
+    return tf.reshape(states, [-1, states.shape[-1]])
+
 
 class TokenRows(
-  namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
+  _Heads, namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
 ):
   """Only the tokens are rows, in the order of the batch.
 
