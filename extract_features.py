@@ -12,6 +12,12 @@ one vector for the line, and with --similarity the cosine of its two texts:
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
 
+With --search it prints the lines that are nearest to other texts, or with the
+same file to each other:
+
+  python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
+      --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
+
 Texts that come one by one are answered at once, by a line of JSON each:
 
   echo "a warm film" | python extract_features.py --input_file=- \
@@ -36,7 +42,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_enum(
   "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
-  "jsonl: as the original. npz: for numpy.",
+  "jsonl: as the original. npz: for numpy, and with --search.",
   needs="output_file|input_file=-", not_with="input_file=-",
 )
 flags.DEFINE_list(
@@ -49,8 +55,8 @@ flags.DEFINE_enum(
   "pooling", None, choices.SENTENCE_POOLINGS,
   "Writes one vector for each line, made of those of its tokens, instead of "
   "--layers. A folder of sentence-transformers says its length and whether "
-  "vectors are normalized, and for --similarity the pooling.",
-  needs="output_file|input_file=-",
+  "vectors are normalized, and for --similarity and --search the pooling.",
+  needs="output_file|input_file=-|vectors_file",
 )
 common_flags.define_pooling_layer_flag("pooling")
 flags.DEFINE_bool(
@@ -58,16 +64,33 @@ flags.DEFINE_bool(
   "Writes the cosine between the vectors (see --pooling) of the two texts of "
   "each line.", needs="output_file|input_file=- pooling",
 )
+flags.DEFINE_string(
+  "search", None,
+  "A file of texts, one a line. Prints a line of JSON for each: the lines of "
+  "--input_file whose vectors have the largest cosines. For --input_file "
+  "itself: the other lines, so that near-duplicates are found.",
+  needs="pooling output_file|vectors_file",
+  not_with="similarity input_file=- output_format=jsonl",
+)
+flags.DEFINE_integer(
+  "top_k", 10, "Lines that --search prints for each text.", lower_bound=1,
+  needs="search",
+)
+flags.DEFINE_string(
+  "vectors_file", None, "The --output_file of an earlier --search in the same "
+  "lines by the same model: they are not computed again.", needs="search",
+  not_with="output_file",
+)
 flags.DEFINE_bool(
   "normalize", False,
   "Scales each vector of --pooling to length 1: dot products of such vectors "
-  "are cosines.", needs="output_file|input_file=- pooling",
+  "are cosines.", needs="output_file|input_file=-|vectors_file pooling",
   not_with="similarity", why=", whose cosines it does not change",
 )
 flags.DEFINE_integer(
   "batch_size", 32,
   "Texts in one batch; of short ones more, where shapes vary.", lower_bound=1,
-  needs="output_file|input_file=-",
+  needs="output_file|input_file=-|vectors_file",
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings", False,
@@ -82,7 +105,7 @@ flags.DEFINE_list(
   "picture_lines", ["0"], "Lines of --input_file on the page, from 0.",
   needs="attention_html", not_with="input_file=-",
 )
-flags.rule("jit_compile", needs="output_file|input_file=-")
+flags.rule("jit_compile", needs="output_file|input_file=-|vectors_file")
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="pooling")
 flags.rule(
@@ -95,6 +118,7 @@ command.parse_flags(__name__)
 
 import os
 
+import numpy as np
 from absl import logging
 
 from checkpoints import model_settings, sentence_folder
@@ -106,7 +130,13 @@ from common import (
   progress,
   run_settings,
 )
-from features import attention_page, feature_files, text_batches, text_vectors
+from features import (
+  attention_page,
+  feature_files,
+  text_batches,
+  text_vectors,
+  vector_search,
+)
 from serving import engine_choice
 from training import components, distribution
 
@@ -115,13 +145,17 @@ def check_flags(settings):
   """Raises InputError where flags ask for nothing or cannot be used."""
   if not (
     settings.output_file or settings.attention_html
-    or settings.input_file == "-"
+    or settings.input_file == "-" or settings.vectors_file
   ):
     raise errors.InputError(
       "nothing to do: pass --output_file or --attention_html"
     )
   if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
+  queries = settings.search
+  # Also finds bad UTF-8 before hours of work.
+  if queries and not sum(1 for _ in file_io.read_lines(queries)):
+    raise errors.InputError(f"--search={queries} has no line")
   if not all(text.isdecimal() for text in settings.picture_lines):
     raise errors.InputError(
       f"--picture_lines={','.join(settings.picture_lines)}: expected "
@@ -136,7 +170,9 @@ def read_settings():
   """
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = model_settings.restore_trained(settings, ["max_seq_length"])
-  if settings.pooling or settings.similarity:
+  if settings.search and "output_format" not in settings.given:
+    settings = settings.replace(output_format="npz")
+  if settings.pooling or settings.similarity or settings.search:
     folder = os.path.dirname(settings.bert_config_file)
     settings = model_settings.restore_input_settings(
       settings, sentence_folder.read(folder, settings.given), folder
@@ -198,6 +234,49 @@ def write_features(settings, encode, rows_of_all, layers):
         bar.advance(1, 1)
 
 
+def search(settings, encode, rows_of_all):
+  """Prints the lines of --input_file that are nearest to each of --search.
+
+  Their vectors are in --output_file or --vectors_file.
+  """
+  lines = settings.input_file
+
+  def vectors_of(examples):
+    return np.stack([
+      row.values for rows in rows_of_all(examples) for row in rows
+    ])
+
+  count = sum(1 for _ in file_io.read_lines(lines))
+  if not count:
+    raise errors.InputError(f"{lines} has no line")
+  (first,) = vectors_of([next(text_batches.read_examples(lines, encode))])
+  blocks = feature_files.read_vectors(
+    settings.vectors_file or settings.output_file, count, first
+  )
+  is_itself = os.path.realpath(settings.search) == os.path.realpath(lines)
+  if is_itself:
+    queries = np.concatenate(list(blocks))
+    blocks = [queries]
+  else:
+    queries = vectors_of(text_batches.read_examples(settings.search, encode))
+  numbers, cosines = vector_search.nearest(
+    queries, blocks, min(settings.top_k, count - is_itself), is_itself=is_itself
+  )
+  chosen = set(numbers.ravel().tolist())
+  texts = {
+    number - 1: line for number, line in file_io.read_lines(lines)
+    if number - 1 in chosen
+  }
+  _, target = line_answers.standard_streams()
+  for (number, query), results in zip(
+    file_io.read_lines(settings.search),
+    vector_search.described(numbers, np.round(cosines.astype(float), 6), texts),
+  ):
+    target.write(json_files.line(
+      {"linex_index": number - 1, "query": query, "results": results}
+    ))
+
+
 def write_attention(settings, model, tokenizer):
   """Writes --attention_html."""
   examples = text_batches.chosen_examples(
@@ -225,7 +304,9 @@ def main(_):
   check_flags(settings)
   config = components.model_config(settings)
   layers = []
-  if computes := bool(settings.output_file or settings.input_file == "-"):
+  if computes := bool(
+    settings.output_file or settings.input_file == "-" or settings.vectors_file
+  ):
     layers = text_vectors.layers_to_write(settings, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
 
@@ -252,8 +333,12 @@ def main(_):
       for results in computer.compute_all(examples):
         yield feature_files.rows_of(settings, tokenizer, results)
 
-    make = write_features if settings.output_file else answer_lines
-    make(settings, encode, rows_of_all, layers)
+    if settings.output_file:
+      write_features(settings, encode, rows_of_all, layers)
+    elif settings.input_file == "-":
+      answer_lines(settings, encode, rows_of_all, layers)
+    if settings.search:
+      search(settings, encode, rows_of_all)
   if settings.attention_html:
     write_attention(settings, model, tokenizer)
 

@@ -12,7 +12,7 @@ _FIRST = """
   task_name data_dir train_file eval_file predict_file input_file output_file
   head format export_dir model_dir do_train do_eval do_predict output_dir
   version_2_with_negative interactive file_format scheme pooling layers
-  similarity num_train_steps bert_config_file vocab_file init_checkpoint
+  similarity search num_train_steps bert_config_file vocab_file init_checkpoint
   max_seq_length max_predictions_per_seq dupe_factor packing shard_size_mb
   num_processes
 """
@@ -27,7 +27,7 @@ _GROUPS = {
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text
     dynamic_masking do_whole_word_mask mask_runs mask_shares masked_lm_prob
-    max_predictions_per_seq dupe_factor short_seq_prob
+    max_predictions_per_seq dupe_factor short_seq_prob vectors_file
   """,
   "Model": """
     bert_config_file vocab_file init_checkpoint do_lower_case never_split

@@ -15,7 +15,7 @@ _INPUTS = (
   "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
   "unlabelled_file", "vocab_file", "bert_config_file", "generator_config_file",
   "never_split_file", "label_file", "add_tokens", "calibration_file",
-  "warmup_file",
+  "warmup_file", "vectors_file", "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
 # Patterns of files that scripts write into --output_dir, with their flags.
@@ -83,6 +83,8 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
   """Yields (name, value) of the flags that name files."""
   for name in _INPUTS:
     value = values.get(name)
+    if name == "search" and "vectors_file" not in values:
+      continue  # run_classifier.py's names no file.
     if isinstance(value, str) and value not in ("", "-"):
       yield name, value
 

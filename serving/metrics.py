@@ -28,7 +28,7 @@ class Requests:
     self._seconds += seconds
 
   def text(self, batcher: batching.Batcher) -> str:
-    """Returns all numbers, including those of the batcher."""
+    """Returns all numbers, including the batcher's."""
     bounds = [*_BOUNDS, "+Inf"]
     counts = list(itertools.accumulate(self._buckets))
     latency = {

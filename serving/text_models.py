@@ -18,12 +18,14 @@ import numpy as np
 
 from checkpoints import sentence_folder, sentence_pooling
 from common import errors, run_settings
-from features import text_batches
+from features import text_batches, vector_search
 from serving import answers, export_options, exported_network
 from text import input_sequences
 
 # Texts per example -> the form of the texts argument.
 _FORMS = {1: "strings", 2: "pairs of strings"}
+# Lines that `search` embeds together.
+_SEARCHED = 1024
 
 
 class Encoded(NamedTuple):
@@ -171,6 +173,44 @@ class TextModel:
       self._heads["embedding"][1].settings, self.config.num_hidden_layers
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
+
+  def search(
+    self, queries, lines, *, top_k: int = 10,
+    vectors: np.ndarray | None = None, **options,
+  ):
+    """Returns the lines nearest to each query: dicts of line, text, cosine.
+
+    `line` counts from 0; the largest cosines of `embed`'s vectors come first.
+    If the queries equal the lines, a line is never a result of itself, which
+    finds near-duplicates. Options are as of `embed`.
+
+    Args:
+      top_k: results for a query.
+      vectors: float [N, D] of the N lines by `embed` with the same options, so
+        that they are not computed again.
+    """
+    is_single, is_text = _rows(queries)[1], _rows(lines)[1]
+    if is_text or not len(lines):
+      raise errors.InputError("lines to search: expected a list of texts")
+    _checked("top_k", top_k)
+    queries, lines = [queries] if is_single else [*queries], [*lines]
+    if vectors is None:  # In parts, since `embed` takes much more than vectors.
+      vectors = np.concatenate([
+        self.embed(lines[start : start + _SEARCHED], **options)
+        for start in range(0, len(lines), _SEARCHED)
+      ])
+    expected = len(lines), self.embed([], **options).shape[1]
+    if np.shape(vectors) != expected:
+      raise errors.InputError(
+        f"vectors has the shape {np.shape(vectors)}; expected {expected}, a "
+        "row of this model for each line"
+      )
+    is_itself = queries == lines
+    results = vector_search.described(*vector_search.nearest(
+      vectors if is_itself else self.embed(queries, **options), [vectors],
+      min(top_k, len(lines) - is_itself), is_itself=is_itself,
+    ), lines)
+    return results[0] if is_single else results
 
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, all probabilities.

@@ -128,6 +128,61 @@ def test_similarity_of_pairs(tmp_path):
   assert cosine < 0.9
 
 
+def nearest(query, means, count):
+  """Returns [(line, cosine)] by NumPy, without the line that is the query."""
+  cosines = means @ means[query]
+  cosines /= np.linalg.norm(means, axis=1) * np.linalg.norm(means[query])
+  order = [n for n in np.argsort(-cosines) if n != query]
+  return [(n, cosines[n]) for n in order[:count]]
+
+
+def assert_results(line, number, expected, lines):
+  assert line["linex_index"] == number
+  found = line["results"]
+  assert [each["line"] for each in found] == [n for n, _ in expected]
+  assert [each["text"] for each in found] == [lines[n] for n, _ in expected]
+  assert_close([each["cosine"] for each in found], [c for _, c in expected])
+
+
+def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
+  lines = LINES.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+  means = np.array(mean_vectors())
+  done = extract(tmp_path, search=LINES, pooling="mean", top_k=3)
+  answers = [json.loads(line) for line in done.out.splitlines()]
+  for number, (line, query) in enumerate(zip(answers, lines, strict=True)):
+    assert line["query"] == query
+    assert_results(line, number, nearest(number, means, 3), lines)
+  stored = np.load(tmp_path / "out")["vectors"]
+  assert_close(stored, means)
+  queries = tmp_path / "queries.txt"
+  queries.write_text(f"{lines[5]}\n{lines[1]}", encoding="utf-8")
+  done = extract(
+    tmp_path, search=queries, pooling="mean", vectors_file=tmp_path / "out",
+    output_file=None, top_k=99,
+  )
+  for number, line in enumerate(map(json.loads, done.out.splitlines())):
+    query = (5, 1)[number]
+    expected = [(query, 1.0), *nearest(query, means, 99)]
+    assert_results(line, number, expected, lines)
+  assert number == 1
+  script_runner.refuse(
+    "extract_features.py", "the first line has another vector by this model",
+    **{**DEFAULTS, "search": queries, "pooling": "max",
+       "vectors_file": tmp_path / "out"},
+  )
+  script_runner.refuse(
+    "extract_features.py", f"--output_file={queries} is the file that --search "
+    "reads", **{**DEFAULTS, "search": queries, "pooling": "max",
+                "output_file": queries},
+  )
+  queries.write_text("")
+  script_runner.refuse(
+    "extract_features.py", f"--search={queries} has no line",
+    **{**DEFAULTS, "search": queries, "pooling": "mean",
+       "vectors_file": tmp_path / "out"},
+  )
+
+
 def test_lines_of_the_standard_input_are_answered(tmp_path):
   """As those of a file; one that is wrong takes no other with it."""
   lines = LINES.read_bytes().split(b"\n")

@@ -251,7 +251,7 @@ def test_numbers_of_requests(counts, rows):
     )
 
 
-def test_metrics_count_predictions_refused_ones_and_those_that_wait():
+def test_metrics_count_answers_refusals_and_waiting_texts():
   async def numbers(port):
     async with aiohttp.ClientSession() as session:
       async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:

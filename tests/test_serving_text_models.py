@@ -88,6 +88,32 @@ def test_embeddings_are_made_of_the_hidden_states(bert):
   assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
 
 
+def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
+  monkeypatch.setattr(text_models, "_SEARCHED", 2)
+  options = {"pooling": "mean", "pooling_layer": [-2]}
+  lines = [*TEXTS, "up the street", "gold"]
+  vectors = bert.embed(lines, **options)
+  unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+  cosines = unit @ unit.T
+  expected = np.argsort(-cosines[0])[:3]
+  found = bert.search([lines[0]], lines, top_k=3, **options)
+  assert bert.search(lines[0], lines, top_k=3, **options) == found[0]
+  assert [each["line"] for each in found[0]] == expected.tolist()
+  assert [each["text"] for each in found[0]] == [lines[n] for n in expected]
+  serving_models.assert_close(
+    [each["cosine"] for each in found[0]], cosines[0][expected]
+  )
+  stored = bert.search(lines[:1], lines, top_k=3, vectors=vectors, **options)
+  assert [each["line"] for each in stored[0]] == expected.tolist()
+  # Near-duplicates: the equal lines, and no line itself.
+  found = bert.search(lines, lines, vectors=vectors, **options)
+  assert [len(results) for results in found] == [4] * 5
+  assert found[1][0]["line"] == 4 and found[4][0]["line"] == 1
+  assert found[1][0]["cosine"] == pytest.approx(1, abs=1e-6)
+  assert bert.search([], lines, **options) == []
+  assert bert.search(["gold"], ["gold"], **options) == [[]]
+
+
 def test_heads_are_served_by_name_or_as_trained(bert):
   texts = [{"text": text.encode()} for text in TEXTS]
   vectors = bert.servable("embedding").run("serving_default", texts)
@@ -176,6 +202,12 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
   (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
   (lambda b: b.answer("a", "b", top_k=0), "top_k=0: expected an integer of at"),
+  (lambda b: b.search("a", []), "expected a list of texts"),
+  (lambda b: b.search("a", "b"), "expected a list of texts"),
+  (lambda b: b.search("a", ["b"], top_k=0), "top_k=0: expected an integer of"),
+  (lambda b: b.search(["a", 3], ["b"]), "text number 1 is 3; expected a str"),
+  (lambda b: b.search("a", ["b"], vectors=np.zeros([1, 3])),
+   r"vectors has the shape \(1, 3\); expected \(1, "),
   (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
   (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
   (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),

@@ -14,6 +14,8 @@ import pytest
 import script_runner
 import serving_models
 import test_layout
+from common import errors
+from serving import text_models
 from test_head_answers import TEXTS, assert_same
 
 pytest.importorskip("onnxruntime")
@@ -97,6 +99,12 @@ def test_an_export_answers_without_tensorflow(head, exported):
   answers = without("tensorflow", ASK, export, method, texts)
   # The same folder's weights, where TensorFlow computes and Keras is missing.
   assert_same(without("keras", ASK, model, method, texts), answers)
+
+
+def test_an_export_without_vectors_cannot_be_searched(exported):
+  _, export = exported("tagging")
+  with pytest.raises(errors.InputError, match="head='tagging'; for head='emb"):
+    text_models.load(str(export)).search("he", ["he was"])
 
 
 def classify(export, folder, without_tensorflow=True, stdin=None, **flags):
