@@ -46,7 +46,7 @@ def nearest(
       )
       numbers[part] = np.where(best < top_k, before, best - top_k + start)
     start += len(vectors)
-  order = np.lexsort([numbers, -cosines])
+  order = np.lexsort((numbers, -cosines))
   return (
     np.take_along_axis(numbers, order, 1), np.take_along_axis(cosines, order, 1)
   )
