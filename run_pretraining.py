@@ -217,6 +217,14 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     return harness.train(settings, task, start)
 
 
+def check_vocabulary(settings, config):
+  """Refuses a vocabulary of another size, or records of another vocabulary."""
+  vocab = vocabularies.load_vocab(settings.vocab_file)
+  config.check_vocabulary(len(vocab), settings.vocab_file)
+  for names in filter(None, (settings.input_file, settings.eval_input_file)):
+    tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
+
+
 def main(_):
   """Trains and evaluates."""
   settings = model_settings.resolve(flags.read_settings())
@@ -228,10 +236,7 @@ def main(_):
   if registry.predicts_next_word(config):
     run_settings.refuse_ignored(settings, [_NO_MASKS])
   if settings.vocab_file:
-    vocab = vocabularies.load_vocab(settings.vocab_file)
-    config.check_vocabulary(len(vocab), settings.vocab_file)
-    for names in filter(None, (settings.input_file, settings.eval_input_file)):
-      tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
+    check_vocabulary(settings, config)
 
   # Before anything is computed: devices cannot be set up afterwards.
   strategy = components.make_strategy(settings)

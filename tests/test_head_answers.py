@@ -82,7 +82,7 @@ class Row(NamedTuple):
     make: function of (config, encoder); returns the head, or None.
     texts: {name of the input: texts}.
     method: function of (TextModel, texts or pairs); returns the answers.
-    stored: how the input was made, beside the length.
+    stored: how the input was made, besides the length.
     task: what else the configuration says.
     flags: of the export and of the script.
     check_scripts: function of (model folder, Row, answers, folder to write
