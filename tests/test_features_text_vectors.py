@@ -34,8 +34,8 @@ def test_short_texts_share_larger_batches(is_static, replicas):
     text_batches.Example(i, [i] * length, [0] * length)
     for i, length in enumerate(lengths)
   ]
-  ((found, values),) = [zip(*block) for block in computer.compute_all(examples)]
-  assert list(found) == examples
+  ((order, values),) = [zip(*block) for block in computer.compute_all(examples)]
+  assert list(order) == examples
   # Of 4 tokens, which count as 8, eight fit into 2 * 32: here are six.
   sizes = [(2, 32) if is_static or n > 4 else (6, 4) for n in lengths]
   assert [tuple(row) for row in values] == [
@@ -46,5 +46,5 @@ def test_short_texts_share_larger_batches(is_static, replicas):
 def test_cosines():
   a = [[1, 0], [1, 1], [1, 2], [0, 0]]
   b = [[0, 3], [2, 2], [-2, -4], [1, 1]]
-  found = text_vectors.cosines(a, b)
-  np.testing.assert_allclose(found, [0, 1, -1, 0], atol=1e-12)
+  values = text_vectors.cosines(a, b)
+  np.testing.assert_allclose(values, [0, 1, -1, 0], atol=1e-12)

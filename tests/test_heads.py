@@ -75,22 +75,22 @@ EXPECTED = {
 }
 
 
-def pooling(kind, layers=("-1",), normalize=False):
+def pooling(mode, layers=("-1",), normalize=False):
   return sentence_pooling.Pooling.of(run_settings.Settings({
-    "pooling": kind, "pooling_layer": layers, "normalize": normalize
+    "pooling": mode, "pooling_layer": layers, "normalize": normalize
   }), depth=5)
 
 
 def check(made, expected):
-  found = heads.pool(OUTPUT, MASK, made)
-  assert found.dtype == tf.float32
-  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-  assert made.mode == "pooled" or made.width(4) == found.shape[1]
+  vectors = heads.pool(OUTPUT, MASK, made)
+  assert vectors.dtype == tf.float32
+  np.testing.assert_allclose(vectors, expected, rtol=1e-6, atol=1e-6)
+  assert made.mode == "pooled" or made.width(4) == vectors.shape[1]
 
 
-@pytest.mark.parametrize("kind", choices.SENTENCE_POOLINGS)
-def test_pooling(kind):
-  check(pooling(kind), EXPECTED[kind])
+@pytest.mark.parametrize("mode", choices.SENTENCE_POOLINGS)
+def test_pooling(mode):
+  check(pooling(mode), EXPECTED[mode])
 
 
 @pytest.mark.parametrize("layers, expected", [
@@ -121,5 +121,5 @@ def test_a_layer_that_is_none(layers, named):
 
 
 def test_a_row_of_padding_is_no_nan():
-  found = heads.pool(OUTPUT, np.zeros([2, 3], np.int32), pooling("mean"))
-  np.testing.assert_array_equal(found, np.zeros([2, 4]))
+  vectors = heads.pool(OUTPUT, np.zeros([2, 3], np.int32), pooling("mean"))
+  np.testing.assert_array_equal(vectors, np.zeros([2, 4]))

@@ -86,14 +86,12 @@ def test_lines_in_bulk(tokenizer):
 def test_the_graph(tokenizer):
   graph = graph_tokenizer.GraphTokenizer(tokenizer)
   lines = [*EXPECTED, *random_lines(1000), ""]
-  found = graph.tokenize(lines).ids.to_list()
-  assert found == list(map(tokenizer.encode, lines))
+  ids = graph.tokenize(lines).ids.to_list()
+  assert ids == list(map(tokenizer.encode, lines))
   text = "a C\u200b#  node.js, c++"
-  found = graph.tokenize([text])
-  ends = found.ends.to_list()[0]
-  pieces = [
-    text[start:end] for start, end in zip(found.starts.to_list()[0], ends)
-  ]
+  tokens = graph.tokenize([text])
+  (starts,), (ends,) = tokens.starts.to_list(), tokens.ends.to_list()
+  pieces = [text[start:end] for start, end in zip(starts, ends)]
   assert pieces == ["a", "C\u200b#", "node", ".", "js", ",", "c++"]
 
 
@@ -115,7 +113,7 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
     never_split=NEVER,
   )
   theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-  # Those that lower-casing changes are found next to punctuation, too.
+  # Words that lower-casing changes are also kept next to punctuation, too.
   changed = {"C#", "\u00e9,", "[MASK]"} if lower else {"[MASK]"}
   texts = [
     text for text in [*EXPECTED, *random_lines(500)]
@@ -123,8 +121,8 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
   ]
   assert len(texts) > 100
   for text in texts:
-    found = theirs.encode(text, add_special_tokens=False).ids
-    assert found == tokenizer.encode(text), text
+    ids = theirs.encode(text, add_special_tokens=False).ids
+    assert ids == tokenizer.encode(text), text
   assert theirs.encode("a C# b", add_special_tokens=False).tokens[1] == "C#"
   assert ("tokenizer.json keeps C#, " in caplog.text) == lower
   # What is copied from here on keeps it.

@@ -67,9 +67,9 @@ def assert_equal(features, expected):
 
 
 @pytest.mark.parametrize("packing", instance_maker.PACKINGS)
-@pytest.mark.parametrize("kind", masking.MASKERS)
-def test_instances_of_random_texts(kind, packing, monkeypatch):
-  rng = random.Random(f"{kind} {packing}")
+@pytest.mark.parametrize("rule", masking.MASKERS)
+def test_instances_of_random_texts(rule, packing, monkeypatch):
+  rng = random.Random(f"{rule} {packing}")
   # Few random numbers at a time: also where they end within an instance.
   stream = functools.partial(random_stream.RandomWordStream, chunk=1000)
   monkeypatch.setattr(random_stream, "RandomWordStream", stream)
@@ -78,7 +78,7 @@ def test_instances_of_random_texts(kind, packing, monkeypatch):
     if packing == "sentence_order":
       # One sentence alone has no order: without this there may be no pair.
       documents.append(documents[0] + documents[0])
-    options = random_options(rng, masking=kind, packing=packing)
+    options = random_options(rng, masking=rule, packing=packing)
     mine, plain = random.Random(seed), random.Random(seed)
     assert_equal(
       features_of(documents, VOCAB, options, mine),

@@ -143,8 +143,8 @@ def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
 def test_the_largest_draw_is_the_last_word():
   largest, ids = np.float32(1 - 2**-23), tf.constant([0])
   for size in (5, 10, 1000, *range(2**15 - 3, 2**15 + 3)):
-    found = masking(size)._replacements(ids, tf.constant([0.85]), largest)
-    assert found == size - 1
+    token = masking(size)._replacements(ids, tf.constant([0.85]), largest)
+    assert token == size - 1
 
 
 def test_masks_are_a_function_of_seed_and_step():

@@ -79,8 +79,8 @@ def test_every_field_is_the_originals(unpacked, released, name):
              golden["max_context"], strict=True)
   for window, (ids, mask, words, is_max) in zip(windows, rows, strict=True):
     assert window.num_tokens == len(window.tokens) == mask.sum()
-    found = tokenizer.convert_tokens_to_ids(window.tokens)
-    assert found == ids[: window.num_tokens].tolist()
+    window_ids = tokenizer.convert_tokens_to_ids(window.tokens)
+    assert window_ids == ids[: window.num_tokens].tolist()
     passage, pieces = window.passage, np.flatnonzero(words >= 0)
     own = slice(window.start, window.start + window.length)
     assert pieces.tolist() == list(
@@ -112,10 +112,10 @@ def test_every_field_is_the_originals(unpacked, released, name):
   (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)])
 ])
 def test_windows_cover_the_passage(num_pieces, room, stride, spans):
-  found = windowing.cut_passage(num_pieces, room, stride)
-  assert [span[:2] for span in found] == spans
+  cuts = windowing.cut_passage(num_pieces, room, stride)
+  assert [cut[:2] for cut in cuts] == spans
   counts = np.zeros(num_pieces, int)
-  for start, length, is_max_context in found:
+  for start, length, is_max_context in cuts:
     counts[start : start + length] += is_max_context
   assert (counts == 1).all()
 
@@ -144,8 +144,8 @@ def test_half_an_answer_is_none(released):
   windows = windowing.make_windows(
     [question], released("uncased"), windowing.Lengths(7, 1, 1), training=True
   )
-  found = [(w.tokens[w.start_position], w.start) for w in windows]
-  assert found == [("[CLS]", 0), ("three", 1), ("three", 2)]
+  starts = [(w.tokens[w.start_position], w.start) for w in windows]
+  assert starts == [("[CLS]", 0), ("three", 1), ("three", 2)]
 
 
 def test_processes_change_nothing(released, monkeypatch):
@@ -246,14 +246,14 @@ def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
 
 def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
   dev, folder = read("dev"), str(tmp_path)
-  found = inputs.prepare_all(
+  files = inputs.prepare_all(
     {"train": read("train"), "predict": dev, "eval": dev}, tokenizer, LENGTHS,
     folder=folder,
   )
-  assert found["eval"] is found["predict"]
+  assert files["eval"] is files["predict"]
   assert not (tmp_path / "dev.tf_record").exists()
-  found = inputs.prepare_all({"eval": dev}, tokenizer, LENGTHS, folder=folder)
-  assert found["eval"].records == str(tmp_path / "dev.tf_record")
+  files = inputs.prepare_all({"eval": dev}, tokenizer, LENGTHS, folder=folder)
+  assert files["eval"].records == str(tmp_path / "dev.tf_record")
 
 
 def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
@@ -307,9 +307,9 @@ def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
     inputs.prepare(
       file, tokenizer, LENGTHS, records=str(tmp_path / "a"), training=True
     )
-    found = [text for text in caplog.messages if "[CLS] " in text]
-    assert len(found) == shown
-    assert all(text.endswith("[SEP]") for text in found)
+    examples = [text for text in caplog.messages if "[CLS] " in text]
+    assert len(examples) == shown
+    assert all(text.endswith("[SEP]") for text in examples)
     (warning,) = [
       text for text in caplog.messages if "the model learns nothing" in text
     ]

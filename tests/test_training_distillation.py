@@ -92,9 +92,9 @@ def test_every_second_layer_becomes_the_students(teacher):
   settings = distillation.with_starting_weights(settings_of(teacher))
   assert settings.init_checkpoint == teacher["teacher_checkpoint"]
   config = tiny_model.tiny()
-  found = distillation.find_teacher(settings, config)
+  model = distillation.find_teacher(settings, config)
   start = run_folder.StartingPoint("init", settings.init_checkpoint)
-  start = distillation.student_start(settings, start, found, config)
+  start = distillation.student_start(settings, start, model, config)
   student = modeling.BertModel(config)
   weight_files.load(student.variables, start.path)
   theirs = stored_weights.read(teacher["teacher_checkpoint"])
@@ -103,13 +103,13 @@ def test_every_second_layer_becomes_the_students(teacher):
     name = variable.name.removesuffix(":0").replace("layer_1/", "layer_2/")
     np.testing.assert_array_equal(variable, theirs[name], err_msg=name)
   resumed = run_folder.StartingPoint("resume", "x")
-  assert distillation.student_start(settings, resumed, found, config) is resumed
+  assert distillation.student_start(settings, resumed, model, config) is resumed
 
 
 def test_a_teacher_of_another_depth_is_refused(teacher):
-  found = distillation.find_teacher(settings_of(teacher), tiny_model.tiny())
+  model = distillation.find_teacher(settings_of(teacher), tiny_model.tiny())
   with pytest.raises(errors.InputError, match="2 of the teacher's 4, and the"):
-    distillation.EverySecondLayer(found, 3)
+    distillation.EverySecondLayer(model, 3)
 
 
 @pytest.mark.parametrize("changes, sentence", [
