@@ -67,8 +67,8 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "search", None,
   "A file of texts, one a line. Prints a line of JSON for each: the lines of "
-  "--input_file whose vectors have the largest cosines. For --input_file "
-  "itself: the other lines, so that near-duplicates are found.",
+  "--input_file whose vectors have the largest cosines. For the same lines: "
+  "the others, so that near-duplicates are found.",
   needs="pooling output_file|vectors_file",
   not_with="similarity input_file=- output_format=jsonl",
 )
@@ -152,10 +152,10 @@ def check_flags(settings):
     )
   if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
-  queries = settings.search
-  # Also finds bad UTF-8 before hours of work.
-  if queries and not sum(1 for _ in file_io.read_lines(queries)):
-    raise errors.InputError(f"--search={queries} has no line")
+  for path in (settings.search, settings.input_file) if settings.search else ():
+    # Also finds bad UTF-8 before hours of work.
+    if not sum(1 for _ in file_io.read_lines(path)):
+      raise errors.InputError(f"{path} has no line")
   if not all(text.isdecimal() for text in settings.picture_lines):
     raise errors.InputError(
       f"--picture_lines={','.join(settings.picture_lines)}: expected "
@@ -235,45 +235,25 @@ def write_features(settings, encode, rows_of_all, layers):
 
 
 def search(settings, encode, rows_of_all):
-  """Prints the lines of --input_file that are nearest to each of --search.
+  """Prints the lines of --input_file that are nearest to each of --search."""
+  lines = [line for _, line in file_io.read_lines(settings.input_file)]
+  queries = [line for _, line in file_io.read_lines(settings.search)]
 
-  Their vectors are in --output_file or --vectors_file.
-  """
-  lines = settings.input_file
+  def vectors_of(texts):
+    examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]
+    return [row.values for rows in rows_of_all(examples) for row in rows]
 
-  def vectors_of(examples):
-    return np.stack([
-      row.values for rows in rows_of_all(examples) for row in rows
-    ])
-
-  count = sum(1 for _ in file_io.read_lines(lines))
-  if not count:
-    raise errors.InputError(f"{lines} has no line")
-  (first,) = vectors_of([next(text_batches.read_examples(lines, encode))])
-  blocks = feature_files.read_vectors(
-    settings.vectors_file or settings.output_file, count, first
+  path = settings.vectors_file or settings.output_file
+  vectors = vector_search.read(path)
+  vector_search.check(vectors, len(lines), vectors_of(lines[:1])[0], path)
+  results = vector_search.search(
+    vectors, lines, settings.top_k,
+    None if queries == lines else np.array(vectors_of(queries)),
   )
-  is_itself = os.path.realpath(settings.search) == os.path.realpath(lines)
-  if is_itself:
-    queries = np.concatenate(list(blocks))
-    blocks = [queries]
-  else:
-    queries = vectors_of(text_batches.read_examples(settings.search, encode))
-  numbers, cosines = vector_search.nearest(
-    queries, blocks, min(settings.top_k, count - is_itself), is_itself=is_itself
-  )
-  chosen = set(numbers.ravel().tolist())
-  texts = {
-    number - 1: line for number, line in file_io.read_lines(lines)
-    if number - 1 in chosen
-  }
   _, target = line_answers.standard_streams()
-  for (number, query), results in zip(
-    file_io.read_lines(settings.search),
-    vector_search.described(numbers, np.round(cosines.astype(float), 6), texts),
-  ):
+  for number, (query, rows) in enumerate(zip(queries, results)):
     target.write(json_files.line(
-      {"linex_index": number - 1, "query": query, "results": results}
+      {"linex_index": number, "query": query, "results": rows}
     ))
 
 

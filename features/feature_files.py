@@ -16,11 +16,6 @@ import tensorflow as tf
 from common import errors, file_io
 from features import text_vectors
 
-# Vectors that are read at a time.
-_ROWS_PER_BLOCK = 8192
-# Least cosine of a vector with itself, computed in another batch or by 8 bits.
-_SAME = 0.999
-
 
 class Row(NamedTuple):
   """The result for a line.
@@ -177,42 +172,6 @@ def _write_column(member, file, dtype, shape):
   })
   file.seek(0)
   shutil.copyfileobj(file, member)
-
-
-def read_vectors(
-  path: str, count: int, first: np.ndarray
-) -> Iterator[np.ndarray]:
-  """Yields the `vectors` of an .npz file, arrays [n, D], block after block.
-
-  Args:
-    count: how many there must be.
-    first: float [D], the first one, as the present model makes it.
-
-  Raises:
-    InputError: the file is damaged, or has other vectors.
-  """
-  try:
-    with (
-      file_io.open_for_reading(path) as stream,
-      zipfile.ZipFile(stream) as archive,
-      archive.open("vectors.npy") as member,
-    ):
-      np.lib.format.read_magic(member)
-      shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
-      if is_fortran or shape != (count, len(first)):
-        raise ValueError(f"vectors of {shape}, not of {(count, len(first))}")
-      is_first = True
-      while data := member.read(_ROWS_PER_BLOCK * dtype.itemsize * len(first)):
-        block = np.frombuffer(data, dtype).reshape(-1, len(first))
-        if is_first and text_vectors.cosines([first], block[:1])[0] < _SAME:
-          raise ValueError("the first line has another vector by this model")
-        is_first = False
-        yield block
-  except (zipfile.BadZipFile, KeyError, ValueError) as error:
-    raise errors.InputError(
-      f"{path} does not fit ({error}); pass the .npz that --search wrote to "
-      "--output_file for the same lines, model and flags"
-    ) from error
 
 
 # name of --output_format -> context manager of (stream, layers)

@@ -1,78 +1,92 @@
 """Finds the vectors with the largest cosines, block after block. No TensorFlow.
 
-Letters: Q queries, N vectors that are searched, K results, D width.
+Letters: Q queries, N vectors of lines, K results, D width.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import zipfile
+from collections.abc import Sequence
 
 import numpy as np
 
-# Their products, 16 MB, and the sorting of these are in memory at a time.
-_QUERIES, _VECTORS = 512, 8192
+from common import errors, file_io
+
+# Products that are in memory at a time, 16 MB.
+_PRODUCTS = 1 << 22
+# Least cosine of a vector with itself, computed in another batch or by 8 bits.
+_SAME = 0.999
 
 
-def nearest(
-  queries: np.ndarray, blocks: Iterable[np.ndarray], top_k: int, *,
-  is_itself: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (numbers int64 [Q, K], cosines float32 [Q, K]), the largest first.
+def search(
+  vectors: np.ndarray, lines: Sequence, top_k: int,
+  queries: np.ndarray | None = None,
+) -> list[list[dict]]:
+  """Returns [Q][K] dicts of `line`, `text` and `cosine`, the largest first.
 
   Of equal cosines the lower number comes first. A vector of zeros has the
   cosine 0 with any other.
 
   Args:
-    queries: floats [Q, D].
-    blocks: arrays [n, D] of the vectors, whose n add up to N.
-    top_k: K; at most N, and N - 1 with `is_itself`.
-    is_itself: whether the queries are the vectors; query 3 then never gets
-      number 3.
+    vectors: floats [N, D] of the N lines.
+    top_k: K; it is less where there are fewer lines.
+    queries: floats [Q, D]; None for the vectors themselves, where a line is
+      never its own result.
   """
-  queries, start = _of_length_one(queries), 0
-  numbers = np.zeros([len(queries), top_k], np.int64)
-  cosines = np.full([len(queries), top_k], -np.inf, np.float32)
-  for vectors in _cut(blocks) if top_k else ():
-    for first in range(0, len(queries), _QUERIES):
-      part = slice(first, first + _QUERIES)
-      products = queries[part] @ vectors.T  # [q, n]
-      if is_itself:
-        ends = first + len(products), start + len(vectors)
-        both = np.arange(max(first, start), min(ends))
-        products[both - first, both - start] = -np.inf
-      products = np.concatenate([cosines[part], products], 1)
-      best = np.argpartition(products, -top_k, axis=1)[:, -top_k:]  # [q, K]
-      cosines[part] = np.take_along_axis(products, best, 1)
-      before = np.take_along_axis(
-        numbers[part], np.minimum(best, top_k - 1), 1
-      )
-      numbers[part] = np.where(best < top_k, before, best - top_k + start)
-    start += len(vectors)
-  order = np.lexsort((numbers, -cosines))
-  return (
-    np.take_along_axis(numbers, order, 1), np.take_along_axis(cosines, order, 1)
-  )
-
-
-def described(
-  numbers: np.ndarray, cosines: np.ndarray,
-  texts: Sequence[str] | Mapping[int, str],
-) -> list[list[dict]]:
-  """Returns [Q][K] dicts of `line`, its `text` and `cosine`.
-
-  `texts` has the text of each number in `numbers` [Q, K].
-  """
+  is_itself = queries is None
+  unit = _of_length_one(vectors if queries is None else queries)
+  top_k = min(top_k, len(lines) - is_itself)
+  numbers = np.zeros([len(unit), top_k], np.int64)
+  cosines = np.full([len(unit), top_k], -np.inf, np.float32)
+  step = max(1, _PRODUCTS // max(1, len(unit)))
+  for start in range(0, len(lines) if top_k else 0, step):
+    products = unit @ _of_length_one(vectors[start : start + step]).T
+    if is_itself:
+      np.fill_diagonal(products[start:], -np.inf)
+    places = np.arange(start, start + products.shape[1])
+    places = np.broadcast_to(places, products.shape)
+    products = np.concatenate([cosines, products], 1)
+    best = np.argpartition(products, -top_k, 1)[:, -top_k:]
+    cosines = np.take_along_axis(products, best, 1)
+    places = np.concatenate([numbers, places], 1)
+    numbers = np.take_along_axis(places, best, 1)
   return [
     [
-      {"line": number, "text": texts[number], "cosine": cosine}
-      for number, cosine in zip(*row)
+      {"line": number, "text": lines[number], "cosine": round(-opposite, 6)}
+      for opposite, number in sorted(zip(*row))
     ]
-    for row in zip(numbers.tolist(), cosines.tolist())
+    for row in zip((-cosines).tolist(), numbers.tolist())
   ]
 
 
-def _cut(blocks):
-  for block in blocks:
-    for start in range(0, len(block), _VECTORS):
-      yield _of_length_one(block[start : start + _VECTORS])
+def read(path: str) -> np.ndarray:
+  """Returns the `vectors` [N, D] of an .npz file; InputError if it has none."""
+  try:
+    with file_io.open_for_reading(path) as stream:
+      return np.load(stream)["vectors"]
+  except (zipfile.BadZipFile, EOFError, LookupError, ValueError) as error:
+    raise errors.InputError(
+      f"{path} has no readable vectors ({error}); pass the .npz that --search "
+      "wrote to --output_file"
+    ) from error
+
+
+def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
+  """Refuses vectors of other lines or of another model.
+
+  Args:
+    count: N.
+    first: floats [D], the first line's vector by the present model.
+    source: where the vectors are from, for the InputError.
+  """
+  shape, expected = np.shape(vectors), (count, len(first))
+  if shape != expected:
+    fault = f"has vectors of the shape {shape}, not {expected}"
+  elif not _of_length_one(vectors[:1])[0] @ _of_length_one([first])[0] > _SAME:
+    fault = "has another vector of the first line than this model makes"
+  else:
+    return
+  raise errors.InputError(
+    f"{source} {fault}; pass the vectors of these lines by this model"
+  )
 
 
 def _of_length_one(vectors):

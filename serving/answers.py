@@ -288,27 +288,25 @@ def _span(settings, tokenizer, network, batch_size):
     predictions = squad_answers.answer_texts(
       rows, logits_of, tokenizer, lengths, options, batch_size=batch_size
     )
-    results = [_described_span(*each) for each in zip(predictions, rows)]
-    for result, prediction, (_, context) in zip(results, predictions, rows):
-      if top_k:
-        best = squad_answers.n_best(prediction, context, top_k)
-        result["candidates"] = best
-    return results
+    return [_described_span(*each, top_k) for each in zip(predictions, rows)]
 
   return answer
 
 
-def _described_span(answer, texts):
+def _described_span(answer, texts, top_k):
   context = texts[1]
   is_null = answer.null_odds is not None and not answer.text
   text = "" if is_null else answer.best_text
   place = answer.places.get(text)
   start, end = alignment.in_context(context, place) if place else (0, 0)
   score = _NO_ANSWER if answer.score is None else answer.score
-  return {
+  result = {
     "answer": text, "score": score, "start": start, "end": end,
     "null_score": answer.null_score,
   }
+  if top_k:
+    result["candidates"] = squad_answers.n_best(answer, context, top_k)
+  return result
 
 
 def _tagging(settings, tokenizer, network, batch_size):

@@ -68,10 +68,6 @@ class ExportedNetwork:
           f"{name}={requested!r} export the model again"
         )
 
-  def trained_for(self) -> str:
-    """Returns the name of its head."""
-    return self.settings.head
-
   def network(self, settings: run_settings.Settings) -> answers.Network:
     """Returns the Network that computes the export's outputs."""
     num_words = len(vocabularies.lines(self.tokenizer))

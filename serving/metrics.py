@@ -29,26 +29,16 @@ class Requests:
 
   def text(self, batcher: batching.Batcher) -> str:
     """Returns all numbers, including the batcher's."""
-    bounds = [*_BOUNDS, "+Inf"]
+    name, bounds = "bert_request_duration_seconds", (*_BOUNDS, "+Inf")
     counts = list(itertools.accumulate(self._buckets))
-    latency = {
-      **{f'_bucket{{le="{b}"}}': n for b, n in zip(bounds, counts)},
-      "_sum": self._seconds, "_count": counts[-1],
-    }
-    statuses = {f'{{status="{s}"}}': n for s, n in self._statuses.items()}
-    return "".join(
-      f"# HELP {name} {meaning}\n# TYPE {name} {metric_type}\n"
-      + "".join(f"{name}{rest} {value}\n" for rest, value in samples.items())
-      for name, metric_type, meaning, samples in (
-        ("bert_requests_total", "counter",
-         "Prediction requests by HTTP status.", statuses),
-        ("bert_request_duration_seconds", "histogram",
-         "Time from a prediction request to its answer.", latency),
-        ("bert_queue_texts", "gauge", "Texts that wait.",
-         {"": batcher.queue_length}),
-        ("bert_texts_total", "counter", "Texts that were computed.",
-         {"": batcher.num_instances}),
-        ("bert_batches_total", "counter", "Batches that were computed.",
-         {"": batcher.num_batches}),
-      )
-    )
+    return "\n".join([
+      "# TYPE bert_requests_total counter",
+      *(f'bert_requests_total{{status="{status}"}} {count}'
+        for status, count in self._statuses.items()),
+      f"# TYPE {name} histogram",
+      *(f'{name}_bucket{{le="{bound}"}} {count}'
+        for bound, count in zip(bounds, counts)),
+      f"{name}_sum {self._seconds}", f"{name}_count {counts[-1]}",
+      "# TYPE bert_queue_texts gauge",
+      f"bert_queue_texts {batcher.queue_length}\n",
+    ])

@@ -189,7 +189,7 @@ class TextModel:
       vectors: float [N, D] of the N lines by `embed` with the same options, so
         that they are not computed again.
     """
-    is_single, is_text = _rows(queries)[1], _rows(lines)[1]
+    (_, is_single), (_, is_text) = _rows(queries), _rows(lines)
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
@@ -199,17 +199,13 @@ class TextModel:
         self.embed(lines[start : start + _SEARCHED], **options)
         for start in range(0, len(lines), _SEARCHED)
       ])
-    expected = len(lines), self.embed([], **options).shape[1]
-    if np.shape(vectors) != expected:
-      raise errors.InputError(
-        f"vectors has the shape {np.shape(vectors)}; expected {expected}, a "
-        "row of this model for each line"
-      )
-    is_itself = queries == lines
-    results = vector_search.described(*vector_search.nearest(
-      vectors if is_itself else self.embed(queries, **options), [vectors],
-      min(top_k, len(lines) - is_itself), is_itself=is_itself,
-    ), lines)
+    else:
+      first = self.embed(lines[0], **options)
+      vector_search.check(vectors, len(lines), first, "vectors=")
+    results = vector_search.search(
+      vectors, lines, top_k,
+      None if queries == lines else self.embed(queries, **options),
+    )
     return results[0] if is_single else results
 
   def classify(self, texts, **options):
@@ -229,9 +225,7 @@ class TextModel:
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
-    form = {}
-    if top_k is not None:
-      form["top_k"] = _checked("top_k", top_k)
+    form = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
       return self._ask("span", (questions, contexts), options, **form)
     if len(questions) != len(contexts):
@@ -285,10 +279,9 @@ class TextModel:
 
   def servable(self, head: str | None = None) -> exported_network.Servable:
     """Returns a head for serve.py, by default the one that was trained."""
-    name = head or self._source.trained_for()
-    return exported_network.ServedHead(
-      self._settings.model_dir, self._head(name, {}), self.tokenizer
-    )
+    made = self._head(head or self._settings.head, {})
+    folder = self._settings.model_dir
+    return exported_network.ServedHead(folder, made, self.tokenizer)
 
   def _encoder(self):
     """Returns the head of embeddings, whatever its options are."""

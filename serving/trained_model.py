@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from checkpoints import model_settings, trained_head, weight_files
+from checkpoints import model_settings, trained_head
 from common import run_settings
 from serving import answers, engine_choice, export_settings, models
 
@@ -17,7 +17,7 @@ class TrainedModel:
   """A folder with weights, which each head reads when it is made.
 
   Attributes:
-    settings: run_settings.Settings for all heads.
+    settings: run_settings.Settings for all heads; `head` is the trained one.
     config, tokenizer: the model's configuration and tokenizer.
   """
 
@@ -34,17 +34,13 @@ class TrainedModel:
       tf.config.threading.set_intra_op_parallelism_threads(threads)
     settings, self.config = export_settings.find_model(settings)
     # This raises for a folder without weights here, not at first use.
-    weight_files.open_reader(settings.init_checkpoint)
+    head = trained_head.of(settings)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
     self.settings = export_settings.with_trained(
       settings.replace(head="masked_lm"), self.config
-    )
+    ).replace(head=head)
     self.tokenizer = model_settings.make_tokenizer(self.settings, self.config)
-
-  def trained_for(self) -> str:
-    """Returns the name of the head that the weights have."""
-    return trained_head.of(self.settings)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int

@@ -166,7 +166,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     assert_results(line, number, expected, lines)
   assert number == 1
   script_runner.refuse(
-    "extract_features.py", "the first line has another vector by this model",
+    "extract_features.py", "out has another vector of the first line than this",
     **{**DEFAULTS, "search": queries, "pooling": "max",
        "vectors_file": tmp_path / "out"},
   )
@@ -177,7 +177,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   )
   queries.write_text("")
   script_runner.refuse(
-    "extract_features.py", f"--search={queries} has no line",
+    "extract_features.py", f"{queries} has no line",
     **{**DEFAULTS, "search": queries, "pooling": "mean",
        "vectors_file": tmp_path / "out"},
   )

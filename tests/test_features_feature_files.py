@@ -84,33 +84,6 @@ def test_numpy_archives(tmp_path):
   )
 
 
-def test_vectors_are_read_again_in_blocks(tmp_path, monkeypatch):
-  monkeypatch.setattr(feature_files, "_ROWS_PER_BLOCK", 3)
-  path = written(tmp_path / "a.npz", VECTORS)
-  blocks = list(feature_files.read_vectors(path, 4, VECTORS[0].values))
-  assert [len(block) for block in blocks] == [3, 1]
-  np.testing.assert_array_equal(
-    np.concatenate(blocks), [row.values for row in VECTORS]
-  )
-
-
-@pytest.mark.parametrize("rows, count, first, sentence", [
-  (VECTORS, 5, VECTORS[0].values, r"vectors of \(4, 3\), not of \(5, 3\)"),
-  (VECTORS, 4, [1.0, 2], r"vectors of \(4, 3\), not of \(4, 2\)"),
-  (VECTORS, 4, VECTORS[1].values, "the first line has another vector by this"),
-  (SIMILARITIES, 3, [1.0], "no item named 'vectors.npy'"),
-  (None, 3, [1.0], "not a zip file"),
-])
-def test_vectors_that_do_not_fit(rows, count, first, sentence, tmp_path):
-  path = tmp_path / "a.npz"
-  if rows:
-    written(path, rows)
-  else:
-    path.write_text("{}")
-  with pytest.raises(errors.InputError, match=f"a.npz does not .*{sentence}"):
-    list(feature_files.read_vectors(str(path), count, first))
-
-
 @pytest.mark.parametrize("output_format", feature_files.FORMATS)
 def test_a_run_that_fails_or_is_killed_leaves_nothing(tmp_path, output_format):
   path = tmp_path / f"a.{output_format}"

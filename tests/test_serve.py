@@ -122,7 +122,7 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
     process.wait()
   assert url.endswith("/stars")
   assert_same(text_models.load(str(folder)).classify(texts), found)
-  assert "\nbert_texts_total 2\n" in numbers
+  assert '\nbert_requests_total{status="200"} 1\n' in numbers
 
 
 def test_errors(saved_model, tmp_path):
