@@ -279,9 +279,9 @@ class TextModel:
 
   def servable(self, head: str | None = None) -> exported_network.Servable:
     """Returns a head for serve.py, by default the one that was trained."""
-    made = self._head(head or self._settings.head, {})
+    chosen = self._head(head or self._settings.head, {})
     folder = self._settings.model_dir
-    return exported_network.ServedHead(folder, made, self.tokenizer)
+    return exported_network.ServedHead(folder, chosen, self.tokenizer)
 
   def _encoder(self):
     """Returns the head of embeddings, whatever its options are."""
