@@ -52,11 +52,12 @@ def command_line(flags):
   ]
 
 
-def run(script, *words, stdin=b"", **flags):
+def run(script, *words, stdin=b"", code=None, **flags):
   """Runs e.g. "fill_mask.py" to its end; returns Finished.
 
   Args:
-    words: what follows the flags on the command line, such as "--".
+    words: arguments after the flags on the command line, such as "--".
+    code: the exit code that the script must end with; None: any.
   """
   with tempfile.TemporaryDirectory() as folder:
     streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
@@ -69,14 +70,13 @@ def run(script, *words, stdin=b"", **flags):
     out, err = (
       pathlib.Path(path).read_text(encoding="utf-8") for path in streams[1:]
     )
+  assert code in (None, process.exitcode), err
   return Finished(process.exitcode, out, err)
 
 
-def succeed(script, *words, stdin=b"", **flags):
-  """Returns Finished of a run that must end well."""
-  done = run(script, *words, stdin=stdin, **flags)
-  assert done.code == 0, done.err
-  return done
+def succeed(script, *words, **options):
+  """Returns Finished of a run that must end well; `options` as of `run`."""
+  return run(script, *words, code=0, **options)
 
 
 def results_in(text):

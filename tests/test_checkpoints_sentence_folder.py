@@ -195,8 +195,8 @@ def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
   assert abs(found - vectors[0] @ vectors[1]) < 1e-5
   # Another folder does not say how.
   (tmp_path / "model" / "modules.json").unlink()
-  done = script_runner.run("extract_features.py", **flags)
-  assert done.code == 1 and "--similarity needs --pooling" in done.last_line
+  sentence = "--similarity needs --pooling"
+  script_runner.refuse("extract_features.py", sentence, **flags)
 
 
 def test_a_pooling_that_is_given_overrides_the_folder(tmp_path, caplog):

@@ -35,9 +35,7 @@ def ner(config_file, folder, code=0, **flags):
     "vocab_file": DATA / "ner_sample_vocab.txt", "do_lower_case": False,
     "max_seq_length": 32, "output_dir": folder,
   }
-  done = script_runner.run("run_ner.py", **{**defaults, **flags})
-  assert done.code == code, done.err
-  return done
+  return script_runner.run("run_ner.py", code=code, **{**defaults, **flags})
 
 
 @pytest.fixture(scope="module")
