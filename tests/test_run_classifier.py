@@ -142,11 +142,9 @@ def classify(folder, output_dir, code=0, stdin=b"", **flags):
   }
   if "task_name" not in flags:
     defaults.update(text_column="review", label_column="opinion")
-  done = script_runner.run(
-    "run_classifier.py", stdin=stdin, **{**defaults, **flags}
+  return script_runner.run(
+    "run_classifier.py", stdin=stdin, code=code, **{**defaults, **flags}
   )
-  assert done.code == code, done.err
-  return done
 
 
 def tsv(path):

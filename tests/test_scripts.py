@@ -35,9 +35,9 @@ SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 
 def pretrain(code=0, **flags):
   defaults = {"bert_config_file": MODEL / "bert_config.json"}
-  done = script_runner.run("run_pretraining.py", **{**defaults, **flags})
-  assert done.code == code, done.err
-  return done
+  return script_runner.run(
+    "run_pretraining.py", code=code, **{**defaults, **flags}
+  )
 
 
 def fill_mask(code=0, **flags):
@@ -46,9 +46,7 @@ def fill_mask(code=0, **flags):
     "vocab_file": MODEL / "vocab.txt",
     "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 64,
   }
-  done = script_runner.run("fill_mask.py", **{**defaults, **flags})
-  assert done.code == code, done.err
-  return done
+  return script_runner.run("fill_mask.py", code=code, **{**defaults, **flags})
 
 
 def write_config(path, **changed):
