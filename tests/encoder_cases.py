@@ -68,18 +68,18 @@ class Case:
     return logits, output.pooled_output, loss, dense
 
 
-def check_same(found, expected, tolerance=1e-5):
+def check_same(outputs, expected, tolerance=1e-5):
   """Compares values [B, ...]; the empty row is good to 1e-3 only.
 
   Its scores are around -10000, where float32 steps by 1e-3.
   """
-  assert_close(found[:-1], expected[:-1], tolerance)
-  assert_close(found[-1], expected[-1], 2e-3)
+  assert_close(outputs[:-1], expected[:-1], tolerance)
+  assert_close(outputs[-1], expected[-1], 2e-3)
 
 
-def check_same_step(found, expected):
-  for one, other in zip(found[:2], expected[:2]):
+def check_same_step(step, expected):
+  for one, other in zip(step[:2], expected[:2]):
     check_same(one, other)
-  assert_close(found[2], expected[2])
-  for one, other in zip(found[3], expected[3]):
+  assert_close(step[2], expected[2])
+  for one, other in zip(step[3], expected[3]):
     assert_close(one, other)

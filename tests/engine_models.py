@@ -26,7 +26,7 @@ def config_of(variant="bert", **changes):
   return modeling.BertConfig.from_dict(values)
 
 
-def network(config, kind, labels=LABELS):
+def network(config, head_name, labels=LABELS):
   """Returns (encoder, head or None, weights by name) of random numbers."""
   encoder = registry.make_encoder(config)
   head = {
@@ -36,7 +36,7 @@ def network(config, kind, labels=LABELS):
     "next_sentence": lambda: heads.NextSentenceHead(config),
     "span": lambda: heads.SpanHead(config),
     "tagging": lambda: heads.TokenClassificationHead(config, labels),
-  }[kind]()
+  }[head_name]()
   variables = [*encoder.variables, *(head.variables if head else ())]
   make_random(variables)
   return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
@@ -50,27 +50,27 @@ def make_random(variables):
     variable.assign_add(noise)
 
 
-def outputs(encoder, head, kind, inputs, *, pooling=POOLING):
+def outputs(encoder, head, head_name, inputs, *, pooling=POOLING):
   """Returns {name: array} of our own network."""
   output = encoder(*inputs)
-  if kind == "embedding":
+  if head_name == "embedding":
     # Layers above those of the vector are not computed.
     highest = max(
       number % len(output.all_encoder_layers) for summed in pooling.layers
       for number in summed
     )
-    found = {
+    values = {
       "last_hidden_state": output.all_encoder_layers[highest],
       "sentence_embedding": heads.pool(output, inputs[1], pooling),
     }
-  elif kind == "span":
+  elif head_name == "span":
     start, end = head(output.sequence_output)
-    found = {"start_logits": start, "end_logits": end}
+    values = {"start_logits": start, "end_logits": end}
   else:
-    is_text = kind in ("classification", "next_sentence")
+    is_text = head_name in ("classification", "next_sentence")
     rows = output.pooled_output if is_text else output.sequence_output
-    found = {"logits": head(rows)}
-  return {name: value.numpy() for name, value in found.items()}
+    values = {"logits": head(rows)}
+  return {name: value.numpy() for name, value in values.items()}
 
 
 def assert_close(value, expected, tolerance=1e-5):

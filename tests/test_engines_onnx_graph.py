@@ -15,16 +15,18 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from engines import onnx_graph
 
 
-def check_equal(config, kind, tmp_path, labels=3, written=(), **options):
+def check_equal(config, head_name, tmp_path, labels=3, written=(), **options):
   """Compares all outputs on batches of several sizes, with padding."""
-  encoder, head, weights = engine_models.network(config, kind, labels)
+  encoder, head, weights = engine_models.network(config, head_name, labels)
   path = str(tmp_path / "model.onnx")
-  model = onnx_graph.make(kind, weights, config, **options)
+  model = onnx_graph.make(head_name, weights, config, **options)
   onnx_graph.write(path, model, **dict(written))
   found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
   names = [output.name for output in found.get_outputs()]
   for inputs in engine_models.BATCHES:
-    expected = engine_models.outputs(encoder, head, kind, inputs, **options)
+    expected = engine_models.outputs(
+      encoder, head, head_name, inputs, **options
+    )
     assert names == list(expected)
     values = found.run(None, engine_models.feed(config, inputs))
     for name, value in zip(names, values):
@@ -34,9 +36,9 @@ def check_equal(config, kind, tmp_path, labels=3, written=(), **options):
 
 
 @pytest.mark.parametrize("variant", engine_models.VARIANTS)
-@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
-def test_every_head_of_every_variant_equals_ours(variant, kind, tmp_path):
-  check_equal(engine_models.config_of(variant), kind, tmp_path)
+@pytest.mark.parametrize("head_name", choices.SERVING_HEADS)
+def test_every_head_of_every_variant_equals_ours(variant, head_name, tmp_path):
+  check_equal(engine_models.config_of(variant), head_name, tmp_path)
 
 
 def test_a_regression_has_one_output(tmp_path):
@@ -46,13 +48,13 @@ def test_a_regression_has_one_output(tmp_path):
   assert logits.shape == ["batch_size", 1]
 
 
-@pytest.mark.parametrize("kind", ["cls", "mean", "max", "pooled"])
+@pytest.mark.parametrize("mode", ["cls", "mean", "max", "pooled"])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("layers", [[[-1]], [[-2]], [[0, -3], [-2], [2]]])
-def test_every_pooling_equals_ours(kind, normalize, layers, tmp_path):
-  if kind == "pooled" and layers != [[-1]]:
+def test_every_pooling_equals_ours(mode, normalize, layers, tmp_path):
+  if mode == "pooled" and layers != [[-1]]:
     return
-  pooling = sentence_pooling.Pooling(kind, layers, normalize)
+  pooling = sentence_pooling.Pooling(mode, layers, normalize)
   config = engine_models.config_of()
   found = check_equal(config, "embedding", tmp_path, pooling=pooling)
   width = found.get_outputs()[1].shape[1]
@@ -97,19 +99,19 @@ def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
 
 
 @pytest.mark.parametrize("variant", engine_models.VARIANTS)
-@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
-def test_openvino_reads_it(kind, variant, tmp_path):
+@pytest.mark.parametrize("head_name", choices.SERVING_HEADS)
+def test_openvino_reads_it(head_name, variant, tmp_path):
   openvino = pytest.importorskip("openvino")
   config = engine_models.config_of(variant, num_hidden_layers=2)
-  encoder, head, weights = engine_models.network(config, kind)
+  encoder, head, weights = engine_models.network(config, head_name)
   path = tmp_path / "model.onnx"
-  onnx_graph.write(str(path), onnx_graph.make(kind, weights, config))
+  onnx_graph.write(str(path), onnx_graph.make(head_name, weights, config))
   # Some processors would take bfloat16.
   found = openvino.Core().compile_model(
     str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
   )
   for inputs in engine_models.BATCHES:
-    expected = engine_models.outputs(encoder, head, kind, inputs)
+    expected = engine_models.outputs(encoder, head, head_name, inputs)
     values = found(engine_models.feed(config, inputs))
     for name, value in expected.items():
       # These weights are 25 times as large as those of a model.

@@ -30,9 +30,9 @@ def run(tmp_path, **flags):
   })
 
 
-def refuse(tmp_path, said, **flags):
+def refuse(tmp_path, sentence, **flags):
   before = os.listdir(tmp_path)
-  script_runner.refuse(SCRIPT, said, **{
+  script_runner.refuse(SCRIPT, sentence, **{
     **MODEL, "export_dir": tmp_path / "model", **flags
   })
   assert os.listdir(tmp_path) == before
@@ -61,20 +61,17 @@ def test_export(tmp_path):
   )
 
 
-@pytest.mark.parametrize("quantize", [None, "int8"])
-def test_onnx(tmp_path, quantize):
+def test_onnx_in_8_bits(tmp_path):
   onnxruntime = pytest.importorskip("onnxruntime")
   texts = tmp_path / "texts.txt"
   texts.write_text("a tall mast\nthe lamp and the keeper\n")
   finished = run(
-    tmp_path, head="masked_lm", format="onnx", quantize=quantize,
-    calibration_file=texts if quantize else None,
+    tmp_path, head="masked_lm", format="onnx", quantize="int8",
+    calibration_file=texts,
   )
-  *differences, last = finished.out.splitlines()
+  difference, last = finished.out.splitlines()
+  assert difference.startswith("8 bits: the outputs of 2 texts differ from th")
   assert last == f"The model is in {tmp_path}/model."
-  assert len(differences) == (1 if quantize else 0)
-  for line in differences:
-    assert line.startswith("8 bits: the outputs of 2 texts differ from those")
   session = onnxruntime.InferenceSession(str(tmp_path / "model/model.onnx"))
   ids = np.array([[2, 7, 4, 9, 3]])
   (logits,) = session.run(None, {
@@ -87,7 +84,7 @@ def test_onnx(tmp_path, quantize):
   weight_files.load(variables, str(FOLDER))
   expected = head(encoder(tf.constant(ids)).sequence_output).numpy()
   difference = np.linalg.norm(logits - expected) / np.linalg.norm(expected)
-  assert difference < (0.1 if quantize else 1e-5)
+  assert 0 < difference < 0.1
 
 
 def test_litert(tmp_path):
@@ -98,26 +95,13 @@ def test_litert(tmp_path):
     tmp_path, head="embedding", format="litert", pooling="mean",
     max_seq_length=None, lengths="8,16", quantize="int8",
   )
-  assert finished.code == 0, finished.err
-  said, last = finished.out.splitlines()
-  assert said.startswith("8 bits: the outputs of 4 texts differ from those")
+  difference, last = finished.out.splitlines()
+  assert difference.startswith("8 bits: the outputs of 4 texts differ from th")
   assert last == f"The model is in {tmp_path}/model."
   engine = litert_engine.LiteRTEngine(str(tmp_path / "model"))
   assert engine.lengths == [8, 16]
   values = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
   assert values["model_max_length"] == 16
-
-
-@pytest.mark.parametrize("flags, said", [
-  ({"format": "onnx", "dtype": "bfloat16", "version": 2},
-   "--dtype needs --format=saved_model (others are float32 or int8)"),
-  ({"format": "litert", "max_seq_length": None, "lengths": "16,8"},
-   "--lengths=16,8: expected whole numbers, each larger than the one before"),
-  ({"format": "onnx", "quantize": "int8", "max_quantization_difference": 1e-4},
-   "pass a larger --max_quantization_difference"),
-])
-def test_errors_of_networks(flags, said, tmp_path):
-  refuse(tmp_path, said, head="masked_lm", **flags)
 
 
 def test_the_null_threshold_is_that_of_the_weights(tmp_path):
@@ -135,11 +119,11 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     "init_checkpoint": model / "bert_model.ckpt",
   }
   refuse(tmp_path, "is 'x'; expected a number", **flags)
-  said = "leaves no room for the passage"
-  refuse(tmp_path, said, **flags, null_score_diff_threshold=1.5)
+  sentence = "leaves no room for the passage"
+  refuse(tmp_path, sentence, **flags, null_score_diff_threshold=1.5)
 
 
-@pytest.mark.parametrize("flags, said", [
+@pytest.mark.parametrize("flags, sentence", [
   ({"head": "tagging"}, "[MASK] and tell whether a text follows, not to tag"),
   ({"head": "span"}, "tell whether a text follows, not to answer questions"),
   ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
@@ -151,8 +135,16 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     "init_checkpoint": "{tmp}/cased_L-2_H-8_A-2/bert_model.ckpt"},
    "pass --do_lower_case=False"),
   ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
+  ({"head": "masked_lm", "format": "onnx", "dtype": "bfloat16", "version": 2},
+   "--dtype needs --format=saved_model (others are float32 or int8)"),
+  ({"head": "masked_lm", "format": "litert", "max_seq_length": None,
+    "lengths": "16,8"},
+   "--lengths=16,8: expected whole numbers, each larger than the one before"),
+  ({"head": "masked_lm", "format": "onnx", "quantize": "int8",
+    "max_quantization_difference": 1e-4},
+   "pass a larger --max_quantization_difference"),
 ])
-def test_errors(flags, said, tmp_path):
+def test_errors(flags, sentence, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
   config = json.loads(MODEL["bert_config_file"].read_text())
   config["id2label"] = {"0": "bad", "1": "good"}
@@ -162,4 +154,4 @@ def test_errors(flags, said, tmp_path):
     name: value.format(tmp=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
-  refuse(tmp_path, said, **flags)
+  refuse(tmp_path, sentence, **flags)

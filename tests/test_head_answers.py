@@ -75,7 +75,7 @@ THRESHOLD = {"null_score_diff_threshold": -28.0}
 
 
 class Row(NamedTuple):
-  """A trained head.
+  """A trained head, the texts that it answers, and its script.
 
   Attributes:
     head: the head, as export_saved_model.py names it.
@@ -87,6 +87,7 @@ class Row(NamedTuple):
     flags: of the export and of the script.
     check_scripts: function of (model folder, Row, answers, folder to write
       to, flags) that compares the scripts with the answers.
+    has_pooler: whether the checkpoint has a pooler.
   """
 
   head: str
@@ -256,14 +257,18 @@ def check_vectors(folder, row, answers, tmp_path, **flags):
     assert_same(answers, [json.loads(line)["vector"] for line in lines])
 
 
-def check_pairs(folder, row, answers, tmp_path):
-  path = write_lines(tmp_path, map(" ||| ".join, row.rows()))
-  flags = {"model_dir": folder, "score": True}
+def filled(tmp_path, texts, **flags):
+  """Returns the lines that fill_mask.py prints, of a file and of stdin."""
+  path = write_lines(tmp_path, texts)
   out = script("fill_mask.py", input_file=path, **flags)
   assert out == script("fill_mask.py", stdin=path.read_bytes(), **flags)
-  for answer, line, text in zip(
-    answers, out.splitlines(), lines_in(path), strict=True
-  ):
+  return out.splitlines()
+
+
+def check_pairs(folder, row, answers, tmp_path):
+  texts = list(map(" ||| ".join, row.rows()))
+  lines = filled(tmp_path, texts, model_dir=folder, score=True)
+  for answer, line, text in zip(answers, lines, texts, strict=True):
     number, repeated = line.split("\t")
     assert repeated == text
     assert abs(float(number) - answer["probability"]) < 1e-5
@@ -272,12 +277,8 @@ def check_pairs(folder, row, answers, tmp_path):
 
 
 def check_words(folder, row, answers, tmp_path):
-  path = write_lines(tmp_path, row.rows())
-  out = script("fill_mask.py", model_dir=folder, input_file=path)
-  assert out == script(
-    "fill_mask.py", model_dir=folder, stdin=path.read_bytes()
-  )
-  told = [line.split(": ")[1] for line in out.splitlines() if ": " in line]
+  lines = filled(tmp_path, row.rows(), model_dir=folder)
+  told = [line.split(": ")[1] for line in lines if ": " in line]
   served = [
     mask for answer in answers
     for mask in zip(answer["fillings"], answer["probabilities"])
@@ -351,7 +352,10 @@ def trained(tmp_path_factory):
       stored={"max_seq_length": 32, **row.stored}, pooler=row.has_pooler,
       **row.task,
     )
-    return folder, row.ask(text_models.load(str(folder)))
+    answers = row.ask(text_models.load(str(folder)))
+    # The weights tell the texts apart.
+    assert any(answer != answers[0] for answer in answers)
+    return folder, answers
 
   return of_row
 

@@ -45,7 +45,7 @@ def check_golden(name, case, **options):
   model = golden_model(name, **options)
   with tf.GradientTape() as tape:
     output = model.bert(*inputs_of(data, case))
-    found = model.losses(output, data)
+    outputs = model.losses(output, data)
   hidden = {
     "embedding_output": output.embedding_output,
     "pooled_output": output.pooled_output,
@@ -58,9 +58,9 @@ def check_golden(name, case, **options):
     assert_close(value[:rows], data[key][:rows])
     assert_close(value, data[key], 1e-3)
   tolerance = 1e-4 if case == "static" else 1e-5
-  for key, value in found.items():
+  for key, value in outputs.items():
     assert_close(value, data[key], tolerance)
-  gradients = tape.gradient(found["total_loss"], model.variables)
+  gradients = tape.gradient(outputs["total_loss"], model.variables)
   return data, model, gradients
 
 
@@ -95,17 +95,17 @@ def released(checkpoint):
     return json.load(stream)[checkpoint]
 
 
-def head_shapes(config, kind):
-  if kind == "pretraining":
+def head_shapes(config, task):
+  if task == "pretraining":
     return {
       **heads.masked_lm_shapes(config),
       **heads.output_shapes(config, "cls/seq_relationship/", 2),
     }
-  prefix = "cls/squad/" if kind == "squad" else ""
+  prefix = "cls/squad/" if task == "squad" else ""
   return heads.output_shapes(config, prefix, 2)
 
 
-@pytest.mark.parametrize("checkpoint, kind, sizes", [
+@pytest.mark.parametrize("checkpoint, task, sizes", [
   ("base_uncased_pretraining_model", "pretraining", {}),
   ("base_uncased_classifier_model", "classifier", {}),
   ("base_uncased_squad_model", "squad", {}),
@@ -114,11 +114,11 @@ def head_shapes(config, kind):
    dict(num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
         intermediate_size=2048)),
 ])
-def test_names_and_shapes_equal_the_released(checkpoint, kind, sizes):
+def test_names_and_shapes_equal_the_released(checkpoint, task, sizes):
   config = modeling.BertConfig(
     **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
   )
-  shapes = {**configuration.bert_shapes(config), **head_shapes(config, kind)}
+  shapes = {**configuration.bert_shapes(config), **head_shapes(config, task)}
   expected = {k: tuple(v) for k, v in released(checkpoint).items()}
   assert list(shapes.items()) == list(expected.items())
 
@@ -157,8 +157,8 @@ def test_every_variable_is_in_the_table_and_trainable():
     heads.output_shapes(config, "cls/squad/", 2),
   ]
   for module, table in zip(modules, tables):
-    found = [(v.name, tuple(v.shape)) for v in module.trainable_variables]
-    assert found == [(f"{name}:0", shape) for name, shape in table.items()]
+    shapes = [(v.name, tuple(v.shape)) for v in module.trainable_variables]
+    assert shapes == [(f"{name}:0", shape) for name, shape in table.items()]
     assert module.variables == module.trainable_variables
     assert {v.dtype for v in module.variables} == {tf.float32}
 
@@ -289,8 +289,8 @@ def test_dropout_is_a_function_of_the_seed():
   off = hidden(model, [1, 2], training=False)
   records = dict(zip(["input_ids", "input_mask", "segment_ids"], batch()))
   for seed, expected in (([1, 2], first), (None, off)):
-    found = model.encode(records, seed).sequence_output
-    np.testing.assert_array_equal(found, expected)
+    states = model.encode(records, seed).sequence_output
+    np.testing.assert_array_equal(states, expected)
   drawn = [hidden(model, None) for _ in range(2)]
   different = [first, hidden(model, [1, 3]), hidden(model, [2, 2]), off, *drawn]
   for i, one in enumerate(different):

@@ -64,5 +64,5 @@ def test_products_run_for_the_needed_rows_alone(monkeypatch):
   assert rows(ids, positions=needed) == [3] * 5 + [24] * 3
   # Of the 24 tokens 15 are padding.
   mask = tf.constant(np.arange(8) < [[2], [1], [6]], tf.int32)
-  found = rows(ids, mask, skip_padding=True, positions=needed)
-  assert found == [3] * 5 + [9] * 3
+  counts = rows(ids, mask, skip_padding=True, positions=needed)
+  assert counts == [3] * 5 + [9] * 3

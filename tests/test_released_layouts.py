@@ -271,6 +271,6 @@ def test_config_json_next_to_huggingfaces_weights_is_theirs(tmp_path):
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu"
   (tmp_path / "pytorch_model.bin").touch()
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu_erf"
-  found = model_folder.find(str(tmp_path))
-  assert found["bert_config_file"] == str(path)
+  paths = model_folder.find(str(tmp_path))
+  assert paths["bert_config_file"] == str(path)
   assert configuration.read(str(path))["hidden_act"] == "gelu_erf"

@@ -89,8 +89,8 @@ def test_states_and_gradients_are_those_of_plain_rows(variant, options, read):
     is_read = np.ones([8, read], np.float32)
   weight = is_read[..., None] * RNG.randn(*is_read.shape, 16).astype("f")
   plain = states_and_gradients(model, batch, positions, weight)
-  found = states_and_gradients(model, packed(batch), positions, weight)
-  for one, other in zip(found, plain, strict=True):
+  of_packed = states_and_gradients(model, packed(batch), positions, weight)
+  for one, other in zip(of_packed, plain, strict=True):
     scale = max(1.0, np.abs(other).max())
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
 
@@ -105,11 +105,11 @@ def test_skipped_padding_changes_no_number(number, is_partial, recompute):
   padded = Case(number)
   tokens = Case(number, skip_padding=True, recompute_activations=recompute)
   check_same_step(tokens.step(is_partial), padded.step(is_partial))
-  found, expected = tokens.model(*tokens.batch), padded.model(*padded.batch)
+  output, expected = tokens.model(*tokens.batch), padded.model(*padded.batch)
   is_token = np.array(padded.mask, bool)
   is_token |= ~is_token.any(axis=1, keepdims=True)
   for one, other in zip(
-    [found.embedding_output, *found.all_encoder_layers],
+    [output.embedding_output, *output.all_encoder_layers],
     [expected.embedding_output, *expected.all_encoder_layers],
   ):
     mask = is_token[..., np.newaxis]
@@ -117,15 +117,15 @@ def test_skipped_padding_changes_no_number(number, is_partial, recompute):
     # [CLS] is computed where it is masked too.
     assert not one.numpy()[:, 1:][~is_token[:, 1:]].any()
   # The empty row too: as in the original it attends everywhere.
-  check_same(found.pooled_output, expected.pooled_output)
+  check_same(output.pooled_output, expected.pooled_output)
 
 
 def test_a_masked_first_token_is_computed():
   case, mask = Case(2, skip_padding=True), np.ones([5, 12], np.int32)
   mask[:3, [0, 4]] = 0
-  found = case.model(case.batch[0], mask).pooled_output
+  pooled = case.model(case.batch[0], mask).pooled_output
   expected = Case(2).model(case.batch[0], mask).pooled_output
-  assert_close(found, expected)
+  assert_close(pooled, expected)
 
 
 def test_rows_of_words_have_the_norm_of_the_padded_batch():
