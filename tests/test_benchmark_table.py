@@ -267,8 +267,8 @@ def test_the_cost_of_a_command():
     [sys.executable, "-c", f"{loop}\nprint('done')"], watches_memory=True
   )
   assert said == "done\n" and cost.megabytes > 1
-  # Differences of clocks are rounded.
-  assert round(cost.processor, 6) >= 0.2 and cost.wall >= 0.2
+  # The clock of other processes counts hundredths of a second.
+  assert cost.processor >= 0.18 and cost.wall >= 0.2
   with pytest.raises(errors.InputError, match="(?s)code 1: .*ValueError: bad"):
     measured_runs.run([sys.executable, "-c", "raise ValueError('bad')"])
 

@@ -55,7 +55,7 @@ def test_a_configuration_is_checked_when_a_model_is_made():
   ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
   ('{"model_type": {}}', "model_type is {}; expected a string"),
   ('{"model_type": "gpt2"}', "is 'gpt2'; only models of 'albert', 'bert', "),
-  ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2; only"),
+  ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2, which"),
 ])
 def test_bad_configuration_files(tmp_path, text, message):
   path = tmp_path / "bert_config.json"

@@ -72,11 +72,9 @@ GRID = [
   pytest.param(variant, head, marks=[pytest.mark.slow] * is_slow)
   for variant in engine_models.VARIANTS for head in choices.SERVING_HEADS
   if head != "next_sentence" or variant not in WITHOUT_PAIRS
-  # BERT and one head of each family by default, and where activations are
-  # heads' own.
+  # One head of each family by default, and where activations are heads' own.
   for is_slow in [
-    head not in ("masked_lm", "span") and variant != "bert"
-    and (variant, head) != ("electra", "classification")
+    head != "masked_lm" and (variant, head) != ("electra", "classification")
   ]
 ]
 
