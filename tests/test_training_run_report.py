@@ -34,6 +34,7 @@ def written(tmp_path):
     run_report.Report(
       "text-classification", {"eval_f1": np.float32(0.5), "loss": 1.25},
       "f1 of classes", ["no", "yes"], np.array([[3, 1], [0, 4]]), MISTAKES,
+      text_pairs=True,
     ),
   )
   return tmp_path
@@ -74,6 +75,7 @@ def test_the_card_names_scores_data_and_use(written):
   assert f"| `train.csv` | 11 | `{digest}` |" in text
   assert "`no`, `yes`" in text
   assert f'text_models.load("{written}/final_model")' in text
+  assert "model.classify([(" in text
   assert "$" not in card
 
 

@@ -51,6 +51,7 @@ class Report(NamedTuple):
     labels: names of the classes.
     confusions: int [L, L], examples of class `row` predicted as `column`.
     mistakes: in any order; the page shows the largest.
+    text_pairs: whether a classifier reads two texts.
   """
 
   use: str
@@ -59,6 +60,7 @@ class Report(NamedTuple):
   labels: Sequence[str] = ()
   confusions: np.ndarray | None = None
   mistakes: Iterable[Mistake] = ()
+  text_pairs: bool = False
 
 
 # use -> (the head of exports, the call in Python).
@@ -184,6 +186,8 @@ def _mistakes(report):
 
 def _card(settings, report, texts):
   head, call = USES[report.use]
+  if report.text_pairs and head == "classification":
+    call = 'classify([("a text", "another")])'
   scores = {
     name: float(value) for name, value in sorted(report.results.items())
   }
