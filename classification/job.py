@@ -434,7 +434,7 @@ class ModelRun:
       run_report.write(self._settings, run_report.Report(
         "sentence-similarity" if task.task_kind in data.OF_VECTORS
         else "text-classification", results, labels=task.labels,
-        text_pairs=task.text_pairs,
+        text_pairs=bool(task.text_pairs),
         **self._evaluator.reported,
       ))
 
