@@ -26,10 +26,12 @@ def written(tmp_path):
   ))
   (tmp_path / "train.csv").write_text("text,label\n")
   (tmp_path / "final_model").mkdir()
+  (tmp_path / "data" / "folder.d").mkdir(parents=True)
   run_report.write(
     run_settings.Settings({
       "output_dir": str(tmp_path), "do_train": True, "eval_file": None,
       "train_file": str(tmp_path / "train.csv"), "task_name": None,
+      "data_dir": str(tmp_path / "data"),
     }),
     run_report.Report(
       "text-classification", {"eval_f1": np.float32(0.5), "loss": 1.25},
@@ -73,7 +75,7 @@ def test_the_card_names_scores_data_and_use(written):
   ]
   digest = hashlib.sha256(b"text,label\n").hexdigest()
   assert f"| `train.csv` | 11 | `{digest}` |" in text
-  assert "`no`, `yes`" in text
+  assert "`no`, `yes`" in text and "folder.d" not in text
   assert f'text_models.load("{written}/final_model")' in text
   assert "model.classify([(" in text
   assert "$" not in card

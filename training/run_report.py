@@ -220,5 +220,8 @@ def _data_rows(settings):
   if folder := settings.get("data_dir"):
     paths += sorted(glob.glob(os.path.join(glob.escape(folder), "*.*")))
   for path in paths:
+    # A pipe was read once, and a folder has no checksum.
+    if not (file_io.is_remote(path) or os.path.isfile(path)):
+      continue
     size, digest = file_io.size_and_sha256(path)
     yield f"| `{os.path.basename(path)}` | {size:,} | `{digest}` |"
