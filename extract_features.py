@@ -141,12 +141,16 @@ from serving import engine_choice
 from training import components, distribution
 
 
+def computes_vectors(settings):
+  """Whether more is asked for than a page of attention."""
+  return bool(
+    settings.output_file or settings.input_file == "-" or settings.vectors_file
+  )
+
+
 def check_flags(settings):
   """Raises InputError where flags ask for nothing or cannot be used."""
-  if not (
-    settings.output_file or settings.attention_html
-    or settings.input_file == "-" or settings.vectors_file
-  ):
+  if not (computes_vectors(settings) or settings.attention_html):
     raise errors.InputError(
       "nothing to do: pass --output_file or --attention_html"
     )
@@ -284,9 +288,7 @@ def main(_):
   check_flags(settings)
   config = components.model_config(settings)
   layers = []
-  if computes := bool(
-    settings.output_file or settings.input_file == "-" or settings.vectors_file
-  ):
+  if computes := computes_vectors(settings):
     layers = text_vectors.layers_to_write(settings, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
 

@@ -141,10 +141,10 @@ def literal_name(path: str) -> str:
   folder, name = os.path.split(os.path.abspath(path))
   links = tempfile.mkdtemp()
   atexit.register(shutil.rmtree, links, ignore_errors=True)
-  for match_path in os.listdir(folder):
-    if match_path.startswith(name):
-      link = os.path.join(links, "path" + match_path[len(name):])
-      os.symlink(os.path.join(folder, match_path), link)
+  for entry in os.listdir(folder):
+    if entry.startswith(name):
+      link = os.path.join(links, "path" + entry[len(name):])
+      os.symlink(os.path.join(folder, entry), link)
   return os.path.join(links, "path")
 
 
@@ -342,11 +342,11 @@ def _remove_stale_temporaries(path):
   for name in os.listdir(folder or "."):
     # The whole rest must match: `path` may be the start of another file's name.
     match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start):])
-    match_path = os.path.join(folder, name)
-    if match and _is_stale(match, match_path):
-      shutil.rmtree(match_path, ignore_errors=True)
+    entry = os.path.join(folder, name)
+    if match and _is_stale(match, entry):
+      shutil.rmtree(entry, ignore_errors=True)
       with contextlib.suppress(OSError):
-        os.remove(match_path)
+        os.remove(entry)
 
 
 def _is_stale(match, path):
