@@ -46,7 +46,7 @@ class _Rewriting(importlib.machinery.SourceFileLoader):
   """Loads a module of the package from the clone."""
 
   def path_stats(self, path):
-    raise OSError  # Compiled files are those of the modules as they are.
+    raise OSError  # Compiled files belong to the unchanged modules.
 
   def source_to_code(self, data, path, **options):
     source = rewritten(importlib.util.decode_source(data))
@@ -88,7 +88,7 @@ def _is_here(spec):
 
 
 def _spec(name, first, *rest):
-  """Returns how a module or folder is loaded, None where there is none."""
+  """Returns the spec of a module or folder, or None if neither exists."""
   path = _ROOT.joinpath(first, *rest)
   files = {path / "__init__.py": [str(path)], path.with_suffix(".py"): None}
   for file, folders in files.items():

@@ -153,7 +153,7 @@ def main(_):
   """Converts a model, and compares the outputs with --verify."""
   settings = flags.read_settings()
   if not settings.verbose:
-    # What is printed says it.
+    # The printed summary has the same facts.
     console.show_warnings_alone()
   if settings.model_dir:
     paths = model_folder.find(settings.model_dir)

@@ -142,7 +142,7 @@ from training import components, distribution
 
 
 def computes_vectors(settings):
-  """Whether more is asked for than a page of attention."""
+  """Whether the flags need vectors, not only a page of attention."""
   return bool(
     settings.output_file or settings.input_file == "-" or settings.vectors_file
   )
@@ -168,7 +168,7 @@ def check_flags(settings):
 
 
 def read_settings():
-  """Returns settings with what the model's folder says of its input.
+  """Returns settings, completed by the model's folder.
 
   Raises InputError: see model_settings and run_settings.
   """

@@ -46,13 +46,13 @@ from serving import text_models
 
 
 def texts_to_fill(texts, input_file):
-  """Yields (place, text) of what is given by flags."""
+  """Yields (place, text) of each text of the flags."""
   for text in texts:
     yield "--text", text
   if input_file:
     lines = list(file_io.read_lines(input_file))
     while lines and not lines[-1][1].strip():
-      lines.pop()  # Empty lines at the end are no texts.
+      lines.pop()  # Skip empty lines at the end.
     yield from ((f"{input_file}:{number}", line) for number, line in lines)
 
 
@@ -71,7 +71,7 @@ def answer_lines(answer):
 
 
 def described(text, answer, mask):
-  """Returns a text and, for each `mask`, a line of what fits best."""
+  """Returns a text and, for each `mask`, a line with the best tokens."""
   lines = [text]
   rows = zip(answer["fillings"], answer["probabilities"])
   for number, (tokens, probabilities) in enumerate(rows, 1):

@@ -126,7 +126,7 @@ def arrange_devices(settings):
 
 
 def run_model(settings, run):
-  """Trains, evaluates and predicts with one model; returns what was scored."""
+  """Trains, evaluates and predicts with one model; returns the scores."""
   model = job.ModelRun(settings, run)
   results = {}
   if settings.do_train:

@@ -127,7 +127,7 @@ from training import components, distribution, harness, run_report, train_log
 
 
 class TaggingRun(NamedTuple):
-  """What all the models of one command share.
+  """The data and names that all models of one command share.
 
   Attributes:
     config: with the labels.
@@ -158,7 +158,7 @@ def score(settings, predictor, file, batch_size):
 
 
 def train(settings, model, run, start, predictor, *, features, output_dir):
-  """Trains from `start`; returns the step and the run with what was read."""
+  """Trains from `start`; returns the step, and the run with its states."""
   count, names = len(run.files["train"].windows), None
 
   def training_data():

@@ -4,7 +4,7 @@ r"""Pre-trains BERT with masked words and next sentences, and evaluates it.
       --input_file=pretraining.tfrecord --bert_config_file=bert_config.json \
       --output_dir=pretraining_output
 
-The records are those of create_pretraining_data.py. `make quickstart` runs
+create_pretraining_data.py writes the records. `make quickstart` runs
 this on a sample, which takes two minutes on 2 CPU cores and ends with a
 masked-LM accuracy above 0.9.
 """
@@ -112,7 +112,7 @@ _ARE_MASKED = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_runs mask_shares", "dynamic_masking",
   why=" when the records were made, and these are masked already",
 )
-# Of an encoder that is trained on next words.
+# Encoders that are trained on next words.
 _NO_MASKS = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_runs mask_shares "
   "span_boundary_objective teacher_checkpoint",
@@ -138,7 +138,7 @@ def make_input(settings, names, config):
 
 
 def make_model(settings, config, generator, **model_options):
-  """Returns the model; `generator` is that of ELECTRA's, or None."""
+  """Returns the model; `generator` is ELECTRA's configuration, or None."""
   if generator:
     return replaced_tokens.ReplacedTokensModel(
       config, generator, **model_options
@@ -152,7 +152,7 @@ def make_model(settings, config, generator, **model_options):
 
 
 def fixed_settings(settings, generator):
-  """Returns what must not change while the run trains, by name."""
+  """Returns the settings that must not change while the run trains."""
   fixed = settings.pick("use_next_sentence_loss")
   if generator:
     fixed["generator_config_file"] = generator.to_dict()

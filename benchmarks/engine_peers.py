@@ -1,6 +1,6 @@
 """torch, ONNX Runtime and OpenVINO, for all scripts that run them.
 
-The graph is torch's own ONNX export. int8 is what sentence-transformers makes:
+The graph is torch's ONNX export. int8 is quantized as by sentence-transformers:
 ONNX Runtime's dynamic quantization with signed weights, and OpenVINO's by NNCF,
 calibrated on 200 examples. A process of one engine alone loads no other.
 """
@@ -72,7 +72,7 @@ def on_torch(source, head, numbers):
 
 
 def on_onnx_runtime(path, numbers):
-  """As on_torch: CPUExecutionProvider with all of its own optimizations."""
+  """As on_torch, by the CPUExecutionProvider with all of its optimizations."""
   import onnxruntime
 
   del numbers  # The file has them.
@@ -83,11 +83,11 @@ def on_onnx_runtime(path, numbers):
 
 
 def on_openvino(path, numbers):
-  """As on_torch: CPU plugin, latency hint: all threads for one batch."""
+  """As on_torch: the CPU plugin, all threads for one batch (latency hint)."""
   import openvino
 
   core = openvino.Core()
-  # Of a float32 graph: bfloat16 is the default where the processor has it.
+  # The default for a float32 graph is bfloat16 if the processor has it.
   hint = "bf16" if numbers == "bfloat16" else "f32"
   model = core.compile_model(core.read_model(path), "CPU", {
     "INFERENCE_PRECISION_HINT": hint,
@@ -106,7 +106,7 @@ class Texts:
   """A peer with its tokenizer: texts in, numbers out."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """Of texts together; None: 32 texts, or 64 short ones, as here."""
+    """The size of a batch; None: 32 texts, or 64 short ones, as here."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
@@ -139,7 +139,7 @@ class Texts:
     ]
 
   def samples(self, texts):
-    """Returns a list of what an engine takes, one text each."""
+    """Returns the inputs of an engine, one item per text."""
     return [
       dict(zip(_NAMES, self.arrays([each])))
       for each in self._tokenizer.encode_batch(texts)
@@ -147,10 +147,10 @@ class Texts:
 
 
 def make(engine, numbers, source, head, path, samples=None):
-  """Writes what an engine of ON_FILES loads, an .onnx or .xml file.
+  """Writes the .onnx or .xml file that an engine of ON_FILES loads.
 
-  `source` and `head` are those of `network`; `samples` is a function that
-  returns what int8 is calibrated on.
+  `source` and `head` are as for `network`; `samples` is a function that returns
+  the batches that calibrate int8.
   """
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")
@@ -199,7 +199,7 @@ class Classifier:
   def __init__(self, values, *, dtype, engine):
     import transformers
 
-    # Their name of the tanh form, which ours is, in one operation.
+    # The tanh form of GELU, which ours is, as one operation.
     config = transformers.BertConfig(
       **{**values, "hidden_act": "gelu_pytorch_tanh"}, num_labels=2
     )
@@ -213,4 +213,4 @@ class Classifier:
     self._engine(*(array.astype(np.int64) for array in batch[:3]))
 
   def wait(self):
-    """Returns at once: both compute before they return."""
+    """Does nothing: both engines compute before they return."""

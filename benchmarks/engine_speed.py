@@ -1,9 +1,9 @@
 """Texts to vectors or classes by each engine, here and elsewhere, for table.py.
 
-Each engine has a process of its own, which loads what an earlier process has
-written: an engine's speed, memory and file are what they are in use. It gets
-texts of ordinary words, B texts of T word pieces together, and one text of 22
-alone; its time is that from str to NumPy. The peers need torch, transformers,
+Each engine runs in its own process, which loads the file that an earlier
+process wrote, so speed, memory and file size are as in use. It gets texts of
+ordinary words, B texts of T word pieces together, and one text of 22 alone;
+times are from str to NumPy. The peers need torch, transformers,
 onnx, onnxruntime, openvino and nncf.
 """
 
@@ -25,10 +25,10 @@ import step_speed
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BATCHES = ((64, 16), (32, 64), (32, 128))
 SINGLE_TOKENS = 22
-# What NNCF is calibrated on.
+# The texts that calibrate NNCF.
 _SAMPLES = 200
-# -> a format of ours or a peer of engine_peers.py, and its numbers. The
-# beginnings of names are what rows of the table compare.
+# -> a format of ours or a peer of engine_peers.py, and its numbers. Rows
+# of the table compare by the beginnings of names.
 CONTENDERS = {
   "here, float32, TensorFlow": ("tensorflow", "float32"),
   "here, float32, `onnx`": ("onnx", "float32"),
@@ -47,20 +47,19 @@ CONTENDERS = {
 
 
 class Job(NamedTuple):
-  """What a process does: it makes, measures, answers pairs or computes lines.
-  """
+  """A process's job: write a file, measure, answer pairs or compute lines."""
 
-  contender: str  # Of CONTENDERS.
+  contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
-  made: pathlib.Path | None = None  # Folder of what the engines load.
-  make: bool = False  # Whether to write that, if it is not there.
-  seconds: float = 5.0  # Of each measurement.
+  made: pathlib.Path | None = None  # The folder that the engines load.
+  make: bool = False  # Whether to write it if it does not exist.
+  seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
   pairs: pathlib.Path | None = None  # JSON.
   samples: pathlib.Path | None = None  # JSON: pairs to calibrate with.
   lines: pathlib.Path | None = None  # One text each.
-  output: pathlib.Path | None = None  # Their vectors, or shares of classes.
-  batch_size: int | None = None  # Of a peer; None: as ours is by default.
+  output: pathlib.Path | None = None  # Vectors, or class probabilities.
+  batch_size: int | None = None  # The peer's; None: our default.
 
 
 def texts_per_second(size: int, length: int) -> str:
@@ -69,7 +68,7 @@ def texts_per_second(size: int, length: int) -> str:
 
 
 def _path(job):
-  """Returns the file that a contender loads: what `make` writes, or weights."""
+  """Returns the file that a contender loads, by `make` or with weights."""
   engine, numbers = CONTENDERS[job.contender]
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
@@ -78,7 +77,7 @@ def _path(job):
 
 
 def make(job: Job) -> None:
-  """Writes what a contender loads, unless it is there."""
+  """Writes the file that a contender loads, unless it exists."""
   engine, numbers = CONTENDERS[job.contender]
   path = _path(job)
   if path.parent.exists():
@@ -129,7 +128,7 @@ def _load(job):
   sys.path.insert(0, str(ROOT))
   from serving import text_models
 
-  # An export says itself what it computes with.
+  # An export's settings name its engine.
   options = {"dtype": "bfloat16"} if numbers == "bfloat16" else {}
   model = text_models.load(str(path.parent), **options)
 
@@ -137,7 +136,7 @@ def _load(job):
     if job.head == "embedding":
       return model.embed(texts, pooling="mean", normalize=True)
     answers = model.classify(texts, text_pairs=True)
-    # Of a regression its number, else the class: GLUE's names are 0 and 1.
+    # A regression's number, or the class: GLUE's names are 0 and 1.
     return np.array([[float(a.get("score", a.get("label")))] for a in answers])
 
   return compute
@@ -153,12 +152,12 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns what one contender takes, or answers, in this process."""
+  """Returns one contender's measures or answers, computed in this process."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
     results = compute(list(map(tuple, pairs)))
-    # Of logits the largest one's place.
+    # The index of the largest logit.
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
@@ -201,16 +200,16 @@ def measure(job: Job) -> dict:
 
 
 def run_contender(job: Job, python, threads: int = 0) -> dict | None:
-  """Returns `measure` of a job in processes of its own; None if one failed.
+  """Returns `measure` of a job in new processes; None if one failed.
 
-  `python` is that of the peers; `threads` the cores to run on, or 0: all.
+  `python` runs the peers; `threads` are the cores to run on, or 0: all.
   """
   cores = sorted(os.sched_getaffinity(0))
   cores = cores[: threads or len(cores)]
   if job.contender.startswith("here"):
     python = sys.executable
   script = os.path.abspath(__file__)
-  # What is written is written once, on all cores.
+  # The file is written once, on all cores.
   made = step_speed.run_alone(python, script, *job._replace(make=True))
   return made and step_speed.run_alone(
     python, script, *job,

@@ -4,10 +4,10 @@
       --weights=FOLDER --seed=1
 
 Needs torch, transformers (5 or newer), accelerate, scikit-learn and scipy, and
-nothing of this project, so that a fault of ours cannot hide on both sides. What
-the model is given and how it is trained is what Hugging Face's run_glue.py,
-run_qa.py and run_ner.py do with --pad_to_max_length False, or, with
---pad_to_max_length=1, by default. The last line of the output is JSON.
+nothing of this project, so that a fault of ours cannot hide on both sides.
+Inputs and training are as in Hugging Face's run_glue.py, run_qa.py and
+run_ner.py with --pad_to_max_length False, or, with --pad_to_max_length=1, by
+default. The last line of the output is JSON.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GLUE = {
 
 
 def read_glue(task, path):
-  """Returns the columns of texts, and the labels as they are there."""
+  """Returns the columns of texts, and the labels as in the file."""
   columns, label, header = GLUE[task]
   # Not splitlines, which ends lines at other separators of Unicode too.
   lines = path.read_text(encoding="utf-8-sig").split("\n")[header:]
@@ -106,8 +106,8 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
   """Returns one dict a window: inputs, example's index, offsets in context.
 
   Offsets are an array [tokens, 2]; -1 outside of the context. The inputs have
-  the first and last token of the answer, or 0 where half of it is outside. The
-  stride of the tokenizer is what two windows share.
+  the first and last token of the answer, or 0 where half of it is outside. Two
+  windows share as many tokens as the tokenizer's stride.
   """
   encoded = tokenizer(
     # As in run_qa.py: some questions begin with long white space.
@@ -136,7 +136,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
 def best_span(start, end, offsets, *, max_length=30):
   """Returns score and character span of a window's best answer.
 
-  Of all pairs of tokens, where run_qa.py looks at the 20 best of each side.
+  All pairs of tokens compete; run_qa.py tries the 20 best of each side.
   """
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   lengths = tokens[None, :] - tokens[:, None] + 1
@@ -186,7 +186,7 @@ class Squad:
       # Rows of the predictions are padded to the longest of all.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
-      # The best of all windows of a question.
+      # The best answer in all windows of a question.
       if example not in best or candidate[0] > best[example][0]:
         best[example] = candidate
     exact, f1 = [], []
@@ -232,7 +232,7 @@ class Tagging:
 
 
 def predictions(task, arguments, tokenizer):
-  """Trains as the arguments say; returns what the network says of task.eval."""
+  """Trains by the arguments; returns the network's outputs for task.eval."""
   transformers.set_seed(arguments.seed)
   model = task.network.from_pretrained(
     arguments.weights, num_labels=task.num_labels, attn_implementation="sdpa"

@@ -1,6 +1,6 @@
 """Hugging Face's training steps and inference, for step_speed.py.
 
-Networks lie on the GPU where there is one.
+Networks lie on the GPU, if any.
 """
 
 import os
@@ -99,7 +99,7 @@ class Pretraining(_Steps):
 
   def pretrain(self, batch):
     """Takes a training step on a step_speed.PretrainingBatch."""
-    # -100 is what torch's cross-entropy leaves out.
+    # torch's cross-entropy ignores -100.
     labels = np.full(batch.input_ids.shape, -100)
     np.put_along_axis(labels, batch.masked_lm_positions, batch.masked_lm_ids, 1)
     self._step({

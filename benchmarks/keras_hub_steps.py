@@ -29,7 +29,7 @@ class Pretraining:
         RATE, weight_decay=DECAY, global_clipnorm=CLIP
       ),
       loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      # Metrics of every step are no part of a training step.
+      # A training step does not compute metrics.
       weighted_metrics=[],
       jit_compile=compiled,
     )

@@ -1,4 +1,4 @@
-"""What a command costs: wall and processor seconds, and memory."""
+"""Measures a command: wall and processor seconds, and memory."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from common import errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-_PAUSE = 0.05  # Seconds between two looks.
+_PAUSE = 0.05  # Seconds between two measurements of memory.
 
 
 class Cost(NamedTuple):
@@ -30,8 +30,8 @@ class Cost(NamedTuple):
 def set_environment(**more):
   """Sets the environment of this process and of all that it starts.
 
-  Nothing is downloaded. Compiled modules are kept, as for any user: without,
-  importing TensorFlow takes three times as long.
+  Nothing is downloaded. Compiled modules are kept, as for any user: without
+  them, importing TensorFlow takes 3× longer.
   """
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
   os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", **more)
@@ -59,7 +59,7 @@ def run(command, *, until=None, watches_memory=False):
     while process.returncode is None and not is_reached:
       if watches_memory:
         look = time.monotonic()
-        # A peak between two looks is missed; those of a batch last longer.
+        # Shorter peaks are missed; a batch's peak lasts longer.
         seconds_now, megabytes = usage(process.pid)
         most, seconds = max(most, megabytes), seconds | seconds_now
         # Linux walks through all pages of a process: without longer pauses,
@@ -86,11 +86,11 @@ def run(command, *, until=None, watches_memory=False):
 
 
 def usage(pid):
-  """Returns what a process and all that came from it use now.
+  """Returns the use of a process and its descendants now.
 
   Returns:
-    {pid: processor seconds so far}, and the memory of all, in MB: what Linux
-    calls Pss_Anon: a page that two of them share counts once, libraries do not.
+    {pid: processor seconds so far}, and the memory of all, in MB: Linux's
+    Pss_Anon, which counts a shared page once, and libraries not at all.
   """
   seconds, kilobytes, waiting = {}, 0, [pid]
   while waiting:

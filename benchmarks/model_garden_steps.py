@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-# Legacy Keras, which is what tf-models-official uses.
+# tf-models-official uses legacy Keras.
 import tf_keras
 from official.nlp import optimization
 from official.nlp.modeling import layers, models, networks

@@ -25,11 +25,11 @@ class _Steps:
     self.train_step = tf.function(self._train_step, jit_compile=compiled)
 
   def wait(self):
-    """Returns when the device has done what it was given."""
+    """Waits until the device has finished its work."""
     self._last.numpy()
 
   def variables(self):
-    """Returns what is trained, then the moments, which the first call makes."""
+    """Returns variables, then the moments, which the first call makes."""
     # Outside of the tf.function, which may make variables only once.
     if not self._optimizer.slots:
       self._optimizer.create_slots(self._variables)
@@ -105,10 +105,10 @@ class Pretraining(_Steps):
     self._take_step(self.tensors(batch))
 
   def tensors(self, batch, row=None):
-    """Returns what a step takes of a step_speed.PretrainingBatch.
+    """Returns a step's inputs from a step_speed.PretrainingBatch.
 
-    `row` is the length of rows into which the sequences are packed, a multiple
-    of theirs. None: they are rows themselves.
+    The sequences are packed into rows of length `row`, a multiple of the
+    sequences' length. None: each sequence is one row.
     """
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)

@@ -5,8 +5,8 @@
 
 Runs the script as a user does, on the whole text and in shards over one and
 two processes, and the original's where a checkout is given; TensorFlow 2 plays
-TensorFlow 1. What each needs for a text of two lines, which is mostly importing
-TensorFlow, is shown separately from what the text adds.
+TensorFlow 1. The cost of a text of two lines, which is mostly importing
+TensorFlow, is shown separately from the rest.
 """
 
 import argparse
@@ -30,8 +30,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def commands(arguments, text, prefix):
-  """Returns {name: command} of all runs on a text; prefix: of what they write.
-  """
+  """Returns {name: command} of all runs; outputs begin with `prefix`."""
   script = "create_pretraining_data.py"
   ours = [sys.executable, measured_runs.ROOT / script]
   made = {"here": ours}
@@ -58,12 +57,12 @@ def measure(arguments):
   with tempfile.TemporaryDirectory() as folder:
     tiny = pathlib.Path(folder, "tiny.txt")
     tiny.write_text(_TINY_TEXT)
-    # The same commands, so that each one's own start is taken off.
+    # The same commands, so that each command's start is subtracted.
     starts = commands(arguments, tiny, f"{folder}/tiny")
     runs = commands(arguments, arguments.text, f"{folder}/whole")
     for name, command in runs.items():
       yield name, *(
-        # All of it is work of the processor: a GPU would only add noise.
+        # Only the processor works: a GPU would only add noise.
         measured_runs.run(["env", "CUDA_VISIBLE_DEVICES=-1", *each],
                           watches_memory=True)[1]
         for each in (starts[name], command)
@@ -71,10 +70,10 @@ def measure(arguments):
 
 
 def table_row(name, num_words, start, cost):
-  """Returns a contender's row; `start` is what the start of it alone costs."""
+  """Returns a contender's row; `start` is the cost of its start alone."""
   cells = []
   for before, all_of_it in zip(start[:2], cost[:2], strict=True):
-    # Of what the text adds to the start.
+    # The share that the text adds to the start.
     rate = num_words / max(all_of_it - before, 1e-3)
     cells += [f"{all_of_it:.1f}", f"{before:.1f}", f"{rate:,.0f}"]
   added = cost.megabytes - start.megabytes

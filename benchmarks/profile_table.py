@@ -1,4 +1,4 @@
-"""What the operations of a training step cost, by type, from a recording.
+"""Sums the operations of a training step by type, from a recording.
 
   python run_classifier.py --do_train --profile_steps=30,40 --output_dir=out ...
   python benchmarks/profile_table.py --profile=out
@@ -17,7 +17,7 @@ import sys
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-# Before the project's: it says where those are.
+# Imported before the project's modules: it puts them on the path.
 import measured_runs  # noqa: F401
 from common import errors
 
@@ -35,7 +35,7 @@ _GROUPS = {
 def operations(path):
   """Returns {(name, type): milliseconds of each time that it ran}.
 
-  Of a recording, or of a folder that holds one.
+  `path` is a recording, or a folder that holds one.
   """
   if path.is_dir():
     recordings = sorted(path.glob("**/*.xplane.pb"))

@@ -1,7 +1,7 @@
 """One contender's training step or inference of BERT-base, for table.py.
 
-Random weights, full sequences. Each program computes each work in a process of
-its own: first steps until it has compiled, then rounds of steps, which follow
+Random weights, full sequences. Each program computes each work in its own
+process: first steps until it has compiled, then rounds of steps, which follow
 one another without waiting, as in training; the median counts. A round is a
 step, or as many as half a second has. It is imported where only NumPy is.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of every program's optimizer.
+# The settings of every program's optimizer.
 RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 VALUES = {
   "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
@@ -27,7 +27,7 @@ TRAIN, PREDICT, PRETRAIN = "train", "predict", "pretrain"
 
 
 class PretrainingBatch(NamedTuple):
-  """int32 arrays. Names are those of the records' features."""
+  """int32 arrays, named as the records' features."""
 
   input_ids: np.ndarray  # [B, T], and so the next two.
   input_mask: np.ndarray
@@ -38,17 +38,17 @@ class PretrainingBatch(NamedTuple):
 
 
 class Work(NamedTuple):
-  """What is computed: a method of a contender on a batch."""
+  """A method of a contender on a batch."""
 
   method: str  # TRAIN or PREDICT, of a classifier; or PRETRAIN.
   dtype: str  # "float32" or "bfloat16".
-  size: int  # Of the batch.
+  size: int  # Sequences in the batch.
   length: int
   predictions: int = 0  # Masked words of a sequence.
 
   @property
   def title(self) -> str:
-    """What a table calls it."""
+    """The name in a table."""
     names = {TRAIN: "classifier, training step", PRETRAIN: "pre-training step"}
     name = names.get(self.method, "classifier, inference")
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
@@ -87,8 +87,7 @@ class Work(NamedTuple):
 
 
 class Contender(NamedTuple):
-  """Who computes works: the module of its steps, and options of its classes.
-  """
+  """A program: the module of its steps, and options of its classes."""
 
   module: str
   options: dict = {}
@@ -111,7 +110,7 @@ CONTENDERS = {
     "engine_peers", {"engine": "OnnxRuntime"}, (PREDICT,), ("float32",)
   ),
   "OpenVINO": Contender("engine_peers", {"engine": "OpenVino"}, (PREDICT,)),
-  # These two have no classifier of their own here.
+  # These two have only pre-training steps here.
   "Model Garden, graph": Contender("model_garden_steps", {}, (PRETRAIN,)),
   "Model Garden, XLA": Contender("model_garden_steps", _XLA, (PRETRAIN,)),
   "keras-hub, graph": Contender("keras_hub_steps", {}, (PRETRAIN,)),
@@ -120,10 +119,10 @@ CONTENDERS = {
 
 
 def contenders(work: Work, compiled: bool) -> list[str]:
-  """Returns who takes part in a work, ours first.
+  """Returns the contenders of a work, ours first.
 
-  Compiling takes minutes: those who do take part only if it is `compiled`, or
-  where it helps most.
+  Compiling takes minutes, so compiled contenders take part only if `compiled`,
+  or where compiling helps most.
   """
   return [
     name for name, (module, options, methods, dtypes) in CONTENDERS.items()
@@ -184,10 +183,10 @@ def measure_peak() -> dict:
 
 
 def run_alone(python, script, *job, **options):
-  """Runs a script with a job in JSON; returns what it prints, JSON as well.
+  """Runs a script with a job in JSON; returns its output, JSON as well.
 
-  None if it failed, after the end of what it said is printed. The options are
-  those of subprocess.run.
+  None if it failed, after the end of its output is printed. The options are
+  passed to subprocess.run.
   """
   done = subprocess.run(
     [str(python), script, json.dumps(job, default=str)], capture_output=True,
@@ -200,9 +199,9 @@ def run_alone(python, script, *job, **options):
 
 
 def measure_all(work: Work, arguments) -> dict[str, dict]:
-  """Returns the measures of each contender, in a process of its own.
+  """Returns the measures of each contender, each in its own process.
 
-  Those that failed have none.
+  Contenders that failed are missing.
   """
   script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
   peak = run_alone(sys.executable, script)[work.dtype]

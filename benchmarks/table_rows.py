@@ -10,7 +10,7 @@ import re
 import statistics
 from typing import NamedTuple
 
-# Before the project's: it says where those are.
+# Imported before the project's modules: it puts them on the path.
 import measured_runs  # noqa: F401
 from common import errors, file_io
 
@@ -27,9 +27,9 @@ class Row(NamedTuple):
   """One comparison."""
 
   title: str
-  measure: str  # What stands before a comma says its unit.
+  measure: str  # The part before a comma names its unit.
   target: float | None = None
-  # "ratio": ours / the best peer's; "speedup": how many times as good ours is;
+  # "ratio": ours / the best peer's; "speedup": its inverse for costs;
   # "difference": ours - the best peer's; "own": ours.
   result: str = "ratio"
   peers: str = ""  # Only contenders whose names start so; "": all but ours.
@@ -70,7 +70,7 @@ def evaluate(row: Row, turns) -> Outcome | None:
   if row.result == "difference":
     result = best - peers[peer]
   elif row.result == "speedup" and not row.is_more_better:
-    # Of costs: what they take for each second of ours.
+    # Seconds of the peer for each second of ours.
     result = peers[peer] / best
   elif row.result != "own":
     result = best / peers[peer]
@@ -186,7 +186,7 @@ def draw(headlines, path):
   axes = picture.subplots()
   groups = list(dict.fromkeys(group for group, _ in headlines))
   for place, (group, (row, _, _, peer, result)) in enumerate(headlines):
-    # From "as fast": what is slower goes to the left.
+    # Bars begin at 1×: slower results go to the left.
     axes.barh(
       f"{group}: {row.title}", result - 1, left=1, height=0.7,
       color=f"C{groups.index(group)}",

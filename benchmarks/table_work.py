@@ -1,4 +1,4 @@
-"""What table.py measures: contenders, targets, and what the pages show."""
+"""The works of table.py: contenders, targets, and the tables of the pages."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ import step_speed
 from table_rows import OURS, Row, evaluate
 
 ROOT = measured_runs.ROOT
-# What a work may need from the command line.
+# The flags of data that a work may need.
 DATA = {
   "glue": "folder of GLUE's folders (MRPC, CoLA, ...)",
   "squad": "folder of SQuAD 1.1's files",
@@ -26,7 +26,7 @@ DATA = {
   "original": "clone of google-research/bert",
 }
 _DTYPES = ("float32", "bfloat16")
-_BATCH_SIZE = 16  # Of every fine-tuning job.
+_BATCH_SIZE = 16  # The batch of every fine-tuning job.
 _DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
 _GROUPED = "Trainer, grouped by length"
 _GLUE = {_DYNAMIC: 0.5, _PADDED: 0.35}
@@ -181,7 +181,7 @@ def sentences_with_names(path):
   for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
     for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
       words = re.findall(r"\w+|[^\w\s]", sentence)
-      # Longer ones might be cut off; strange letters are pieces of their own.
+      # Longer ones might be cut off; rare letters are single pieces.
       if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
         tag = "O"
         for place, word in enumerate(words):
@@ -203,7 +203,7 @@ def _steps():
     "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
     "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
     "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
-    # Of a GPU.
+    # A GPU's peers.
     "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
     "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
   }
@@ -432,7 +432,7 @@ def _start_turn(arguments, folder):
   _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
   measures = {}
   for measure in _STARTS:
-    # Of the first start: the second would seem done at once.
+    # Removes the first start's output: the second would seem done at once.
     log.unlink(missing_ok=True)
     _, cost = measured_runs.run(
       command, until=lambda: log.exists() and log.stat().st_size
@@ -441,7 +441,7 @@ def _start_turn(arguments, folder):
   return {OURS: measures}
 
 
-# What --short measures, work by work: flags, and how the page's own table and
+# The works of --short: their flags, and how the page's table and
 # chart, which have the same works, call it, if at all. With few steps the start
 # is a larger part of a job than in a whole one, in all programs.
 SHORT = {

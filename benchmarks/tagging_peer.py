@@ -1,4 +1,4 @@
-"""What finetuning_peer.py needs for tags: columns, word pieces and scores.
+"""The tags of finetuning_peer.py: columns, word pieces and scores.
 
 As there, nothing is of this project: columns are read, tags are put on word
 pieces and entities are counted here, so that a fault of ours cannot hide on
@@ -35,7 +35,7 @@ def first_pieces(word_ids, count):
   for place, word in enumerate(word_ids):
     if word is not None:
       places.setdefault(word, place)
-  # What is cut off would not be scored, and here it is.
+  # Words that are cut off would not be scored, but must be.
   if len(places) < count:
     sys.exit(
       f"{count - len(places)} of a sentence's {count} words have no word "
@@ -47,7 +47,7 @@ def first_pieces(word_ids, count):
 def tokenize(tokenizer, sentences, max_seq_length):
   """Returns (dict of inputs, the words' first pieces) of each sentence.
 
-  Of a fast tokenizer of transformers, and what `read_columns` returned.
+  Takes a fast tokenizer of transformers, and the result of `read_columns`.
   """
   encoded = tokenizer(
     [words for words, _ in sentences], is_split_into_words=True,
@@ -62,7 +62,7 @@ def tokenize(tokenizer, sentences, max_seq_length):
 
 def with_labels(inputs, pieces, numbers):
   """Returns inputs with labels: a word's at its first piece."""
-  # -100 is what torch's cross-entropy leaves out.
+  # torch's cross-entropy ignores -100.
   labels = [-100] * len(inputs["input_ids"])
   for place, number in zip(pieces, numbers, strict=True):
     labels[place] = number

@@ -41,7 +41,7 @@ SIZES = {
   },
 }
 METHODS = ("train", "predict", "pretrain", "pretrain_packed")
-# Compared of each result; all of them, were it all, would not travel.
+# The values compared of each result: whole results would be too large.
 _SAMPLES = 512
 
 
@@ -68,7 +68,7 @@ def sample(values: np.ndarray) -> np.ndarray:
 
 def work_of(method: str, options: argparse.Namespace, size: int):
   """Returns the step_speed.Work of a method."""
-  # Packed are two sequences of half the length in each row.
+  # A packed row has two sequences of half the length.
   halves, is_pretraining = method == "pretrain_packed", "pretrain" in method
   return step_speed.Work(
     method.removesuffix("_packed"), options.dtype, size,
@@ -118,7 +118,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   replaces = {int(result): int(argument) for argument, result in re.findall(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
   )}
-  # Arguments are those of the function, then the variables that it reads.
+  # The function's arguments come first, then the variables that it reads.
   by_handle = {id(variable.handle): variable for variable in variables}
   concrete = step.get_concrete_function(*tensors)
   read = [by_handle[id(handle)] for handle in concrete.captured_inputs]
@@ -196,7 +196,7 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
 
-  # As training/components.py chooses for a TPU.
+  # training/components.py chooses these for a TPU.
   step, tensors, *_ = make_step(
     method, options, size,
     {"use_one_hot_embeddings": True, "is_for_tpu": True},
@@ -248,7 +248,7 @@ def costs(program) -> list[str]:
     f"{analysis['flops'] / 1e9:.4g}",
     f"{analysis['bytes accessed'] / 1e9:.3g}",
     f"{cycles:.3g}" if text else "–",
-    # For some programs and targets it is negative.
+    # The estimate is negative for some programs and targets.
     f"{millis:.3g}" if millis > 0 else "–",
     ", ".join(f"{size / 1e9:.3g}" for size in sizes),
   ]
@@ -279,8 +279,8 @@ def compile_program(text: str, device):
 def differences(saved, results: list) -> list[float]:
   """Returns how far samples of the results are from TensorFlow's.
 
-  Of the first result, loss or logits, the median and the furthest of all: the
-  largest difference, as a share of the largest value.
+  The first result (loss or logits), the median, and the furthest of all: each
+  the largest difference, as a share of the largest value.
   """
   shares = []
   for index, result in enumerate(results):
@@ -297,7 +297,7 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   device, saved = jax.devices()[0], np.load(path)
   note = json.loads(str(saved["note"]))
   compute = compile_program(str(saved["program"]), device)
-  # The number of the step and the like, then the weights.
+  # The step's number and other scalars, then the weights.
   given = sum(name.startswith("given") for name in saved.files)
   values = [saved[f"given{i}"] for i in range(given)]
   values += [draw(i, *of) for i, of in enumerate(note["variables"])]
@@ -351,7 +351,7 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
     try:
       note = measure(path, rounds, steps)
     except jax.errors.JaxRuntimeError as error:
-      # Of the largest batches, that is the answer.
+      # The largest batch that fits is the answer.
       lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
       continue
     dtype, rate = note["dtype"], note["size"] / note["seconds"]

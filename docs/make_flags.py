@@ -48,7 +48,7 @@ def _stop(*_, **__):
 
 def read_flags(script):
   """Returns the absl flags that a script defines or uses, sorted by name."""
-  # absl's own alone, without those of the script before.
+  # Only absl's flags, without the flags of the script before.
   vars(flags.FLAGS).update(vars(type(flags.FLAGS)()))
   parse_flags, command.parse_flags = command.parse_flags, _stop
   with contextlib.suppress(_Defined):

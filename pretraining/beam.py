@@ -1,8 +1,8 @@
 """Shares work among the machines of an Apache Beam runner.
 
-Beam only hands out the work and gathers the results. The files are those of
-one machine, byte for byte, so every worker must be able to reach them
-(gs://..., a shared disk) and needs this project's package.
+Beam only hands out the work and gathers the results. The files equal
+one machine's, byte for byte. Every worker must be able to reach them (gs://...,
+a shared disk) and needs this project's package.
 """
 
 import functools
@@ -51,9 +51,9 @@ def in_order(
 
   Args:
     options: as in `make_pipeline`.
-    function: function of one block. It must pickle, and the blocks, too. What
-      it returns comes back through JSON.
-    blocks: list of what is worked on. It is part of the pipeline that is sent
+    function: function of one block. It must pickle, and the blocks, too. Its
+      result comes back through JSON.
+    blocks: list of the work's parts. It is part of the pipeline that is sent
       to the runner, so blocks name data and do not hold them.
     results: a file between the workers and this process, which is removed.
   """

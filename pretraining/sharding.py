@@ -193,8 +193,7 @@ class ShardedRun:
   def _recorded(self):
     """Returns the ShardResults in an earlier run's manifest, by file name.
 
-    They are those of files that are still there; one that was cut off is
-    removed.
+    Only files that still exist count; a file that was cut off is removed.
     """
     existing = self._existing()
     if not file_io.exists(self.manifest):

@@ -195,7 +195,7 @@ class Job:
       )
       if f1 < 1:
         mistakes.append(run_report.Mistake(
-          # Of equally wrong answers, the most confident come first.
+          # Among equally wrong answers, the most confident come first.
           1 - f1 + 0.01 * answer.candidates[0].probability,
           question.question_text,
           " | ".join(question.answers) or "(no answer)",

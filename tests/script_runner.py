@@ -97,7 +97,7 @@ def logged(folder):
 def refuse(script, said, *words, stdin=b"", **flags):
   """Returns Finished of a run that ends with one error, which says `said`."""
   done = run(script, *words, stdin=stdin, **flags)
-  # Of several faults of a file each has a line.
+  # Each of several faults in a file has a line.
   _, mark, error = f"\n{done.err}".rpartition(f"\n{script}: error: ")
   assert done.code == 1 and mark, done.err
   assert said in error and "Traceback" not in done.err, done.err

@@ -41,7 +41,7 @@ def time_row(**options):
     ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6,
      "padded"),
     ({"result": "speedup"}, dict(here=[2], theirs=[28]), 14, "theirs"),
-    # Of several of ours the best one, too.
+    # The best of our several rows counts, too.
     ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, "c"),
     ({"ours": "int8", "result": "difference", "peers": "f"},
      dict(int8=[2], f=[3], better=[1]), -1, "f"),

@@ -16,7 +16,7 @@ from common import errors
 from serving import text_models
 from text import bulk_tokenization
 
-# Of an interrupted run of TensorFlow 1: weights, adam_m, adam_v, global_step.
+# An interrupted run of TensorFlow 1 has weights, adam_m, adam_v, global_step.
 TRAINING = "tests/golden/checkpoints/model.ckpt-12"
 SHAPE = "tests/golden/models/linear_L1_H32/bert_config.json"
 MODEL = pathlib.Path("tests/golden/pretraining_run/model")

@@ -315,7 +315,7 @@ def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
     "eval_recall@1", "eval_recall@5", "eval_recall@10", "eval_mrr",
     "eval_loss", "loss", "global_step",
   }
-  # Of 24 candidates: 0.16 by chance.
+  # Chance has 0.16 with 24 candidates.
   assert results["eval_mrr"] > 0.6
   model = trained / "final_model"
   answer = run(

@@ -84,7 +84,7 @@ def test_a_class_that_is_nowhere_is_in_no_mean():
   results = Results("single", list("abcde"), np.array([0, 0, 1, 3, 3]),
                     np.eye(5)[predicted])
   values = all_of(results)
-  # Of a, b, d, e: precision 1, 1/3, 0, 0; recall 1/2, 1, 0, 0; F1 2/3, 1/2.
+  # For a, b, d, e: precision 1, 1/3, 0, 0; recall 1/2, 1, 0, 0; F1 2/3, 1/2.
   assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 4)
   assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 4)
   assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 4)

@@ -229,7 +229,7 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
   cut = read_own(files, **limits).splits
   assert [len(examples) for examples in cut.values()] == [2, 1, 1]
   assert isinstance(cut["predict"], data.ExampleStream)
-  # Of an official set, whose texts to predict lose their labels.
+  # An official set's texts to predict lose their labels.
   write(tmp_path / "test.tsv", "sentence\tlabel", "a\t1", "b\t0", "c\t1")
   cut = read_task(
     purposes=["predict"], task_name="sst-2", data_dir=str(tmp_path),

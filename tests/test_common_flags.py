@@ -324,7 +324,7 @@ def test_every_rule_refuses_and_accepts(verb):
       rule
       for name in absl_flags.FLAGS
       for rule in getattr(absl_flags.FLAGS[name], "rules", ())
-      # Of nearly all flags: a sample will do.
+      # Nearly all flags are shared, so a sample will do.
       if rule.not_with != "evaluate_only"
     }
   assert rules <= seen

@@ -31,7 +31,7 @@ def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   ones = tf.ones([50, 16])
   dropped = head(ones, True, dropout_seed=[1, 2])
   assert np.abs(dropped - head(ones)).max() > 1e-3
-  # Of one unit: a tenth is dropped, the others make up for it.
+  # A tenth of the units is dropped, and the others make up for it.
   head.variables[0].assign(np.eye(2, 16))
   logits = head(tf.ones([5000, 16]), True, dropout_seed=[1, 2]).numpy()
   np.testing.assert_allclose(np.unique(logits), [0, 1 / 0.9], rtol=1e-6)

@@ -62,7 +62,7 @@ def test_products_run_for_the_needed_rows_alone(monkeypatch):
   # Segments, key and value of 24 tokens; query, output, both products of the
   # feed-forward and the pooler of 3.
   assert rows(ids, positions=needed) == [3] * 5 + [24] * 3
-  # Of the 24 tokens 15 are padding.
+  # 15 of the 24 tokens are padding.
   mask = tf.constant(np.arange(8) < [[2], [1], [6]], tf.int32)
   counts = rows(ids, mask, skip_padding=True, positions=needed)
   assert counts == [3] * 5 + [9] * 3

@@ -116,7 +116,7 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
   "share, code", [(0.8, 1), (0.5, 2), (0.1, 1), (0.3, 2)]
 )
 def test_draws_are_told_apart_at_their_limits(share, code):
-  """Of numbers of 53 bits, 27 of one word and 26 of the next."""
+  """A draw has 53 bits: 27 of one word and 26 of the next."""
   draws = functools.partial(
     masking.draws, num_ids=len(VOCAB), shares=masking_rule.Shares(share, share)
   )

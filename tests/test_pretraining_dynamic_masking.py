@@ -130,7 +130,7 @@ def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
   before = batch["input_ids"][rows, positions]
   share_masked = np.mean(now == MASK)
   share_kept = np.mean(now == before)
-  # Of 19,000 draws: five standard deviations are 0.015 and 0.011.
+  # Five standard deviations of 19,000 draws are 0.015 and 0.011.
   assert len(rows) > 15000
   assert share_masked == pytest.approx(is_mask, abs=0.015)
   # A random word may be the same one.

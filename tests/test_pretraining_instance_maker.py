@@ -160,7 +160,7 @@ def test_segments_of_sentence_order_follow_each_other_or_are_swapped():
   found = dict(zip(
     sentences_of(features), features["next_sentence_labels"][:, 0].tolist()
   ))
-  # Of four tokens a sequence holds all; the document of one has no order.
+  # A sequence holds four tokens; the document of one has no order.
   assert found == {
     "[CLS] a [SEP] b c d [SEP]": 0, "[CLS] b c d [SEP] a [SEP]": 1,
     "[CLS] a b [SEP] c d [SEP]": 0, "[CLS] c d [SEP] a b [SEP]": 1,

@@ -127,7 +127,7 @@ def test_lines_that_match_nothing(vocab_file):
   graph = graph_tokenizer.GraphTokenizer(full)
   text = "a ab ## c d cd"
   assert graph.tokenize([text]).ids.to_list() == [full.encode(text)]
-  # Of a token that occurs twice the last id counts.
+  # The last id of a token that occurs twice counts.
   assert graph.tokenize(["a"]).ids.to_list() == [[5]]
   lines = vocabularies.lines(full)
   assert lines == ["[UNK]", "", "", "##", "##b", "a", "c d", "", ""]

@@ -59,7 +59,7 @@ def test_pieces_are_joined_to_words(pieces, text):
   # An unknown piece, and nothing at all.
   ("[UNK]", "(☃)", "(☃)"),
   ("", "(x)", "(x)"),
-  # Of two places the first.
+  # The first of two places.
   ("a", "b-a-A", "a"),
   # Other white space than U+0020 counts as a character, and is lost.
   ("b", "a\u00a0b", "a\u00a0b"),

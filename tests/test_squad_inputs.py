@@ -140,7 +140,7 @@ def test_a_passage_without_pieces_has_no_window(released):
 def test_half_an_answer_is_none(released):
   words = "one two three four five".split()
   question = data.Question("a", "a", words, "three four", 2, 3)
-  # Of three words each: the first ends within the answer.
+  # Windows have three words: the first ends within the answer.
   windows = windowing.make_windows(
     [question], released("uncased"), windowing.Lengths(7, 1, 1), training=True
   )

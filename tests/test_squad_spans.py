@@ -58,7 +58,7 @@ def listed(found):
 
 @pytest.mark.parametrize("n_best_size, longest", [(1, 30), (3, 2), (20, 5)])
 def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
-  """Of few values, so that many logits and sums are equal."""
+  """There are few values, so that many logits and sums are equal."""
   random = np.random.default_rng(n_best_size)
   windows = [
     window(

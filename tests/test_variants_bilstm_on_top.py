@@ -47,7 +47,7 @@ def test_it_reads_the_encoders_states(variant, last, options, plan):
   )
   pooled = plain.pool(states[range(3), last])
   tiny_model.assert_close(found.pooled_output, pooled)
-  # Of some positions alone, which all others take part in.
+  # Only some positions are read, and all others take part in them.
   positions = np.array([last, [2, 1, 0]], np.int32).T
   some = encoder.encode(batch, positions=positions)
   tiny_model.assert_close(some.pooled_output, pooled)

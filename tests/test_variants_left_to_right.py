@@ -51,7 +51,7 @@ def influence(encoder, batch):
     change = tf.reduce_sum(abs(tf.convert_to_tensor(gradient)), axis=-1)
     found.append(tf.reshape(change, [rows, length]))
   table = np.reshape(found, [rows, length, rows, length])
-  # Of other rows nothing is read.
+  # The other rows are not read.
   for row in range(rows):
     assert not np.delete(table[row], row, axis=1).any()
   return np.stack([table[row, :, row] for row in range(rows)])

@@ -42,7 +42,7 @@ class Mistake(NamedTuple):
 
 
 class Report(NamedTuple):
-  """What one evaluation found, for the page and the card.
+  """The results of one evaluation, for the page and the card.
 
   Attributes:
     use: what the model does, one of USES.
