@@ -39,17 +39,10 @@ flags.DEFINE_bool(
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
 flags.DEFINE_bool(
-  "span_boundary_objective", False,
-  "Whether to predict masked words from the two tokens around their span, "
-  "too, as SpanBERT does; for data with --mask_runs=spans.",
-  needs="max_predictions_per_seq",
-)
-flags.DEFINE_bool(
   "replaced_token_detection", False,
   "Whether to train ELECTRA: a generator puts words at the masked places, and "
   "the model of --bert_config_file tells which tokens were replaced.",
-  needs="max_predictions_per_seq",
-  not_with="span_boundary_objective teacher_checkpoint",
+  needs="max_predictions_per_seq", not_with="teacher_checkpoint",
 )
 flags.DEFINE_string(
   "generator_config_file", None,
@@ -114,8 +107,7 @@ _ARE_MASKED = run_settings.Rule(
 )
 # Encoders that are trained on next words.
 _NO_MASKS = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_runs mask_shares "
-  "span_boundary_objective teacher_checkpoint",
+  "masked_lm_prob do_whole_word_mask mask_runs mask_shares teacher_checkpoint",
   not_with="bert_config_file", why=", whose model is trained on next words",
 )
 
@@ -146,8 +138,7 @@ def make_model(settings, config, generator, **model_options):
   if registry.predicts_next_word(config):
     return next_word.NextWordModel(config, **model_options)
   return pretraining_model.PretrainingModel(
-    config, with_next_sentence=settings.use_next_sentence_loss,
-    with_span_boundary=settings.span_boundary_objective, **model_options
+    config, with_next_sentence=settings.use_next_sentence_loss, **model_options
   )
 
 
@@ -156,8 +147,6 @@ def fixed_settings(settings, generator):
   fixed = settings.pick("use_next_sentence_loss")
   if generator:
     fixed["generator_config_file"] = generator.to_dict()
-  if settings.span_boundary_objective:
-    fixed["span_boundary_objective"] = True
   if settings.teacher_checkpoint:
     weights = pretraining_model.parse_weights(settings.distillation_weights)
     fixed["distillation_weights"] = weights

@@ -25,9 +25,9 @@ from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
 from variants import registry, vocabularies
 
-# Tables with a row, or a number, for each word; of SpanBERT's head, too.
+# Tables with a row, or a number, for each word.
 _WORDS = re.compile(
-  r"bert/embeddings/word_embeddings|cls/(predictions|span_boundary)/output_bias"
+  r"bert/embeddings/word_embeddings|cls/predictions/output_bias"
 )
 _POSITIONS = "bert/embeddings/position_embeddings"
 _UNUSED = re.compile(r"\[unused\d+\]")

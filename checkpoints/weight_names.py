@@ -5,8 +5,8 @@
   Model Garden   BertEncoder and BertPretrainerV2 of tf-models-official
 
 TF1's names themselves are in the tables of shapes: configuration.bert_shapes,
-heads.py, the variants' changes of them, and pretraining/span_boundary.py;
-layers.py has the endings (kernel, bias, gamma, beta).
+heads.py, and the variants' changes of them; layers.py has the endings (kernel,
+bias, gamma, beta).
 
 H is the width, N the heads, D = H / N. TF1 keeps the matrix of a dense layer
 as [inputs, outputs]; PyTorch as [outputs, inputs]; Model Garden cuts the heads

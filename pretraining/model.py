@@ -1,7 +1,6 @@
 """The model of pre-training and its loss.
 
-The loss covers masked words, next sentences, SpanBERT's span boundaries, and
-distillation from a teacher.
+The loss covers masked words, next sentences, and distillation from a teacher.
 """
 
 import re
@@ -14,7 +13,6 @@ import configuration
 import heads
 from checkpoints import weight_files
 from common import errors
-from pretraining import span_boundary
 from records import pipeline
 from training import distillation, loop
 from variants import registry
@@ -23,24 +21,18 @@ from variants import registry
 class PretrainingModel(tf.Module):
   """The encoder with its pre-training heads."""
 
-  def __init__(
-    self, config, *, with_next_sentence=True, with_span_boundary=False,
-    **model_options,
-  ):
+  def __init__(self, config, *, with_next_sentence=True, **model_options):
     super().__init__()
     self.config = config
     # All parts share one seed: initial weights depend on the seed and the name.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
-    table = self.bert.word_embeddings
-    self.masked_lm = heads.MaskedLMHead(config, table, seed=seed)
-    self.next_sentence = self.span_boundary = None
+    self.masked_lm = heads.MaskedLMHead(
+      config, self.bert.word_embeddings, seed=seed
+    )
+    self.next_sentence = None
     if with_next_sentence:
       self.next_sentence = heads.NextSentenceHead(config, seed=seed)
-    if with_span_boundary:
-      self.span_boundary = span_boundary.SpanBoundaryHead(
-        config, table, seed=seed
-      )
 
   def __call__(self, batch):
     """Returns the logits of `run`."""
@@ -49,18 +41,14 @@ class PretrainingModel(tf.Module):
   def run(self, batch, dropout_seed=None, *, whole=False):
     """Returns logits by name, and the last hidden states.
 
-    The logits are masked_lm [B, P, V] and, if the model has these heads,
-    next_sentence [B, 2] and span_boundary [B, P, V]. With `whole` the states
-    are [B, T, H]; otherwise the last layer computes only the states of the
-    tokens that the heads read.
+    The logits are masked_lm [B, P, V] and, if the model has this head,
+    next_sentence [B, 2]. With `whole` the states are [B, T, H]; otherwise the
+    last layer computes only the states of the tokens that the heads read.
     """
     positions = batch["masked_lm_positions"]
     # The pooled position comes first: the pooler reads the first state.
-    needed = [self.bert.pooled_positions(batch["input_mask"]), positions]
-    if self.span_boundary:
-      spans = span_boundary.find_spans(batch)
-      needed += [spans.left, spans.right]
-    places = tf.concat(needed, axis=1)
+    pooled = self.bert.pooled_positions(batch["input_mask"])
+    places = tf.concat([pooled, positions], axis=1)  # [B, 1 + P]
     output = self.bert.encode(
       batch, dropout_seed, positions=None if whole else places
     )
@@ -68,11 +56,7 @@ class PretrainingModel(tf.Module):
     states = picked = output.sequence_output
     if whole:
       picked = tf.gather(states, places, batch_dims=1)  # [B, 1 + P, H]
-    counts = [part.shape[1] for part in needed]
-    _, masked, *around = tf.split(picked, counts, axis=1)
-    logits = {"masked_lm": self.masked_lm(masked)}  # [B, P, V]
-    if self.span_boundary:
-      logits["span_boundary"] = self.span_boundary(*around, spans.places)
+    logits = {"masked_lm": self.masked_lm(picked[:, 1:])}  # [B, P, V]
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
     return logits, states
@@ -80,16 +64,12 @@ class PretrainingModel(tf.Module):
   @property
   def head_names(self) -> list[str]:
     """The names of the logits of `run`."""
-    names = ["masked_lm"]
-    names += ["span_boundary"] * bool(self.span_boundary)
-    return names + ["next_sentence"] * bool(self.next_sentence)
+    return ["masked_lm"] + ["next_sentence"] * bool(self.next_sentence)
 
   def labels(self, name: str, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the labels of a head, and their weights, float32."""
     if name == "masked_lm":
       return batch["masked_lm_ids"], batch["masked_lm_weights"]
-    if name == "span_boundary":
-      return batch["masked_lm_ids"], span_boundary.label_weights(batch)
     labels = batch["next_sentence_labels"][:, 0]  # [B]
     return labels, tf.ones_like(labels, tf.float32)
 

@@ -47,24 +47,18 @@ def pretrain(files, kind, output_dir, **flags):
   })
 
 
-SPANBERT = {"span_boundary_objective": True}
-
-
 @pytest.mark.slow
 def test_spanbert_is_trained_and_its_model_fills_masks(files, tmp_path):
-  pretrain(files, "spans", tmp_path, **SPANBERT, do_eval=True, max_eval_steps=1)
+  pretrain(files, "spans", tmp_path, do_eval=True, max_eval_steps=1)
   found = results_in(tmp_path)
   assert set(found) == {
     "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy",
-    "span_boundary_loss", "span_boundary_accuracy",
   }
-  total = found["masked_lm_loss"] + found["span_boundary_loss"]
-  assert found["loss"] == pytest.approx(total, rel=1e-5)
+  assert found["loss"] == pytest.approx(found["masked_lm_loss"], rel=1e-5)
   model = tmp_path / "final_model"
   config = json.loads((model / "bert_config.json").read_text())
   assert config["input_settings"] == {"max_seq_length": 32}
   names = weight_files.open_reader(str(model)).shapes
-  assert "cls/span_boundary/layer_1/LayerNorm/gamma" in names
   filled = succeed("fill_mask.py", model_dir=model, text="a [MASK] here")
   assert "[MASK] 1:" in filled.out
   succeed(
@@ -72,8 +66,7 @@ def test_spanbert_is_trained_and_its_model_fills_masks(files, tmp_path):
     to="huggingface",
   )
   converted = weight_files.open_reader(str(tmp_path / "hf")).shapes
-  kept = {name for name in names if "/span_boundary/" not in name}
-  assert set(converted) == kept - {"global_step"}
+  assert set(converted) == set(names) - {"global_step"}
 
 
 def rates(output_dir):
@@ -222,11 +215,10 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
   done = script_runner.run(
     "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
     input_file=path, output_dir=tmp_path / "run", bert_config_file=path,
-    max_seq_length=8, mask_runs="spans", span_boundary_objective=True,
+    max_seq_length=8, mask_runs="spans",
   )
   assert done.code == 1
-  for flag in ("mask_runs", "span_boundary_objective"):
-    assert f"--{flag} has no effect with --bert_config_file, whose" in done.err
+  assert "--mask_runs has no effect with --bert_config_file, whose" in done.err
 
 
 @pytest.mark.slow

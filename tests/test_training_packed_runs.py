@@ -51,7 +51,7 @@ def inside(rng, batch, *shape):
   return rng.randint(0, 1000, [COUNT, *shape]) % extents
 
 
-def pretraining(rng, strategy, span_boundary=False, make=None):
+def pretraining(rng, strategy, make=None):
   batch = sequences(rng, COUNT)
   positions = np.sort(inside(rng, batch, 3), axis=1)
   batch.update(
@@ -59,18 +59,14 @@ def pretraining(rng, strategy, span_boundary=False, make=None):
     masked_lm_weights=rng.randint(0, 2, [COUNT, 3]).astype(np.float32),
     next_sentence_labels=rng.randint(0, 2, [COUNT, 1]),
   )
-  if span_boundary or make:
-    # Spans have a token on both sides, and each masked place is one.
-    batch["input_mask"][:, : 5 + span_boundary] = 1
-    batch["masked_lm_positions"] = np.array([[1, 2, 4]] * COUNT)
-  if span_boundary:
-    batch["masked_lm_weights"][:] = 1
   if make:
+    batch["input_mask"][:, :5] = 1
+    batch["masked_lm_positions"] = np.array([[1, 2, 4]] * COUNT)
     # Nothing is predicted from holes; no record has one.
     batch["input_mask"] = np.sort(batch["input_mask"])[:, ::-1]
   with strategy.scope():
     model = make() if make else pretraining_model.PretrainingModel(
-      CONFIG, seed=1, with_span_boundary=span_boundary
+      CONFIG, seed=1
     )
   return model, model.objective(), batch
 
@@ -154,7 +150,6 @@ def tagging(rng, strategy):
 
 TASKS = {
   "pretraining": pretraining,
-  "spans": functools.partial(pretraining, span_boundary=True),
   "next_word": functools.partial(pretraining, make=left_to_right),
   "replaced_tokens": functools.partial(pretraining, make=electra),
   "single": classification,
