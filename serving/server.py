@@ -31,7 +31,7 @@ from serving import batching, connections, metrics, page, rest
 with errors.needs_extra("serve"):
   from aiohttp import web
 
-_LOG = web.AppKey("log", connections.LimitedLog)
+_BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
@@ -39,8 +39,35 @@ _MODEL = "/v1/models/{name:[^/:]+}"
 # progress: until they are answered, then until they are read.
 _SECONDS_TO_END = 22.0
 _SECONDS_TO_FINISH = 8.0
-_LOG_LINES = 10  # Lines about refused requests in half a minute.
+# Lines about refused requests, and the seconds in which there are no more.
+_LOG_LINES, _LOG_INTERVAL = 10, 30.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _LimitedLog:
+  """Logs at most _LOG_LINES warnings in _LOG_INTERVAL; aiohttp's, too."""
+
+  def __init__(self):
+    self._began, self._count = -_LOG_INTERVAL, 0
+
+  def warning(self, line, *values):
+    now = time.monotonic()
+    if now - self._began > _LOG_INTERVAL:
+      self._began, self._count = now, 0
+    self._count += 1
+    if self._count <= _LOG_LINES:
+      logging.warning(line, *values)
+
+  # aiohttp calls this for requests that are not HTTP.
+
+  def exception(self, line, *values, exc_info=None):
+    self.warning(f"{line}: %.200a", *values, str(exc_info))
+
+  def debug(self, *_, **__):
+    pass
+
+
+_LOG = web.AppKey("log", _LimitedLog)
 
 
 def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
@@ -79,7 +106,8 @@ def make_application(
   application.router.add_get("/metrics", handlers.metrics)
   application[_METRICS] = metrics.Requests()
   application[_HOSTS] = hosts
-  application[_LOG] = connections.LimitedLog(_LOG_LINES)
+  application[_BUSY] = set()
+  application[_LOG] = _LimitedLog()
   application.on_startup.append(batcher.start)
   application.on_cleanup.append(batcher.close)
   return application
@@ -127,7 +155,10 @@ async def _serve(application, host, port, name, timeout):
   end = threading.Timer(_SECONDS_TO_END, _end_now)
   end.daemon = True
   try:
-    listener = await connections.listen(runner.server, host, port)
+    listener = await connections.listen(
+      runner.server, application[_BUSY], host, port,
+      connections.most_by_default(),
+    )
     address, port = listener.sockets[0].getsockname()[:2]
     print(f"http://{address}:{port}/v1/models/{name}", flush=True)
     await stop.wait()
@@ -227,9 +258,13 @@ def _json(values, status=200):
 
 
 async def _count(request, handler):
-  """Middleware: counts prediction requests."""
-  began = time.monotonic()
-  response = await handler(request)
+  """Middleware: counts prediction requests, and notes busy connections."""
+  began, busy = time.monotonic(), request.app[_BUSY]
+  busy.add(request.protocol)
+  try:
+    response = await handler(request)
+  finally:
+    busy.discard(request.protocol)
   if request.path.endswith(":predict"):
     seconds = time.monotonic() - began
     request.app[_METRICS].add(response.status, seconds)

@@ -1,19 +1,34 @@
 """The limit of connections: room is made or they are refused, logged once."""
 
 import asyncio
-import errno
 import logging
 import resource
+import types
 
 import aiohttp.web
 
-from serving import connections
+import served
+from serving import batching, connections, server
+
+
+async def listen(handler, most):
+  """Returns a runner of the server, a listener, and its port."""
+  application = served.application(
+    types.SimpleNamespace(version=1), batching.Limits()
+  )
+  application.router.add_get("/work", handler)
+  runner = aiohttp.web.AppRunner(application)
+  await runner.setup()
+  listener = await connections.listen(
+    runner.server, application[server._BUSY], "127.0.0.1", 0, most
+  )
+  return runner, listener, listener.sockets[0].getsockname()[1]
 
 
 async def ask(port):
   """Returns the status line of an answer, and the open connection."""
   reader, writer = await asyncio.open_connection("127.0.0.1", port)
-  writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+  writer.write(b"GET /work HTTP/1.1\r\nHost: x\r\n\r\n")
   return await reader.readline(), writer
 
 
@@ -25,10 +40,7 @@ def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
       await may_end.wait()
       return aiohttp.web.Response(text="here")
 
-    runner = aiohttp.web.ServerRunner(aiohttp.web.Server(slow))
-    await runner.setup()
-    listener = await connections.listen(runner.server, "127.0.0.1", 0, most=2)
-    port = listener.sockets[0].getsockname()[1]
+    runner, listener, port = await listen(slow, most=2)
     # Says nothing, or half of its headers.
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in "ab"]
     silent[1][1].write(b"GET / HTTP/1.1\r\n")
@@ -51,7 +63,7 @@ def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
 
   with caplog.at_level(logging.WARNING):
     asyncio.run(main())
-  assert caplog.text.count("2 connections are open: refusing more") == 1
+  assert caplog.text.count("too many connections are open") == 1
 
 
 def test_who_does_not_read_the_answer_makes_room_too():
@@ -59,10 +71,7 @@ def test_who_does_not_read_the_answer_makes_room_too():
     async def long(request):
       return aiohttp.web.Response(body=bytes(1 << 24))
 
-    runner = aiohttp.web.ServerRunner(aiohttp.web.Server(long))
-    await runner.setup()
-    listener = await connections.listen(runner.server, "127.0.0.1", 0, most=1)
-    port = listener.sockets[0].getsockname()[1]
+    runner, listener, port = await listen(long, most=1)
     reader, writer = await ask(port)
     assert reader == b"HTTP/1.1 200 OK\r\n"
     (first,) = runner.server.connections
@@ -78,22 +87,5 @@ def test_who_does_not_read_the_answer_makes_room_too():
 
 
 def test_the_limit_leaves_descriptors_for_refusals():
-  most, backlog = connections.limits()
-  assert most >= 1 and 1 <= backlog <= 64
-  assert most + 2 * backlog < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-def test_no_descriptors_are_one_line_and_other_errors_are_told(caplog):
-  async def main():
-    server = aiohttp.web.Server(None)
-    listener = await connections.listen(server, "127.0.0.1", 0)
-    for error in (full, full, KeyError("x")):
-      asyncio.get_running_loop().call_exception_handler(
-        {"message": "Told", "exception": error}
-      )
-    listener.close()
-
-  full = OSError(errno.EMFILE, "Too many open files")
-  asyncio.run(main())
-  assert caplog.text.count("Too many open files") == 1
-  assert caplog.text.count("Told") == 1 and "KeyError" in caplog.text
+  limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+  assert connections.most_by_default() == limit // 2
