@@ -224,7 +224,7 @@ def define_run_flags():
     not_with="interactive predict_file=- glue_submission_dir",
     why=", which is of one model",
   )
-  flags.DEFINE_string(
+  flags.DEFINE_spaceseplist(
     "search", None,
     "Trains and evaluates once with each combination of values, such as "
     "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', in a folder of "

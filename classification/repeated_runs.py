@@ -5,7 +5,7 @@ No TensorFlow is imported here.
 
 import itertools
 import statistics
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from common import errors
@@ -54,13 +54,13 @@ def summary(results: dict[int, dict[str, float]]) -> str:
 
 
 def parse_search(
-  text: str | None, parse: Callable[[str, str], Any],
+  parts: Sequence[str] | None, parse: Callable[[str, str], Any],
   given_flags: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
   """Returns the runs of --search: their folders' names -> values of flags.
 
   Args:
-    text: such as "learning_rate=5e-5,3e-5 num_train_epochs=2,3".
+    parts: such as ["learning_rate=5e-5,3e-5", "num_train_epochs=2,3"].
     parse: function of the name and the text of a flag; returns its value.
     given_flags: names of the flags that the user gave.
 
@@ -68,10 +68,11 @@ def parse_search(
     InputError: a flag is not in SEARCHED, is named twice, or is also given; or
       a value is invalid.
   """
-  if text is None:
+  if parts is None:
     return {}
+  text = " ".join(parts)
   grid: dict[str, list] = {}
-  for part in text.split():
+  for part in parts:
     name, _, values = part.partition("=")
     if name not in SEARCHED:
       raise errors.InputError(

@@ -73,6 +73,7 @@ DEFINE_float = _numbers(_Float)
 DEFINE_integer = _numbers(_Integer)
 DEFINE_list = _with_rule(flags.DEFINE_list)
 DEFINE_multi_string = _with_rule(flags.DEFINE_multi_string)
+DEFINE_spaceseplist = _with_rule(flags.DEFINE_spaceseplist)
 DEFINE_string = _with_rule(flags.DEFINE_string)
 
 

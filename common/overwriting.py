@@ -83,8 +83,6 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
   """Yields (name, value) of the flags that name files."""
   for name in _INPUTS:
     value = values.get(name)
-    if name == "search" and "vectors_file" not in values:
-      continue  # run_classifier.py's names no file.
     if isinstance(value, str) and value not in ("", "-"):
       yield name, value
 

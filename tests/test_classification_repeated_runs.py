@@ -42,7 +42,9 @@ def parse(name, text):
 
 def test_a_grid_is_every_combination():
   assert repeated_runs.parse_search(None, parse) == {}
-  grid = repeated_runs.parse_search("learning_rate=5e-5,3e-5 seed=1,2", parse)
+  grid = repeated_runs.parse_search(
+    ["learning_rate=5e-5,3e-5", "seed=1,2"], parse
+  )
   assert list(grid) == [
     "learning_rate=5e-05_seed=1.0", "learning_rate=5e-05_seed=2.0",
     "learning_rate=3e-05_seed=1.0", "learning_rate=3e-05_seed=2.0",
@@ -59,7 +61,7 @@ def test_a_grid_is_every_combination():
 ])
 def test_searches_that_cannot_be_meant_are_refused(text, said):
   with pytest.raises(errors.InputError, match=said):
-    repeated_runs.parse_search(text, parse, {"learning_rate"})
+    repeated_runs.parse_search(text.split(), parse, {"learning_rate"})
 
 
 def test_the_table_of_a_search_begins_with_the_best():
