@@ -159,14 +159,6 @@ def _write_report(folder, name, examples, results):
   with answers.open_table(path) as write:
     write(answers.rows(results, examples, results.scores, gold=True))
   logging.info("what is predicted of each example is in %s", path)
-  if results.task_kind == data.SINGLE:
-    classes = set(results.predicted.tolist())
-    if len(classes) == 1 < len(set(results.gold.tolist())):
-      logging.warning(
-        "every prediction is %r: the model tells no class from another; try "
-        "more --num_train_epochs, another --learning_rate (3e-5, say) or "
-        "--class_weights=balanced", results.labels[classes.pop()],
-      )
   return report
 
 

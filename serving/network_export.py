@@ -65,6 +65,11 @@ def write(model: models.ServedModel, texts: list) -> None:
     if settings.quantize != "none":
       engine = networks.load(settings.format, path)
       print(f"8 bits: {compare(model, engine, settings, texts)}.")
+      if not settings.calibration_file:
+        print(
+          "These are built-in sentences; pass your texts, one a line: "
+          "--calibration_file=texts.txt"
+        )
     answers.write_settings(
       os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
       model.text_inputs,

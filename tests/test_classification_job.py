@@ -83,15 +83,6 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
   assert outputs["label_ids"].tolist() == gold.tolist()
 
 
-def test_a_model_of_one_class_is_told(task, data, tmp_path, caplog):
-  network = make()
-  network.head.variables[-1].assign([9.0, 0.0])  # The bias.
-  evaluator = job.Evaluator(network, tf.distribute.get_strategy())
-  evaluator.evaluate(task, data, batch_size=7, report_dir=str(tmp_path))
-  assert "every prediction is 'bad'" in caplog.text
-  assert "--class_weights=balanced" in caplog.text
-
-
 @pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
 def test_no_window_of_padding_is_computed(
   network, data, monkeypatch, shapes_vary, computed

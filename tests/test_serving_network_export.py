@@ -31,6 +31,7 @@ SETTINGS = {
   "do_lower_case": True, "max_seq_length": 12, "max_query_length": 3,
   "text_pairs": False, "quantize": "none", "lengths": (),
   "max_quantization_difference": 0.5, "max_windows": 0,
+  "calibration_file": None,
 }
 NAMES = ("input_ids", "input_mask", "segment_ids")
 TEXTS = [("w1 w2 w3",), ("w4",)]
@@ -98,6 +99,7 @@ def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   model = write(tmp_path, form, head, config, quantize="int8")
   printed = capsys.readouterr().out
   assert printed.startswith("8 bits: the outputs of 2 texts differ from those")
+  assert printed.endswith("one a line: --calibration_file=texts.txt\n")
   engine = ENGINES[form](str(tmp_path / "out"))
   batches = [
     {name: value.numpy()[:1] for name, value in zip(NAMES, inputs)}

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from training import run_report
 MISTAKES = [
   run_report.Mistake(n / 30, f"text {n} <b>", "yes", "no") for n in range(30)
 ]
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
@@ -44,6 +46,7 @@ def written(tmp_path):
 
 def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
+  assert "Advice" not in page
   assert '<td>eval_f1</td><td class="number">0.5</td>' in page
   assert "<pre>f1 of classes</pre>" in page
   # The first of two losses is the upper left end of its curve.
@@ -65,6 +68,48 @@ def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
   assert not re.search(r"https?://|src=|<script|@import|url\(", page)
 
 
+@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
+def test_a_browser_shows_texts_as_they_are(tmp_path):
+  sync_api = pytest.importorskip("playwright.sync_api")
+  harmful = "<script>document.title = 'ran'</script>"
+  # The first is in a heading of a row and of a column, too.
+  texts = [harmful, "word " * 500, "x" * 3000, "<img src=x onerror=alert(1)>"]
+  (tmp_path / "train_log.jsonl").write_text(
+    '{"step": 1, "loss": 2.0}\n{"step": 9, "loss": 1.0}\n'
+  )
+  run_report.write(
+    run_settings.Settings({
+      "output_dir": str(tmp_path), "do_train": False, "note": "y" * 3000,
+    }),
+    run_report.Report(
+      "text-classification", {"eval_f1": 0.5}, harmful, [harmful, "good"],
+      np.array([[3, 1], [0, 4]]), [
+        run_report.Mistake(1.0, text, harmful, "good") for text in texts
+      ],
+    ),
+  )
+  problems = []
+  with sync_api.sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+      executable_path=BROWSER, args=["--no-sandbox"]
+    )
+    tab = browser.new_page(viewport={"width": 900, "height": 800})
+    tab.on("request", lambda request: problems.append(request.url))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("dialog", lambda dialog: problems.append(dialog.message))
+    tab.goto((tmp_path / "report.html").as_uri())
+    tab.click("summary")
+    shown, title = tab.inner_text("body"), tab.title()
+    width = tab.evaluate("document.documentElement.scrollWidth")
+    points = tab.locator("circle").count()
+    browser.close()
+  assert problems == [(tmp_path / "report.html").as_uri()]
+  assert title == tmp_path.name and points == 2
+  # Nothing is to the right of the window, however long a text.
+  assert width <= 900
+  assert shown.count(harmful) == 8 and texts[2] in shown and texts[3] in shown
+
+
 def test_the_card_names_scores_data_and_use(written):
   card = (written / "final_model" / "README.md").read_text("utf-8")
   _, head, text = card.split("---\n", 2)
@@ -79,6 +124,19 @@ def test_the_card_names_scores_data_and_use(written):
   assert f'text_models.load("{written}/final_model")' in text
   assert "model.classify([(" in text
   assert "$" not in card
+
+
+def test_the_page_and_the_log_give_advice(tmp_path, caplog):
+  run_report.write(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
+    run_report.Report(
+      "text-classification", {}, labels=["<a>", "b"],
+      confusions=np.array([[3, 0], [2, 0]]),
+    ),
+  )
+  page = (tmp_path / "report.html").read_text("utf-8")
+  assert "<p>Advice: every prediction is &#x27;&lt;a&gt;&#x27;;" in page
+  assert "every prediction is '<a>'; try more --num_train_epochs" in caplog.text
 
 
 def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
