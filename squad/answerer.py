@@ -98,20 +98,26 @@ class Answerer:
       self.threshold.find(file.file, predicted)
     return answers.with_threshold(predicted, self.threshold.value)
 
-  def scores(self, file: data.SquadFile, predicted: list) -> dict:
-    """Returns the scores of the official script, a dict from name to number."""
+  def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
+    """Returns the official script's scores by name, and the questions' points.
+
+    The points are those of scores.compare_all.
+    """
+    version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}
-    if not self._options.version_2_with_negative:
-      return scores.score_v1(file.questions, texts)
+    points = scores.compare_all(file.questions, texts, version_2=version_2)
+    if not version_2:
+      return scores.score_v1(file.questions, texts, points), points
     odds = {answer.qas_id: answer.null_odds for answer in predicted}
-    results = scores.score_v2(file.questions, texts, odds)
-    return {**results, "null_score_diff_threshold": self.threshold.value}
+    results = scores.score_v2(file.questions, texts, odds, points)
+    results["null_score_diff_threshold"] = self.threshold.value
+    return results, points
 
   def result_names(self, file: data.SquadFile) -> list[str]:
     """Returns the names of the scores of a file, before it is answered."""
     return list(self.scores(
       file, [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
-    ))
+    )[0])
 
   def answer(self, question: str, context: str) -> dict:
     """Answers one question immediately.

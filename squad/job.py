@@ -9,7 +9,7 @@ import configuration
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import file_io, line_answers, result_lines, run_settings
-from squad import answerer, inputs, null_threshold, scores, windowing
+from squad import answerer, inputs, null_threshold, windowing
 from squad import answers as squad_answers
 from squad import model as squad_model
 from training import (
@@ -132,18 +132,18 @@ class Job:
     self.threshold.look_up(folders)
 
   def _evaluate(self):
-    """Returns (answers, scores) of the data to evaluate on."""
+    """Returns (answers, scores, points) of the data to evaluate on."""
     file = self._inputs["eval"]
     answers = self._answerer.answers(
       file, self._settings.eval_batch_size,
       find_threshold=self.threshold.is_auto,
     )
-    return answers, self._answerer.scores(file.file, answers)
+    return answers, *self._answerer.scores(file.file, answers)
 
   def evaluate(self, step: int, start: run_folder.StartingPoint) -> list:
     """Writes eval_results.txt; returns the answers."""
     logging.info("evaluating the weights of step %d", step)
-    answers, results = self._evaluate()
+    answers, results, points = self._evaluate()
     folder = self._settings.output_dir
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
@@ -157,7 +157,7 @@ class Job:
           near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
       self._report = self._report_of(
-        self._inputs["eval"].file, answers, results
+        self._inputs["eval"].file, answers, results, points
       )
     return answers
 
@@ -175,24 +175,24 @@ class Job:
       if not file.file.is_labelled:
         logging.info("not scored: not every question has an answer")
       elif self._is_chief:
-        results = self._answerer.scores(file.file, answers)
+        results, points = self._answerer.scores(file.file, answers)
         # eval_results.txt is for the file to evaluate, if any.
         is_first = evaluated is None
         write_results(
           {"global_step": step, **results}, folder if is_first else None
         )
         if is_first:
-          self._report = self._report_of(file.file, answers, results)
+          self._report = self._report_of(
+            file.file, answers, results, points
+          )
     if self._is_chief:
       squad_answers.write(folder, answers)
       self._say_where(file.file.questions, answers)
 
-  def _report_of(self, file, answers, results):
-    version_2, mistakes = self._settings.version_2_with_negative, []
+  def _report_of(self, file, answers, results, points):
+    mistakes = []
     for question, answer in zip(file.questions, answers):
-      _, f1 = scores.compare(
-        answer.text, question.answers, version_2=version_2
-      )
+      _, f1 = points[question.qas_id]
       if f1 < 1:
         mistakes.append(run_report.Mistake(
           # Among equally wrong answers, the most confident come first.

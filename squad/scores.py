@@ -72,31 +72,29 @@ def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
   return float(predicted in golds), max(f1(predicted, gold) for gold in golds)
 
 
-def score_v1(questions: list, predictions: dict) -> dict:
+def score_v1(
+  questions: list, predictions: dict, points: dict | None = None
+) -> dict:
   """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
 
-  Predictions are by the question's id. Raises InputError: a question has no
-  answer, or none a prediction.
+  Predictions are by the question's id; `points` are `compare_all`'s, if they
+  are known. Raises InputError: as of `compare_all`.
   """
-  for question in questions:
-    if not question.answers:
-      raise errors.InputError(
-        f"{question.place or question.qas_id}: no answer to compare with; "
-        "SQuAD 2.0 needs --version_2_with_negative"
-      )
-  scores = _compare(questions, predictions, version_2=False)
+  scores = points or compare_all(questions, predictions, version_2=False)
   # The mean is over all questions: without a prediction they score 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
 
 
 def score_v2(
-  questions: list, predictions: dict, null_odds: dict | None = None
+  questions: list, predictions: dict, null_odds: dict | None = None,
+  points: dict | None = None,
 ) -> dict:
   """Returns the scores of SQuAD 2.0, in percent.
 
-  Predictions and odds, how much better "no answer" is, are by question id.
-  Raises InputError: no question has a prediction.
+  Predictions and odds, how much better "no answer" is, are by question id;
+  `points` are `compare_all`'s, if they are known. Raises InputError: as of
+  `compare_all`.
 
   Returns:
     exact, f1 and total (a number of questions); the same for questions with
@@ -107,7 +105,7 @@ def score_v2(
     counts odds above 1 as "" in the other scores, and ends in an error for a
     question without a prediction.
   """
-  scores = _compare(questions, predictions, version_2=True)
+  scores = points or compare_all(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   result = _means(scores)
   for name, expected in (("HasAns", True), ("NoAns", False)):
@@ -136,7 +134,7 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   below all odds. Texts, the best but "", and odds are by question id. Raises
   InputError: no question has a text, or one has a text and no odds.
   """
-  scores = _compare(questions, best_texts, version_2=True)
+  scores = compare_all(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
@@ -182,8 +180,19 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   return np.concatenate([[-np.inf], odds[order]]), sums
 
 
-def _compare(questions, predictions, *, version_2):
-  """Returns a dict of question id -> (exact match, F1), warning of gaps."""
+def compare_all(
+  questions: list, predictions: dict, *, version_2: bool
+) -> dict:
+  """Returns a dict of question id -> (exact match, F1), warning of gaps.
+
+  Raises InputError: no question has a prediction, or one of 1.1 no answer.
+  """
+  for question in questions:
+    if not (question.answers or version_2):
+      raise errors.InputError(
+        f"{question.place or question.qas_id}: no answer to compare with; "
+        "SQuAD 2.0 needs --version_2_with_negative"
+      )
   answered = [q for q in questions if q.qas_id in predictions]
   if not answered:
     raise errors.InputError(

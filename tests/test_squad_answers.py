@@ -332,7 +332,7 @@ def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
   # 2 + 1, of [CLS]; 0 without a window.
   assert [each.null_score for each in found] == [3.0, 3.0, 0.0, 3.0]
   scores = {"exact_match": 50.0, "f1": 50.0}
-  assert made.scores(file.file, found) == scores
+  assert made.scores(file.file, found)[0] == scores
   assert made.result_names(file.file) == list(scores)
   for (question, context, _), each in zip(rows, found):
     alone = made.answer(question, context)
@@ -346,7 +346,7 @@ def test_a_threshold_is_found_where_asked_for(make, prepare):
   found = finder.answers(file, 2, find_threshold=True)
   assert [each.text for each in found] == ["", "e"]
   assert -16 <= finder.threshold.value < -8
-  results = finder.scores(file.file, found)
+  results = finder.scores(file.file, found)[0]
   assert results["f1"] == 100.0
   assert results.keys() == set(finder.result_names(file.file))
   assert results["null_score_diff_threshold"] == finder.threshold.value
@@ -355,7 +355,7 @@ def test_a_threshold_is_found_where_asked_for(make, prepare):
   given = make("0", version_2_with_negative=True)
   found = given.answers(file, 2)
   assert [each.text for each in found] == ["f", "e"]
-  assert given.scores(file.file, found)["f1"] == 50.0
+  assert given.scores(file.file, found)[0]["f1"] == 50.0
 
 
 def first_word(question, context):
