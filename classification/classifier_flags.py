@@ -60,7 +60,11 @@ def define_own_data_flags():
     needs="!task_name|predict_file=-",
     why=" next to --task_name, which asks for an official task",
   )
-  flags.DEFINE_string("text_column", "text", "Name of the column of the texts.")
+  flags.DEFINE_string(
+    "text_column", "text",
+    "Name of the column of the texts. All columns of a .csv or .tsv without a "
+    "header may be numbers, from 1.",
+  )
   flags.DEFINE_string(
     "text_b_column", None, "Of the second texts, where there are pairs."
   )

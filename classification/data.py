@@ -38,6 +38,8 @@ _FLAGS = {
   "0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True
 }
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records hold float32.
+# SNLI and MNLI have this label where annotators disagreed.
+_DISAGREED = ("gold_label", "-")
 _WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # All of its pairs belong together.
 
 
@@ -77,7 +79,7 @@ class BadRow(NamedTuple):
 
 def examples_of(
   table: tables.Table, make: Callable[[int, dict, str], Example | None],
-  has_ids: bool,
+  has_ids: bool, label: object,
 ) -> Iterator[Example | BadRow]:
   """Yields an Example or a BadRow for each row of a table, in order.
 
@@ -86,13 +88,19 @@ def examples_of(
       does not rename the others), values by column and place. It raises
       InputError for a bad row, and returns None to leave a row out.
     has_ids: whether rows have ids, which must differ.
+    label: the column of the labels, if they are read. Rows without an agreed
+      label are left out and counted.
   """
   first_places: dict[str, str] = {}
+  disagreed = 0
   for number, (line, values, fault) in enumerate(table.rows, 1):
     try:
       if fault is not None:
         raise errors.InputError(fault)
       row = dict(zip(table.names, values))
+      if (label, row.get(label)) == _DISAGREED:
+        disagreed += 1
+        continue
       example = make(number, row, f"{table.path}:{line}")
       if example and has_ids:
         check_new_id(example, first_places)
@@ -100,6 +108,11 @@ def examples_of(
         yield example
     except errors.InputError as error:
       yield BadRow(table.path, line, str(error))
+  if disagreed:
+    logging.warning(
+      "%s: %d rows have no agreed label (gold_label is -) and are left out",
+      table.path, disagreed,
+    )
 
 
 def check_new_id(example: Example, first: dict) -> None:
@@ -196,7 +209,10 @@ class ExampleStream:
     columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
     columns += flagged
     table = _open_table(self._path, columns, self._settings)
-    table.require(columns)
+    table.require(columns, (
+      "name it once in the header, or number all columns of a file without "
+      "one, from 1: --text_column=2"
+    ))
 
     def make(number, row, place):
       name = f"{self._split}-{number}"
@@ -209,7 +225,7 @@ class ExampleStream:
         (_text(row, worse),) if worse else (), place,
       )
 
-    return examples_of(table, make, bool(row_id))
+    return examples_of(table, make, bool(row_id), label)
 
   def _label(self, value):
     if self._task_kind in OF_NUMBERS:

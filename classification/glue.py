@@ -377,7 +377,7 @@ def _read_table(task, layout, path, prefix, language):
     )
 
   examples, bad = [], []
-  for result in data.examples_of(table, make, has_ids):
+  for result in data.examples_of(table, make, has_ids, label):
     (bad if isinstance(result, data.BadRow) else examples).append(result)
   _report(path, bad, len(examples), layout)
   if not examples and languages:

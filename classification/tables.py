@@ -55,7 +55,10 @@ class Table(NamedTuple):
   names: list  # Names of the columns; numbers in a file without a header.
   rows: Iterator[Row]  # In the order of the file, including bad rows.
 
-  def require(self, names: Iterable[str | int | None]) -> None:
+  def require(
+    self, names: Iterable[str | int | None],
+    advice: str = "the header must name it once",
+  ) -> None:
     """Raises InputError unless each column but None exists exactly once."""
     for name in names:
       count = 1 if name is None else self.names.count(name)
@@ -63,7 +66,7 @@ class Table(NamedTuple):
       if count != 1:
         raise errors.InputError(
           f"{self.path}:1: {fault} {name!r}; the columns are "
-          f"{_listed(self.names)}; the header must name it once"
+          f"{_listed(self.names)}; {advice}"
         )
 
 
@@ -85,7 +88,8 @@ def open_table(
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
     names: the columns to read: every object in JSON must have them; other keys
-      are ignored.
+      are ignored. Numbers, from 1, that the first line of a CSV or TSV does not
+      contain mean that it is no header.
     header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
     encoding: None to detect it.
@@ -106,9 +110,9 @@ def open_table(
       if joins_cut_rows:
         first, *others = rows
         rows = itertools.chain([first], _joined(others, len(first[1])))
-      return _checked(path, rows, encoding, header)
+      return _checked(path, rows, encoding, header, names)
     rows = _csv_rows(path, lines, delimiter, names, len(header))
-    return _checked(path, rows, encoding, header)
+    return _checked(path, rows, encoding, header, names)
   return _lines_table(path, file_format, names, encoding)
 
 
@@ -358,13 +362,18 @@ def _undecodable(text, encoding):
 # Columns.
 
 
-def _checked(path, rows, encoding, header=()):
+def _checked(path, rows, encoding, header, wanted):
   """Returns the Table of (line, values), named by `header` or the first row."""
-  names = list(header)
+  names, has_header = list(header), not header
   if not header:
     line, names = next(rows)
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
+    are_numbers = wanted and all(map(str.isdecimal, wanted))
+    if are_numbers and not set(wanted) <= set(names):
+      logging.info("%s: columns have numbers, and line 1 is a row", path)
+      rows, has_header = itertools.chain([(line, names)], rows), False
+      names = [str(number) for number in range(1, len(names) + 1)]
 
   def checked():
     line = None
@@ -374,7 +383,7 @@ def _checked(path, rows, encoding, header=()):
         continue
       fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
-        fault = _ragged(row, names, header)
+        fault = _ragged(row, names, has_header)
       if header and row == names:
         raise errors.InputError(
           f"{path}:{line}: this row is a header; leave --column_names out"
@@ -408,10 +417,10 @@ def _joined(rows, width):
     start = end
 
 
-def _ragged(row, names, header):
+def _ragged(row, names, has_header):
   if row == [""]:
     return "an empty line; remove it"
-  source = "are expected" if header else "are in the header"
+  source = "are in the header" if has_header else "are expected"
   return (
     f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {source}; "
     "fix the row: a text must not contain the character that separates columns"

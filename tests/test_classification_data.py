@@ -459,6 +459,58 @@ def test_bad_uses_of_column_names_are_named(tmp_path, name, text, said):
     read(tmp_path, text, name, column_names=["label", "text"])
 
 
+@pytest.mark.parametrize("name, text", [
+  ("d.csv", '1,Rain,"It rains. It, too."\n3,2,1\n'),
+  ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
+  ("d.tsv", "1\tRain\tIt rains. It, too.\n3\t2\t1\n"),
+])
+def test_columns_have_numbers_in_files_without_a_header(tmp_path, name, text):
+  columns = {"label_column": "1", "text_column": "3", "text_b_column": "2"}
+  first, second = read(tmp_path, text, name, **columns)
+  assert first[1:4] == ("It rains. It, too.", "Rain", "1")
+  assert first.place.endswith(f"{name}:1") and first.guid == "train-1"
+  assert second[1:4] == ("1", "2", "3")
+  path = str(tmp_path / "split.jsonl")
+  data.write(path, [first, second], settings(**columns))
+  again = data.read(path, settings(**columns), "single")
+  assert [e[1:4] for e in again] == [first[1:4], second[1:4]]
+
+
+def test_a_header_may_consist_of_numbers(tmp_path):
+  """As pandas writes columns without names."""
+  (row,) = read(
+    tmp_path, "0,1,2\na,One.,x\n", label_column="0", text_column="1"
+  )
+  assert row[1:4] == ("One.", None, "a")
+
+
+@pytest.mark.parametrize("text, columns, said", [
+  ("a,One.\nb,Two.\n", ("3", "1"), ":1: no column '3'; the columns are '1', "
+   "'2'; name it once in the header, or number all columns"),
+  ("a,One.\nb,Two.\n", ("0", "1"), ":1: no column '0'"),
+  ("a,One.\nb,Two.,3\n", ("2", "1"), ":2: 3 columns, but 2 are expected"),
+  ("a,One.\nb,Two.\n", ("2", "label"), ":1: no column '2'; the columns are "
+   "'a', 'One.'"),
+])
+def test_bad_numbers_of_columns_are_named(tmp_path, text, columns, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, text_column=columns[0], label_column=columns[1])
+
+
+def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
+  text = "gold_label,text\n-,One.\nneutral,Two.\n-,Three.\n"
+  (row,) = read(tmp_path, text, label_column="gold_label")
+  assert row[:4] == ("train-2", "Two.", None, "neutral")
+  assert "data.csv: 2 rows have no agreed label" in caplog.text
+  # Rows to predict stay, and elsewhere "-" may be a class.
+  rows = read(
+    tmp_path, text, label_column="gold_label", options={"has_labels": False}
+  )
+  assert len(rows) == 3
+  other = read(tmp_path, text.replace("gold_", ""))
+  assert [each.label for each in other] == ["-", "neutral", "-"]
+
+
 FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
 TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
 

@@ -199,6 +199,13 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, file, old, new, said):
     glue.read(glue.find(name), folder, split)
 
 
+def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
+  row = "\tneutral\tneutral\n"
+  folder = changed(tmp_path, "mnli", "dev_matched.tsv", row, "\tneutral\t-\n")
+  assert not glue.read(glue.find("mnli"), folder, "dev_matched")
+  assert "dev_matched.tsv: 1 rows have no agreed label" in caplog.text
+
+
 @pytest.mark.parametrize(
   "name, said",
   [
