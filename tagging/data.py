@@ -14,9 +14,10 @@ Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
 
 There `tokens` and `ner_tags`, the names that Hugging Face's data sets use, are
 read too, `labels` may be absent, and consecutive lines with the same `document`
-are one document. All other keys come back with the prediction. Annotations of
-characters, in the forms of spaCy, doccano and Prodigy, become IOB2 labels, and
-predictions become spans:
+are one document. All other keys come back with the prediction. An array of such
+objects may be a .json file. Annotations of characters, in the forms of spaCy,
+doccano, Prodigy and Label Studio, become IOB2 labels, and predictions become
+spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
@@ -297,6 +298,9 @@ def parse_object(line: str | bytes, place: str) -> dict:
     values = json_files.parse(line)
   except errors.InputError as error:
     raise errors.InputError(f"{place}: {error}; {_EXPECTED}") from error
+  if isinstance(values, dict) and "annotations" in values:
+    with errors.placed(place):
+      values = text_spans.of_label_studio(values)
   words = _entry(values, _WORDS) if isinstance(values, dict) else None
   if words is None and isinstance(values, dict) and _are_texts(
     [values.get("text")]
@@ -375,11 +379,18 @@ def _named(labels, names, place):
   return [names[number] for number in labels]
 
 
+def _json_lines(path):
+  """Yields (number, line) of a file's objects; an array's have their number."""
+  lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
+  first = next(lines, None) if path.endswith(".json") else None
+  if first and first[1].lstrip().startswith("["):
+    return enumerate(map(json_files.line, json_files.read(path, list)), 1)
+  return itertools.chain([first] if first else [], lines)
+
+
 def _parse_json(path, labelled, checker, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
-  for number, line in file_io.read_lines(path):
-    if not line.strip():
-      continue
+  for number, line in _json_lines(path):
     place = f"{path}:{number}"
     with faults.collected():
       values = parse_object(line, place)
@@ -416,10 +427,11 @@ def with_predictions(
 ) -> Iterator[str]:
   """Yields the lines of a file with the labels of its sentences."""
   if file_format == "jsonl":
-    lines = (line for _, line in file_io.read_lines(path) if line.strip())
     return (
-      with_labels(json_files.parse(line), labels)
-      for line, labels in zip(lines, predicted, strict=True)
+      with_labels(parse_object(line, f"{path}:{number}"), labels)
+      for (number, line), labels in zip(
+        _json_lines(path), predicted, strict=True
+      )
     )
   is_text = file_format == "text"
   rows = list(_text_lines(path) if is_text else file_io.read_lines(path))

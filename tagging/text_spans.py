@@ -10,7 +10,7 @@ import tokenization
 from common import errors
 from tagging import scores
 
-# The names of lists of spans in files of spaCy, Prodigy and doccano.
+# The names of lists of spans in files of spaCy, Prodigy, doccano, Label Studio.
 NAMES = ("entities", "spans", "label", "labels")
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
@@ -49,6 +49,29 @@ def words_of(text: str) -> list[str]:
   return [text[start:end] for start, end in word_places(text)]
 
 
+def of_label_studio(task: dict) -> dict:
+  """Returns a task of Label Studio's JSON export with `text` and `entities`.
+
+  The entities are those of the first annotation that was not cancelled; without
+  one there is no such entry. Raises InputError: the task has another form.
+  """
+  try:
+    task = {**task, "text": task["data"]["text"]}
+    annotations = [
+      [part["value"] for part in annotation["result"] if "value" in part]
+      for annotation in task["annotations"]
+      if not annotation.get("was_cancelled")
+    ]
+  except (KeyError, TypeError, AttributeError) as error:
+    raise errors.InputError(
+      "not as Label Studio exports a task: data has no text, or an annotation "
+      "no result; export it as JSON or JSON-MIN"
+    ) from error
+  for values in annotations[:1]:
+    task["entities"] = [value for value in values if "labels" in value]
+  return task
+
+
 def labels_of(spans: Any, text: str, place: str) -> list[str]:
   """Returns IOB2 labels for the words of a text.
 
@@ -70,7 +93,10 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
   labels = ["O"] * len(places)
   for span in spans:
     if isinstance(span, dict):
-      span = [span.get(name) for name in ("start", "end", "label")]
+      label = span.get("label", span.get("labels"))
+      if isinstance(label, list) and len(label) == 1:
+        label = label[0]
+      span = [span.get("start"), span.get("end"), label]
     if not isinstance(span, list) or [*map(type, span)] != [int, int, str] or (
       not span[2].strip()
     ):

@@ -32,6 +32,60 @@ def test_files_of_annotators(tmp_path, spans, name):
   }
 
 
+def exported(*values, cancelled=()):
+  """A task of Label Studio's JSON export, as the program writes it."""
+  annotations = [{
+    "id": 1, "completed_by": 1, "was_cancelled": was_cancelled, "result": [
+      {"value": value, "id": "a", "from_name": "label", "to_name": "text",
+       "type": "labels", "origin": "manual"} for value in part
+    ] + [{"from_id": "a", "to_id": "b", "type": "relation"}],
+  } for part, was_cancelled in ((cancelled, True), (values, False))]
+  return {
+    "id": 3, "annotations": annotations, "data": {"text": TEXT},
+    "predictions": [], "project": 1,
+  }
+
+
+NAMED = [
+  {"start": 25, "end": 31, "text": "Zürich", "labels": ["LOC"]},
+  {"start": 0, "end": 11, "text": "Anna O'Neil", "labels": ["PER"]},
+]
+
+
+@pytest.mark.parametrize("tasks", [
+  [exported(*NAMED, {"choices": ["good"]}, cancelled=NAMED[:1])] * 2,
+  [{"id": 3, "text": TEXT, "label": NAMED}] * 2,  # JSON-MIN.
+])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_exports_of_label_studio(tmp_path, tasks, indent):
+  path = tmp_path / "export.json"
+  path.write_text(json.dumps(tasks, indent=indent))
+  for labelled in (True, None):
+    first, second = data.read(str(path), labelled=labelled)
+    assert first.labels == second.labels == [
+      "B-PER", "I-PER", "I-PER", "I-PER", *"OOOOOOOO", "B-LOC", "O"
+    ]
+  *_, line = data.with_predictions(str(path), "jsonl", [first.labels] * 2)
+  line = json.loads(line)
+  assert (line["id"], line["text"]) == (3, TEXT)
+  assert line["predicted"] == [[0, 11, "PER"], [25, 31, "LOC"]]
+
+
+@pytest.mark.parametrize("change, said", [
+  ({"data": {"body": TEXT}}, ":2: not as Label Studio exports a task"),
+  ({"annotations": [{}]}, ":2: not as Label Studio"),
+  ({"annotations": 5}, ":2: not as Label Studio"),
+  ({"annotations": []}, ":2: no list of spans"),
+  (exported({"start": 0, "end": 4, "labels": ["A", "B"]}), ":2: .* not a span"),
+  (exported({"start": 0, "end": 3, "labels": ["A"]}), ":2: the span 0 to 3"),
+])
+def test_other_exports_are_named(tmp_path, change, said):
+  path = tmp_path / "export.json"
+  path.write_text(json.dumps([exported(*NAMED), exported(*NAMED) | change]))
+  with pytest.raises(errors.InputError, match=said):
+    data.read(str(path))
+
+
 def test_a_text_alone_is_predicted(tmp_path):
   path = tmp_path / "file.jsonl"
   path.write_text(json.dumps({"text": TEXT}))
