@@ -12,7 +12,8 @@ PieceMasker is fast because it works in two phases. The random numbers of one
 instance start where the previous instance's end, so `add` has to find out
 how many words of the stream each instance uses, and does only that. `flush`
 interprets the numbers of hundreds of instances together: its arrays [P, B]
-have an instance in each column. masking_rule is the same rule in plain code.
+have an instance in each column. tests/plain_instances.py has the same rule in
+plain code.
 """
 
 import array

@@ -5,9 +5,8 @@ or whole words in random order (BERT), or runs of whole words (SpanBERT,
 ALBERT). 80 % of these become [MASK], 10 % stay, and 10 % become a random token,
 unless other Shares are set (table 8 of BERT's paper).
 
-`mask_words` is BERT's rule in plain code. Only tests call it: they compare it
-with the fast form, masking.PieceMasker, which uses the same random numbers.
-dynamic_masking draws other numbers. Runs are masked by the code here.
+Runs are masked by the code here. masking.PieceMasker is the rule for pieces and
+words; dynamic_masking draws other numbers.
 """
 
 import bisect
@@ -83,31 +82,6 @@ def draw_replacement(rng, shares: Shares = SHARES) -> str:
   return "keep" if rng.random() < shares.keep else "random"
 
 
-def mask_words(
-  words: Sequence[Sequence[int]], budget: int, replace: Replace, rng,
-  shares: Shares = SHARES,
-) -> dict[int, int]:
-  """Masks words in random order, skipping words that no longer fit.
-
-  Returns the id that the model sees at each masked place.
-
-  Args:
-    words: the places of each word's tokens.
-    budget: how many tokens to mask at most.
-    replace: see Replace.
-    rng: a random.Random, or a RandomWordStream.
-  """
-  words, masked = list(words), dict[int, int]()
-  rng.shuffle(words)
-  for word in words:
-    # As in the original: a word that is too long is skipped, and a shorter one
-    # after it may still be taken.
-    if len(masked) + len(word) <= budget:
-      for place in word:
-        masked[place] = replace(draw_replacement(rng, shares), place)
-  return masked
-
-
 def mask_runs(
   words: Sequence[Sequence[int]], ends: Sequence[int], budget: int,
   replace: Replace, rng, *, masking: str, shares: Shares = SHARES,
@@ -118,7 +92,10 @@ def mask_runs(
   a masked word, and where the next word would exceed the budget.
 
   Args:
-    words, budget, replace, rng: as in `mask_words`.
+    words: the places of each word's tokens.
+    budget: how many tokens to mask at most.
+    replace: see Replace.
+    rng: a random.Random, or a RandomWordStream.
     ends: for each word, the number of the first word after its segment.
     masking: "spans" or "ngrams".
   """

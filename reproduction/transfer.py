@@ -5,11 +5,8 @@ version on the server (its ETag or date) in NAME.part.tag, so that a resumed
 transfer never joins the halves of two versions.
 """
 
-import functools
 import os
 import pathlib
-import queue
-import threading
 import time
 import urllib.parse
 
@@ -21,11 +18,14 @@ from reproduction import catalog
 
 # Bytes. A block is lost if the connection ends before it is complete.
 _BLOCK = 1 << 16
-_TIMEOUT = 30  # Seconds without a byte.
-_NETWORK_TIMEOUT = 9  # Seconds until a host must have said anything at all.
+_TIMEOUT = 9, 30  # Seconds to connect, and without a byte.
 _TRIES = 5
 # A server that is busy may answer later; one that refuses will not.
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+
+class _Unreachable(requests.RequestException):
+  """Nothing answers at a host."""
 
 
 def mirrored(url: str, base_url: str | None) -> str:
@@ -51,11 +51,17 @@ def download(
   if os.path.exists(path):
     _check(path, file, url)
     return path
-  _require_network(url, file.url, path)
   for number in range(_TRIES):
     try:
       _transfer(url, part)
       break
+    except _Unreachable as error:
+      raise errors.InputError(
+        f"{urllib.parse.urljoin(url, '/')} cannot be reached ({error}). Check "
+        "the network and HTTPS_PROXY; or pass --base_url=MIRROR, which has "
+        f"this file as {mirrored(file.url, 'MIRROR')}; or bring {file.url} by "
+        f"hand to {path} and run the same command again"
+      ) from error
     except requests.RequestException as error:
       is_refused = (
         error.response is not None and error.response.status_code not in _BUSY
@@ -75,43 +81,6 @@ def download(
   return path
 
 
-def _require_network(url, official, path):
-  """Raises InputError within ten seconds if the host of a URL is silent."""
-  host = urllib.parse.urljoin(url, "/")
-  reason = _unreachable(host)
-  if reason:
-    raise errors.InputError(
-      f"{host} cannot be reached ({reason}). Check the network and "
-      "HTTPS_PROXY; or pass --base_url=MIRROR, which has this file as "
-      f"{mirrored(official, 'MIRROR')}; or bring {official} by hand to "
-      f"{path} and run the same command again"
-    )
-
-
-@functools.cache
-def _unreachable(host):
-  """Returns why nothing answers at a host, or None if something does."""
-  answers = queue.SimpleQueue()
-
-  def ask():
-    try:
-      # Any answer will do, also a refusal.
-      requests.head(host, timeout=_NETWORK_TIMEOUT)
-      answers.put(None)
-    except requests.ConnectionError:
-      answers.put("no connection")
-    except requests.RequestException as error:
-      answers.put(str(error))
-
-  # A name look-up has no time-out, and each address of a host has a separate
-  # one: a thread, which may be left running, bounds the total time.
-  threading.Thread(target=ask, daemon=True).start()
-  try:
-    return answers.get(timeout=_NETWORK_TIMEOUT)
-  except queue.Empty:
-    return f"no answer within {_NETWORK_TIMEOUT} seconds"
-
-
 def _size(path):
   return os.path.getsize(path) if os.path.exists(path) else 0
 
@@ -126,9 +95,17 @@ def _transfer(url, part):
     if os.path.exists(tag):
       # The server sends the whole file if it has another version by now.
       headers["If-Range"] = pathlib.Path(tag).read_text(encoding="utf-8")
-  with requests.get(
-    url, headers=headers, stream=True, timeout=_TIMEOUT
-  ) as response:
+  try:
+    response = requests.get(
+      url, headers=headers, stream=True, timeout=_TIMEOUT
+    )
+  except (requests.ConnectionError, requests.Timeout) as error:
+    # More tries would take minutes; a host that gave a part may come back.
+    if start:
+      raise
+    is_silent = isinstance(error, requests.Timeout)
+    raise _Unreachable(error if is_silent else "no connection") from error
+  with response:
     if response.status_code == 416:  # Nothing is missing, or it has shrunk.
       # Status 416 has the header "bytes */SIZE".
       if response.headers.get("Content-Range", "") != f"bytes */{start}":

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+import plain_instances
 from common import errors
 from pretraining import masking_rule
 
@@ -71,7 +72,7 @@ def test_the_budget_is_rounded_to_even_and_at_least_one():
 
 
 def test_words_that_are_too_long_are_skipped():
-  masked = masking_rule.mask_words(
+  masked = plain_instances.mask_words(
     [[7], [4, 5], [1, 2, 3]], 2, lambda kind, place: 10 * place,
     Chosen(0.1, 0.1),
   )

@@ -121,7 +121,7 @@ def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
 
 
 def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
-  monkeypatch.setattr(transfer, "_NETWORK_TIMEOUT", 0.1)
+  monkeypatch.setattr(transfer, "_TIMEOUT", (0.1, 0.1))
   with socket.create_server(("127.0.0.1", 0)) as silent:
     url = f"http://127.0.0.1:{silent.getsockname()[1]}"
     with pytest.raises(errors.InputError, match=r"cannot be reached .*\b0\.1"):
