@@ -13,10 +13,10 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
-from classification import classifier_flags, repeated_runs
-from common import command, errors, file_io, flags
+from classification import classifier_flags
+from common import command, file_io, flags
 from serving import export_options
-from training import common_flags
+from training import common_flags, repeated_runs
 
 common_flags.define_fine_tuning_flags()
 common_flags.define_distillation_flags()
@@ -46,23 +46,7 @@ def is_export():
   return bool(networks.engine_of(flags.FLAGS.model_dir or ""))
 
 
-def check_runs():
-  """Refuses --seeds and --search that cannot be meant."""
-  values = flags.FLAGS
-  given_flags = {name for name in values if values[name].present}
-  repeated_runs.parse_seeds(values.seeds)
-  repeated_runs.parse_search(
-    values.search, lambda name, text: values[name].parser.parse(text),
-    given_flags,
-  )
-  if values.search and file_io.is_remote(values.output_dir or ""):
-    raise errors.InputError(
-      f"--output_dir={values.output_dir} is remote, and --search copies the "
-      "best model on a local disk; give a local folder"
-    )
-
-
-command.check_early(check_runs)
+command.check_early(lambda: repeated_runs.parse_seeds(flags.FLAGS.seeds))
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__, imports_tensorflow=lambda: not is_export())
 
@@ -72,7 +56,6 @@ if __name__ == "__main__" and is_export():
   command.run(lambda _: exported_classifier.run(flags.read_settings()))
 
 import os
-import shutil
 
 from absl import logging
 
@@ -106,7 +89,10 @@ def main(_):
   if seeds:
     run_seeds(settings, run, seeds)
   elif grid:
-    run_grid(settings, run, grid)
+    repeated_runs.run_grid(
+      settings, lambda of_run: run_model(of_run, run), grid,
+      f"eval_{run.task.metrics[0]}", is_chief=distribution.is_chief(strategy),
+    )
   else:
     run_model(settings, run)
 
@@ -148,56 +134,17 @@ def run_model(settings, run):
   return results
 
 
-def run_models(settings, run, runs):
-  """Runs a model in a folder of each name; returns the results by name.
-
-  `runs` is a dict from name to the settings that this run changes.
-  """
-  results = {}
-  for name, changes in runs.items():
-    logging.info("run %d of %d: %s", len(results) + 1, len(runs), name)
-    folder = os.path.join(settings.output_dir, name)
-    # The data were made once, before: all runs learn from the same.
-    results[name] = run_model(
-      settings.replace(**changes, output_dir=folder), run
-    )
-  return results
-
-
 def run_seeds(settings, run, seeds):
   """Runs a model for each of --seeds and compares them in a table."""
-  results = run_models(
-    settings, run, {f"seed_{seed}": {"seed": seed} for seed in seeds}
+  results = repeated_runs.run_all(
+    settings, lambda of_run: run_model(of_run, run),
+    {f"seed_{seed}": {"seed": seed} for seed in seeds},
   )
   if settings.do_eval and distribution.is_chief(run.strategy):
     text = repeated_runs.summary(dict(zip(seeds, results.values())))
     path = os.path.join(settings.output_dir, "seeds_results.txt")
     file_io.write_text(path, text)
     print(text, end="")
-
-
-def run_grid(settings, run, grid):
-  """Runs a model for each combination of --search; the best one is kept."""
-  path = os.path.join(settings.output_dir, "search_results.tsv")
-  target = os.path.join(settings.output_dir, "final_model")
-  if os.path.exists(target) and not os.path.exists(path):
-    raise errors.InputError(
-      f"{target} is of a run without --search, and would be replaced; give "
-      "another --output_dir"
-    )
-  results = run_models(settings, run, grid)
-  if not distribution.is_chief(run.strategy):
-    return
-  metric = f"eval_{run.task.metrics[0]}"
-  text = repeated_runs.search_table(grid, results, metric)
-  file_io.write_text(path, text)
-  print(text, end="")
-  best = max(results, key=lambda name: results[name][metric])
-  folder = os.path.join(settings.output_dir, best, "final_model")
-  shutil.rmtree(target, ignore_errors=True)
-  with file_io.new_folder(target) as temporary:
-    shutil.copytree(folder, temporary, dirs_exist_ok=True)
-  logging.info("the best model, of %s, is in %s", folder, target)
 
 
 if __name__ == "__main__":

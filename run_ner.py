@@ -87,6 +87,9 @@ flags.DEFINE_integer(
   "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1,
   needs="feature_layers",
 )
+common_flags.define_search_flag(
+  "f1 (--scheme=none: accuracy)", not_with="feature_layers predict_file=-"
+)
 flags.rule(
   "train_batch_size learning_rate num_train_epochs warmup_proportion "
   "save_checkpoints_steps iterations_per_loop seed", needs="do_train",
@@ -123,7 +126,14 @@ from checkpoints import model_settings, weight_files
 from common import file_io, line_answers
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
-from training import components, distribution, harness, run_report, train_log
+from training import (
+  components,
+  distribution,
+  harness,
+  repeated_runs,
+  run_report,
+  train_log,
+)
 
 
 class TaggingRun(NamedTuple):
@@ -300,6 +310,14 @@ def main(_):
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
+  grid = repeated_runs.parse_search(settings.search, settings.parse)
+  if grid:
+    repeated_runs.run_grid(
+      settings, lambda of_run: run_model(of_run, run, None, of_run.output_dir),
+      grid, "accuracy" if settings.scheme == "none" else "f1",
+      is_chief=distribution.is_chief(strategy),
+    )
+    return
   rows, layers_read = [], settings.feature_layers or (None,)
   for name in layers_read:
     # One model is in --output_dir itself, several in a folder each.

@@ -82,6 +82,7 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
 )
+common_flags.define_search_flag("f1", not_with="interactive predict_file=-")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
 # As in the original: its own flags of training may be given without it, as in
 # its documented commands (--do_train=False --train_file=...).
@@ -116,14 +117,15 @@ flags.rule_for_others(
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
+import functools
 import os
 
 from absl import logging
 
 from checkpoints import model_folder, model_settings
 from common import console, errors, file_io, run_settings
-from squad import answers, data, job, scores, windowing
-from training import components
+from squad import answers, data, inputs, job, scores, windowing
+from training import components, distribution, repeated_runs
 
 
 def score_predictions(settings):
@@ -175,8 +177,23 @@ def files_to_read(settings):
   return paths
 
 
+def run_model(settings, start, work):
+  """Trains, evaluates and answers with one model; returns its scores."""
+  step = work.train(start) if settings.do_train else work.load(start)
+  if settings.version_2_with_negative:
+    work.look_up_threshold(start)
+  eval_answers, results = None, {}
+  if settings.do_eval or work.threshold.is_auto:
+    eval_answers, results = work.evaluate(step, start)
+  if settings.do_predict and not components.answers_stream(settings):
+    work.predict(step, eval_answers)
+  work.write_report()
+  work.serve_input()
+  return results
+
+
 def main(_):
-  """Trains, evaluates and answers."""
+  """Prepares the data; trains, evaluates and answers with each model."""
   settings = read_settings()
   if settings.evaluate_only:
     score_predictions(settings)
@@ -191,26 +208,32 @@ def main(_):
 
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = components.make_strategy(settings)
-  version_2 = settings.version_2_with_negative
-  files = data.read_all(paths, version_2=version_2)
-  if files:
-    version = "2.0" if version_2 else "1.1"
-    task = f"question answering, SQuAD {version}"
-    start = components.open_run(settings, task, config, strategy)
-  else:  # Nothing is written.
-    start = components.starting_point(settings, settings.output_dir)
-  work = job.Job(settings, config, strategy, tokenizer, files, start=start)
+  files = data.read_all(paths, version_2=settings.version_2_with_negative)
+  version = "2.0" if settings.version_2_with_negative else "1.1"
+  task = f"question answering, SQuAD {version}"
+  # Made once, for all runs, after the first one's weights were found.
+  make_inputs = functools.cache(lambda: inputs.prepare_all(
+    files, tokenizer, windowing.lengths_of(settings, tokenizer.specials),
+    folder=settings.output_dir,
+  ))
 
-  step = work.train(start) if settings.do_train else work.load(start)
-  if version_2:
-    work.look_up_threshold(start)
-  eval_answers = None
-  if settings.do_eval or work.threshold.is_auto:
-    eval_answers = work.evaluate(step, start)
-  if "predict" in files:
-    work.predict(step, eval_answers)
-  work.write_report()
-  work.serve_input()
+  def run(of_run):
+    if files:
+      start = components.open_run(of_run, task, config, strategy)
+    else:  # Nothing is written.
+      start = components.starting_point(of_run, of_run.output_dir)
+    return run_model(of_run, start, job.Job(
+      of_run, config, strategy, tokenizer, make_inputs, start=start
+    ))
+
+  grid = repeated_runs.parse_search(settings.search, settings.parse)
+  if not grid:
+    run(settings)
+    return
+  components.claim_folder(settings, task, config, strategy)
+  repeated_runs.run_grid(
+    settings, run, grid, "f1", is_chief=distribution.is_chief(strategy)
+  )
 
 
 if __name__ == "__main__":

@@ -228,13 +228,8 @@ def define_run_flags():
     not_with="interactive predict_file=- glue_submission_dir",
     why=", which is of one model",
   )
-  flags.DEFINE_spaceseplist(
-    "search", None,
-    "Trains and evaluates once with each combination of values, such as "
-    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', in a folder of "
-    "output_dir each; the table is in search_results.tsv, the best model by "
-    "the first of --metrics in final_model.",
-    needs="do_train do_eval",
+  common_flags.define_search_flag(
+    "the first of --metrics",
     not_with="seeds interactive predict_file=- glue_submission_dir",
   )
   flags.DEFINE_bool(

@@ -358,7 +358,10 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
     line.split("\t") for line in path.read_text("utf-8").splitlines()
   )
   # The flags come first, then the score that was compared.
-  count = next(n for n, name in enumerate(header) if name.startswith("eval_"))
+  count = next(
+    n for n, name in enumerate(header)
+    if name.startswith(("eval_", "f1", "accuracy"))
+  )
   return [
     (dict(zip(header[:count], line)),
      dict(zip(header[count:], map(float, line[count:]))))

@@ -1,6 +1,7 @@
 """The steps of run_squad.py: train, evaluate, predict, answer on request."""
 
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -9,7 +10,7 @@ import configuration
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import file_io, line_answers, result_lines, run_settings
-from squad import answerer, inputs, null_threshold, windowing
+from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
 from training import (
@@ -44,9 +45,9 @@ class Job:
   def __init__(
     self, settings: run_settings.Settings, config: configuration.BertConfig,
     strategy: tf.distribute.Strategy, tokenizer: tokenization.FullTokenizer,
-    files: dict, *, start: run_folder.StartingPoint
+    make_inputs: Callable[[], dict], *, start: run_folder.StartingPoint
   ):
-    """Makes the model and the records of `files`, see data.read_all.
+    """Makes the model, then its data, see inputs.prepare_all.
 
     The weights of `start` are loaded by `load` or `train`.
     """
@@ -66,10 +67,7 @@ class Job:
     self._answerer = answerer.Answerer(
       settings, model, tokenizer, strategy, self.threshold
     )
-    self._inputs = inputs.prepare_all(
-      files, tokenizer, windowing.lengths_of(settings, tokenizer.specials),
-      folder=settings.output_dir
-    )
+    self._inputs = make_inputs()
 
   def train(self, start: run_folder.StartingPoint) -> int:
     """Trains from `start`; returns the last step."""
@@ -140,8 +138,10 @@ class Job:
     )
     return answers, *self._answerer.scores(file.file, answers)
 
-  def evaluate(self, step: int, start: run_folder.StartingPoint) -> list:
-    """Writes eval_results.txt; returns the answers."""
+  def evaluate(
+    self, step: int, start: run_folder.StartingPoint
+  ) -> tuple[list, dict[str, float]]:
+    """Writes eval_results.txt; returns the answers and their scores."""
     logging.info("evaluating the weights of step %d", step)
     answers, results, points = self._evaluate()
     folder = self._settings.output_dir
@@ -159,7 +159,7 @@ class Job:
       self._report = self._report_of(
         self._inputs["eval"].file, answers, results, points
       )
-    return answers
+    return answers, results
 
   def predict(self, step: int, evaluated: list | None = None) -> None:
     """Writes the files of predictions, and scores them.

@@ -153,6 +153,11 @@ CASES = {
      "do_train freeze_encoder feature_layers=last", "do_train freeze_encoder"),
     ("label_column=1 label_names=O", "do_predict nopredict_labels", "do_train"),
     ("lenient", "scheme=none", "scheme=iob2"),
+    ("search=seed=1,2", "do_train", "do_train do_eval"),
+    ("search=seed=1,2", "do_train do_eval freeze_encoder feature_layers=last",
+     "do_train do_eval"),
+    ("search=seed=1,2", "do_train do_eval do_predict predict_file=-",
+     "do_train do_eval"),
     ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
      "do_predict do_train file_format=text",
      "do_predict do_train eval_steps=1"),
@@ -190,6 +195,10 @@ CASES = {
     ("bucket_by_length pack_sequences", "do_train pad_to_max_length",
      "do_train"),
     ("top_k=3", "do_predict predict_file=a", "do_predict predict_file=-"),
+    ("search=seed=1,2", "do_train", "do_train do_eval eval_file=a"),
+    *(("search=seed=1,2", f"do_train do_eval eval_file=a {flag}",
+       "do_train do_eval eval_file=a")
+      for flag in ("interactive", "do_predict predict_file=-")),
   ],
   "create_pretraining_data": [
     ("do_whole_word_mask mask_runs=spans max_predictions_per_seq=5 "

@@ -279,9 +279,6 @@ def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
     )
   )
   assert kept == made and "bert_config.json" in kept
-  (tmp_path / "run" / "search_results.tsv").unlink()
-  refused = classify(folder, tmp_path / "run", code=1, **flags, **search)
-  assert "final_model is of a run without --search" in refused.last_line
 
 
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):

@@ -177,6 +177,28 @@ def test_parts_of_speech_are_another_column(config_file, tmp_path):
   assert {"NNP", "VBZ", "."} <= set(labels.values())
 
 
+@pytest.mark.slow
+def test_a_killed_search_goes_on(config_file, tmp_path):
+  flags = {
+    **TRAINING, "num_train_epochs": None, "do_eval": True, "eval_file": EVAL,
+    "search": "num_train_epochs=0.5,4",
+  }
+  first = ner(config_file, tmp_path / "run", **flags)
+  script_runner.cut_search_short(tmp_path / "run", "num_train_epochs=4.0")
+  second = ner(config_file, tmp_path / "run", **flags)
+  assert second.err.count("nothing to train") == 1
+  table = (tmp_path / "run" / "search_results.tsv").read_text()
+  assert first.out == second.out == table
+  header, best, worst = [line.split("\t") for line in table.splitlines()]
+  assert header[:3] == ["num_train_epochs", "f1", "accuracy"]
+  assert best[0] == "4.0" and float(best[1]) > float(worst[1])
+  results = results_in(tmp_path / "run" / "num_train_epochs=4.0")
+  assert float(best[1]) == pytest.approx(results["f1"], abs=1e-5)
+  # Sentences are read once, for all runs.
+  assert not list((tmp_path / "run").glob("*/*.tf_record"))
+  assert (tmp_path / "run" / "final_model" / "bert_config.json").exists()
+
+
 def test_frozen_features_have_a_table(trained, config_file, tmp_path):
   start = trained / "final_model" / "bert_model.ckpt"
   weights = stored_weights.read(str(start))

@@ -186,6 +186,31 @@ def test_training_learns_and_leaves_these_files(trained):
   assert "dev.tf_record" not in names  # The same file, read once.
 
 
+@pytest.mark.slow
+def test_a_killed_search_goes_on(files, encoder, tmp_path):
+  flags = {
+    "vocab_file": WEIGHTS["vocab_file"], "init_checkpoint": encoder,
+    "bert_config_file": encoder / "bert_config.json", "do_train": True,
+    "train_file": files / "train.json", "train_batch_size": 16, **V2,
+    "num_train_epochs": 1, "do_eval": True, "eval_file": files / "dev.json",
+    "search": "learning_rate=1e-9,2e-3", "output_dir": tmp_path,
+  }
+  first = squad(**flags)
+  script_runner.cut_search_short(tmp_path, "learning_rate=0.002")
+  second = squad(**flags)
+  assert second.err.count("nothing to train") == 1
+  table = (tmp_path / "search_results.tsv").read_text()
+  assert first.out.endswith(table) and second.out.endswith(table)
+  header, best, worst = [line.split("\t") for line in table.splitlines()]
+  assert header[:2] == ["learning_rate", "f1"]
+  assert best[0] == "0.002" and float(best[1]) > float(worst[1])
+  results = results_in(tmp_path / "learning_rate=0.002")
+  assert float(best[1]) == pytest.approx(results["f1"], abs=1e-3)
+  # Passages are cut into windows once, for all runs.
+  assert not list(tmp_path.glob("*/*.tf_record"))
+  assert (tmp_path / "final_model" / "bert_config.json").exists()
+
+
 def test_the_pooler_is_not_trained(trained):
   """As in the original: what the loss does not reach has no moments."""
   folder, done = trained

@@ -5,7 +5,8 @@ from script to script is an argument. Names and defaults are the original's
 where it has the flag. Nothing here needs TensorFlow: --help answers at once.
 """
 
-from common import choices, command, file_io, flags
+from common import choices, command, errors, file_io, flags
+from training import repeated_runs
 
 
 def _check_model_dir():
@@ -372,6 +373,32 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   flags.rule("do_train do_eval", needs="output_dir")
   # Lines of the standard input write no file.
   flags.rule("do_predict", needs="output_dir|predict_file=-")
+
+
+def _check_search():
+  values = flags.FLAGS
+  given_flags = {name for name in values if values[name].present}
+  repeated_runs.parse_search(
+    values.search, lambda name, text: values[name].parser.parse(text),
+    given_flags,
+  )
+  if values.search and file_io.is_remote(values.output_dir or ""):
+    raise errors.InputError(
+      f"--output_dir={values.output_dir} is remote, and --search copies the "
+      "best model on a local disk; give a local folder"
+    )
+
+
+def define_search_flag(metric, *, not_with):
+  """--search; `metric` says which score chooses the best model."""
+  flags.DEFINE_spaceseplist(
+    "search", None,
+    "Trains and evaluates once with each combination of values, such as "
+    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', in a folder of "
+    "output_dir each; the table is in search_results.tsv, the best model by "
+    f"{metric} in final_model.", needs="do_train do_eval", not_with=not_with,
+  )
+  command.check_early(_check_search)
 
 
 def define_distillation_flags():

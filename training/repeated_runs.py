@@ -4,11 +4,15 @@ No TensorFlow is imported here.
 """
 
 import itertools
+import os
+import shutil
 import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from common import errors
+from absl import logging
+
+from common import errors, file_io, run_settings
 
 # Flags that change neither the records nor the network.
 SEARCHED = (
@@ -127,3 +131,55 @@ def search_table(
   ]
   header = [*grid[order[0]], *metrics]
   return "".join("\t".join(row) + "\n" for row in [header, *rows])
+
+
+def run_all(
+  settings: run_settings.Settings, run: Callable, runs: dict[str, dict]
+) -> dict[str, dict[str, float]]:
+  """Runs a command in a folder of each name; returns the scores by name.
+
+  Args:
+    run: function of the settings of a run; returns its scores.
+    runs: the settings that each run changes, by its name.
+  """
+  results = {}
+  for name, changes in runs.items():
+    logging.info("run %d of %d: %s", len(results) + 1, len(runs), name)
+    folder = os.path.join(settings.output_dir, name)
+    results[name] = run(settings.replace(**changes, output_dir=folder))
+  return results
+
+
+def run_grid(
+  settings: run_settings.Settings, run: Callable, grid: dict[str, dict],
+  metric: str, *, is_chief: bool,
+) -> None:
+  """Runs a command for each combination of --search; keeps the best model.
+
+  Args:
+    run: as of `run_all`.
+    grid: the runs that `parse_search` returned.
+    metric: the score to compare.
+    is_chief: whether this process writes the table and the model.
+
+  Raises InputError: --output_dir has a model that would be replaced.
+  """
+  path = os.path.join(settings.output_dir, "search_results.tsv")
+  target = os.path.join(settings.output_dir, "final_model")
+  if os.path.exists(target) and not os.path.exists(path):
+    raise errors.InputError(
+      f"{target} is of a run without --search, and would be replaced; give "
+      "another --output_dir"
+    )
+  results = run_all(settings, run, grid)
+  if not is_chief:
+    return
+  text = search_table(grid, results, metric)
+  file_io.write_text(path, text)
+  print(text, end="")
+  best = max(results, key=lambda name: results[name][metric])
+  folder = os.path.join(settings.output_dir, best, "final_model")
+  shutil.rmtree(target, ignore_errors=True)
+  with file_io.new_folder(target) as temporary:
+    shutil.copytree(folder, temporary, dirs_exist_ok=True)
+  logging.info("the best model, of %s, is in %s", folder, target)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from classification import repeated_runs
-from common import errors
+from common import errors, run_settings
+from training import repeated_runs
 
 
 def test_median_mean_and_deviation():
@@ -71,3 +71,30 @@ def test_the_table_of_a_search_begins_with_the_best():
     3: {"eval_f1": 0.75, "loss": 3.0},
   }, "eval_f1")
   assert text == "seed\teval_f1\tloss\n2\t0.75\t2\n3\t0.75\t3\n1\t0.5\t1\n"
+
+
+def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
+  settings = run_settings.Settings({"output_dir": str(tmp_path), "seed": 0})
+  grid = {f"seed={seed}": {"seed": seed} for seed in (1, 2, 3)}
+
+  def run(of_run):
+    folder = tmp_path / f"seed={of_run.seed}" / "final_model"
+    assert of_run.output_dir == str(folder.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "weights").write_text(str(of_run.seed))
+    return {"f1": 0.5 + (of_run.seed == 2)}
+
+  def run_grid(is_chief):
+    repeated_runs.run_grid(settings, run, grid, "f1", is_chief=is_chief)
+
+  run_grid(False)
+  assert not (tmp_path / "search_results.tsv").exists()
+  for _ in range(2):  # A finished search may be run again.
+    run_grid(True)
+    table = (tmp_path / "search_results.tsv").read_text()
+    assert table == "seed\tf1\n2\t1.5\n1\t0.5\n3\t0.5\n"
+    assert capsys.readouterr().out == table
+    assert (tmp_path / "final_model" / "weights").read_text() == "2"
+  (tmp_path / "search_results.tsv").unlink()
+  with pytest.raises(errors.InputError, match="of a run without --search"):
+    run_grid(True)
