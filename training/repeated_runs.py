@@ -142,7 +142,7 @@ def run_all(
     run: function of the settings of a run; returns its scores.
     runs: the settings that each run changes, by its name.
   """
-  results = {}
+  results: dict[str, dict[str, float]] = {}
   for name, changes in runs.items():
     logging.info("run %d of %d: %s", len(results) + 1, len(runs), name)
     folder = os.path.join(settings.output_dir, name)
@@ -157,7 +157,7 @@ def run_grid(
   """Runs a command for each combination of --search; keeps the best model.
 
   Args:
-    run: as of `run_all`.
+    run: as in `run_all`.
     grid: the runs that `parse_search` returned.
     metric: the score to compare.
     is_chief: whether this process writes the table and the model.
