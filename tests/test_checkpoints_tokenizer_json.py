@@ -53,7 +53,8 @@ def test_awkward_lines_differ_as_often_as_docs_say(pair):
     if line.encode("utf-8", "ignore").decode() == line and "[CLS]" not in line
   ]
   different = [line for line in lines if not is_equal(pair, line)]
-  assert len(different) <= (111 if pair[0] else 71)
+  # Python 3.13 knows more characters than 3.11 does: 5 and 2 lines.
+  assert len(different) <= (115 if pair[0] else 73)
   # Each holds a character that is rare: not one of the Latin scripts.
   assert all(max(line) > "\u02ff" for line in different)
 

@@ -1,5 +1,6 @@
 """TensorFlow is imported without Keras, and Keras is there afterwards."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import test_layout
 from common import program
 
 # In place of the real ones, whose import takes seconds.
-TENSORFLOW = """
-__version__ = "2.20.0"
+TENSORFLOW = f"""
+__version__ = "{importlib.metadata.version('tensorflow')}"
 try:
   import keras
   HAS_KERAS = True

@@ -19,10 +19,10 @@ def windows(monkeypatch):
   """Folders cannot be opened, and files are synced only when written to."""
   os_open, os_fsync, writable = os.open, os.fsync, set()
 
-  def open_file(path, flags, *mode):
+  def open_file(path, flags, *mode, **options):
     if os.path.isdir(path):
       raise PermissionError(path)
-    descriptor = os_open(path, flags, *mode)
+    descriptor = os_open(path, flags, *mode, **options)
     if flags & os.O_RDWR:
       writable.add(descriptor)
     return descriptor
