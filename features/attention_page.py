@@ -3,7 +3,8 @@
 The page is self-contained: data, style and script are in it. On the left is a
 grid of small pictures, layers in rows and heads in columns; a click enlarges
 one head, as a matrix and as lines between tokens. Pointing at a token shows
-only its lines. A list selects one of several texts.
+only its lines. A list selects one of several texts, a field finds texts with a
+token, and another leaves tokens out, such as [SEP], which gets much attention.
 """
 
 import base64

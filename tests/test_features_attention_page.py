@@ -85,6 +85,51 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   assert document.count("<option") == 2
 
 
+def typed(page, field, text):
+  """Returns a page in which a text is typed into a field."""
+  return page.replace("</body>", f"""<script>
+    const field = document.getElementById("{field}");
+    field.value = "{text}";
+    field.dispatchEvent(new Event("input"));
+  </script></body>""")
+
+
+@in_a_browser
+@pytest.mark.parametrize("text, matches, shown, hidden", [
+  ("ZÜR", "1 tokens in 1 texts", "Zürich", 1),
+  ("[", "4 tokens in 2 texts", "a&lt;b", 0),
+  ("nothing", "0 tokens in 0 texts", "a&lt;b", 2), (" ", "", "a&lt;b", 0),
+])
+def test_a_token_is_found(tmp_path, text, matches, shown, hidden):
+  page = attention_page.attention_page([FIRST, SECOND])
+  document = browse(tmp_path, typed(page, "find", text), "--dump-dom")
+  assert f'<span id="matches">{matches}</span>' in document
+  assert len(re.findall("<option[^>]* hidden", document)) == hidden
+  assert document.count(f">{shown}</text>") == 4
+  found = re.findall('class="found">(.*?)</text>', document)
+  assert found == {"ZÜR": ["Zürich"], "[": ["[CLS]", "[SEP]"]}.get(text, [])
+
+
+@in_a_browser
+@pytest.mark.parametrize("text, masked", [
+  ("[SEP]  [CLS]", [0, 3]), ("[sep]", []), ("a<b x", [1]),
+])
+def test_masked_tokens_are_left_out(tmp_path, text, masked):
+  page = typed(attention_page.attention_page([FIRST]), "mask", text)
+  page = page.replace("</body>", """<script>
+    const all = [...Array(4).keys()];
+    document.body.dataset.shares = JSON.stringify(
+      all.map(i => all.map(j => sentences[0].at(1, 2, i, j))));
+  </script></body>""")
+  document = browse(tmp_path, page, "--dump-dom")
+  shares = json.loads(re.search('data-shares="(.*?)"', document)[1])
+  expected = FIRST[1][1, 2].copy()
+  expected[masked] = expected[:, masked] = 0
+  expected /= np.maximum(expected.sum(1, keepdims=True), 1e-9)
+  np.testing.assert_allclose(shares, expected, atol=0.01)
+  assert document.count('class="masked"') == len(masked)
+
+
 @in_a_browser
 def test_nothing_overflows_a_window_of_900_pixels(tmp_path):
   words = ["[CLS]", *(f"word{number}" for number in range(40)), "[SEP]"]
