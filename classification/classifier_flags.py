@@ -209,6 +209,10 @@ def define_bi_encoder_flags():
 
 def define_run_flags():
   """Flags that say what else a run does."""
+  flags.DEFINE_bool(
+    "freeze_pooler", False,
+    "Freeze the pooler, too, and train the head alone.", needs="freeze_encoder",
+  )
   flags.DEFINE_float(
     "distillation_weight", 0.5,
     "Of the teacher's outputs in the loss, with --teacher_checkpoint; that of "

@@ -89,7 +89,7 @@ def open_table(
       JSON array, or of a row of Parquet, is its number.
     names: the columns to read: every object in JSON must have them; other keys
       are ignored. Numbers, from 1, that the first line of a CSV or TSV does not
-      contain mean that it is no header.
+      contain are places: the file has no header.
     header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
     encoding: None to detect it.
@@ -362,15 +362,15 @@ def _undecodable(text, encoding):
 # Columns.
 
 
-def _checked(path, rows, encoding, header, wanted):
+def _checked(path, rows, encoding, header, columns):
   """Returns the Table of (line, values), named by `header` or the first row."""
   names, has_header = list(header), not header
   if not header:
     line, names = next(rows)
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
-    are_numbers = wanted and all(map(str.isdecimal, wanted))
-    if are_numbers and not set(wanted) <= set(names):
+    are_numbers = columns and all(map(str.isdecimal, columns))
+    if are_numbers and not set(columns) <= set(names):
       logging.info("%s: columns have numbers, and line 1 is a row", path)
       rows, has_header = itertools.chain([(line, names)], rows), False
       names = [str(number) for number in range(1, len(names) + 1)]

@@ -101,7 +101,7 @@ class Answerer:
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
     """Returns the official script's scores by name, and the questions' points.
 
-    The points are those of scores.compare_all.
+    scores.compare_all says which points.
     """
     version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}

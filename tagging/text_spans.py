@@ -52,8 +52,8 @@ def words_of(text: str) -> list[str]:
 def of_label_studio(task: dict) -> dict:
   """Returns a task of Label Studio's JSON export with `text` and `entities`.
 
-  The entities are those of the first annotation that was not cancelled; without
-  one there is no such entry. Raises InputError: the task has another form.
+  The first annotation that was not cancelled has the entities; without one, the
+  task gets no such entry. Raises InputError: the task has another form.
   """
   try:
     task = {**task, "text": task["data"]["text"]}

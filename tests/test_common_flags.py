@@ -81,6 +81,7 @@ CASES = {
     ("text_column=a text_b_column=b id_column=c", OFFICIAL + TAUGHT,
      OFFICIAL + TAUGHT + "unlabelled_file=a"),
     ("freeze_encoder", TAUGHT, "do_train"),
+    ("freeze_pooler", "do_train", "do_train freeze_encoder"),
     ("bucket_by_length pack_sequences bilstm_on_top",
      "do_train freeze_encoder", "do_train"),
     ("train_file=a eval_file=a predict_file=a labels=a,b "

@@ -349,6 +349,15 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
     "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
     "output_bias", "global_step",
   }
+  classify(
+    folder, tmp_path / "head", **flags, freeze_pooler=True, max_train_steps=2
+  )
+  after = stored_weights.read(
+    str(tmp_path / "head" / "final_model" / "bert_model.ckpt")
+  )
+  assert {"output_weights", "output_bias", "global_step"} == {
+    name for name in before if before[name].tobytes() != after[name].tobytes()
+  }
   results = results_in(tmp_path / "run")
   assert results["eval_accuracy"] > 0.9
   kept = tmp_path / "run" / "train.features.tf_record"

@@ -278,7 +278,9 @@ def _trained_names(settings, config, names):
   depth = config.num_hidden_layers
   # --freeze_encoder freezes all layers.
   frozen = depth if settings.freeze_encoder else settings.freeze_layers
-  return optimization.trainable_names(names, depth, freeze_layers=frozen)
+  names = optimization.trainable_names(names, depth, freeze_layers=frozen)
+  keeps_pooler = settings.get("freeze_pooler")
+  return [n for n in names if not (keeps_pooler and "bert/pooler/" in n)]
 
 
 def _make_optimizer(settings, task, names):
