@@ -53,11 +53,6 @@ flags.DEFINE_enum(
   "from the weights, where a head of tokens looks like one of sentences.",
   needs="to=huggingface",
 )
-flags.DEFINE_bool(
-  "keep_optimizer_state", True,
-  "Whether Adam's moments and the step are carried over from TF1 to TF1.",
-  needs="to=tf1|to=tf2",
-)
 flags.DEFINE_string(
   "add_tokens", None,
   "Makes a larger model: a file of new words, one a line, whose rows are the "
@@ -171,7 +166,7 @@ def main(_):
     ))
     conversion = converter.convert(
       source, settings.output, settings.to,
-      **settings.pick("keep_optimizer_state architecture do_lower_case"),
+      **settings.pick("architecture do_lower_case"),
     )
     print_conversion(settings, source, conversion)
     print_new_words(settings, source, words)

@@ -57,12 +57,6 @@ flags.DEFINE_integer(
   "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
   lower_bound=0, needs="format=saved_model",
 )
-flags.DEFINE_string(
-  "warmup_file", None,
-  "Texts that TensorFlow Serving runs at its start, one a line, two texts "
-  "with a tab between; a sentence of our own if not given.",
-  needs="format=saved_model",
-)
 flags.DEFINE_bool(
   "allow_tokenizer_differences", False,
   "Export although some text gives other ids than with tokenization.py.",
@@ -91,14 +85,14 @@ from serving import (
   saved_model,
 )
 
-# With a mask, so that it suits every head.
-WARMUP_TEXTS = ["The keeper lit the [MASK]."]
+# What TensorFlow Serving runs at its start; the mask suits every head.
+WARMUP_TEXT = "The keeper lit the [MASK]."
 
 
-def read_texts(path, names, texts_of_our_own):
-  """Returns the texts of a file, a list of tuples of strings."""
+def read_texts(path, names):
+  """Returns the texts to compare, a list of tuples of strings."""
   if not path:
-    return [(text,) * len(names) for text in texts_of_our_own]
+    return [(text,) * len(names) for text in network_export.COMPARED_TEXTS]
   texts = []
   for number, line in file_io.read_lines(path):
     texts.append(tuple(line.split("\t")))
@@ -120,18 +114,12 @@ def main(_):
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
   if settings.format != "saved_model":
-    texts = read_texts(
-      settings.calibration_file, model.text_inputs,
-      network_export.COMPARED_TEXTS,
-    )
+    texts = read_texts(settings.calibration_file, model.text_inputs)
     model.load()
     network_export.write(model, texts)
     print(f"The model is in {settings.export_dir}.")
     return
   raw = raw_text.RawText(model)
-  warmup_texts = read_texts(
-    settings.warmup_file, model.text_inputs, WARMUP_TEXTS
-  )
   model.load()
   # Last before the folder is written: it tries every character there is.
   graph_tokenizer.check_same(
@@ -140,7 +128,7 @@ def main(_):
   # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
-    folder, raw, warmup_texts=warmup_texts,
+    folder, raw, warmup_texts=[(WARMUP_TEXT,) * len(model.text_inputs)],
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")

@@ -132,16 +132,13 @@ def _check_shapes(reader, config):
 
 def convert(
   source: Source, output: str, to_format: str, *,
-  keep_optimizer_state: bool = True, architecture: str | None = None,
-  do_lower_case: bool | None = None,
+  architecture: str | None = None, do_lower_case: bool | None = None,
 ) -> Conversion:
   """Writes a model as a folder of another kind.
 
   Args:
     output: folder; it must not exist, be empty, or hold the same already.
     to_format: one of choices.CHECKPOINT_KINDS.
-    keep_optimizer_state: whether Adam's moments and the step are written too;
-      only "tf1" has a place for them, and only for TF1's moments.
     architecture, do_lower_case: of "huggingface", see `huggingface.write`. By
       default the class is found from the names, the case from a
       tokenizer_config.json or else the vocabulary.
@@ -150,7 +147,7 @@ def convert(
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
   _check_place(to_format, source.config)
-  left_out = _left_out(source, to_format, keep_optimizer_state)
+  left_out = _left_out(source, to_format)
   with file_io.new_folder(output, _holds_the_same) as temporary:
     values = {
       name: source.reader.read(name)
@@ -224,7 +221,7 @@ def _holds_the_same(output, temporary):
   return True
 
 
-def _left_out(source, to_format, keep_optimizer_state):
+def _left_out(source, to_format):
   """Returns {name that is not converted: the reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
@@ -232,9 +229,9 @@ def _left_out(source, to_format, keep_optimizer_state):
 
   def reason(name):
     if weight_files.is_optimizer_state(name):
-      if to_format not in ("tf1", "tf2"):
-        return f"optimizer state, which {to_format} does not take over"
-      return None if keep_optimizer_state else "optimizer state, not asked for"
+      if to_format in ("tf1", "tf2"):
+        return None
+      return f"optimizer state, which {to_format} does not take over"
     # A TF1 checkpoint may have the variables of any task; they are kept.
     if name in known or reader.file_format == weight_files.TF1:
       return None

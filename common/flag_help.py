@@ -22,7 +22,7 @@ _GROUPS = {
     task_module language unlabelled_file eval_input_file file_format
     column_names text_column text_b_column label_column label_columns id_column
     word_column negative_column separator encoding on_bad_row label_separator
-    task_kind labels label_names label_file scheme lenient score_range
+    task_kind labels label_names scheme lenient score_range
     text_pairs max_train_examples max_eval_examples max_predict_examples
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text

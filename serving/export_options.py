@@ -55,10 +55,6 @@ EXPORT = (
     "classification tagging", not_with="output_activation=linear",
   ),
   Option(
-    "label_file", None, "The same, in a file with one label a line.",
-    "classification tagging", not_with="output_activation=linear",
-  ),
-  Option(
     "output_activation", None,
     "One label, several labels, or one number (regression); by default what "
     "--bert_config_file says that the model was trained for, or softmax.",

@@ -14,7 +14,7 @@ from checkpoints import (
   sentence_folder,
   trained_head,
 )
-from common import errors, file_io, run_settings
+from common import errors, run_settings
 from serving import export_options
 from squad import null_threshold
 
@@ -118,8 +118,6 @@ def _activation(config):
 def _labels(settings, config):
   """Returns the labels from the flags, or else from the model."""
   labels = list(settings.labels)
-  if settings.label_file:
-    labels += [line for _, line in file_io.read_lines(settings.label_file)]
   if settings.head == "tagging" or (
     settings.head == "classification" and settings.output_activation != "linear"
   ):
@@ -127,6 +125,6 @@ def _labels(settings, config):
     if not labels:
       raise errors.InputError(
         f"--head={settings.head} needs names for its labels, in the order of "
-        "training: pass --labels, --label_file or a configuration with id2label"
+        "training: pass --labels or a configuration with id2label"
       )
   return labels

@@ -212,8 +212,8 @@ class TextModel:
     """Returns a dict for each text: label, probability, all probabilities.
 
     Multi-label models return labels and probabilities, regressions a score.
-    Options: labels, label_file, output_activation, text_pairs, doc_stride,
-    max_windows, max_seq_length.
+    Options: labels, output_activation, text_pairs, doc_stride, max_windows,
+    max_seq_length.
     """
     return self._ask("classification", texts, options)
 
@@ -239,8 +239,7 @@ class TextModel:
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
 
-    Options: labels, label_file, tag_words ("punctuation" or "white_space"),
-    max_seq_length.
+    Options: labels, tag_words ("punctuation" or "white_space"), max_seq_length.
     """
     answer = self._ask("tagging", texts, options)
     for row in [answer] if isinstance(answer, dict) else answer:

@@ -55,10 +55,8 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
   source = converter.open_source(TRAINING, bert_config_file=LINEAR)
   converter.convert(source, f"{tmp_path}/all", "tf1")
   assert_same_checkpoints(TRAINING, tmp_path / "all")
-  for kind in ("tf1", "huggingface", "model_garden"):
-    conversion = converter.convert(
-      source, f"{tmp_path}/{kind}", kind, keep_optimizer_state=False
-    )
+  for kind in ("huggingface", "model_garden"):
+    conversion = converter.convert(source, f"{tmp_path}/{kind}", kind)
     found = stored_weights.read(f"{tmp_path}/{kind}")
     assert len(found) == 30
     assert len(conversion.left_out) == 61

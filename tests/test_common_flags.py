@@ -249,7 +249,6 @@ CASES = {
   "convert_checkpoint": [
     ("architecture=BertModel do_lower_case", "to=tf1", "to=huggingface"),
     ("do_lower_case use_unused_tokens", "to=tf1", "to=tf1 add_tokens=a"),
-    ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
   "export_saved_model": [
     ("quantize=int8", "", ONNX), ("quantize=int8", "", LITERT),
@@ -257,11 +256,10 @@ CASES = {
     ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
     *(("calibration_file=a max_quantization_difference=0.1", form,
        form + "quantize=int8") for form in (ONNX, LITERT)),
-    *(("version=2 warmup_file=a allow_tokenizer_differences dtype=bfloat16",
+    *(("version=2 allow_tokenizer_differences dtype=bfloat16",
        form, "") for form in (ONNX, LITERT)),
-    ("labels=a label_file=a", "head=span", CLASSES),
-    ("labels=a label_file=a", CLASSES + "output_activation=linear",
-     "head=tagging"),
+    ("labels=a", "head=span", CLASSES),
+    ("labels=a", CLASSES + "output_activation=linear", "head=tagging"),
     ("output_activation=sigmoid", "head=tagging", CLASSES),
     ("text_pairs", "head=span", "head=embedding"),
     ("pooling=mean normalize", CLASSES, "head=embedding"),

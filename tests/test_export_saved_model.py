@@ -39,11 +39,7 @@ def refuse(tmp_path, sentence, **flags):
 
 
 def test_export(tmp_path):
-  warmup = tmp_path / "warmup.txt"
-  warmup.write_text("a [MASK]\n[MASK] b\n")
-  finished = run(
-    tmp_path, head="masked_lm", version=7, top_k=2, warmup_file=warmup
-  )
+  finished = run(tmp_path, head="masked_lm", version=7, top_k=2)
   assert finished.out == (
     f"The model is in {tmp_path}/model/7.\n"
     f"Serve it: python serve.py --saved_model_dir={tmp_path}/model\n"
@@ -134,7 +130,8 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
   ({"head": "masked_lm",
     "init_checkpoint": "{tmp}/cased_L-2_H-8_A-2/bert_model.ckpt"},
    "pass --do_lower_case=False"),
-  ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
+  ({"head": "masked_lm", "format": "onnx", "quantize": "int8",
+    "calibration_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
   ({"head": "masked_lm", "format": "onnx", "dtype": "bfloat16", "version": 2},
    "--dtype needs --format=saved_model (others are float32 or int8)"),
   ({"head": "masked_lm", "format": "litert", "max_seq_length": None,
