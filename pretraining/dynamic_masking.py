@@ -145,7 +145,7 @@ def _choose_pieces(candidates, keys, budget):
 def _choose_runs(candidates, word_starts, keys, budget, lengths):
   """Takes runs of words that start at words in random order.
 
-  As in masking.SpanMasker, a run ends earlier at the end of its segment, at
+  As in masking_rule.mask_runs, a run ends earlier at the end of its segment, at
   a masked word, and where the next word would exceed the budget.
 
   Args:

@@ -13,7 +13,6 @@ result of a draw is not used.
 import array
 import bisect
 import dataclasses
-import functools
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import choices
-from pretraining import data, masking, masking_rule, random_stream
+from pretraining import data, masking, masking_rule
 from text import input_sequences
 
 PACKINGS = choices.PACKINGS
@@ -34,8 +33,8 @@ class RecordOptions:
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    masking: the unit of masking, one of masking.MASKERS. With "none" nothing is
-    masked, and instances tell where words start instead.
+    masking: the unit of masking: "pieces", "whole_words", "spans", "ngrams", or
+      "none"; then instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's;
       "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
@@ -97,76 +96,61 @@ def create_instances(
   if options.masking != "pieces":
     corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
   room = vocabulary.frame.room(options.max_seq_length)
-  stream = random_stream.RandomWordStream(
-    rng,
-    draws=functools.partial(
-      masking.draws, num_ids=len(vocabulary.ids), shares=options.mask_shares
-    ),
-    # Most pairs are cut to this size, and each piece is shuffled.
-    common_size=room,
-  )
-  masker = masking.MASKERS[options.masking](corpus, vocabulary, options, stream)
-  parts = []
+  masker = masking.Masker(corpus, vocabulary, options, rng)
   for _ in range(options.dupe_factor):
-    for pair in _all_pairs(corpus, documents, options, stream, room=room):
+    for pair in _all_pairs(corpus, documents, options, rng, room=room):
       masker.add(pair)
-      if stream.should_discard:
-        parts.append(masker.flush())
-        stream.discard_used()
     after_pass()
-  parts.append(masker.flush())
-  stream.restore_rng()
+  masked = masker.masked()
   # As in the original: instances of all passes are shuffled together. Shuffling
   # their numbers takes the same draws as shuffling the instances.
-  order = array.array("q", range(sum(len(part.pairs) for part in parts)))
+  order = array.array("q", range(len(masked.pairs)))
   rng.shuffle(order)
-  masked = masking.Masked(
-    *(np.concatenate(column)[order] for column in zip(*parts))
-  )
+  masked = masking.Masked(*(column[order] for column in masked))
   return Instances(corpus, vocabulary, options, masked)
 
 
-def _all_pairs(corpus, documents, options, stream, *, room):
+def _all_pairs(corpus, documents, options, rng, *, room):
   """Yields the SegmentPairs of one pass through the documents.
 
   Two segments have at most `room` tokens together. The generator is lazy: it
-  draws each pair from `stream` on demand, so that the caller can draw the
+  draws each pair from `rng` on demand, so that the caller can draw the
   pair's masks before the next pair, as the original does.
   """
   if options.packing == "full_sentences":
-    yield from _packed(corpus, 0, len(corpus.ids), options, stream)
+    yield from _packed(corpus, 0, len(corpus.ids), options, rng)
     return
   for place, document in enumerate(documents):
     if options.packing == "sentence_pairs":
       yield from _segment_pairs(
-        corpus, documents, place, options, stream, room=room
+        corpus, documents, place, options, rng, room=room
       )
     elif options.packing == "sentence_order":
       yield from _ordered_pairs(
-        corpus, document, options, stream, room=room
+        corpus, document, options, rng, room=room
       )
     else:
       first, last = corpus.sentences_of(document)
       start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
-      yield from _packed(corpus, start, end, options, stream)
+      yield from _packed(corpus, start, end, options, rng)
 
 
-def _target(max_tokens, options, stream):
+def _target(max_tokens, options, rng):
   """Draws how many tokens a sequence should have."""
   # Some sequences are short, because sequences of fine-tuning will be.
-  if stream.random() < options.short_seq_prob:
-    return stream.randint(2, max_tokens)
+  if rng.random() < options.short_seq_prob:
+    return rng.randint(2, max_tokens)
   return max_tokens
 
 
-def _segment_pairs(corpus, documents, place, options, stream, *, room):
+def _segment_pairs(corpus, documents, place, options, rng, *, room):
   """Yields the SegmentPairs of the document documents[place].
 
   Sentences are collected until they fill a sequence; the first of them, a
   random number, become segment A, and B is the rest or, half of the time,
   sentences of a random document.
   """
-  target = _target(room, options, stream)
+  target = _target(room, options, rng)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(documents[place])
   while sentence < document_end:
@@ -174,22 +158,22 @@ def _segment_pairs(corpus, documents, place, options, stream, *, room):
     # Sentences of 5, 4 and 6 tokens with a target of 8 give a chunk of the
     # first two, which reach it, and A ends after the first.
     size = chunk_end - sentence
-    a_end = sentence + (stream.randint(1, size - 1) if size > 1 else 1)
+    a_end = sentence + (rng.randint(1, size - 1) if size > 1 else 1)
     a = starts[sentence], starts[a_end]
     # As in the original: one sentence alone always gets a random next one.
-    is_random_next = size == 1 or stream.random() < 0.5
+    is_random_next = size == 1 or rng.random() < 0.5
     if is_random_next:
       rest = target - (a[1] - a[0])
-      b = _random_range(corpus, documents, place, rest, stream)
+      b = _random_range(corpus, documents, place, rest, rng)
       sentence = a_end  # The rest of the chunk is used again.
     else:
       b = starts[a_end], starts[chunk_end]
       sentence = chunk_end
-    a, b = _truncated(a, b, room, stream)
+    a, b = _truncated(a, b, room, rng)
     yield SegmentPair(*a, *b, is_random_next)
 
 
-def _ordered_pairs(corpus, document, options, stream, *, room):
+def _ordered_pairs(corpus, document, options, rng, *, room):
   """Yields SegmentPairs of one document; half of them are swapped.
 
   ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
@@ -197,7 +181,7 @@ def _ordered_pairs(corpus, document, options, stream, *, room):
   which one comes first. A last sentence that is left over is paired with the
   one before it; a document of one sentence has no order and gives no pair.
   """
-  target = _target(room, options, stream)
+  target = _target(room, options, rng)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(document)
   if document_end - sentence == 1:
@@ -207,10 +191,10 @@ def _ordered_pairs(corpus, document, options, stream, *, room):
     chunk_end = _chunk_end(starts, sentence, document_end, target)
     # One sentence may fill a sequence, and a pair needs two.
     chunk_end = max(chunk_end, sentence + 2)
-    a_end = sentence + stream.randint(1, chunk_end - sentence - 1)
-    is_swapped = stream.random() < 0.5
+    a_end = sentence + rng.randint(1, chunk_end - sentence - 1)
+    is_swapped = rng.random() < 0.5
     a, b = (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end])
-    a, b = _truncated(a, b, room, stream)
+    a, b = _truncated(a, b, room, rng)
     yield SegmentPair(*(b + a if is_swapped else a + b), is_swapped)
     sentence = chunk_end
 
@@ -221,23 +205,23 @@ def _chunk_end(starts, sentence, last, target):
   return bisect.bisect_left(starts, enough, sentence + 1, last)
 
 
-def _random_range(corpus, documents, place, target, stream):
+def _random_range(corpus, documents, place, target, rng):
   """Returns (start, end) of sentences of about `target` tokens elsewhere.
 
   As in the original: ten tries to find another document, so a single document
   serves as its own random document.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
-    other = stream.randint(0, len(documents) - 1)
+    other = rng.randint(0, len(documents) - 1)
     if other != place:
       break
   first, last = corpus.sentences_of(documents[other])
-  sentence = stream.randint(first, last - 1)
+  sentence = rng.randint(first, last - 1)
   starts = corpus.sentence_starts
   return starts[sentence], starts[_chunk_end(starts, sentence, last, target)]
 
 
-def _truncated(a, b, max_tokens, stream):
+def _truncated(a, b, max_tokens, rng):
   """Removes tokens from the longer (start, end) until both fit.
 
   As in the original: B loses one if both are equally long, and for each token a
@@ -247,7 +231,7 @@ def _truncated(a, b, max_tokens, stream):
   surplus = length_a + length_b - max_tokens
   if surplus <= 0:
     return a, b
-  from_front = stream.coin_flips(surplus)
+  from_front = [rng.random() < 0.5 for _ in range(surplus)]
   # Lengths 6 and 2 with room for 5: A loses all three tokens, 3 and 2 stay.
   # The longer range loses tokens until both are equal, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
@@ -261,8 +245,8 @@ def _truncated(a, b, max_tokens, stream):
 
 
 def _cut(token_range, cuts):
-  """Removes one token per cut: the first token for 1, the last for 0."""
-  front = cuts.count(1)
+  """Removes one token per cut: the first token if it is true, else the last."""
+  front = sum(cuts)
   return token_range[0] + front, token_range[1] - (len(cuts) - front)
 
 
@@ -292,7 +276,7 @@ def _joined(corpus, documents, vocabulary):
   )
 
 
-def _packed(corpus, start, end, options, stream):
+def _packed(corpus, start, end, options, rng):
   """Yields SegmentPairs without B of as many whole sentences as fit.
 
   A sentence that is longer than a sequence is cut into several.
@@ -303,7 +287,7 @@ def _packed(corpus, start, end, options, stream):
   while start < end:
     if separators and separators[start] == data.NO_WORD:
       start += 1  # A [SEP] directly after [CLS] is dropped.
-    target = _target(max_tokens, options, stream)
+    target = _target(max_tokens, options, rng)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
     stop = min(corpus.sentence_starts[last], end)
     # A sentence that is longer than a sequence is cut.

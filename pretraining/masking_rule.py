@@ -5,8 +5,7 @@ or whole words in random order (BERT), or runs of whole words (SpanBERT,
 ALBERT). 80 % of these become [MASK], 10 % stay, and 10 % become a random token,
 unless other Shares are set (table 8 of BERT's paper).
 
-Runs are masked by the code here. masking.PieceMasker is the rule for pieces and
-words; dynamic_masking draws other numbers.
+dynamic_masking is the same rule on tensors, with other random numbers.
 """
 
 import bisect
@@ -82,6 +81,44 @@ def draw_replacement(rng, shares: Shares = SHARES) -> str:
   return "keep" if rng.random() < shares.keep else "random"
 
 
+def shuffle(items: list, rng) -> None:
+  """Does what random.Random.shuffle does, in half the time."""
+  draw = rng.getrandbits
+  for last in range(len(items) - 1, 0, -1):
+    bits = (last + 1).bit_length()
+    chosen = draw(bits)
+    while chosen > last:
+      chosen = draw(bits)
+    items[last], items[chosen] = items[chosen], items[last]
+
+
+def mask_words(
+  words: Sequence[Sequence[int]], budget: int, replace: Replace, rng,
+  shares: Shares = SHARES,
+) -> dict[int, int]:
+  """Masks words in random order, skipping words that no longer fit.
+
+  Returns the id that the model sees at each masked place.
+
+  Args:
+    words: the places of each word's tokens.
+    budget: how many tokens to mask at most.
+    replace: see Replace.
+    rng: a random.Random.
+  """
+  words, masked = list(words), dict[int, int]()
+  shuffle(words, rng)
+  for word in words:
+    # As in the original: a word that is too long is skipped, and a shorter one
+    # after it may still be taken.
+    if len(masked) + len(word) <= budget:
+      for place in word:
+        masked[place] = replace(draw_replacement(rng, shares), place)
+      if len(masked) == budget:
+        break
+  return masked
+
+
 def mask_runs(
   words: Sequence[Sequence[int]], ends: Sequence[int], budget: int,
   replace: Replace, rng, *, masking: str, shares: Shares = SHARES,
@@ -92,10 +129,7 @@ def mask_runs(
   a masked word, and where the next word would exceed the budget.
 
   Args:
-    words: the places of each word's tokens.
-    budget: how many tokens to mask at most.
-    replace: see Replace.
-    rng: a random.Random, or a RandomWordStream.
+    words, budget, replace, rng: as in `mask_words`.
     ends: for each word, the number of the first word after its segment.
     masking: "spans" or "ngrams".
   """

@@ -1,9 +1,9 @@
 """Pre-training instances in the plainest way: loops over lists of tokens.
 
-What instance_maker, masking and random_stream compute with arrays, patterns
-and positions, written again as one reads it in a paper: slow, and easy to
-check by eye. Runs are masked by pretraining/masking_rule.py, random numbers are
-random.Random's. The tests compare both on random texts and options.
+What instance_maker and masking compute with arrays and positions, written again
+as one reads it in a paper: slow, and easy to check by eye. The rule of masking
+is in pretraining/masking_rule.py, random numbers are random.Random's. The tests
+compare both on random texts and options.
 (That this one makes the instances of the original is tested with its records.)
 
 A document is a list of sentences, a sentence a list of tokens (str).
@@ -217,30 +217,9 @@ def mask(tokens, vocab, options, rng):
   if options.masking == "none":
     return {}
   words = words_of(tokens, options.masking == "whole_words")
-  return mask_words(words, budget, replace, rng, options.mask_shares)
-
-
-def mask_words(words, budget, replace, rng, shares=masking_rule.SHARES):
-  """Masks words in random order, skipping words that no longer fit.
-
-  Returns the id that the model sees at each masked place.
-
-  Args:
-    words: the places of each word's tokens.
-    budget: how many tokens to mask at most.
-    replace: see masking_rule.Replace.
-    rng: a random.Random, or a RandomWordStream.
-  """
-  words, masked = list(words), {}
-  rng.shuffle(words)
-  for word in words:
-    # As in the original: a word that is too long is skipped, and a shorter one
-    # after it may still be taken.
-    if len(masked) + len(word) <= budget:
-      for place in word:
-        name = masking_rule.draw_replacement(rng, shares)
-        masked[place] = replace(name, place)
-  return masked
+  return masking_rule.mask_words(
+    words, budget, replace, rng, options.mask_shares
+  )
 
 
 def words_of(tokens, whole):

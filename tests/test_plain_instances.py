@@ -1,6 +1,5 @@
 """instance_maker and masking equal their plain forms."""
 
-import functools
 import itertools
 import pathlib
 import random
@@ -12,7 +11,7 @@ import plain_instances
 import small_corpus
 import tiny_model
 import tokenization
-from pretraining import instance_maker, masking, masking_rule, random_stream
+from pretraining import instance_maker, masking, masking_rule
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -21,6 +20,7 @@ VOCAB = {token: index for index, token in enumerate(
   [*tiny_model.SPECIAL, *"abcdefg", "##x", "##y"]
 )}
 PIECES = list(VOCAB)[5:]
+RULES = ("pieces", "whole_words", "spans", "ngrams", "none")
 # Mostly the default; then table 8 of the paper, and one that is no float.
 MASK_SHARES = [shares.split(",") for shares in (
   *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
@@ -67,12 +67,11 @@ def assert_equal(features, expected):
 
 
 @pytest.mark.parametrize("packing", instance_maker.PACKINGS)
-@pytest.mark.parametrize("rule", masking.MASKERS)
+@pytest.mark.parametrize("rule", RULES)
 def test_instances_of_random_texts(rule, packing, monkeypatch):
   rng = random.Random(f"{rule} {packing}")
-  # Few random numbers at a time: also where they end within an instance.
-  stream = functools.partial(random_stream.RandomWordStream, chunk=1000)
-  monkeypatch.setattr(random_stream, "RandomWordStream", stream)
+  # Also where the masks of a text become arrays in several parts.
+  monkeypatch.setattr(masking, "_TOGETHER", 7)
   for seed in range(25):
     documents = random_documents(rng)
     if packing == "sentence_order":
@@ -110,17 +109,3 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
       ),
       dict(golden),
     )
-
-
-@pytest.mark.parametrize(
-  "share, code", [(0.8, 1), (0.5, 2), (0.1, 1), (0.3, 2)]
-)
-def test_draws_are_told_apart_at_their_limits(share, code):
-  """A draw has 53 bits: 27 of one word and 26 of the next."""
-  draws = functools.partial(
-    masking.draws, num_ids=len(VOCAB), shares=masking_rule.Shares(share, share)
-  )
-  limit = int(share * 2**53)
-  for number in (limit - 2**26, limit - 1, limit, limit + 1, limit + 2**26):
-    words = np.array([number >> 26 << 5, number % 2**26 << 6], np.uint32)
-    assert bool(draws(words)[0] & code) == (number / 2**53 < share)

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import plain_instances
 from common import errors
 from pretraining import masking_rule
 
@@ -25,8 +24,8 @@ class Chosen:
     assert first == 0 <= self._numbers[0] <= last == next(self._lasts)
     return self._numbers.pop(0)
 
-  def shuffle(self, items):
-    items.reverse()
+  def getrandbits(self, count):
+    return self._numbers.pop(0)
 
   def assert_all_drawn(self):
     assert not self._numbers
@@ -72,11 +71,20 @@ def test_the_budget_is_rounded_to_even_and_at_least_one():
 
 
 def test_words_that_are_too_long_are_skipped():
-  masked = plain_instances.mask_words(
+  masked = masking_rule.mask_words(
     [[7], [4, 5], [1, 2, 3]], 2, lambda kind, place: 10 * place,
-    Chosen(0.1, 0.1),
+    Chosen(3, 0, 1, 0.1, 0.1),  # 3 is too large; 0 swaps the ends.
   )
   assert masked == {4: 40, 5: 50}
+
+
+def test_a_shuffle_is_pythons():
+  for size in (0, 1, 2, 3, 64, 65, 700):
+    fast, plain = random.Random(size), random.Random(size)
+    shuffled, expected = list(range(size)), list(range(size))
+    masking_rule.shuffle(shuffled, fast)
+    plain.shuffle(expected)
+    assert shuffled == expected and fast.getstate() == plain.getstate()
 
 
 WORDS = [[1], [2, 3], [4], [6], [7], [8], [9]]
