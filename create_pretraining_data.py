@@ -112,8 +112,7 @@ def check_beam():
 
 
 command.check_early(check_beam)
-# Few runs need TensorFlow: those with remote files, compressed records or much
-# text.
+# Few runs need TensorFlow: those with remote files or compressed records.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import contextlib

@@ -15,7 +15,7 @@ import numpy as np
 import tokenization
 from classification import data
 from common import errors
-from text import bulk_tokenization, input_sequences
+from text import input_sequences
 from variants import vocabularies
 
 
@@ -141,7 +141,7 @@ def encoder(
       "between the special tokens of two texts; pass "
       f"{options.max_seq_length + 1 - room} or more"
     )
-  return tokenizer, bulk_tokenization.line_encoder(tokenizer)
+  return tokenizer, tokenizer.encode_lines
 
 
 def encode(

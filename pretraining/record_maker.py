@@ -30,7 +30,6 @@ from absl import logging
 from common import errors
 from pretraining import data, instance_maker
 from records import tfrecord
-from text import bulk_tokenization
 from variants import vocabularies
 
 _RECORDS_PER_BLOCK = 512
@@ -49,7 +48,7 @@ class RecordMaker:
     self._vocabulary = data.Vocabulary(
       self.tokenizer.vocab, self.tokenizer.specials
     )
-    self._encode_lines = bulk_tokenization.line_encoder(self.tokenizer)
+    self._encode_lines = self.tokenizer.encode_lines
     if not options.segmented_text:
       return
     if vocabularies.name_of(options.vocab_file) != vocabularies.LIST:

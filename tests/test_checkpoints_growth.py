@@ -14,7 +14,6 @@ import tokenization
 from checkpoints import converter, growth, tokenizer_files, weight_files
 from common import errors
 from serving import text_models
-from text import bulk_tokenization
 
 # An interrupted run of TensorFlow 1 has weights, adam_m, adam_v, global_step.
 TRAINING = "tests/golden/checkpoints/model.ckpt-12"
@@ -148,12 +147,9 @@ def test_new_words_are_one_piece(tmp_path, lower):
   assert kept == [word for word in words if word not in ("lamplight", "é")]
   tokenizer = tokenization.FullTokenizer(vocab_file, lower, kept)
   theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
-  fast = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
-  fast(["the"])
   for word in words:
     assert tokenizer.tokenize(f"the {word} is") == ["the", word, "is"]
     ids = tokenizer.encode(f"the {word} is")
-    assert list(fast([f"the {word} is"])[0]) == ids
     assert theirs.encode(f"the {word} is", add_special_tokens=False).ids == ids
 
 

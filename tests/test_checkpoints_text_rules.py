@@ -10,7 +10,6 @@ from checkpoints import converter, model_folder, tokenizer_files, weight_files
 from common import errors
 from script_runner import ROOT
 from serving import graph_tokenizer
-from text import bulk_tokenization
 from variants import registry, vocabularies
 
 GOLDEN = json.loads(
@@ -45,25 +44,9 @@ def test_ids_are_those_of_transformers(name, tmp_path):
   vocab_file = write_folder(tmp_path, CASES[name]["files"])
   assert vocab_file.endswith("vocab.txt") == (name in LISTS)
   assert ids_of(vocab_file) == CASES[name]["ids"]
-  ids, lengths, _ = bulk_tokenization.line_encoder(tokenizer_of(vocab_file))(
-    GOLDEN["texts"]
-  )
+  ids, lengths, _ = tokenizer_of(vocab_file).encode_lines(GOLDEN["texts"])
   assert list(ids) == sum(CASES[name]["ids"], [])
   assert lengths == list(map(len, CASES[name]["ids"]))
-
-
-def test_the_fast_tokenizer_has_only_the_usual_rules(tmp_path):
-  used = []
-  for name in LISTS:
-    tokenizer = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
-    encoder = bulk_tokenization.BulkEncoder(tokenizer, 0)
-    ids, _, _ = encoder(GOLDEN["texts"] * 2)
-    assert list(ids) == sum(CASES[name]["ids"] * 2, [])
-    used += [name] * (encoder._fast is not None)
-  assert used == [
-    "lower=True strip=None han=True", "lower=True strip=True han=True",
-    "lower=False strip=None han=True", "lower=False strip=False han=True",
-  ]
 
 
 @pytest.mark.parametrize("name", [

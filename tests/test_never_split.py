@@ -11,7 +11,6 @@ from checkpoints import tokenizer_files
 from common import errors, run_settings
 from script_runner import run
 from serving import graph_tokenizer
-from text import bulk_tokenization
 from tiny_model import write_shape, write_vocabulary
 from variants import vocabularies
 
@@ -71,16 +70,6 @@ def test_other_texts_are_as_without_it(tokenizer):
   some = [line.replace(" ", "") + "." for line in random_lines(300)]
   some = [line for line in some if "\u4e2d" not in line]
   assert list(map(tokenizer.tokenize, some)) == list(map(plain.tokenize, some))
-
-
-def test_lines_in_bulk(tokenizer):
-  encoder = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
-  lines = [*EXPECTED, *random_lines(300), "a plain line, b."]
-  ids, lengths, _ = encoder(lines)
-  assert encoder._fast is not None
-  rows = [tokenizer.encode(line) for line in lines]
-  assert list(ids) == sum(rows, [])
-  assert lengths == list(map(len, rows))
 
 
 def test_the_graph(tokenizer):

@@ -14,7 +14,6 @@ from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import data as pretraining_data
 from squad import answers, data, windowing
-from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
 
 IDS = json.loads((sentencepiece_model.GOLDEN / "ids.json").read_text())
@@ -74,16 +73,6 @@ def test_case_can_be_kept(model):
 
 def test_a_lone_surrogate_is_dropped(tokenizer):
   assert tokenizer.tokenize("the\ud800 people") == ["▁the", "▁people"]
-
-
-def test_bulk_encoding_is_the_tokenizers_own(tokenizer, tmp_path):
-  encode = bulk_tokenization.line_encoder(tokenizer)
-  assert encode(["the people"])[0] == tokenizer.encode("the people")
-  (tmp_path / "vocab.txt").write_text("[UNK]\nthe\n")
-  words = vocabularies.make_tokenizer(str(tmp_path / "vocab.txt"))
-  assert type(words) is tokenization.FullTokenizer
-  encode = bulk_tokenization.line_encoder(words)
-  assert isinstance(encode, bulk_tokenization.BulkEncoder)
 
 
 @pytest.mark.parametrize("piece, starts", [

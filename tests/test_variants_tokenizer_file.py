@@ -18,7 +18,6 @@ from squad import alignment, data
 from squad import windowing as squad_windowing
 from tagging import data as tagging_data
 from tagging import windowing as tagging_windowing
-from text import bulk_tokenization
 from variants import tokenizer_file, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/roberta")
@@ -43,7 +42,7 @@ def tokenizer(kind):
 def test_ids_are_those_of_transformers(kind, tokenizer):
   texts, expected = zip(*IDS[kind]["texts"])
   copy = pickle.loads(pickle.dumps(tokenizer))
-  ids, lengths, continues = bulk_tokenization.line_encoder(copy)(list(texts))
+  ids, lengths, continues = copy.encode_lines(list(texts))
   assert lengths == list(map(len, expected))
   assert ids == [index for row in expected for index in row]
   assert len(continues) == len(ids)

@@ -176,17 +176,6 @@ def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   assert sentence.startswith("a model of this format needs tensorflow: install")
 
 
-@pytest.mark.parametrize("package", ["tensorflow", "tensorflow_text"])
-def test_much_text_is_tokenized_without(package):
-  """By the exact tokenizer, which takes longer."""
-  assert without(package, [
-    "import json, tokenization", "from text import bulk_tokenization",
-    "tokenizer = tokenization.FullTokenizer(sys.argv[1])",
-    "encode = bulk_tokenization.BulkEncoder(tokenizer, 0)",
-    "print(json.dumps(encode(['he was'])[1]))",
-  ], serving_models.FOLDER / "vocab.txt") == [2]
-
-
 def test_what_needs_tensorflow_text_says_so():
   assert without("tensorflow_text", [
     "import json", "from common import errors, lean_tensorflow",

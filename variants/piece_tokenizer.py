@@ -18,8 +18,8 @@ _MARKS = (WORD_START, "Ġ")  # The second is a space of byte-level BPE.
 class PieceTokenizer(tokenization.FullTokenizer):
   """Tokenizes text into such pieces; used like a FullTokenizer.
 
-  A subclass has `encode_lines`, see bulk_tokenization.BulkEncoder, which all
-  other methods use, and the text of pieces and words.
+  A subclass has `encode_lines`, which all other methods use, and the text of
+  pieces and words.
 
   Attributes:
     vocab_file: path of the vocabulary.
@@ -46,10 +46,6 @@ class PieceTokenizer(tokenization.FullTokenizer):
   def encode(self, text: str | bytes) -> list[int]:
     """Returns `convert_tokens_to_ids(tokenize(text))`, faster."""
     return self.encode_lines([text])[0]
-
-  def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Encodes many lines, see bulk_tokenization.BulkEncoder."""
-    raise NotImplementedError
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
     """Returns the text of pieces: ["▁sm", "ith", "'"] -> "smith'"."""

@@ -58,7 +58,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   ) -> tuple[list[int], list[int], None]:
     """Encodes many lines, whose new words are cut together.
 
-    It returns the results of bulk_tokenization.BulkEncoder.
+    It returns what FullTokenizer.encode_lines does.
     """
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))

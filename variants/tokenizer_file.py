@@ -55,7 +55,7 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     return FileTokenizer, (self.vocab_file,)
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Encodes many lines, see bulk_tokenization.BulkEncoder.
+    """Encodes many lines, see FullTokenizer.encode_lines.
 
     The third result marks tokens that continue a word, as data.Corpus.continues
     of pre-training: the file's rules first split text into words.
