@@ -76,7 +76,7 @@ def test_the_miniature_is_killed_and_continues_to_its_table(tmp_path):
 
 
 def test_the_miniature_names_what_is_missing(tmp_path):
-  assert "pass --text and --data_dir" in start(tmp_path).communicate()[1]
+  assert "--text, --data_dir" in start(tmp_path).communicate()[1]
   (tmp_path / "text.txt").write_text("A line.\n")
   err = start(tmp_path, *flags_of(tmp_path)).communicate()[1]
   assert "has no train*v1.1.json; download it: python download.py" in err
