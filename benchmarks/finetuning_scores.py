@@ -107,15 +107,12 @@ def run(side, arguments, seed):
   return {"metrics": metrics, "wall": cost.wall, "processor": cost.processor}
 
 
-def all_runs(arguments, sides=None):
-  """Makes the runs that are still to be made; returns all, by side.
-
-  `sides` are of "ours" and "peer"; None: both, if there is a --peer_python.
-  """
+def all_runs(arguments):
+  """Makes the runs that are still to be made; returns all, by side."""
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))
-  sides = sides or ["ours", *["peer"] * bool(arguments.peer_python)]
+  sides = ["ours", *["peer"] * bool(arguments.peer_python)]
   # By all that decides a score: another rate is another run.
   names = ["task", "source", "weights", "train_file", "predict_file",
            "max_train_examples", "max_eval_examples", *HYPER_PARAMETERS]

@@ -7,7 +7,6 @@ import random
 import pytest
 
 import finetuning_scores
-import small_grid_peer
 import tagging_peer
 import tiny_model
 import tokenization
@@ -183,22 +182,3 @@ def test_runs_that_are_kept_are_not_made_again(tmp_path, monkeypatch, capsys):
   finetuning_scores.print_table("ner", found)
   row = "| ner | f1 | ours | 2 | 0.5000 | 0.5000 | 0.0000 | 1.0 | 2.0 |"
   assert row in capsys.readouterr().out
-
-
-def test_a_grid_is_compared_by_the_best_of_each_seed():
-  peer = [
-    {"key": {"task": "mrpc", "seed": seed},
-     "metrics": {"accuracy": accuracy, "f1": f1}}
-    for seed, accuracy, f1 in [(1, 0.7, 0.8), (1, 0.72, 0.7), (2, 0.6, 0.5)]
-  ]
-  report = [
-    {"row": "mrpc-tiny", "metric": f"eval_{name}", "published": published,
-     "values": [value], "grid": {"values": [value, value - 2]}}
-    for name, published, value in [("f1", 81.1, 78.0), ("accuracy", 71.1, 69.0)]
-  ] + [{"row": "mrpc-base", "grid": None}]
-  assert [*small_grid_peer.table(report, peer)][2:] == [
-    "| mrpc-tiny, f1 | 81.1 | 78.0 of 1; all 77.0 ± 1.4 "
-    "| 65.0 of 2; all 70.0 ± 15.3 |",
-    "| mrpc-tiny, accuracy | 71.1 | 69.0 of 1; all 68.0 ± 1.4 "
-    "| 65.0 of 2; all 70.0 ± 6.4 |",
-  ]
