@@ -18,6 +18,12 @@ same file to each other:
   python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
       --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
 
+With --sparse a line becomes words and their weights (SPLADE), by the head that
+fills in [MASK]:
+
+  python extract_features.py --sparse --input_file=lines.txt \
+      --output_file=weights.jsonl --model_dir=splade_model
+
 Texts that come one by one are answered at once, by a line of JSON each:
 
   echo "a warm film" | python extract_features.py --input_file=- \
@@ -48,7 +54,7 @@ flags.DEFINE_enum(
 flags.DEFINE_list(
   "layers", ["-1", "-2", "-3", "-4"],
   "Encoder layers whose token vectors are written: 0 is the lowest, -1 the "
-  "last.", needs="output_file|input_file=-", not_with="pooling",
+  "last.", needs="output_file|input_file=-", not_with="pooling sparse",
   why=", which makes one vector of a line",
 )
 flags.DEFINE_enum(
@@ -59,6 +65,15 @@ flags.DEFINE_enum(
   needs="output_file|input_file=-|vectors_file",
 )
 common_flags.define_pooling_layer_flag("pooling")
+flags.DEFINE_bool(
+  "sparse", False,
+  "Writes {word: weight} for each line, made of the logits of the head that "
+  "fills in [MASK].", needs="output_file|input_file=-",
+  not_with="pooling output_format=npz",
+)
+flags.define_options(export_options.for_script(
+  "sparse_pooling sparse_activation", needs="sparse"
+))
 flags.DEFINE_bool(
   "similarity", False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "
@@ -107,7 +122,7 @@ flags.DEFINE_list(
 )
 flags.rule("jit_compile", needs="output_file|input_file=-|vectors_file")
 flags.define_options(export_options.ENGINE)
-flags.rule("engine", needs="pooling")
+flags.rule("engine", needs="pooling|sparse")
 flags.rule(
   "dtype jit_compile use_one_hot_embeddings",
   not_with="engine=onnx engine=litert",
@@ -121,7 +136,7 @@ import os
 import numpy as np
 from absl import logging
 
-from checkpoints import model_settings, sentence_folder
+from checkpoints import model_settings, sentence_folder, trained_head
 from common import (
   errors,
   file_io,
@@ -176,11 +191,14 @@ def read_settings():
   settings = model_settings.restore_trained(settings, ["max_seq_length"])
   if settings.search and "output_format" not in settings.given:
     settings = settings.replace(output_format="npz")
-  if settings.pooling or settings.similarity or settings.search:
-    folder = os.path.dirname(settings.bert_config_file)
-    settings = model_settings.restore_input_settings(
-      settings, sentence_folder.read(folder, settings.given), folder
-    )
+  folder = os.path.dirname(settings.bert_config_file)
+  known = {}
+  if settings.sparse:
+    trained_head.require("sparse", settings)
+    known = sentence_folder.read_sparse(folder)
+  elif settings.pooling or settings.similarity or settings.search:
+    known = sentence_folder.read(folder, settings.given)
+  settings = model_settings.restore_input_settings(settings, known, folder)
   run_settings.refuse_ignored(settings)
   return settings
 
@@ -298,16 +316,19 @@ def main(_):
       "one process writes one file: cut --input_file and run the script once "
       "for each part, without TF_CONFIG"
     )
-  model = text_vectors.load_model(settings, config, strategy)
+  model, head = text_vectors.load_model(settings, config, strategy)
   if computes:
     encode = text_batches.make_line_encoder(
       tokenizer, settings.max_seq_length, as_pair=settings.similarity
     )
     computer = text_vectors.VectorComputer(
-      text_vectors.make_compute(model, settings, layers), strategy, settings,
+      text_vectors.make_compute(model, settings, layers, head), strategy,
+      settings,
       engine_choice.in_place_of(
-        model.variables, settings, config, head="embedding",
-        **settings.pick("pooling pooling_layer normalize"),
+        [*model.variables, *(head.variables if head else ())], settings, config,
+        head="sparse" if head else "embedding", **settings.pick(
+          "pooling pooling_layer normalize sparse_pooling sparse_activation"
+        ),
       ),
     )
 

@@ -81,6 +81,38 @@ class MaskedLMHead(layers.Weights):
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 
+def word_weights(
+  head: MaskedLMHead, states: tf.Tensor, input_mask: tf.Tensor, *,
+  pooling: str = "max", activation: str = "relu",
+) -> tf.Tensor:
+  """Returns the weight of each word in a text, float32 [B, V], mostly 0.
+
+  SPLADE: log(1 + relu(logit)) of each token, pooled to the maximum (arXiv
+  2109.10086) or the sum (2107.05720).
+
+  Args:
+    states: the last states [B, T, H].
+    input_mask: integers [B, T].
+    pooling: "max" or "sum".
+    activation: "relu", or "log1p_relu" for another log(1 + x).
+  """
+
+  def of_text(text):
+    # A logit of 0 has no weight.
+    weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
+    if pooling == "max":  # Larger logits have larger weights.
+      weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
+    weights = tf.math.log1p(tf.nn.relu(weights))
+    if activation == "log1p_relu":
+      weights = tf.math.log1p(weights)
+    return tf.reduce_sum(weights, 0)
+
+  # One text at a time: the logits [B, T, V] of a batch would take gigabytes.
+  return tf.map_fn(
+    of_text, (states, input_mask), fn_output_signature=tf.float32
+  )
+
+
 def replaced_token_shapes(config) -> dict[str, tuple]:
   """Returns {name: shape} of a `ReplacedTokenHead`."""
   prefix, width = "cls/replaced_tokens/", config.hidden_size

@@ -16,6 +16,7 @@ from common import errors, file_io, json_files
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
+_SPARSE = "SpladePooling"
 # Poolings that sentence-transformers has, and its names.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -96,11 +97,37 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   return length
 
 
+def read_sparse(folder: str) -> dict:
+  """Returns how a folder weighs words, like `read`, for the head "sparse".
+
+  These are `sparse_pooling`, `sparse_activation` and `max_seq_length`.
+
+  Raises:
+    InputError: a file is damaged, or the weights are made in a way that is not
+      computed here.
+  """
+  path = os.path.join(folder, _MODULES)
+  if not file_io.exists(path):
+    return {}
+  names, rules = read_modules(folder)
+  problem = _prompt_problem(folder) or _case_problem(folder)
+  if names not in (["Transformer", _SPARSE], ["MLMTransformer", _SPARSE]):
+    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
+  if problem:
+    raise errors.InputError(
+      f"{problem}; weights of words are made by Transformer and {_SPARSE}, "
+      "without a prompt: use sentence-transformers for this model"
+    )
+  keys = "sparse_pooling", "sparse_activation"
+  return {**dict(zip(keys, rules)), **_max_length(folder)}
+
+
 def read_modules(folder: str) -> tuple[list[str], list[str]]:
   """Returns the names of a folder's modules and of its modes of pooling.
 
-  Modes have our names where we have them. Both lists are empty without
-  modules.json. Raises InputError: a file is damaged.
+  Modes have our names where we have them; SpladePooling has two, its
+  strategy and activation. Both lists are empty without modules.json. Raises
+  InputError: a file is damaged.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -109,10 +136,15 @@ def read_modules(folder: str) -> tuple[list[str], list[str]]:
     {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
-  if names[1:2] != ["Pooling"]:
+  if names[1:2] not in (["Pooling"], [_SPARSE]):
     return names, []
   path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
+  if names[1] == _SPARSE:
+    return names, [
+      str(values.get("pooling_strategy", "max")),
+      str(values.get("activation_function", "relu")),
+    ]
   # Newer versions write a name or several, older ones a truth for each.
   modes = values.get("pooling_mode") or [
     key.removeprefix("pooling_mode_") for key, is_on in values.items()

@@ -1,6 +1,9 @@
 """Which states of a sequence become its vector. No TensorFlow."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from common import errors, run_settings
 
@@ -19,6 +22,16 @@ def layer_number(text: str, depth: int, named: str) -> int:
       f"numbers from -{depth} to {depth - 1}"
     )
   return int(text)
+
+
+def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
+  """Returns {word: weight}, the largest first, of weights [V], most of them 0.
+
+  The vector may be longer than the vocabulary, like a table of embeddings.
+  """
+  places = np.flatnonzero(vector[: len(words)])
+  order = places[np.argsort(-vector[places], kind="stable")]
+  return {words[place]: float(vector[place]) for place in order}
 
 
 class Pooling(NamedTuple):

@@ -1,10 +1,11 @@
 """Which heads the weights of a model have, and so what it can be asked for."""
 
+import os
 import re
 from typing import NamedTuple
 
 import configuration
-from checkpoints import weight_files
+from checkpoints import sentence_folder, weight_files
 from common import errors, file_io, json_files, run_settings
 
 
@@ -50,6 +51,7 @@ def require(head: str, settings: run_settings.Settings) -> None:
     return
   values = json_files.read(settings.bert_config_file)
   present = _present(values, settings.init_checkpoint)
+  head = "masked_lm" if head == "sparse" else head
   if head in present:
     return
   name = settings.get("model_dir") or settings.init_checkpoint
@@ -71,8 +73,12 @@ def require(head: str, settings: run_settings.Settings) -> None:
 def of(settings: run_settings.Settings) -> str:
   """Returns the head that weights have, "embedding" if they are an encoder's.
 
-  Settings and errors are as in `require`.
+  It is "sparse" if their folder says so. Settings and errors are as in
+  `require`.
   """
+  folder = os.path.dirname(settings.bert_config_file)
+  if sentence_folder.read_modules(folder)[0][1:] == ["SpladePooling"]:
+    return "sparse"
   values = json_files.read(settings.bert_config_file)
   return next(iter(_present(values, settings.init_checkpoint)), "embedding")
 

@@ -52,6 +52,6 @@ HUGGINGFACE_ARCHITECTURES = tuple(
 )
 SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",
-  "tagging",
+  "sparse", "tagging",
 )
 ENGINES = ("tensorflow", "onnx", "litert")

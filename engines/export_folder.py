@@ -24,7 +24,8 @@ from variants import registry
 _CLASSES = {
   "classification": "ForSequenceClassification", "embedding": "Model",
   "masked_lm": "ForMaskedLM", "next_sentence": "ForNextSentencePrediction",
-  "span": "ForQuestionAnswering", "tagging": "ForTokenClassification",
+  "span": "ForQuestionAnswering", "sparse": "ForMaskedLM",
+  "tagging": "ForTokenClassification",
 }
 # Transformers has ALBERT's sentence-order head only with its masked-LM head.
 _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}

@@ -51,7 +51,8 @@ def of_engine(
 
   Args:
     loaded: the result of `load`.
-    settings: `head`, and for masked_lm `top_k`.
+    settings: `head`, and for masked_lm `top_k`, for sparse `sparse_pooling`
+      and `sparse_activation`.
     num_words: size of the vocabulary; the model's table may have more rows.
   """
   head = settings.head
@@ -69,6 +70,10 @@ def of_engine(
       logits = np.take_along_axis(arrays["logits"], places, 1)  # [B, P, V]
       values = np.exp(_log_softmax(logits[..., :num_words]))
       return _fillings(values, settings.top_k)
+    if head == "sparse":
+      return {"embedding": _word_weights(
+        arrays["logits"], batch["input_mask"], settings
+      )}
     return arrays
 
   return network
@@ -77,6 +82,17 @@ def of_engine(
 def _log_softmax(logits):
   below = logits - logits.max(-1, keepdims=True)
   return below - np.log(np.exp(below).sum(-1, keepdims=True))
+
+
+def _word_weights(logits, input_mask, settings):
+  """Returns [B, V] of [B, T, V], as heads.word_weights."""
+  weights = logits * np.asarray(input_mask)[..., np.newaxis]
+  if settings.sparse_pooling == "max":
+    weights = weights.max(1, keepdims=True)
+  weights = np.log1p(np.maximum(weights, 0, dtype=np.float32))
+  if settings.sparse_activation == "log1p_relu":
+    weights = np.log1p(weights)
+  return weights.sum(1)
 
 
 def _fillings(probabilities, count):

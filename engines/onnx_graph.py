@@ -9,6 +9,7 @@ names and are float32:
   masked_lm       logits [B, T, V]
   next_sentence   logits [B, 2]
   span            start_logits and end_logits [B, T]
+  sparse          logits [B, T, V]
   tagging         logits [B, T, L]
 
 Weights keep their TF1 names and layouts. Shapes use the letters of modeling.py.
@@ -68,7 +69,7 @@ def make(
   network = _Network(weights, config, depth)
   if head == "embedding":
     network.add_embedding(*pooling)
-  elif head == "masked_lm":
+  elif head in ("masked_lm", "sparse"):
     network.add_word_logits()
   elif head == "span":
     network.add_span_logits()

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from checkpoints import sentence_pooling
 from common import errors, file_io
 from features import text_vectors
+from variants import vocabularies
 
 
 class Row(NamedTuple):
@@ -22,9 +24,10 @@ class Row(NamedTuple):
 
   Attributes:
     line: number of the line, from 0.
-    content: "features" of its T tokens, or its "vector", or the "similarity" of
-      its two texts.
-    values: floats [L, T, H], layers in the order of --layers; or [D]; or one.
+    content: "features" of its T tokens, or its "vector", or the "weights" of
+      words, or the "similarity" of its two texts.
+    values: floats [L, T, H], layers in the order of --layers; or [D]; or {word:
+      weight}; or one.
     tokens, input_ids: T tokens and ids, only for features.
   """
 
@@ -45,6 +48,12 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
       Row(example.line, "similarity", cosine)
       for (example, _), cosine in zip(results[::2], cosines)
     ]
+  if settings.sparse:
+    words = vocabularies.lines(tokenizer)
+    return [
+      Row(example.line, "weights", sentence_pooling.by_word(vector, words))
+      for example, vector in results
+    ]
   if settings.pooling:
     return [Row(example.line, "vector", vector) for example, vector in results]
   return [
@@ -62,8 +71,12 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
   {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
     [{"index": -1, "values": [...]}, ...]}, ...]}
   {"linex_index": 0, "vector": [...]}
+  {"linex_index": 0, "weights": {"guitar": 2.5, ...}}
   {"linex_index": 0, "similarity": 0.5}
   """
+  if row.content == "weights":
+    weights = {word: round(weight, 6) for word, weight in row.values.items()}
+    return json.dumps({"linex_index": row.line, "weights": weights})
   # As in the original: the key has this spelling, and numbers are rounded like
   # round(float(x), 6): a float32 times 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()

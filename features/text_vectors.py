@@ -30,12 +30,12 @@ Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def layers_to_write(settings: Settings, depth: int) -> list[int]:
-  """Returns --layers as numbers, [] with --pooling.
+  """Returns --layers as numbers, [] with --pooling or --sparse.
 
   Raises:
     InputError: an entry is not a number, or not a layer of `depth` layers.
   """
-  if settings.pooling:
+  if settings.pooling or settings.sparse:
     return []
   # An empty --layers is an invalid layer, too.
   named = f"--layers={','.join(settings.layers)}"
@@ -48,12 +48,14 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
 def load_model(
   settings: Settings, config: configuration.BertConfig,
   strategy: tf.distribute.Strategy,
-) -> modeling.BertModel:
-  """Returns the encoder with the weights of --init_checkpoint.
+) -> tuple[modeling.BertModel, heads.MaskedLMHead | None]:
+  """Returns the encoder, and with --sparse its head, with their weights.
 
   Raises:
-    InputError: the checkpoint lacks a variable that the outputs depend on.
+    InputError: the checkpoint lacks a variable that the outputs depend on; or
+      --sparse for a model of next words.
   """
+  head = None
   is_tpu = distribution.is_tpu(strategy)
   source = weight_files.open_reader(settings.init_checkpoint)
   with strategy.scope(), weight_files.without_random_init(source):
@@ -64,16 +66,23 @@ def load_model(
       # Shapes then depend on the number of tokens, which XLA cannot compile.
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
+    if settings.sparse:
+      registry.check_masked_words(config)
+      head = heads.MaskedLMHead(config, model.word_embeddings, fused=True)
   # Some published encoders have no pooler; only --pooling=pooled reads it.
   optional = () if settings.pooling == "pooled" else heads.POOLER
-  weight_files.load(model.variables, source, allowed_missing=optional)
-  return model
+  variables = [*model.variables, *(head.variables if head else ())]
+  weight_files.load(variables, source, allowed_missing=optional)
+  return model, head
 
 
 def make_compute(
-  model: modeling.BertModel, settings: Settings, layers: list[int]
+  model: modeling.BertModel, settings: Settings, layers: list[int],
+  head: heads.MaskedLMHead | None = None,
 ) -> Compute:
   """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
+
+  With a head it is [B, V], see heads.word_weights.
 
   Raises:
     InputError: see `sentence_pooling.Pooling.of`.
@@ -86,6 +95,11 @@ def make_compute(
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
+    if head:
+      return heads.word_weights(
+        head, output.sequence_output, input_mask,
+        pooling=settings.sparse_pooling, activation=settings.sparse_activation,
+      )
     if pooling:
       return heads.pool(output, input_mask, pooling)
     states = [output.all_encoder_layers[layer] for layer in layers]

@@ -16,6 +16,7 @@ import numpy as np
 
 import configuration
 import tokenization
+from checkpoints import sentence_pooling
 from classification import answers as classification_answers
 from classification import data as classification_data
 from classification import sequences
@@ -42,7 +43,7 @@ STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
   "max_query_length max_answer_length n_best_size version_2_with_negative "
   "null_score_diff_threshold tag_words never_split pooling pooling_layer "
-  "normalize top_k quantize text_pairs"
+  "normalize top_k quantize text_pairs sparse_pooling sparse_activation"
 )
 
 
@@ -117,7 +118,8 @@ def read_settings(
 
 def check(head: str | None, rows: list) -> None:
   """Raises InputError for an empty text, unless the head embeds texts."""
-  for number, row in enumerate(rows if head != "embedding" else ()):
+  takes_empty = head in ("embedding", "sparse")
+  for number, row in enumerate(() if takes_empty else rows):
     for text in row:
       errors.require_text(text, f"text number {number}")
 
@@ -158,10 +160,16 @@ def _classification(settings, tokenizer, network, batch_size):
 
 def _embedding(settings, tokenizer, network, batch_size):
   encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  words = vocabularies.lines(tokenizer)
 
   def compute(batch, _):
-    vectors = network(**batch)["embedding"].tolist()
-    return [{"embedding": vector} for vector in vectors]
+    vectors = network(**batch)["embedding"]
+    if settings.head == "sparse":
+      return [
+        {"weights": sentence_pooling.by_word(vector, words)}
+        for vector in vectors
+      ]
+    return [{"embedding": vector} for vector in vectors.tolist()]
 
   return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size
@@ -324,5 +332,5 @@ def _tagging(settings, tokenizer, network, batch_size):
 _HEADS = {
   "classification": _classification, "embedding": _embedding,
   "masked_lm": _masked_lm, "next_sentence": _next_sentence, "span": _span,
-  "tagging": _tagging,
+  "sparse": _embedding, "tagging": _tagging,
 }

@@ -81,6 +81,16 @@ EXPORT = (
     "normalize", False, "Whether to scale vectors to length 1.", "embedding"
   ),
   Option(
+    "sparse_pooling", "max",
+    "The weight of a word in a text: the largest of all tokens', or the sum.",
+    "sparse", choices=("max", "sum"),
+  ),
+  Option(
+    "sparse_activation", "relu",
+    "A token's weight of a word: log(1 + relu(logit)), or the logarithm of 1 + "
+    "that.", "sparse", choices=("relu", "log1p_relu"),
+  ),
+  Option(
     "top_k", 5, "How many fillings of each [MASK].", "masked_lm", lower_bound=1
   ),
   Option(

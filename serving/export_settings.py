@@ -44,9 +44,11 @@ def with_trained(
   value in the file.
   """
   trained = model_folder.input_settings(config.to_dict())
+  folder = os.path.dirname(settings.bert_config_file)
   if settings.head == "embedding":
-    folder = os.path.dirname(settings.bert_config_file)
     trained = {**sentence_folder.read(folder, settings.given), **trained}
+  elif settings.head == "sparse":
+    trained = {**sentence_folder.read_sparse(folder), **trained}
   if trained.get("text_b_column"):
     trained.setdefault("text_pairs", True)
   # "auto" was searched after training and is stored with the weights.

@@ -186,11 +186,7 @@ class MaskFiller(ServedModel):
   allowed_missing = heads.POOLER
 
   def _make_head(self):
-    if registry.predicts_next_word(self.config):
-      raise errors.InputError(
-        f"{registry.name_of(self.config)} predicts next words, and cannot fill "
-        "[MASK]; pass a model of masked words"
-      )
+    registry.check_masked_words(self.config)
     return heads.MaskedLMHead(
       self.config, self.bert.word_embeddings, fused=True
     )
@@ -224,6 +220,23 @@ class MaskFiller(ServedModel):
   def named(self, outputs):
     lines = np.array(vocabularies.lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
+
+
+class WordWeigher(MaskFiller):
+  """`embedding` [B, V], the weight of each word, see heads.word_weights."""
+
+  id_inputs = ServedModel.id_inputs
+
+  def from_ids(self, **inputs):
+    states = self.encode(inputs).sequence_output
+    return {"embedding": heads.word_weights(
+      self.head, states, inputs["input_mask"],
+      pooling=self.settings.sparse_pooling,
+      activation=self.settings.sparse_activation,
+    )}
+
+  def named(self, outputs):
+    return outputs
 
 
 class PairScorer(ServedModel):
@@ -313,6 +326,6 @@ def network_of(function: Callable, names: Iterable[str]) -> answers.Network:
 
 KINDS = {
   "classification": Classifier, "embedding": Embedder, "masked_lm": MaskFiller,
-  "next_sentence": PairScorer,
-  "span": QuestionAnswerer, "tagging": Tagger,
+  "next_sentence": PairScorer, "span": QuestionAnswerer,
+  "sparse": WordWeigher, "tagging": Tagger,
 }

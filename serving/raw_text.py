@@ -8,6 +8,7 @@ differs from row to row.
 import tensorflow as tf
 
 from serving import graph_tokenizer, models
+from variants import vocabularies
 
 
 class RawText(tf.Module):
@@ -69,7 +70,8 @@ class RawText(tf.Module):
     characters of the (last) text that a piece covers: both are 0 for [CLS],
     [SEP], padding and a question. Tagging also returns `words`, the number of
     the piece's word, or -1 without a word. Fillings are "" at positions without
-    a mask.
+    a mask. Sparse vectors become `words` and `weights` [B, K], the largest
+    first, "" and 0 where a text has fewer than K.
     """
     inputs = self.make_inputs(*texts)
     outputs = self.model.named(self.model.from_ids(**inputs))
@@ -80,9 +82,21 @@ class RawText(tf.Module):
         "fillings": tf.where(real, outputs["fillings"], ""),
         "probabilities": tf.where(real, outputs["probabilities"], 0.0),
       }
+    if self.model.settings.head == "sparse":
+      return self._weighed_words(outputs["embedding"])
     if self.model.settings.head in ("span", "tagging"):
       return {**outputs, **self._places(inputs, texts)}
     return outputs
+
+  def _weighed_words(self, vectors):
+    words = vocabularies.lines(self.model.tokenizer)
+    vectors = vectors[:, : len(words)]
+    counts = tf.math.count_nonzero(vectors, 1, dtype=tf.int32)
+    top = tf.math.top_k(vectors, tf.reduce_max(counts))  # [B, K]
+    pieces = tf.gather(words, top.indices)
+    return {
+      "words": tf.where(top.values > 0, pieces, ""), "weights": top.values
+    }
 
   def _places(self, inputs, texts):
     """Returns `starts`, `ends` and, for tagging, `words`, int32 [B, T]."""

@@ -174,6 +174,18 @@ class TextModel:
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
+  def embed_sparse(self, texts, **options):
+    """Returns a dict for each text: word pieces and their weights.
+
+    The largest weight comes first, pieces without weight are left out; pieces
+    that the text does not have may have some. Options: sparse_pooling ("max"
+    or "sum"), sparse_activation ("relu" or "log1p_relu"), max_seq_length.
+    """
+    answer = self._ask("sparse", texts, options)
+    if isinstance(answer, dict):
+      return answer["weights"]
+    return [row["weights"] for row in answer]
+
   def search(
     self, queries, lines, *, top_k: int = 10,
     vectors: np.ndarray | None = None, **options,

@@ -7,6 +7,7 @@ import heads
 import layers
 import modeling
 from checkpoints import sentence_pooling
+from common import choices
 from tiny_model import TINY, batch
 from variants import registry
 
@@ -15,6 +16,8 @@ VARIANTS = {
   "distilbert": {}, "electra": {"embedding_size": 6},
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
+# "sparse" has the network of masked_lm.
+HEADS = [head for head in choices.SERVING_HEADS if head != "sparse"]
 LABELS = 3
 POOLING = sentence_pooling.Pooling("mean")
 

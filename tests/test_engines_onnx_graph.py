@@ -6,7 +6,7 @@ import pytest
 
 import engine_models
 from checkpoints import sentence_pooling
-from common import choices, errors
+from common import errors
 from engine_models import assert_close
 
 onnx = pytest.importorskip("onnx")
@@ -36,7 +36,7 @@ def check_equal(config, head_name, tmp_path, labels=3, written=(), **options):
 
 
 @pytest.mark.parametrize("variant", engine_models.VARIANTS)
-@pytest.mark.parametrize("head_name", choices.SERVING_HEADS)
+@pytest.mark.parametrize("head_name", engine_models.HEADS)
 def test_every_head_of_every_variant_equals_ours(variant, head_name, tmp_path):
   check_equal(engine_models.config_of(variant), head_name, tmp_path)
 
@@ -99,7 +99,7 @@ def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
 
 
 @pytest.mark.parametrize("variant", engine_models.VARIANTS)
-@pytest.mark.parametrize("head_name", choices.SERVING_HEADS)
+@pytest.mark.parametrize("head_name", engine_models.HEADS)
 def test_openvino_reads_it(head_name, variant, tmp_path):
   openvino = pytest.importorskip("openvino")
   config = engine_models.config_of(variant, num_hidden_layers=2)

@@ -257,6 +257,21 @@ def check_vectors(folder, row, answers, tmp_path, **flags):
     assert_same(answers, [json.loads(line)["vector"] for line in lines])
 
 
+def check_weights(folder, row, answers, tmp_path, **flags):
+  flags = {"model_dir": folder, "sparse": True, **flags}
+  path = write_lines(tmp_path, row.rows())
+  script(
+    "extract_features.py", input_file=path, output_file=tmp_path / "out.jsonl",
+    **flags,
+  )
+  out = script(
+    "extract_features.py", input_file="-", stdin=path.read_bytes(),
+    engine="onnx", **flags,
+  )
+  for lines in (lines_in(tmp_path / "out.jsonl"), out.splitlines()):
+    assert_same(answers, [json.loads(line)["weights"] for line in lines])
+
+
 def filled(tmp_path, texts, **flags):
   """Returns the lines that fill_mask.py prints, of a file and of stdin."""
   path = write_lines(tmp_path, texts)
@@ -336,6 +351,11 @@ ROWS = {
   "words": Row(
     "masked_lm", serving_models.mask_filler, {"text": MASKS},
     text_models.TextModel.fill_mask, check_words, has_pooler=False,
+  ),
+  "weights": Row(
+    "sparse", serving_models.mask_filler, {"text": [*TEXTS, ""]},
+    lambda bert, texts: bert.embed_sparse(texts, sparse_pooling="sum"),
+    check_weights, flags={"sparse_pooling": "sum"}, has_pooler=False,
   ),
 }
 
@@ -519,6 +539,9 @@ def assert_the_graph_answers(model, row, answers):
     if "question" in instance:
       text, _ = client["answer"](outputs, instance["context"], longest=5)
       assert answer["answer"] in ("", " ".join(text.split()))
+    elif "weights" in outputs:
+      pairs = dict(zip(outputs["words"], outputs["weights"]))
+      assert_same({word: w for word, w in pairs.items() if word}, answer)
     elif "words" in outputs:
       labels = lines_in(pathlib.Path(model.folder, "assets", "labels.txt"))
       tags = client["tags"](outputs, instance["text"], labels)

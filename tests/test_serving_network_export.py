@@ -10,7 +10,7 @@ import engine_models
 import script_runner
 import test_checkpoints_comparison
 import tokenization
-from common import choices, errors, run_settings
+from common import errors, run_settings
 from engine_models import assert_close
 from engines import difference, litert_model
 from serving import export_options, models, network_export, text_models
@@ -71,7 +71,7 @@ def check_equal(tmp_path, form, model):
 WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
 GRID = [
   pytest.param(variant, head, marks=[pytest.mark.slow] * is_slow)
-  for variant in engine_models.VARIANTS for head in choices.SERVING_HEADS
+  for variant in engine_models.VARIANTS for head in engine_models.HEADS
   if head != "next_sentence" or variant not in WITHOUT_PAIRS
   # One head of each family by default, and where activations are heads' own.
   for is_slow in [
@@ -91,7 +91,7 @@ def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
 
 
 @pytest.mark.parametrize("form", ENGINES)
-@pytest.mark.parametrize("head", choices.SERVING_HEADS)
+@pytest.mark.parametrize("head", engine_models.HEADS)
 def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   config = engine_models.config_of(
     vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1

@@ -42,6 +42,10 @@ HEADS = {
     {"fillings": [["sun", "moon"]], "probabilities": [[0.5, 0.125]]},
     ["[MASK] 1", "sun", "12.5 %"],
   ),
+  "sparse": (
+    {"text": "one"}, {"weights": {"sun": 2.5, "2008": 0.25}},
+    ["sun 2.500 2008 0.250"],
+  ),
   "next_sentence": (
     {"text_a": "a", "text_b": "b"},
     {"probability": 0.75, "log_probabilities": [-0.29, -1.39]},

@@ -61,6 +61,15 @@ def predicts_next_word(config: configuration.BertConfig) -> bool:
   return getattr(encoder_class(config), "predicts_next_word", False)
 
 
+def check_masked_words(config: configuration.BertConfig) -> None:
+  """Raises InputError if a model is pre-trained on next words."""
+  if predicts_next_word(config):
+    raise errors.InputError(
+      f"{name_of(config)} predicts next words, and cannot fill [MASK]; pass a "
+      "model of masked words"
+    )
+
+
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
