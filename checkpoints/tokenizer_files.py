@@ -112,8 +112,11 @@ def write(
   special: dict[str, str] = {}
   if vocab_file:
     name = vocabularies.name_of(vocab_file)
-    _copy(vocab_file, folder, name)
-    if name == vocabularies.TOKENIZER_FILE:
+    if name != vocabularies.TOKENIZER_FILE:
+      _copy(vocab_file, folder, name)
+    else:
+      content = tokenizer_file.content_of(vocab_file)
+      file_io.write_text(os.path.join(folder, name), content)
       for name in (vocabularies.CONFIG, _SPECIAL_TOKENS):
         path = os.path.join(os.path.dirname(vocab_file), name)
         if file_io.exists(path):

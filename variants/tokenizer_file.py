@@ -3,18 +3,20 @@
 Hugging Face's library `tokenizers` writes the file and tokenizes text by it:
 with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any other
 algorithm. The file also defines which special tokens go around texts, and
-whether text is lower-cased.
+whether text is lower-cased. It is made here of RoBERTa's older files,
+vocab.json and merges.txt.
 """
 
 import bisect
 import itertools
 import json
 import operator
+import os
 import re
 from collections.abc import Iterable, Sequence
 
 import tokenization
-from common import errors, file_io
+from common import errors, file_io, json_files
 from variants import piece_tokenizer
 
 _UNKNOWN = ("<unk>", "[UNK]")
@@ -23,6 +25,15 @@ _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
 _MASKS = ("<mask>", "[MASK]")
+BYTE_LEVEL = "vocab.json"
+_ROBERTAS = {
+  "tokenizer_class": "RobertaTokenizer", "cls_token": "<s>",
+  "sep_token": "</s>", "mask_token": "<mask>",
+}
+REMEDY = (
+  "have transformers write tokenizer.json: "
+  "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+)
 
 
 class FileTokenizer(piece_tokenizer.PieceTokenizer):
@@ -35,9 +46,9 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
   do_lower_case = False
 
   def __init__(self, vocab_file: str):
-    """Reads the file.
+    """Reads the file, or a vocab.json with the merges.txt next to it.
 
-    Raises InputError: the file is missing, not a tokenizer.json, or places its
+    Raises InputError: a file is missing or of another program, or places its
     special tokens differently from BERT.
     """
     self._tokenizer = _open(vocab_file)
@@ -111,6 +122,60 @@ def tokens_of(vocab_file: str) -> set[str]:
   return {*_open(vocab_file).get_vocab()}
 
 
+def content_of(vocab_file: str) -> str:
+  """Returns a tokenizer.json, made of vocab.json and merges.txt if need be.
+
+  Raises InputError: a file is missing or damaged, or for another tokenizer.
+  """
+  if os.path.basename(vocab_file) == BYTE_LEVEL:
+    return _made(vocab_file, os.path.dirname(vocab_file))
+  with file_io.open_for_reading(vocab_file) as stream:
+    return stream.read().decode("utf-8", "replace")
+
+
+def _made(vocab_file, folder):
+  from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+  )
+
+  path, values = json_files.read_optional(folder, "tokenizer_config.json")
+  for key, expected in _ROBERTAS.items():
+    value = values.get(key, expected)
+    name = value.get("content") if isinstance(value, dict) else str(value)
+    if name not in (expected, f"{expected}Fast"):
+      raise errors.InputError(
+        f"{path}: {key} is {name}, and {vocab_file} is read here as "
+        f"RoBERTa's, with {expected}; {REMEDY}"
+      )
+  merges = [
+    tuple(line.split(" "))
+    for _, line in file_io.read_lines(os.path.join(folder, "merges.txt"))
+    if line and not line.startswith("#version")
+  ]
+  try:
+    made = Tokenizer(models.BPE(json_files.read(vocab_file), merges))
+  except Exception as error:  # The library raises no other class.
+    raise errors.InputError(
+      f"{vocab_file} and merges.txt do not fit ({error}); {REMEDY}"
+    ) from error
+  prefix = json_files.field(values, "add_prefix_space", bool, path, False)
+  made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+  made.decoder = decoders.ByteLevel()
+  # A mask stands for a word with the space before it.
+  mask = AddedToken("<mask>", lstrip=True, normalized=False)
+  made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", mask])
+  sep, cls = ((n, made.token_to_id(n)) for n in ("</s>", "<s>"))
+  made.post_processor = processors.RobertaProcessing(
+    sep, cls, add_prefix_space=prefix
+  )
+  return made.to_str()
+
+
 def _is_same_word(word, previous):
   return word is not None and word == previous
 
@@ -130,8 +195,7 @@ def _open(vocab_file):
   # BERT needs this package only to learn vocabularies.
   import tokenizers
 
-  with file_io.open_for_reading(vocab_file) as stream:
-    content = stream.read()
+  content = content_of(vocab_file)
   try:
     values = json.loads(content)
     for entry in values.get("added_tokens") or ():
@@ -144,8 +208,7 @@ def _open(vocab_file):
       raise
     raise errors.InputError(
       f"{vocab_file} is no tokenizer.json of Hugging Face's ({error}); pass "
-      "that file of the model, or have transformers write it: "
-      "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+      f"that file of the model, or {REMEDY}"
     ) from error
   # The scripts truncate and pad themselves.
   tokenizer.no_truncation()

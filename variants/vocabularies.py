@@ -1,7 +1,8 @@
 """Makes the tokenizer for a vocabulary.
 
 A file called *.model is a SentencePiece model of ALBERT, *.json is a
-tokenizer.json, and any other is a list of BERT's word pieces.
+tokenizer.json (or RoBERTa's vocab.json, of which one is made), and any other is
+a list of BERT's word pieces.
 """
 
 import os
@@ -15,13 +16,13 @@ LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"  # It may be next to each vocabulary.
 # The first file that a folder has is used.
-NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
+NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
 def is_tokenizer_file(vocab_file: str) -> bool:
-  """Returns whether a file is a tokenizer.json, by its name."""
+  """Returns whether a file is, or becomes, a tokenizer.json, by its name."""
   return vocab_file.endswith(".json")
 
 
@@ -34,7 +35,7 @@ def name_of(vocab_file: str) -> str:
 
 def first_of(names: Container[str], variant: str = "bert") -> str | None:
   """Returns the name in NAMES that is used, from a folder's file names."""
-  known = (TOKENIZER_FILE,) if variant in _WITH_TOKENIZER_FILE else NAMES
+  known = NAMES[2:] if variant in _WITH_TOKENIZER_FILE else NAMES[:3]
   return next((name for name in known if name in names), None)
 
 
@@ -55,6 +56,11 @@ def make_tokenizer(
     )
   if name == TOKENIZER_FILE:
     return tokenizer_file.FileTokenizer(vocab_file)
+  if os.path.basename(vocab_file) == "sentencepiece.bpe.model":
+    raise errors.InputError(
+      f"{vocab_file}: this file of XLM-R and CamemBERT has other ids than the "
+      f"model; {tokenizer_file.REMEDY}"
+    )
   if name == SENTENCEPIECE:
     return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
   return tokenization.FullTokenizer(
