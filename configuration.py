@@ -295,7 +295,7 @@ class Problem(NamedTuple):
   """A task, named by `problem_type`, with its --output_activation.
 
   `task_kind` is one of classification.data.KINDS. transformers knows the
-  problem types with an activation.
+  problem types with an activation, but RERANKERS.
   """
 
   head: str
@@ -307,6 +307,9 @@ PROBLEMS = {
   "single_label_classification": Problem("classification", "single", "softmax"),
   "multi_label_classification":
     Problem("classification", "multi_label", "sigmoid"),
+  "ranking": Problem("classification", "ranking", "relevance"),
+  "ranking_logit": Problem("classification", "ranking_logit", "linear"),
+  # After the previous one: a linear output alone tells of no ranks.
   "regression": Problem("classification", "regression", "linear"),
   "multiple_choice": Problem("classification", "choice"),
   "similarity": Problem("embedding", "similarity"),
@@ -317,6 +320,10 @@ KIND_OF_ACTIVATION = {
   entry.activation: entry.task_kind for entry in PROBLEMS.values()
   if entry.activation
 }
+# A reranker's problem_type -> the class of torch that makes its scores.
+RERANKERS = {"ranking": "Sigmoid", "ranking_logit": "Identity"}
+# The file that names the class in newer folders of sentence-transformers.
+_OF_SCORES = "config_sentence_transformers.json"
 # The ending of a class name in transformers -> the head.
 _CLASS_HEADS = {
   "ForSequenceClassification": "classification",
@@ -354,6 +361,9 @@ def read(path: str) -> dict:
   values = json_files.read(path)
   with errors.placed(path):
     if is_huggingface(values, path):
+      _, newer = json_files.read_optional(os.path.dirname(path), _OF_SCORES)
+      if "activation_fn" in newer:  # Older versions write it in config.json.
+        values["sentence_transformers"] = newer
       return from_huggingface(values)
     _check_network(values)
   # ALBERT's own file does not name its variant.
@@ -419,23 +429,28 @@ def _with_defaults(values):
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
     task.setdefault("id2label", {str(n): f"LABEL_{n}" for n in range(count)})
   if head == "classification" and len(task["id2label"]) == 1:
-    # A single output is a regression: the score is the logit.
+    # Without a word of rerankers the score is the logit.
     task.setdefault("problem_type", "regression")
-    _name_activation(values)
+    task.update(_reranker(values))
   return task
 
 
-def _name_activation(values):
-  """Warns of a cross-encoder's activation, which is not applied here."""
+def _reranker(values):
+  """Returns the problem_type of sentence-transformers' cross-encoder, or {}."""
   section = values.get("sentence_transformers")
-  activation = values.get("sbert_ce_default_activation_function") or (
+  activation = (
     section.get("activation_fn") if isinstance(section, dict) else None
-  )
-  if activation and not str(activation).endswith(".Identity"):
+  ) or values.get("sbert_ce_default_activation_function")
+  if not activation:
+    return {}
+  name = str(activation).split(".")[-1]
+  if name not in RERANKERS.values():
     errors.warn_once(
       f"{_SOURCE} has {activation} for the score of a pair in "
       "sentence-transformers; scores here are the logits before it"
     )
+  is_sigmoid = name == RERANKERS["ranking"]
+  return {"problem_type": "ranking" if is_sigmoid else "ranking_logit"}
 
 
 def head_of(values: dict) -> str | None:
@@ -518,14 +533,17 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
-  problem = PROBLEMS.get(values.get("problem_type", ""))
-  if problem and problem.task_kind == "regression":
+  name = values.get("problem_type", "")
+  if name == "regression" or name in RERANKERS:
     # Without names transformers assumes two labels.
     values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
   if names:
     values["label2id"] = {name: number for number, name in enumerate(names)}
-  if not (problem and problem.activation):
+  if name in RERANKERS:
+    activation = f"torch.nn.{RERANKERS[name]}"
+    values["sentence_transformers"] = {"activation_fn": activation}
+  if name in RERANKERS or not (name in PROBLEMS and PROBLEMS[name].activation):
     values.pop("problem_type", None)
   if "layer_norm_eps" in known.others:
     values.setdefault("layer_norm_eps", _EPSILON)

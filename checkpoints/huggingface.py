@@ -79,9 +79,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
   folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
   if tf.io.gfile.exists(config_path):
-    values = json_files.read(config_path)
-    with errors.placed(config_path):
-      config = configuration.from_huggingface(values)
+    config = configuration.read(config_path)
   tensors, prefix = _without_prefix(_open_files(file))
   variant = (
     config.get("variant", "bert") if config

@@ -130,13 +130,11 @@ def _example(number, parts, options):
   for part in parts:
     errors.require_text(part, repr(parts)[:100])
   if options.task_kind != data.CHOICE:
-    if len(parts) > 2:
+    is_pair = options.task_kind in data.OF_PAIRS
+    if not 1 + is_pair <= len(parts) <= 2:
+      number = "two texts" if is_pair else "one text or two"
       raise errors.InputError(
-        f"expected one text or two with a tab between, got {parts!r}"
-      )
-    if options.task_kind in data.OF_VECTORS and len(parts) < 2:
-      raise errors.InputError(
-        f"expected two texts with a tab between, got {parts!r}"
+        f"expected {number} with a tab between, got {parts!r}"
       )
     return data.Example(str(number), *parts)
   text, *endings = parts
@@ -273,7 +271,7 @@ def rows(
   """Yields the row of each example, a dict from column to str.
 
   With `gold` the correct label precedes the prediction. `outputs` are as in
-  `predicted_labels`.
+  `predicted_labels`. A reranker's rows have the rank for their query, too.
   """
   # str() of a float32 gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
@@ -281,11 +279,16 @@ def rows(
   name = "labels" if task.task_kind == data.MULTI_LABEL else "label"
   if task.task_kind in data.OF_NUMBERS:
     name, answers = "score", list(outputs[:, 0])
-  for example, answer, row in zip(examples, answers, outputs, strict=True):
+  ranks = scores.ranks(data.query_numbers(examples), outputs[:, 0])
+  for example, answer, row, rank in zip(
+    examples, answers, outputs, ranks, strict=True
+  ):
     values = {"id": example.guid}
     if gold:
       values["gold"], name = _shown(example.label), "predicted"
     values[name] = _shown(answer)
+    if task.task_kind in data.OF_RANKS:
+      values["rank"] = str(rank)
     if task.task_kind in (data.SINGLE, data.CHOICE):
       values["probability"] = str(row.max())
     for label, number in zip(task.labels, row):
@@ -344,6 +347,9 @@ def write_predictions(
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   examples = iter(examples)
+  if task.task_kind in data.OF_RANKS:
+    # The rows of a query may lie anywhere, so ranks need all of them.
+    parts = [np.concatenate(list(parts))]
   with (
     open_table(named_path) as write, file_io.open_for_writing(path) as unnamed,
   ):

@@ -16,7 +16,7 @@ import heads
 import layers
 import unpadding
 from checkpoints import model_folder, model_writer, sentence_pooling
-from classification import data, model, scores
+from classification import data, model, reranker, scores
 from classification import task as tasks
 from common import errors
 from text import input_sequences
@@ -54,7 +54,10 @@ def make(
   kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
   if task.task_kind in kinds:
     return kinds[task.task_kind](settings, config, task, **model_options)
-  return model.ClassifierModel(
+  network = model.ClassifierModel
+  if task.task_kind in data.OF_RANKS:
+    network, model_options["loss"] = reranker.Reranker, settings.ranking_loss
+  return network(
     config, task.task_kind, model.num_outputs(task.task_kind, task.labels),
     is_frozen=settings.freeze_encoder, **model_options,
   )

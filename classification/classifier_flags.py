@@ -34,9 +34,9 @@ def define_task_flags():
     "metrics", [],
     "What is reported besides the loss: accuracy, precision, recall, f1 (each "
     "also with _macro or _micro), matthews, auc, pearson, spearman, recall@1, "
-    "recall@5, recall@10, mrr. By default the task's official ones. Plain "
-    "precision, recall and f1 are those of the second of two classes: --labels "
-    "gives the order.",
+    "recall@5, recall@10, mrr, mrr@10, ndcg@10. By default the task's official "
+    "ones. Plain precision, recall and f1 are those of the second of two "
+    "classes: --labels gives the order.",
   )
   flags.DEFINE_string(
     "glue_submission_dir", None,
@@ -119,7 +119,7 @@ def _define_label_flags():
     "number of classes. By default what --bert_config_file says that the model "
     "was trained for, or single. similarity (of STS-B, too): the cosine of the "
     "vectors of two texts is their score. retrieval: pairs without labels; the "
-    "second text is to be the nearest to the first.",
+    "second text is to be the nearest. ranking: the label is its relevance.",
   )
   flags.DEFINE_list(
     "labels", [],
@@ -205,6 +205,23 @@ def define_bi_encoder_flags():
     "bilstm_on_top freeze_encoder teacher_checkpoint class_weights",
     not_with=kinds,
   )
+
+
+def define_reranker_flags():
+  """Flags of --task_kind=ranking."""
+  flags.DEFINE_enum(
+    "ranking_loss", "pointwise", choices.RANKING_LOSSES,
+    "Of each passage (binary cross-entropy, relevances from 0 to 1), of two "
+    "passages of a query (RankNet), or of all (cross-entropy of the softmax). "
+    "--train_batch_size counts passages for the first, else queries.",
+    needs="task_kind=ranking do_train", not_with="teacher_checkpoint",
+  )
+  flags.DEFINE_integer(
+    "group_size", 8, "At most N passages of a query are compared; more are "
+    "dealt by relevance into several groups.", lower_bound=2,
+    needs="ranking_loss=pairwise|ranking_loss=listwise",
+  )
+  flags.rule("class_weights doc_stride", not_with="task_kind=ranking")
 
 
 def define_run_flags():

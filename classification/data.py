@@ -26,12 +26,18 @@ SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
 CHOICE = "choice"  # One of several endings of a text.
+# Kinds of a reranker, which gives a query and a passage a score:
+RANKING = "ranking"  # The sigmoid of the logit.
+RANKING_LOGIT = "ranking_logit"  # The logit, of sentence-transformers' models.
 # Kinds of a bi-encoder, which makes a vector of each text of a pair:
 SIMILARITY = "similarity"  # The cosine of two texts is their score.
 RETRIEVAL = "retrieval"  # The second text of a pair is the nearest of all.
-KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, SIMILARITY, RETRIEVAL)
+OF_RANKS = (RANKING, RANKING_LOGIT)
 OF_VECTORS = (SIMILARITY, RETRIEVAL)
-OF_NUMBERS = (REGRESSION, *OF_VECTORS)  # The prediction is a number.
+OF_ONE_LOGIT = (REGRESSION, *OF_RANKS)  # A number, from one output.
+OF_PAIRS = (*OF_RANKS, *OF_VECTORS)  # An example needs two texts.
+KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, *OF_PAIRS)
+OF_NUMBERS = (REGRESSION, *OF_PAIRS)  # The prediction is a number.
 _LABELS_SHOWN = 20
 # The values that a column of --label_columns may contain.
 _FLAGS = {
@@ -52,9 +58,11 @@ class Example(NamedTuple):
     label: the class (str); a float for regression; a tuple of str, which may
       be empty, for several classes at once; None if unknown. In multiple
       choice the class is the number of the right ending, from "0". For
-      retrieval 1.0.
-    endings: the texts to choose from (multiple choice), each of which follows
-      text_a; then text_b is None. In retrieval, texts worse than text_b.
+      retrieval 1.0. For several passages a tuple of their relevances, then
+      -1 where other queries have more passages.
+    endings: the texts to choose from (multiple choice) or the passages of a
+      query, each of which follows text_a; then text_b is None. In retrieval,
+      texts worse than text_b.
     place: "file:line", for errors.
   """
 
@@ -418,8 +426,13 @@ def _list_of(text):
 def score_range(settings, task_kind: str) -> tuple[float, float]:
   """Returns the lowest and highest possible score: --score_range.
 
-  For regression it is all of float32. Raises InputError: not a range.
+  For regression it is all of float32, for a relevance 0 and above. Raises
+  InputError: not a range.
   """
+  if task_kind in OF_RANKS:
+    # The binary cross-entropy needs shares.
+    is_share = settings.get("do_train") and settings.ranking_loss == "pointwise"
+    return 0.0, 1.0 if is_share else _LARGEST_SCORE
   if task_kind != SIMILARITY:
     return -_LARGEST_SCORE, _LARGEST_SCORE
   try:
@@ -445,12 +458,20 @@ def _score(value, low, high):
   if low <= score <= high:
     return score
   needed = "of float32, as regression needs"
-  if high < _LARGEST_SCORE:
+  if low > -_LARGEST_SCORE:
     needed = f"from {low:g} to {high:g}; fix the row, or pass --score_range"
+    needed += " for similarity, or --ranking_loss=listwise for ranking"
   raise errors.InputError(f"label {value!r:.40} is no number {needed}")
 
 
 # Labels of examples.
+
+
+def query_numbers(examples: Iterable[Example]) -> np.ndarray:
+  """Returns int [N], equal for examples with the same first text."""
+  numbers: dict[str, int] = {}
+  texts = [each.text_a for each in examples]
+  return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
 
 
 def check_labelled(examples: Iterable[Example]) -> None:

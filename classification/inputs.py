@@ -58,8 +58,9 @@ def label_ids(
 ) -> np.ndarray:
   """Returns int64 [B]; [B, L], 0 or 1, for several labels; float32 for numbers.
 
-  For retrieval it is [B, W], equal for equal texts. As in the original: an
-  example without a known label has the first label, 0.
+  For retrieval it is [B, W], equal for equal texts; for ranking the relevances,
+  float32 [B] or [B, W]. As in the original: an example without a known label
+  has the first label, 0.
   """
   if task_kind == data.RETRIEVAL:
     # Batches hold 32 bits. The chance that two of 10,000 texts share a checksum
@@ -230,8 +231,9 @@ def _features(options, min_sequences, max_sequences):
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
-  is_number = options.task_kind in (data.REGRESSION, data.SIMILARITY)
-  counts = {data.MULTI_LABEL: [len(options.labels)], data.RETRIEVAL: shape[:1]}
+  is_number = options.task_kind in (data.SIMILARITY, *data.OF_ONE_LOGIT)
+  counts = dict.fromkeys((data.RETRIEVAL, *data.OF_RANKS), shape[:1])
+  counts[data.MULTI_LABEL] = [len(options.labels)]
   flags = ["is_real_example"] + ["has_label"] * options.has_unlabelled
   return {
     **dict.fromkeys(input_sequences.NAMES, integers),

@@ -26,6 +26,7 @@ from classification import (
   glue,
   inputs,
   model,
+  ranking,
   scores,
   sequences,
 )
@@ -105,6 +106,7 @@ class Evaluator:
       results = scores.Results(
         task.task_kind, task.labels, outputs["label_ids"], outputs["scores"],
         task.positive, outputs.get("vectors"),
+        data.query_numbers(task.splits[name]),
       )
       metrics = scores.compute(results, task.metrics)
       # A mean over examples; `loss` below is the original's mean over batches.
@@ -242,6 +244,8 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   tasks.write_rows(settings, task)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
+  if task.task_kind in data.OF_RANKS:
+    ranking.prepare(splits, settings)
   # They share the records, so every epoch mixes both.
   if unlabelled := splits.pop("unlabelled", None):
     splits["train"] = [*splits.get("train", ()), *unlabelled]
@@ -425,6 +429,7 @@ class ModelRun:
     if distribution.is_chief(self._run.strategy):
       run_report.write(self._settings, run_report.Report(
         "sentence-similarity" if task.task_kind in data.OF_VECTORS
+        else "text-ranking" if task.task_kind in data.OF_RANKS
         else "text-classification", results, labels=task.labels,
         text_pairs=bool(task.text_pairs),
         **self._evaluator.reported,

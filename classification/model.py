@@ -2,7 +2,7 @@
 
 Letters: B batch, W sequences of an example, T tokens, H width, L labels. The
 logits of an example depend on the kind of task: usually [B, L], [B, 1] for
-regression, [B, W] to choose one of W endings, and vectors [B, W, D] for a
+regression, [B, W] for W endings or passages, and vectors [B, W, D] for a
 bi-encoder (see bi_encoder.py).
 """
 
@@ -31,7 +31,8 @@ NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
 
 def num_outputs(task_kind: str, labels: tuple) -> int:
   """Returns the number of the head's outputs for a sequence."""
-  return 1 if task_kind in (data.REGRESSION, data.CHOICE) else len(labels)
+  is_one = task_kind in (data.CHOICE, *data.OF_ONE_LOGIT)
+  return 1 if is_one else len(labels)
 
 
 class Network(tf.Module):
@@ -132,7 +133,7 @@ class ClassifierModel(Network):
       pooled, dropout_seed is not None, dropout_seed=dropout_seed
     )
     logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
-    if self.task_kind == data.CHOICE:
+    if self.task_kind in (data.CHOICE, *data.OF_RANKS):
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
@@ -298,7 +299,7 @@ class Distillation:
     self._temperature = settings.distillation_temperature
     self._columns = _column_order(teacher.config, task_kind, labels)
     if (
-      task_kind == data.REGRESSION
+      task_kind in data.OF_ONE_LOGIT
       and "distillation_temperature" in settings.given
     ):
       raise errors.InputError(
@@ -321,7 +322,7 @@ class Distillation:
     soft_labels = self._model(batch, skip_empty=skip_empty)
     if self._columns:
       soft_labels = tf.gather(soft_labels, self._columns, axis=1)  # [B, L]
-    if self._model.task_kind == data.REGRESSION:
+    if self._model.task_kind in data.OF_ONE_LOGIT:
       return tf.square(logits[:, 0] - soft_labels[:, 0])
     losses = distillation.soft_target_losses
     if self._model.task_kind == data.MULTI_LABEL:
@@ -338,7 +339,7 @@ def _column_order(config, task_kind, labels):
   names = [name.lower() for name in config.label_names()]
   # Hugging Face uses these names by default.
   are_numbered = names == [f"label_{n}" for n in range(len(names))]
-  if task_kind in (data.REGRESSION, data.CHOICE) or are_numbered:
+  if task_kind in (data.CHOICE, *data.OF_ONE_LOGIT) or are_numbered:
     return None
   student_names = [label.lower() for label in labels]
   if sorted(names) != sorted(student_names):

@@ -31,9 +31,9 @@ def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
     squares = np.square(logits).sum(-1, keepdims=True)
     vectors = logits / np.sqrt(np.maximum(squares, 1e-12))
     return (vectors[:, 0] * vectors[:, 1]).sum(-1, keepdims=True)
-  if task_kind == data.REGRESSION:
+  if task_kind in (data.REGRESSION, data.RANKING_LOGIT):
     return logits
-  if task_kind == data.MULTI_LABEL:
+  if task_kind in (data.MULTI_LABEL, data.RANKING):
     # The exponential of a large positive number would overflow.
     shares = np.exp(-np.abs(logits))
     return np.where(logits < 0, shares, 1) / (1 + shares)
@@ -48,10 +48,12 @@ class Results(NamedTuple):
     task_kind: one of data.KINDS.
     labels: names of the classes, L; empty for numbers.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
-      float [N] for numbers; int [N, W] for retrieval, equal for equal texts.
+      float [N] for numbers, [N, 1] for ranking; int [N, W] for retrieval,
+      equal for equal texts.
     scores: float [N, L], probabilities; [N, 1] for numbers.
     positive: number of the positive class of two.
     vectors: for retrieval: float [N, W, D], of all texts, each of length 1.
+    queries: for ranking: int [N], equal for passages of the same query.
   """
 
   task_kind: str
@@ -60,6 +62,7 @@ class Results(NamedTuple):
   scores: np.ndarray
   positive: int = 1
   vectors: np.ndarray | None = None
+  queries: np.ndarray | None = None
 
   @property
   def predicted(self) -> np.ndarray:
@@ -82,11 +85,11 @@ def error_sizes(results: Results) -> np.ndarray:
   """Returns how wrong each prediction is, float [N]; 0 where it is right.
 
   It is the distance of numbers, and for classes the part of the probability
-  that the correct one lacks. Retrieval compares a text with all others: it has
-  no errors of single examples.
+  that the correct one lacks. Retrieval and ranking compare a text with others:
+  they have no errors of single examples.
   """
   gold, predicted = np.asarray(results.gold), results.predicted
-  if results.task_kind == data.RETRIEVAL:
+  if results.task_kind in (data.RETRIEVAL, *data.OF_RANKS):
     return np.zeros(len(gold))
   if results.task_kind in data.OF_NUMBERS:
     return np.abs(predicted - gold)
@@ -252,6 +255,47 @@ def mean_reciprocal_rank(results: Results) -> float:
   return float(best.mean())
 
 
+def ranks(queries, values, *ties) -> np.ndarray:
+  """Returns the rank of each value for its query, int [N], 1 for the largest.
+
+  The first of equal values has the least of `ties`, then the least place.
+  """
+  order = np.lexsort((*ties, -values, queries))
+  result = np.empty(len(order), int)
+  # The place minus the place of the query's first.
+  starts = np.searchsorted(queries[order], queries[order])
+  result[order] = np.arange(len(order)) - starts + 1
+  return result
+
+
+def reciprocal_rank(count: int, results: Results) -> float:
+  """The mean over queries of 1 / the rank of the first relevant passage.
+
+  It is 0 if none is among the first `count`. Of equal scores the less relevant
+  passage comes first, here and in `discounted_gain`.
+  """
+  gold, queries = np.ravel(results.gold), results.queries
+  rank = ranks(queries, results.predicted, gold)
+  best = np.zeros(queries.max() + 1)
+  np.maximum.at(best, queries, (gold > 0) * (rank <= count) / rank)
+  return float(best.mean())
+
+
+def discounted_gain(count: int, results: Results) -> float:
+  """The mean over queries of the NDCG of the first `count` passages.
+
+  A passage at rank r gains relevance / log2(r + 1), as in scikit-learn; a
+  query without a relevant passage has 0.
+  """
+  gold, queries = np.ravel(results.gold), results.queries
+
+  def gains(values):
+    rank = ranks(queries, values, gold)
+    return np.bincount(queries, gold * (rank <= count) / np.log2(rank + 1))
+
+  return float(np.mean(_ratio(gains(results.predicted), gains(gold))))
+
+
 def _averages(*ways):
   """Returns a dict such as {"f1_macro": function}."""
   return {
@@ -278,6 +322,10 @@ METRICS = {
     "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
   },
   data.REGRESSION: _CORRELATIONS, data.SIMILARITY: _CORRELATIONS,
+  **dict.fromkeys(data.OF_RANKS, {
+    "mrr@10": functools.partial(reciprocal_rank, 10),
+    "ndcg@10": functools.partial(discounted_gain, 10),
+  }),
   data.RETRIEVAL: {
     **{f"recall@{k}": functools.partial(recall, k) for k in (1, 5, 10)},
     "mrr": mean_reciprocal_rank,

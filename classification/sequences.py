@@ -43,7 +43,7 @@ class InputOptions:
   has_unlabelled: bool = False
 
   def __post_init__(self):
-    if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_VECTORS):
+    if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_PAIRS):
       raise errors.InputError(
         f"--doc_stride is not for {self.task_kind}, where an example is one "
         "sequence for each of its texts; leave it out"
@@ -102,10 +102,7 @@ def _sequences(examples, encode, options, frame):
   ascending; and input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
-  is_choice = options.task_kind == data.CHOICE
-  seconds = [
-    each.endings if is_choice else (each.text_b or "",) for each in examples
-  ]
+  seconds = [each.endings or (each.text_b or "",) for each in examples]
   owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
   # One call encodes all texts of a block, which is fast. The order is a0 a1 b0

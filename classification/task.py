@@ -13,7 +13,7 @@ from absl import logging
 
 import configuration
 from checkpoints import model_folder, model_settings, sentence_folder
-from classification import data, glue, scores
+from classification import data, glue, ranking, scores
 from common import errors
 from training import components
 
@@ -247,7 +247,7 @@ def _read_own(settings, config, purposes):
   task_kind = _own_kind(settings, config)
   examples, labels = _own_examples(settings, config, purposes, task_kind)
   text_pairs = (
-    settings.text_b_column is not None or task_kind in data.OF_VECTORS
+    settings.text_b_column is not None or task_kind in data.OF_PAIRS
   )
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
   if not (text_pairs or examples):  # Without data the columns do not count.
@@ -280,7 +280,8 @@ def _own_examples(settings, config, purposes, task_kind):
     )
   if fraction and examples:
     (whole,) = examples.values()
-    parts = data.split_off(whole, fraction, settings.seed)
+    owner = ranking if task_kind in data.OF_RANKS else data
+    parts = owner.split_off(whole, fraction, settings.seed)
     examples = {
       name: part for name, part in zip(("train", "eval"), parts)
       if name in purposes
@@ -297,10 +298,12 @@ def _own_examples(settings, config, purposes, task_kind):
 def _own_kind(settings, config):
   """Returns the kind of task, from the first source that has it."""
   task_kind = settings.task_kind or model_kind(config) or data.SINGLE
+  if {task_kind, model_kind(config)} == set(data.OF_RANKS):
+    task_kind = data.RANKING_LOGIT  # As the model's scores are.
   if not settings.do_train:
     _check_kind(task_kind, config)
   reads = components.files_to_read(settings)
-  if task_kind in data.OF_VECTORS and reads and not settings.text_b_column:
+  if task_kind in data.OF_PAIRS and reads and not settings.text_b_column:
     raise errors.InputError(
       f"--task_kind={task_kind} is of pairs; pass --text_b_column"
     )
@@ -382,7 +385,9 @@ def model_kind(config: configuration.BertConfig) -> str | None:
 
 def _check_kind(task_kind, config):
   """Refuses a model of another kind, unless it is trained anew."""
-  if (learned := model_kind(config)) not in (None, task_kind):
+  # A regression may be a reranker whose files do not say so.
+  allowed = (None, task_kind, *[data.REGRESSION] * (task_kind in data.OF_RANKS))
+  if (learned := model_kind(config)) not in allowed:
     raise errors.InputError(
       f"the task is {task_kind}, but the model was trained for {learned} "
       "(problem_type in --bert_config_file); leave --task_kind out, take "

@@ -20,8 +20,9 @@ TABLE_FORMATS = (
   "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
 )
 OWN_TASK_KINDS = (
-  "single", "regression", "multi_label", "similarity", "retrieval"
+  "single", "regression", "multi_label", "ranking", "similarity", "retrieval"
 )
+RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = (

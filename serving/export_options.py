@@ -46,19 +46,21 @@ _MODEL = (
   Option("do_lower_case", True), Option("never_split", []),
   Option("never_split_file"),
 )
+_NAMELESS = "output_activation=linear output_activation=relevance"
 EXPORT = (
   Option("head", None, "What the model does.", choices=choices.SERVING_HEADS),
   Option(
     "labels", [],
     "Names of the labels, in order; by default those in --bert_config_file, "
     "where our scripts and Hugging Face write them.",
-    "classification tagging", not_with="output_activation=linear",
+    "classification tagging", not_with=_NAMELESS,
   ),
   Option(
     "output_activation", None,
-    "One label, several labels, or one number (regression); by default what "
-    "--bert_config_file says that the model was trained for, or softmax.",
-    "classification", choices=("softmax", "sigmoid", "linear"),
+    "One label, several labels, one number (regression), or a reranker's "
+    "sigmoid of it; by default what --bert_config_file says that the model was "
+    "trained for, or softmax.",
+    "classification", choices=("softmax", "sigmoid", "linear", "relevance"),
   ),
   Option(
     "text_pairs", False,

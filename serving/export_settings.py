@@ -49,7 +49,8 @@ def with_trained(
     trained = {**sentence_folder.read(folder, settings.given), **trained}
   elif settings.head == "sparse":
     trained = {**sentence_folder.read_sparse(folder), **trained}
-  if trained.get("text_b_column"):
+  is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
+  if trained.get("text_b_column") or is_reranker:
     trained.setdefault("text_pairs", True)
   # "auto" was searched after training and is stored with the weights.
   if trained.get("null_score_diff_threshold") == "auto":
@@ -121,7 +122,8 @@ def _labels(settings, config):
   """Returns the labels from the flags, or else from the model."""
   labels = list(settings.labels)
   if settings.head == "tagging" or (
-    settings.head == "classification" and settings.output_activation != "linear"
+    settings.head == "classification"
+    and settings.output_activation not in ("linear", "relevance")
   ):
     labels = labels or config.label_names()
     if not labels:

@@ -126,7 +126,7 @@ class Classifier(ServedModel):
   """`logits` [B, L], and in the graph the answer for each text.
 
   softmax: `label` [B], `probability` [B], and all `labels` and `probabilities`
-  [B, L]. sigmoid: the last two. linear: `score` [B].
+  [B, L]. sigmoid: the last two. linear and relevance: `score` [B].
   """
 
   def _make_head(self):
@@ -140,6 +140,8 @@ class Classifier(ServedModel):
     logits = outputs["logits"]
     if self.settings.output_activation == "linear":
       return {"logits": logits, "score": logits[:, 0]}
+    if self.settings.output_activation == "relevance":
+      return {"logits": logits, "score": tf.sigmoid(logits[:, 0])}
     # With the names in the graph, an answer needs no other file.
     names = tf.constant(self.settings.labels)
     labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])

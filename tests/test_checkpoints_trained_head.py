@@ -230,14 +230,12 @@ def test_one_output_is_a_number(tmp_path):
   assert float(done.out) == pytest.approx(answer["score"], abs=1e-5)
 
 
-@pytest.mark.parametrize("values, count", [
-  ({"sentence_transformers": {"activation_fn": "torch.nn.Sigmoid"}}, 1),
-  ({"sbert_ce_default_activation_function": "torch.nn.modules.Sigmoid"}, 1),
-  ({"sentence_transformers": {"activation_fn": "torch.nn.Identity"}}, 0),
-  ({"sbert_ce_default_activation_function": "torch.nn.Identity"}, 0),
-  ({}, 0),
-])
-def test_the_activation_of_a_cross_encoder_is_named_once(values, count, caplog):
+@pytest.mark.parametrize("activation", ["torch.nn.Tanh", "theirs.Softplus"])
+def test_an_unknown_activation_of_a_reranker_is_named_once(activation, caplog):
+  section = {"sentence_transformers": {"activation_fn": activation}}
   for _ in range(2):
-    modeling.BertConfig.from_dict({**CLASSIFIER, "num_labels": 1, **values})
-  assert caplog.text.count("scores here are the logits before it") == count
+    loaded = modeling.BertConfig.from_dict(
+      {**CLASSIFIER, "num_labels": 1, **section}
+    )
+  assert loaded.problem_type == "ranking_logit"
+  assert caplog.text.count(f"{activation} for the score of a pair") == 1

@@ -40,6 +40,7 @@ ONNX, LITERT = "format=onnx ", "format=litert "
 VECTORS = "output_file=a pooling=mean "
 OFFICIAL = "task_name=MRPC "
 SIMILAR, RETRIEVED = "task_kind=similarity ", "task_kind=retrieval "
+RANKED = "task_kind=ranking "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
 # What asks for something needs its file, and a folder for the results.
@@ -126,6 +127,15 @@ CASES = {
     ("negative_column=a", SIMILAR + "text_b_column=a",
      RETRIEVED + "text_b_column=a"),
     ("label_column=a", RETRIEVED, SIMILAR),
+    ("ranking_loss=pairwise", "do_train " + SIMILAR, "do_train " + RANKED),
+    ("ranking_loss=pairwise", RANKED, "do_train " + RANKED),
+    ("ranking_loss=pairwise", RANKED + "do_train teacher_checkpoint=a",
+     "do_train " + RANKED),
+    *(("group_size=4", f"do_train {RANKED}{loss}",
+       f"do_train {RANKED}ranking_loss=listwise")
+      for loss in ("", "ranking_loss=pointwise")),
+    *((flag, "do_train " + RANKED, "do_train train_file=a")
+      for flag in ("class_weights=1,2", "doc_stride=8")),
     *(("bilstm_on_top freeze_encoder teacher_checkpoint=a class_weights=1,2",
        "do_train " + kind, "do_train train_file=a")
       for kind in (SIMILAR, RETRIEVED)),

@@ -67,6 +67,7 @@ class Report(NamedTuple):
 # use -> (the head of exports, the call in Python).
 USES = {
   "text-classification": ("classification", 'classify(["a text"])'),
+  "text-ranking": ("classification", 'classify(["a text"])'),
   "sentence-similarity": ("embedding", 'embed(["a text", "another"])'),
   "question-answering": ("squad", 'answer("a question", "its context")'),
   "token-classification": ("tagging", 'tag(["a text"])'),

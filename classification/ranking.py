@@ -1,0 +1,85 @@
+"""The data of rerankers: passages with their relevance for a query.
+
+Rows with the same query belong together, wherever they are in a file. No
+TensorFlow.
+"""
+
+import itertools
+
+import numpy as np
+from absl import logging
+
+from classification import data
+from common import errors
+
+
+def prepare(splits: dict, settings) -> None:
+  """Checks the examples to score, and groups the examples to train on.
+
+  Raises InputError: no query to score has a relevant passage, or see `groups`.
+  """
+  for name, examples in splits.items():
+    if name.startswith("eval"):
+      _check_scored(examples)
+  if "train" in splits and settings.ranking_loss != "pointwise":
+    splits["train"] = groups(splits["train"], settings)
+
+
+def groups(examples: list[data.Example], settings) -> list[data.Example]:
+  """Returns examples of several passages of a query, at most --group_size.
+
+  The passages of a query with more are dealt by relevance, in an order drawn
+  by the seed, into as few groups as hold all of them. Groups without a passage
+  that is more relevant than another are left out. Raises InputError: none is
+  left.
+  """
+  order = np.random.RandomState(settings.seed).permutation(len(examples))
+  rows = [examples[place] for place in order]
+  rows.sort(key=lambda row: (row.text_a, -row.label))
+  parts = []
+  for _, group in itertools.groupby(rows, key=lambda row: row.text_a):
+    passages = list(group)
+    count = -(-len(passages) // settings.group_size)
+    parts += [passages[start::count] for start in range(count)]
+  parts = [part for part in parts if part[0].label > part[-1].label]
+  if not parts:
+    raise errors.InputError(
+      f"{examples[0].place}: no query of these rows has passages of different "
+      "relevance to compare; add some, or pass --ranking_loss=pointwise"
+    )
+  counts = sum(map(len, parts)), len(rows), len(parts), settings.group_size
+  logging.info("%d of %d passages are in %d groups of at most %d", *counts)
+  missing = [-1.0] * max(map(len, parts))
+  return [
+    part[0]._replace(
+      text_b=None, endings=tuple(row.text_b for row in part),
+      label=(*[row.label for row in part], *missing[len(part):]),
+    )
+    for part in parts
+  ]
+
+
+def split_off(examples: list, fraction: float, seed: int) -> tuple[list, list]:
+  """Divides as data.split_off, but keeps the passages of a query together."""
+  firsts = {each.text_a: each._replace(label=0.0) for each in examples}
+  _, scored = data.split_off(list(firsts.values()), fraction, seed)
+  queries = {each.text_a for each in scored}
+  parts: tuple[list, list] = [], []
+  for example in examples:
+    parts[example.text_a in queries].append(example)
+  return parts
+
+
+def _check_scored(examples):
+  queries = data.query_numbers(examples)
+  best = np.zeros(queries.max() + 1)
+  np.maximum.at(best, queries, [each.label for each in examples])
+  if best.all():
+    return
+  sentence = (
+    f"{examples[np.argmin(best[queries])].place}: {np.sum(best == 0)} of "
+    f"{len(best)} queries, this one first, have no relevance above 0"
+  )
+  if not best.any():
+    raise errors.InputError(f"{sentence}; add rows, or fix the relevances")
+  logging.warning("%s: each counts as 0 in mrr@10 and ndcg@10", sentence)
