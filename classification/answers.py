@@ -279,7 +279,10 @@ def rows(
   name = "labels" if task.task_kind == data.MULTI_LABEL else "label"
   if task.task_kind in data.OF_NUMBERS:
     name, answers = "score", list(outputs[:, 0])
-  ranks = scores.ranks(data.query_numbers(examples), outputs[:, 0])
+  ranks = [0] * len(outputs)
+  if task.task_kind in data.OF_RANKS:
+    queries = data.query_numbers(examples)
+    ranks = scores.ranks(queries, outputs[:, 0]).tolist()
   for example, answer, row, rank in zip(
     examples, answers, outputs, ranks, strict=True
   ):
@@ -287,7 +290,7 @@ def rows(
     if gold:
       values["gold"], name = _shown(example.label), "predicted"
     values[name] = _shown(answer)
-    if task.task_kind in data.OF_RANKS:
+    if rank:
       values["rank"] = str(rank)
     if task.task_kind in (data.SINGLE, data.CHOICE):
       values["probability"] = str(row.max())

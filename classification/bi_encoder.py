@@ -54,7 +54,7 @@ def make(
   kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
   if task.task_kind in kinds:
     return kinds[task.task_kind](settings, config, task, **model_options)
-  network = model.ClassifierModel
+  network: type[model.ClassifierModel] = model.ClassifierModel
   if task.task_kind in data.OF_RANKS:
     network, model_options["loss"] = reranker.Reranker, settings.ranking_loss
   return network(

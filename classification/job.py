@@ -22,6 +22,7 @@ from checkpoints import weight_files
 from classification import (
   answers,
   bi_encoder,
+  class_weights,
   data,
   glue,
   inputs,
@@ -232,7 +233,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
     config.check_pairs(sequences.encoder(options)[0].specials.segment_b)
   weights = None
   if settings.class_weights:
-    weights = data.class_weights(
+    weights = class_weights.parse(
       settings.class_weights, task.splits["train"], task.labels, task.task_kind
     )
   run = Run(

@@ -62,7 +62,7 @@ class Results(NamedTuple):
   scores: np.ndarray
   positive: int = 1
   vectors: np.ndarray | None = None
-  queries: np.ndarray | None = None
+  queries: np.ndarray = np.zeros(0, int)
 
   @property
   def predicted(self) -> np.ndarray:

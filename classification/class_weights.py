@@ -1,0 +1,84 @@
+"""The weights of classes in the loss, from --class_weights."""
+
+import math
+from collections.abc import Sequence
+
+from classification import data
+from common import errors
+
+
+def parse(
+  text: str, examples: list[data.Example], labels: Sequence[str], task_kind: str
+) -> list[float]:
+  """Returns the weight of each class in the loss.
+
+  Raises InputError: the kind has no classes; `text` is invalid or all zero;
+  or, balanced, a class has no example, or all examples.
+
+  Args:
+    text: "balanced", or numbers in the order of `labels`, "1,2.5"; or
+      "name=number" for some classes, where the others keep 1. Balanced is
+      n / (classes * count), like scikit-learn's compute_class_weight, so that
+      all classes have the same weight; for several labels negatives /
+      positives, so that having a class has the same weight as not having it.
+    examples: the training data.
+  """
+  if task_kind not in (data.SINGLE, data.MULTI_LABEL):
+    raise errors.InputError(
+      f"--class_weights are for classes, this task is {task_kind}; leave them "
+      "out"
+    )
+  if text == "balanced":
+    counts = data.class_counts(examples, labels)
+    return _balanced(counts, len(examples), task_kind)
+  parts = [part.strip() for part in text.split(",")]
+  if all("=" in part for part in parts):
+    # Split from the right: a class may have "=" in its name.
+    named = dict(part.rsplit("=", 1) for part in parts)
+  elif len(parts) == len(labels):
+    named = dict(zip(labels, parts))
+  else:
+    raise errors.InputError(
+      f"class weights {text!r}: {len(parts)} numbers for {len(labels)} classes"
+      f"; pass one for each of {', '.join(labels)}, name=number, or balanced"
+    )
+  for name in named:
+    if name not in labels:
+      raise errors.InputError(
+        f"class weights {text!r}: {data.unknown_class(name, labels)}; name "
+        "those"
+      )
+  weights = [_weight(named.get(label, "1"), text) for label in labels]
+  if not any(weights):
+    raise errors.InputError(
+      f"class weights {text!r}: all are 0, so that nothing is learned; pass "
+      "a number above 0 for some class"
+    )
+  return weights
+
+
+def _balanced(counts, num_examples, task_kind):
+  for label, count in counts.items():
+    is_in_all = task_kind == data.MULTI_LABEL and count == num_examples
+    if not count or is_in_all:
+      which = "every example is" if count else "no example"
+      raise errors.InputError(
+        f"class weights balanced: {which} of class {label!r}; change the data, "
+        "or give the weights as numbers"
+      )
+  if task_kind == data.MULTI_LABEL:
+    return [(num_examples - count) / count for count in counts.values()]
+  return [num_examples / (len(counts) * count) for count in counts.values()]
+
+
+def _weight(number, text):
+  try:
+    weight = float(number)
+  except ValueError:
+    weight = math.nan
+  if not 0 <= weight < math.inf:
+    raise errors.InputError(
+      f"class weights {text!r}: {number!r} is not a number of at least 0; "
+      "pass numbers such as 1,2.5"
+    )
+  return weight
