@@ -68,10 +68,13 @@ def test_one_class_is_told_after_many_steps_and_without_training():
   ([[60, 69], [24, 255]], 343, {}),
   # WNLI's is short, and no setting learns it.
   ([[20, 20], [15, 16]], 59, {"task_name": "WNLI"}),
-  # Good after few steps; few by a flag; evaluated alone; one class in the file.
+  # Good after few steps; few by a flag; evaluated alone; another rate is due;
+  # 10 rows; one class in the file.
   ([[40, 1], [2, 40]], 12, {}),
   ([[20, 20], [15, 16]], 9, {"max_train_steps": 9}),
   ([[20, 20], [15, 16]], 9, {"do_train": False}),
+  ([[20, 20], [15, 16]], 9, {"freeze_encoder": True}),
+  ([[2, 2], [1, 1]], 1, {}),
   ([[20, 0], [0, 0]], 343, {}),
   # The rare class is recognised; the weights cannot be given.
   ([[290, 10], [8, 42]], 343, {}),

@@ -60,11 +60,13 @@ def sentences(settings, report, last_step: int) -> list[str]:
 def _epochs_of_enough_steps(settings, last_step):
   """Returns epochs in batches of 16, or 0 where the steps are enough.
 
-  Official tasks and a number of steps in the flags are left as they are.
+  Official tasks, a frozen encoder and a number of steps in the flags are left
+  as they are; a table of fewer than 16 rows lacks rows rather than steps.
   """
+  names = ("task_name", "freeze_encoder", "max_train_steps", "stop_step")
   if not settings.do_train or last_step >= _FEW_STEPS or any(
-    settings.get(n) for n in ("task_name", "max_train_steps", "stop_step")
+    settings.get(name) for name in names
   ):
     return 0
   examples = last_step * settings.train_batch_size / settings.num_train_epochs
-  return max(4, math.ceil(16 * _FEW_STEPS / max(1, examples)))
+  return max(4, math.ceil(16 * _FEW_STEPS / examples)) if examples >= 16 else 0
