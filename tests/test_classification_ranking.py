@@ -1,0 +1,405 @@
+"""Rerankers: groups, losses, ranks, other people's folders, and a run."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import script_runner
+import stored_weights
+import tiny_model
+from classification import data, ranking, reranker, scores
+from common import errors
+from serving import text_models
+from test_classification_data import settings as read_settings
+from test_classification_task import config, read_task
+from tiny_model import assert_close
+
+GOLDEN = script_runner.ROOT / "tests" / "golden" / "cross_encoder"
+COLUMNS = {
+  "text_column": "query", "text_b_column": "passage",
+  "label_column": "relevance",
+}
+
+
+# Losses.
+
+
+def make(loss):
+  return reranker.Reranker(
+    tiny_model.tiny(), "ranking", 1, loss=loss, seed=5
+  )
+
+
+def losses_of(loss, logits, relevances):
+  return make(loss).example_losses(
+    tf.constant(logits), tf.constant(relevances)
+  ).numpy()
+
+
+def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
+  # By torch 2.13; a relevance of 2 is as good as 1.
+  assert_close(
+    losses_of(
+      "pointwise", [[0.3], [-1.2], [2.0], [0.7]], [[1.0], [0.0], [0.5], [2.0]]
+    ),
+    [0.5543552, 0.2632824, 1.1269280, 0.4031861], 1e-6,
+  )
+  # Evaluation has no groups.
+  for loss in ("pairwise", "listwise"):
+    assert_close(losses_of(loss, [[0.3]], [[1.0]]), [0.5543552], 1e-6)
+
+
+def test_losses_of_groups():
+  logits = [[0.8392295, 0.8083774, 0.3008495, 9.0], [1.0, 2.0, 0.0, 1.0]]
+  relevances = [[1.0, 0.0, 3.0, -1.0], [0.0, 1.0, 0.0, 3.0]]
+  # RankNetLoss of sentence-transformers 6.2, whose logarithm has the base 2.
+  first, second = losses_of("pairwise", logits, relevances)
+  assert first == pytest.approx(1.2766642 * np.log(2), abs=1e-6)
+  pairs = [(2.0, 1.0), (2.0, 0.0), (1.0, 1.0), (1.0, 2.0), (1.0, 0.0)]
+  assert second == pytest.approx(
+    np.mean([np.log(1 + np.exp(worse - better)) for better, worse in pairs])
+  )
+  weights = np.exp(logits) * (np.array(relevances) >= 0)
+  logs = np.log(weights[:, :3] / weights.sum(1, keepdims=True)[:, :3])
+  expected = -(logs[0, 0] + 3 * logs[0, 2]) / 4
+  found = losses_of("listwise", logits, relevances)
+  assert found[0] == pytest.approx(expected, abs=1e-6)
+  share = np.log(weights[1] / weights[1].sum())
+  assert found[1] == pytest.approx(-(share[1] + 3 * share[3]) / 4, abs=1e-6)
+
+
+# Ranks.
+
+
+def results_of(values, gold, queries, task_kind="ranking"):
+  return scores.Results(
+    task_kind, (), np.array(gold, np.float32),
+    np.array(values, np.float32)[:, None], queries=np.array(queries),
+  )
+
+
+def test_gains_are_those_of_scikit_learn():
+  """The numbers are sklearn.metrics.ndcg_score(k=10) of version 1.9."""
+  rng = np.random.RandomState(5)
+  values, gold, queries = [], [], []
+  for query in range(6):
+    count = int(rng.randint(2, 25))
+    values += (rng.permutation(40)[:count] / 10 - 2).tolist()
+    relevances = rng.randint(0, 4, count)
+    relevances[0] = max(1, relevances[0])
+    gold += relevances.tolist()
+    queries += [query] * count
+  expected = [
+    0.9499755804487898, 0.38586451130530075, 1.0, 0.5423638256970881,
+    0.511040600716023, 0.7202681291830265,
+  ]
+  # Rows of a query need not be neighbours.
+  order = rng.permutation(len(values))
+  values, gold, queries = (
+    np.array(each)[order] for each in (values, gold, queries)
+  )
+  for task_kind in data.OF_RANKS:
+    found = scores.compute(
+      results_of(values, gold, queries, task_kind), ["ndcg@10"]
+    )
+    assert found["ndcg@10"] == pytest.approx(np.mean(expected), abs=1e-9)
+  assert max(np.bincount(queries)) > 10
+  for query in range(6):
+    chosen = queries == query
+    found = scores.discounted_gain(
+      10, results_of(values[chosen], gold[chosen], queries[chosen] * 0)
+    )
+    assert found == pytest.approx(expected[query], abs=1e-9)
+
+
+def test_reciprocal_ranks():
+  # The second of 3; the eleventh; the first; none.
+  gold = [0, 1, 2] + [0] * 10 + [1] + [3, 0] + [0, 0]
+  values = [3, 1, 2] + list(range(20, 9, -1)) + [5, 4] + [1, 2]
+  queries = [0] * 3 + [1] * 11 + [2] * 2 + [3] * 2
+  found = scores.compute(results_of(values, gold, queries), ["mrr@10"])
+  assert found == {"mrr@10": pytest.approx((1 / 2 + 0 + 1 + 0) / 4)}
+
+
+def test_of_equal_scores_the_less_relevant_comes_first():
+  results = results_of([1, 1, 1, 0], [0, 2, 1, 0], [0] * 4)
+  ideal = 2 + 1 / np.log2(3)
+  assert scores.compute(results, ["mrr@10", "ndcg@10"]) == pytest.approx({
+    "mrr@10": 1 / 2, "ndcg@10": (1 / np.log2(3) + 2 / 2) / ideal
+  })
+  # In files the order of the rows decides.
+  places = scores.ranks(np.array([0, 1, 0, 0]), np.array([1.0, 9, 1, 2]))
+  assert places.tolist() == [2, 1, 3, 1]
+
+
+# Data.
+
+
+def rows(*relevances_of_queries):
+  """Examples of queries q0, q1, ... with passages of such relevances."""
+  return [
+    data.Example(
+      f"{query}-{place}", f"q{query}", f"p{query} {place}", float(relevance),
+      place=f"a.tsv:{query}{place}",
+    )
+    for query, relevances in enumerate(relevances_of_queries)
+    for place, relevance in enumerate(relevances)
+  ]
+
+
+def grouped(examples, size):
+  return ranking.groups(examples, read_settings(group_size=size, seed=1))
+
+
+def test_passages_of_a_query_become_one_example():
+  examples = rows([0, 2, 1], [1, 0])
+  mixed = [examples[place] for place in (3, 0, 4, 2, 1)]
+  first, second = sorted(grouped(mixed, 3), key=lambda each: each.text_a)
+  assert first[1:5] == ("q0", None, (2.0, 1.0, 0.0), ("p0 1", "p0 2", "p0 0"))
+  # As wide as the largest group.
+  assert second[1:5] == ("q1", None, (1.0, 0.0, -1.0), ("p1 0", "p1 1"))
+
+
+def test_a_large_group_is_dealt_by_relevance(caplog):
+  caplog.set_level("INFO")
+  found = grouped(rows([1, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0], [1] + [0] * 8), 4)
+  by_query = {}
+  for each in found:
+    by_query.setdefault(each.text_a, []).append(each)
+    assert each.label[0] == 1 and set(each.label[1:]) <= {0, -1}
+  # Both relevant passages have other neighbours; the last query's has three.
+  passages = [text for each in by_query["q0"] for text in each.endings]
+  assert len(by_query["q0"]) == 2 and sorted(passages) == [
+    f"p0 {n}" for n in range(8)
+  ]
+  assert [len(each.endings) for each in by_query["q2"]] == [3]
+  assert set(by_query) == {"q0", "q2"}
+  assert "11 of 20 passages are in 3 groups of at most 4" in caplog.text
+
+
+def test_nothing_to_compare_is_refused():
+  with pytest.raises(errors.InputError, match="^a.tsv:00: no query of these"):
+    grouped(rows([0, 0], [1]), 4)
+
+
+def test_a_query_is_in_one_part():
+  examples = rows(*[[1, 0, 0]] * 10)
+  parts = ranking.split_off(examples, 0.3, 1)
+  sizes = [len({each.text_a for each in part}) for part in parts]
+  assert sizes == [7, 3] and [len(part) for part in parts] == [21, 9]
+
+
+def test_queries_without_a_relevant_passage_are_named(caplog):
+  settings = read_settings(ranking_loss="pointwise")
+  ranking.prepare({"eval": rows([0, 1], [0, 0], [0]), "predict": []}, settings)
+  assert "a.tsv:10: 2 of 3 queries, this one first, have no" in caplog.text
+  with pytest.raises(errors.InputError, match="^a.tsv:00: 2 of 2 queries"):
+    ranking.prepare({"eval": rows([0, 0], [0])}, settings)
+
+
+def write(path, lines):
+  path.write_text("".join(f"{line}\n" for line in lines))
+  return str(path)
+
+
+@pytest.mark.parametrize("relevance, options, said", [
+  ("high", {}, "label 'high' is no number from 0 to"),
+  ("-1", {}, "label '-1' is no number from 0 to"),
+  ("3", {"do_train": True, "ranking_loss": "pointwise"},
+   "from 0 to 1; fix the row, or .*--ranking_loss=listwise"),
+  ("3", {"do_train": True, "ranking_loss": "listwise"}, None),
+  ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
+])
+def test_relevances(tmp_path, relevance, options, said):
+  path = write(
+    tmp_path / "a.tsv", ["query\tpassage\trelevance", f"a\tb\t{relevance}"]
+  )
+  settings = read_settings(**COLUMNS, **options)
+  if said:
+    with pytest.raises(errors.InputError, match=f"a.tsv:2: .*{said}"):
+      data.read(path, settings, "ranking")
+  else:
+    (example,) = data.read(path, settings, "ranking")
+    assert example[1:4] == ("a", "b", 3.0)
+
+
+def test_the_kind_of_a_model():
+  def kind(problem, **given):
+    return read_task(config(problem_type=problem), **given).task_kind
+
+  for problem in ("ranking", "ranking_logit"):
+    assert kind(problem) == kind(problem, task_kind="ranking") == problem
+  assert kind("regression", task_kind="ranking") == "ranking"
+  with pytest.raises(errors.InputError, match="ranking, but .* for single"):
+    kind("single_label_classification", task_kind="ranking")
+  with pytest.raises(errors.InputError, match="ranking is of pairs; pass"):
+    read_task(purposes=["eval"], task_kind="ranking", eval_file="a.csv")
+
+
+# Folders of sentence-transformers.
+
+
+@pytest.mark.parametrize("activation", ["Sigmoid", "Identity"])
+@pytest.mark.parametrize("stored", ["new", "section", "old", "converted"])
+def test_a_folder_scores_as_in_sentence_transformers(
+  tmp_path, activation, stored
+):
+  golden = json.loads((GOLDEN / "scores.json").read_text())
+  folder = tmp_path / "folder"
+  shutil.copytree(GOLDEN / "folder", folder)
+  newer = folder / "config_sentence_transformers.json"
+  name = f"torch.nn.modules.any.{activation}"
+  values = json.loads(newer.read_text()) | {"activation_fn": name}
+  newer.write_text(json.dumps(values))
+  if stored in ("section", "old"):
+    newer.unlink()
+    path = folder / "config.json"
+    values = json.loads(path.read_text())
+    values |= {"sentence_transformers": {"activation_fn": name}} if (
+      stored == "section"
+    ) else {"sbert_ce_default_activation_function": name}
+    path.write_text(json.dumps(values))
+  if stored == "converted":
+    for way in ("tf1", "huggingface"):
+      script_runner.succeed(
+        "convert_checkpoint.py", input=folder, output=tmp_path / way, to=way
+      )
+      folder = tmp_path / way
+    values = json.loads((folder / "config.json").read_text())
+    section = {"activation_fn": f"torch.nn.{activation}"}
+    assert values["sentence_transformers"] == section
+    assert "problem_type" not in values
+  answers = text_models.load(str(folder)).classify(golden["pairs"])
+  assert_close(
+    [answer["score"] for answer in answers], golden["scores"][activation]
+  )
+
+
+# A run.
+
+
+def run(output_dir, stdin=b"", **flags):
+  return script_runner.succeed(
+    "run_classifier.py", stdin=stdin, output_dir=output_dir, **flags
+  )
+
+
+def write_rows(path, count=12):
+  """A query's right passage has the word w13; rows of a query lie apart."""
+  lines = [
+    f"w1 w{n}\tw2 w{(n + shift) % count} w{13 + shift}\t{int(shift == 0)}"
+    for shift in (1, 0, 5, 3) for n in range(count)
+    if not (n == 2 and shift == 3)
+  ]
+  return write(path, ["query\tpassage\trelevance", *lines])
+
+
+def training(folder, **shape):
+  return {
+    **tiny_model.write_shape(folder, tiny_model.WORDS, **shape), **COLUMNS,
+    "train_file": write_rows(folder / "rows.tsv"), "task_kind": "ranking",
+    "do_train": True, "ranking_loss": "listwise", "train_batch_size": 4,
+    "learning_rate": 3e-3, "max_seq_length": 12, "num_train_epochs": 20,
+  }
+
+
+def test_passages_are_ranked_and_the_folder_answers(tmp_path):
+  flags = training(tmp_path)
+  path = flags["train_file"]
+  run(
+    tmp_path / "run", **flags, do_eval=True, eval_file=path, do_predict=True,
+    predict_file=path, bucket_by_length=True,
+  )
+  results = script_runner.results_in(tmp_path / "run")
+  assert set(results) == {
+    "eval_mrr@10", "eval_ndcg@10", "eval_loss", "loss", "global_step"
+  }
+  # Of 4 passages: 0.52 by chance.
+  assert results["eval_mrr@10"] > 0.9 and results["global_step"] == 60
+  header, *lines = [
+    line.split("\t")
+    for line in (tmp_path / "run" / "predictions.tsv").read_text().splitlines()
+  ]
+  assert header == ["id", "score", "rank", "text", "text_b"]
+  for query in {line[3] for line in lines}:
+    near = [line for line in lines if line[3] == query]
+    near.sort(key=lambda line: int(line[2]))
+    assert [int(line[2]) for line in near] == [*range(1, len(near) + 1)]
+    values = [float(line[1]) for line in near]
+    assert values == sorted(values, reverse=True) and 0 < values[-1] < 1
+  gold = (tmp_path / "run" / "eval_predictions.tsv").read_text().splitlines()
+  assert gold[0].split("\t")[:4] == ["id", "gold", "predicted", "rank"]
+  model = tmp_path / "run" / "final_model"
+  texts = [line[3:] for line in lines[:5]]
+  typed = "".join(f"{query}\t{passage}\n" for query, passage in texts)
+  again = run(
+    tmp_path / "b", stdin=typed.encode(), model_dir=model, do_predict=True,
+    predict_file="-", do_eval=True, eval_file=path, label_column="relevance",
+  ).out
+  for answer, line in zip(again.split(), lines, strict=False):
+    assert float(answer) == pytest.approx(float(line[1]), abs=1e-5)
+  assert script_runner.results_in(tmp_path / "b")["eval_mrr@10"] == (
+    results["eval_mrr@10"]
+  )
+  answers = text_models.load(str(model)).classify([tuple(t) for t in texts])
+  for answer, line in zip(answers, lines, strict=False):
+    assert answer == {"score": pytest.approx(float(line[1]), abs=1e-5)}
+  script_runner.succeed(
+    "export_saved_model.py", head="classification", model_dir=model,
+    export_dir=tmp_path / "saved", version=1,
+  )
+  network = tf.saved_model.load(str(tmp_path / "saved" / "1"))
+  first, second = map(tf.constant, zip(*texts))
+  found = network.signatures["serving_default"](text_a=first, text_b=second)
+  assert_close(found["score"], [answer["score"] for answer in answers])
+  card = (model / "README.md").read_text()
+  assert "pipeline_tag: text-ranking" in card
+
+
+@pytest.mark.parametrize("loss", ["pairwise", "listwise"])
+def test_parts_and_devices_take_the_same_step(tmp_path, loss):
+  """One query has three passages, the others four."""
+  flags = training(
+    tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+  ) | {"ranking_loss": loss, "max_train_steps": 4}
+  weights = []
+  for name, changes in {
+    "one": {}, "parts": {"gradient_accumulation_steps": 2},
+    "two": {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
+    "fixed": {"jit_compile": "true"},
+  }.items():
+    run(tmp_path / name, **flags, **changes)
+    folder = tmp_path / name / "final_model"
+    weights.append(stored_weights.read(str(folder)))
+  for others in weights[1:]:
+    for key, value in weights[0].items():
+      np.testing.assert_allclose(others[key], value, rtol=0, atol=2e-5)
+
+
+def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
+  """Trains from a folder of sentence-transformers, whose scores stay logits."""
+  folder = tmp_path / "folder"
+  shutil.copytree(GOLDEN / "folder", folder)
+  path = folder / "config_sentence_transformers.json"
+  path.write_text(path.read_text().replace("Sigmoid", "Identity"))
+  flags = {
+    **COLUMNS, "train_file": write_rows(tmp_path / "rows.tsv"),
+    "model_dir": folder, "do_train": True, "do_eval": True,
+    "eval_fraction": 0.25, "max_train_steps": 2, "train_batch_size": 4,
+  }
+  run(tmp_path / "a", **flags)
+  lines = (tmp_path / "a" / "eval_split.jsonl").read_text().splitlines()
+  queries = {json.loads(line)["query"] for line in lines}
+  assert len(queries) == 3 and len(lines) in (11, 12)
+  values = json.loads(
+    (tmp_path / "a" / "final_model" / "bert_config.json").read_text()
+  )
+  assert values["problem_type"] == "ranking_logit"
+  run(
+    tmp_path / "b", **flags, task_kind="ranking", ranking_loss="pairwise",
+    group_size=3, freeze_encoder=True,
+  )
+  assert "eval_ndcg@10" in script_runner.results_in(tmp_path / "b")
