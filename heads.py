@@ -82,8 +82,8 @@ class MaskedLMHead(layers.Weights):
 
 
 def word_weights(
-  head: MaskedLMHead, states: tf.Tensor, input_mask: tf.Tensor, *,
-  pooling: str = "max", activation: str = "relu",
+  head: MaskedLMHead, states: tf.Tensor, input_mask: tf.Tensor,
+  pooling: str, activation: str,
 ) -> tf.Tensor:
   """Returns the weight of each word in a text, float32 [B, V], mostly 0.
 

@@ -75,7 +75,7 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
   {"linex_index": 0, "similarity": 0.5}
   """
   if row.content == "weights":
-    weights = {word: round(weight, 6) for word, weight in row.values.items()}
+    weights = {word: round(value, 6) for word, value in row.values.items()}
     return json.dumps({"linex_index": row.line, "weights": weights})
   # As in the original: the key has this spelling, and numbers are rounded like
   # round(float(x), 6): a float32 times 10^6 is exact in float64.

@@ -98,7 +98,7 @@ def make_compute(
     if head:
       return heads.word_weights(
         head, output.sequence_output, input_mask,
-        pooling=settings.sparse_pooling, activation=settings.sparse_activation,
+        settings.sparse_pooling, settings.sparse_activation,
       )
     if pooling:
       return heads.pool(output, input_mask, pooling)

@@ -163,13 +163,11 @@ def _embedding(settings, tokenizer, network, batch_size):
   words = vocabularies.lines(tokenizer)
 
   def compute(batch, _):
-    vectors = network(**batch)["embedding"]
-    if settings.head == "sparse":
-      return [
-        {"weights": sentence_pooling.by_word(vector, words)}
-        for vector in vectors
-      ]
-    return [{"embedding": vector} for vector in vectors.tolist()]
+    for vector in network(**batch)["embedding"]:
+      if settings.head == "sparse":
+        yield {"weights": sentence_pooling.by_word(vector, words)}
+      else:
+        yield {"embedding": vector.tolist()}
 
   return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size

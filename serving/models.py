@@ -232,9 +232,8 @@ class WordWeigher(MaskFiller):
   def from_ids(self, **inputs):
     states = self.encode(inputs).sequence_output
     return {"embedding": heads.word_weights(
-      self.head, states, inputs["input_mask"],
-      pooling=self.settings.sparse_pooling,
-      activation=self.settings.sparse_activation,
+      self.head, states, inputs["input_mask"], self.settings.sparse_pooling,
+      self.settings.sparse_activation,
     )}
 
   def named(self, outputs):

@@ -93,10 +93,8 @@ class RawText(tf.Module):
     vectors = vectors[:, : len(words)]
     counts = tf.math.count_nonzero(vectors, 1, dtype=tf.int32)
     top = tf.math.top_k(vectors, tf.reduce_max(counts))  # [B, K]
-    pieces = tf.gather(words, top.indices)
-    return {
-      "words": tf.where(top.values > 0, pieces, ""), "weights": top.values
-    }
+    pieces = tf.where(top.values > 0, tf.gather(words, top.indices), "")
+    return {"words": pieces, "weights": top.values}
 
   def _places(self, inputs, texts):
     """Returns `starts`, `ends` and, for tagging, `words`, int32 [B, T]."""

@@ -181,10 +181,9 @@ class TextModel:
     that the text does not have may have some. Options: sparse_pooling ("max"
     or "sum"), sparse_activation ("relu" or "log1p_relu"), max_seq_length.
     """
-    answer = self._ask("sparse", texts, options)
-    if isinstance(answer, dict):
-      return answer["weights"]
-    return [row["weights"] for row in answer]
+    rows, is_single = _rows(texts)
+    results = [row["weights"] for row in self._ask("sparse", rows, options)]
+    return results[0] if is_single else results
 
   def search(
     self, queries, lines, *, top_k: int = 10,
