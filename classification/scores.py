@@ -255,7 +255,7 @@ def mean_reciprocal_rank(results: Results) -> float:
   return float(best.mean())
 
 
-def ranks(queries, values, *ties) -> np.ndarray:
+def ranks(queries: np.ndarray, values: np.ndarray, *ties) -> np.ndarray:
   """Returns the rank of each value for its query, int [N], 1 for the largest.
 
   The first of equal values has the least of `ties`, then the least place.

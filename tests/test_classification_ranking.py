@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import script_runner
-import stored_weights
 import tiny_model
-from classification import data, ranking, reranker, scores
+from classification import data, model, ranking, reranker, scores
 from common import errors
 from serving import text_models
 from test_classification_data import settings as read_settings
@@ -332,11 +332,11 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
     assert values == sorted(values, reverse=True) and 0 < values[-1] < 1
   gold = (tmp_path / "run" / "eval_predictions.tsv").read_text().splitlines()
   assert gold[0].split("\t")[:4] == ["id", "gold", "predicted", "rank"]
-  model = tmp_path / "run" / "final_model"
+  folder = tmp_path / "run" / "final_model"
   texts = [line[3:] for line in lines[:5]]
   typed = "".join(f"{query}\t{passage}\n" for query, passage in texts)
   again = run(
-    tmp_path / "b", stdin=typed.encode(), model_dir=model, do_predict=True,
+    tmp_path / "b", stdin=typed.encode(), model_dir=folder, do_predict=True,
     predict_file="-", do_eval=True, eval_file=path, label_column="relevance",
   ).out
   for answer, line in zip(again.split(), lines, strict=False):
@@ -344,39 +344,56 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   assert script_runner.results_in(tmp_path / "b")["eval_mrr@10"] == (
     results["eval_mrr@10"]
   )
-  answers = text_models.load(str(model)).classify([tuple(t) for t in texts])
+  answers = text_models.load(str(folder)).classify([tuple(t) for t in texts])
   for answer, line in zip(answers, lines, strict=False):
     assert answer == {"score": pytest.approx(float(line[1]), abs=1e-5)}
   script_runner.succeed(
-    "export_saved_model.py", head="classification", model_dir=model,
+    "export_saved_model.py", head="classification", model_dir=folder,
     export_dir=tmp_path / "saved", version=1,
   )
   network = tf.saved_model.load(str(tmp_path / "saved" / "1"))
   first, second = map(tf.constant, zip(*texts))
   found = network.signatures["serving_default"](text_a=first, text_b=second)
   assert_close(found["score"], [answer["score"] for answer in answers])
-  card = (model / "README.md").read_text()
+  card = (folder / "README.md").read_text()
   assert "pipeline_tag: text-ranking" in card
 
 
 @pytest.mark.parametrize("loss", ["pairwise", "listwise"])
-def test_parts_and_devices_take_the_same_step(tmp_path, loss):
-  """One query has three passages, the others four."""
-  flags = training(
-    tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-  ) | {"ranking_loss": loss, "max_train_steps": 4}
-  weights = []
-  for name, changes in {
-    "one": {}, "parts": {"gradient_accumulation_steps": 2},
-    "two": {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
-    "fixed": {"jit_compile": "true"},
-  }.items():
-    run(tmp_path / name, **flags, **changes)
-    folder = tmp_path / name / "final_model"
-    weights.append(stored_weights.read(str(folder)))
-  for others in weights[1:]:
-    for key, value in weights[0].items():
-      np.testing.assert_allclose(others[key], value, rtol=0, atol=2e-5)
+def test_parts_add_up_to_the_batch(loss):
+  """The second half has no third passages, so its sequences are cut."""
+  names = ("input_ids", "input_mask", "segment_ids")
+  batch = {
+    name: tf.reshape(values[:, :4], [4, 3, 4])
+    for name, values in zip(names, tiny_model.batch(12, 16))
+  }
+  absent = tf.constant([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]])
+  batch["input_mask"] = tf.ones([4, 3, 4], tf.int32) * absent[..., None]
+  batch["label_ids"] = tf.constant(
+    [[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [1.0, 0.0, -1.0], [3.0, 0.0, -1.0]]
+  )
+  batch["is_real_example"] = tf.ones([4], tf.int32)
+  objective = model.objective(make(loss), skip_empty=True)
+  parts = [{n: v[:2] for n, v in batch.items()}, {
+    name: values[2:, :2] if name in names else values[2:]
+    for name, values in batch.items()
+  }]
+  losses, weights = zip(*[
+    (float(objective.sums(each, None)[0]["classifier"]),
+     float(objective.weights(each)["classifier"])) for each in [batch, *parts]
+  ])
+  assert losses[0] == pytest.approx(losses[1] + losses[2], rel=1e-5)
+  assert weights[0] == weights[1] + weights[2] == 4 and losses[0] > 0
+
+
+def test_two_devices_train_in_parts(tmp_path):
+  run(
+    tmp_path / "run", **training(tmp_path), distribution_strategy="mirrored",
+    num_logical_cpus=2, gradient_accumulation_steps=2, max_train_steps=2,
+    log_steps=1,
+  )
+  logged = script_runner.logged(tmp_path / "run")
+  assert len(logged) == 2 and all(0 < step["loss"] < 9 for step in logged)
 
 
 def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
