@@ -9,6 +9,7 @@ is cached. The cache is bounded (see `_Cache`) and changes no result, because
 U+0020 separates words at every stage, whatever its neighbours are.
 """
 
+import bisect
 import itertools
 import re
 import unicodedata
@@ -39,6 +40,8 @@ _HAN_RANGES = (
   (0x2A700, 0x2CEAF),  # Extensions C, D and E.
   (0x2F800, 0x2FA1F),  # Compatibility Supplement.
 )
+# Code points at which "is Han" changes; a search beats comparing all ranges.
+_HAN_EDGES = [edge for first, last in _HAN_RANGES for edge in (first, last + 1)]
 
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 # Printable ASCII has only letters, digits, the space and _ASCII_PUNCTUATION.
@@ -528,7 +531,7 @@ def _is_control(char):
 
 
 def _is_han(char):
-  return any(first <= ord(char) <= last for first, last in _HAN_RANGES)
+  return bisect.bisect(_HAN_EDGES, ord(char)) % 2 == 1
 
 
 def _is_punctuation(char):
