@@ -160,7 +160,11 @@ def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
 TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 
 
-@pytest.mark.parametrize("engine", choices.ENGINES)
+@pytest.mark.parametrize("engine", [
+  # LiteRT's own checks go over all families and heads.
+  pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
+  for engine in choices.ENGINES
+])
 @pytest.mark.parametrize("folder", TAGGERS, ids=lambda path: path.name)
 def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
   config = modeling.BertConfig.from_json_file(folder / "config.json")

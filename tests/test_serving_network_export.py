@@ -67,21 +67,34 @@ def check_equal(tmp_path, form, model):
   assert name == engine.outputs[-1]
 
 
-# With the exact GELU, of which LiteRT has no erf. These have no head for pairs.
-WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
-GRID = [
-  pytest.param(variant, head, marks=[pytest.mark.slow] * is_slow)
-  for variant in engine_models.VARIANTS for head in engine_models.HEADS
-  if head != "next_sentence" or variant not in WITHOUT_PAIRS
-  # One head of each family by default, and where activations are heads' own.
-  for is_slow in [
-    head != "masked_lm" and (variant, head) != ("electra", "classification")
+def grid(rows, *in_default):
+  """Parametrizes by (form, ...); all others run in `make test-slow` alone.
+
+  A conversion for LiteRT takes seconds.
+  """
+  return [
+    pytest.param(*row, marks=[pytest.mark.slow] * (row not in in_default))
+    for row in rows
   ]
-]
 
 
-@pytest.mark.parametrize("form", ENGINES)
-@pytest.mark.parametrize("variant, head", GRID)
+# These have no head for pairs.
+WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
+# With the exact GELU, of which LiteRT has no erf. ELECTRA's classifier has an
+# activation, and DistilBERT no segments.
+GRID = grid(
+  [
+    (form, variant, head) for form in ENGINES
+    for variant in engine_models.VARIANTS for head in engine_models.HEADS
+    if head != "next_sentence" or variant not in WITHOUT_PAIRS
+  ],
+  *[("onnx", variant, "masked_lm") for variant in engine_models.VARIANTS],
+  *[(form, "electra", "classification") for form in ENGINES],
+  ("litert", "distilbert", "masked_lm"),
+)
+
+
+@pytest.mark.parametrize("form, variant, head", GRID)
 def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
   changes = {"num_hidden_groups": 1} if variant == "albert" else {}
   config = engine_models.config_of(
@@ -90,8 +103,11 @@ def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
   check_equal(tmp_path, form, write(tmp_path, form, head, config))
 
 
-@pytest.mark.parametrize("form", ENGINES)
-@pytest.mark.parametrize("head", engine_models.HEADS)
+@pytest.mark.parametrize("form, head", grid(
+  [(form, head) for form in ENGINES for head in engine_models.HEADS],
+  *[("onnx", head) for head in engine_models.HEADS],
+  ("litert", "embedding"), ("litert", "masked_lm"),
+))
 def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   config = engine_models.config_of(
     vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
