@@ -85,20 +85,28 @@ def exported(tmp_path_factory):
 
 
 ASK = [
-  "import json, sys", "from serving import text_models",
-  "folder, method, texts = sys.argv[1:]",
-  "answers = getattr(text_models.load(folder), method)(json.loads(texts))",
+  "import json", "from serving import text_models", "answers = [",
+  "  getattr(text_models.load(folder), method)(texts)",
+  "  for folder, method, texts in json.loads(sys.argv[1])", "]",
   "print(json.dumps(answers, default=lambda array: array.tolist()))",
 ]
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_an_export_answers_without_tensorflow(head, exported):
-  model, export = exported(head)
-  method, texts = HEADS[head][1], json.dumps(TEXTS)
-  answers = without("tensorflow", ASK, export, method, texts)
-  # The same folder's weights, where TensorFlow computes and Keras is missing.
-  assert_same(without("keras", ASK, model, method, texts), answers)
+def answers_without(package, folders, texts=TEXTS):
+  """Returns the answers of a process without a package; {head: folder}."""
+  return without(package, ASK, json.dumps([
+    (str(folder), HEADS[head][1], texts) for head, folder in folders.items()
+  ]))
+
+
+def test_exports_answer_without_tensorflow(exported):
+  models, exports = (
+    {head: exported(head)[number] for head in HEADS} for number in range(2)
+  )
+  # The same folders' weights, where TensorFlow computes and Keras is missing.
+  assert_same(
+    answers_without("keras", models), answers_without("tensorflow", exports)
+  )
 
 
 def test_an_export_without_vectors_cannot_be_searched(exported):
@@ -162,26 +170,34 @@ def test_what_a_script_cannot_do_with_an_export(
   head, flags, sentence, exported, tmp_path
 ):
   (tmp_path / "new.csv").write_text("text\nhe\n")
-  done = classify(exported(head)[1], tmp_path, **flags)
-  assert done.returncode == 1 and sentence in done.stderr
+  script_runner.refuse("run_classifier.py", sentence, **{
+    "model_dir": exported(head)[1], "output_dir": tmp_path / "out",
+    "do_predict": True, "predict_file": tmp_path / "new.csv", **flags,
+  })
   assert not (tmp_path / "out").exists()
 
 
 def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   model, _ = exported("classification")
   sentence = without("tensorflow", [
-    "from common import errors", *ASK[:3], "try: text_models.load(folder)",
+    "import json", "from common import errors",
+    "from serving import text_models", "try: text_models.load(sys.argv[1])",
     "except errors.InputError as error: print(json.dumps(str(error)))",
-  ], model, "", "")
+  ], model)
   assert sentence.startswith("a model of this format needs tensorflow: install")
 
 
 def test_what_needs_tensorflow_text_says_so():
-  assert without("tensorflow_text", [
-    "import json", "from common import errors, lean_tensorflow",
-    "try: lean_tensorflow.import_tensorflow_text()",
-    "except errors.InputError as error: print(json.dumps(str(error)))",
-  ]).startswith("raw text in a SavedModel and SentencePiece models need ten")
+  count, sentence = without("tensorflow_text", [
+    "import json, tokenization", "from common import errors, lean_tensorflow",
+    "ids = tokenization.FullTokenizer(sys.argv[1]).encode('he was')",
+    "try: lean_tensorflow.import_tensorflow_text()", "except errors.InputError "
+    "as error: print(json.dumps([len(ids), str(error)]))",
+  ], serving_models.FOLDER / "vocab.txt")
+  assert count == 2
+  assert sentence.startswith(
+    "raw text in a SavedModel and SentencePiece models need ten"
+  )
 
 
 @pytest.mark.parametrize("flags, sentence", [
@@ -222,7 +238,6 @@ def test_an_export_is_served_without_tensorflow(exported, tmp_path):
   finally:
     process.kill()
     process.wait()
-  expected = without(
-    "tensorflow", ASK, export, "classify", json.dumps(TEXTS[:1])
-  )
+  exports = {"classification": export}
+  (expected,) = answers_without("tensorflow", exports, TEXTS[:1])
   assert_same([prediction], expected)
