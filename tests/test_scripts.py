@@ -122,7 +122,7 @@ def test_records_without_places_for_masks(tmp_path, small_config):
   assert 0 < float(results["next_sentence_loss"]) < 2
 
 
-STEPS = 200
+STEPS = 100
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def trained(tmp_path_factory, small_config):
   flags = {
     **TRAINING, "do_eval": True, "bert_config_file": small_config,
     "vocab_file": MODEL / "vocab.txt", "num_train_steps": STEPS,
-    "save_checkpoints_steps": 150, "log_steps": 10, "max_eval_steps": 5,
+    "save_checkpoints_steps": 70, "log_steps": 10, "max_eval_steps": 5,
   }
   folder = tmp_path_factory.mktemp("trained") / "[run]*"
   pretrain(**flags, output_dir=folder)
@@ -149,8 +149,8 @@ def test_a_run_leaves_these_files(trained):
     "final_model/bert_config.json",
     "final_model/bert_model.ckpt.data-00000-of-00001",
     "final_model/bert_model.ckpt.index", "final_model/vocab.txt", "log.txt",
-    "model.ckpt-150.commit", "model.ckpt-150.data-00000-of-00001",
-    "model.ckpt-150.index", f"model.ckpt-{STEPS}.commit",
+    "model.ckpt-70.commit", "model.ckpt-70.data-00000-of-00001",
+    "model.ckpt-70.index", f"model.ckpt-{STEPS}.commit",
     f"model.ckpt-{STEPS}.data-00000-of-00001", f"model.ckpt-{STEPS}.index",
     "run.lock", "run_fingerprint.json", "train_log.jsonl",
   }
