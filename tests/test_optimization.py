@@ -4,16 +4,12 @@ import functools
 import json
 import math
 import pathlib
-import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import heads
-import modeling
 import optimization
-import tiny_model
 import two_replicas
 from common import errors
 
@@ -368,113 +364,3 @@ def test_two_replicas_give_the_weights_of_one_device(kind):
     np.testing.assert_array_equal(*copies)
     np.testing.assert_allclose(copies[0], expected, rtol=1e-6)
   assert slots["output_bias/adam_m"].values[1].device.endswith("CPU:1")
-
-
-# Whole runs of the original, without dropout.
-
-# A number added to all scores that a soft-max compares changes nothing, so
-# these have no gradient but rounding (1e-10), which Adam then enlarges.
-NO_EFFECT = {
-  "pre": "/self/key/bias", "classifier": "/self/key/bias",
-  "squad": "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias",
-}
-
-
-def log_likelihood(logits, labels):
-  return -tf.nn.sparse_softmax_cross_entropy_with_logits(
-    tf.cast(labels, tf.int32), logits
-  )
-
-
-class Run:
-  """The model, loss and optimizer of a golden run."""
-
-  def __init__(self, name):
-    self.kind = name.split("_")[0]
-    self.golden, self.settings = golden(name), dict(RUNS[name])
-    config = modeling.BertConfig.from_dict(self.settings.pop("config"))
-    if self.kind == "pre":
-      self.model = tiny_model.Pretraining(config)
-      self.bert, self.variables = self.model.bert, self.model.variables
-    else:
-      self.bert = modeling.BertModel(config)
-      self.head = (
-        heads.SpanHead(config) if self.kind == "squad"
-        else heads.ClassificationHead(config, 3)
-      )
-      self.variables = [*self.bert.variables, *self.head.variables]
-    for variable in self.variables:
-      variable.assign(self.golden["initial"][variable.name.split(":")[0]])
-    # As in the original: what the loss does not reach has no moments.
-    self.reached = [
-      v for v in self.variables
-      if self.kind != "squad" or "/pooler/" not in v.name
-    ]
-    self.optimizer = optimization.AdamWeightDecay()
-    self.optimizer.create_slots(self.reached)
-
-  def batch(self, step):
-    count = 1 + max(int(k.split("/")[0]) for k in self.golden["batch"])
-    features = {}
-    for key, values in self.golden["batch"].items():
-      number, name = key.split("/")
-      if int(number) == step % count:
-        is_weight = values.dtype.kind == "f"
-        features[name] = values if is_weight else values.astype(np.int32)
-    return features
-
-  def loss(self, batch):
-    output = self.bert(
-      batch["input_ids"], batch["input_mask"], batch["segment_ids"]
-    )
-    if self.kind == "pre":
-      return self.model.losses(output, batch)["total_loss"]
-    if self.kind == "classifier":
-      logits = self.head(output.pooled_output)
-      return -tf.reduce_mean(log_likelihood(logits, batch["label_ids"]))
-    start, end = self.head(output.sequence_output)
-    start = log_likelihood(start, batch["start_positions"])
-    end = log_likelihood(end, batch["end_positions"])
-    return -tf.reduce_mean(start + end) / 2
-
-  @functools.cached_property
-  def names(self):
-    return [v.name.split(":")[0] for v in self.variables]
-
-  @tf.function
-  def step(self, batch, step):
-    with tf.GradientTape() as tape:
-      loss = self.loss(batch)
-    grads = tape.gradient(loss, self.variables)
-    # Where the word table makes the logits too, its gradient is dense.
-    assert isinstance(grads[0], tf.IndexedSlices) == (self.kind != "pre")
-    rate = optimization.learning_rate(step, **self.settings)
-    norm = self.optimizer.apply_gradients(
-      grads, self.variables, learning_rate=rate, step=step
-    )
-    return loss, rate, norm
-
-  def check_state(self, expected):
-    """Compares weights and moments with those that were kept."""
-    state = dict(zip(self.names, self.variables), **self.optimizer.slots)
-    for name, value in expected.items():
-      if re.search(NO_EFFECT[self.kind], name):
-        # One step may move them by this much: 1e-8 of rounding, by epsilon.
-        np.testing.assert_allclose(state[name], value, atol=3e-5)
-      else:
-        assert_close(state[name], value, 5e-5)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_runs_of_the_original(name):
-  run = Run(name)
-  steps = run.golden["steps"]
-  for step in range(len(steps["loss"])):
-    found = run.step(run.batch(step), tf.constant(step, tf.int64))
-    keys = ("loss", "lr", "grad_norm_reference")
-    expected = [steps[key][step] for key in keys]
-    np.testing.assert_allclose(found, expected, rtol=5e-5)
-    run.check_state(run.golden.get(f"after_{step + 1}", {}))
-  run.check_state(run.golden["final"])
-  kept = {name for name in run.golden["final"] if "/adam_" not in name}
-  assert kept == set(run.names)
