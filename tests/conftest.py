@@ -10,6 +10,11 @@ import tensorflow as tf  # noqa: E402
 from common import errors, folder_lock  # noqa: E402
 
 _SLOW_TEST_SECONDS = 7200
+# They run no scripts, and would come last by their names.
+_LONG_FILES = (
+  "test_training_loop", "test_training_loop_runs", "test_training_packed_runs",
+  "test_unpadding",
+)
 
 tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices("CPU")[0],
@@ -27,12 +32,15 @@ def warnings_are_forgotten():
 
 
 def pytest_collection_modifyitems(items):
-  """Puts the files that run scripts first, and gives slow tests more time.
+  """Puts the longest files first, and gives slow tests more time.
 
-  Scripts take longest: at the end, one process would still be running such a
-  file when the others have nothing left.
+  Otherwise one process would still be running such a file at the end, when the
+  others have nothing left. Files that run scripts take longest.
   """
   for item in items:
     if item.get_closest_marker("slow"):
       item.add_marker(pytest.mark.timeout(_SLOW_TEST_SECONDS))
-  items.sort(key=lambda item: not hasattr(item.module, "script_runner"))
+  items.sort(key=lambda item: not (
+    hasattr(item.module, "script_runner")
+    or item.module.__name__ in _LONG_FILES
+  ))
