@@ -44,11 +44,13 @@ def with_trained(
   value in the file.
   """
   trained = model_folder.input_settings(config.to_dict())
-  folder = os.path.dirname(settings.bert_config_file)
-  if settings.head == "embedding":
-    trained = {**sentence_folder.read(folder, settings.given), **trained}
-  elif settings.head == "sparse":
-    trained = {**sentence_folder.read_sparse(folder), **trained}
+  if settings.head in ("embedding", "sparse"):
+    folder = os.path.dirname(settings.bert_config_file)
+    rules = (
+      sentence_folder.read_sparse(folder) if settings.head == "sparse"
+      else sentence_folder.read(folder, settings.given)
+    )
+    trained = {**rules, **trained}
   is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
   if trained.get("text_b_column") or is_reranker:
     trained.setdefault("text_pairs", True)

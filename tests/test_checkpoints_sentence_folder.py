@@ -24,8 +24,9 @@ from variants import registry
 
 
 def write_modules(folder, names, pooling):
-  (folder / "1_Pooling").mkdir(exist_ok=True)
-  (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+  pooling_folder = folder / "_".join(["1", *names[1:2]])
+  pooling_folder.mkdir(exist_ok=True)
+  (pooling_folder / "config.json").write_text(json.dumps(pooling))
   # As version 6 names them, and older ones.
   (folder / "modules.json").write_text(json.dumps([
     {"idx": n, "type": f"sentence_transformers.base.modules.x.{name}",
