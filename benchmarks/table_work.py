@@ -175,13 +175,13 @@ def sentences_with_names(path):
   """Returns the sentences of a file of SQuAD in CoNLL's columns.
 
   Words are in small letters; those that Wikipedia writes with a capital are
-  names, but for a sentence's first.
+  names, except a sentence's first word.
   """
   text, articles = "", json.loads(path.read_text(encoding="utf-8"))["data"]
   for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
     for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
       words = re.findall(r"\w+|[^\w\s]", sentence)
-      # Longer ones might be cut off; rare letters are single pieces.
+      # Longer ones might be cut off; rare letters would be one piece each.
       if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
         tag = "O"
         for place, word in enumerate(words):
@@ -301,7 +301,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
     # oneDNN's float32 products are faster on some processors, MKL's on others.
     peers = {"transformers": "torch, float32",
              "transformers, oneDNN": "torch, float32, oneDNN"}
-  # The batch is the fastest for the peer, of 32, 64, 128 and 256.
+  # Of 32, 64, 128 and 256, this batch size is the peer's fastest.
   job = engine_speed.Job(
     "", arguments.weights, lines=lines, output=folder / "theirs",
     head="embedding" if work == "features" else "classification",

@@ -23,7 +23,7 @@ def resolve(settings: Settings) -> Settings:
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says; --max_seq_length, if it is not
-  given, at most what the model has positions for. Raises InputError:
+  given, capped at the model's number of positions. Raises InputError:
   --model_dir holds no model.
   """
   path = settings.get("bert_config_file")
@@ -44,7 +44,7 @@ def resolve(settings: Settings) -> Settings:
 def with_fitting_length(settings: Settings, positions: int) -> Settings:
   """Returns settings whose default length is one that a model can take.
 
-  Unlike the original: it refuses its default for a model of fewer positions.
+  Unlike the original: a model of fewer positions lowers the default.
   """
   if "max_seq_length" not in settings or "max_seq_length" in settings.given:
     return settings
@@ -85,10 +85,9 @@ def restore_input_settings(
 ) -> Settings:
   """Returns settings that make the input as it was made in training.
 
-  A flag that is given goes before what the model was trained with, with a
-  warning where they differ. `trained` has values by names of settings, `source`
-  is the file that says so. Raises InputError: a value in the file is none that
-  the flag can have.
+  An explicit flag overrides the value of the training, with a warning where
+  they differ. `trained` has values by names of settings, `source` is the file
+  that says so. Raises InputError: the flag cannot have a value in the file.
   """
   changes, others = {}, []
   for name, text in trained.items():

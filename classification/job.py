@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
+import heads
 from checkpoints import weight_files
 from classification import (
   answers,
@@ -340,7 +341,11 @@ class ModelRun:
       length=harness.training_length(
         settings, run.records["train"].num_records
       ),
-      new_variables=model.NEW_VARIABLES,
+      # A random pooler must not be frozen.
+      new_variables=[
+        name for name in model.NEW_VARIABLES
+        if name not in heads.POOLER or not settings.freeze_pooler
+      ],
       data=self._training_data,
       evaluate=self._scores,
       result_names=result_names(run.task, run.records),

@@ -156,7 +156,8 @@ def _csv_rows(path, lines, delimiter, names, width):
     first = next(lines, first)
   lines = itertools.chain([first], lines)
   if delimiter is None:
-    delimiter = guess_delimiter(first[1], names, width)
+    with errors.placed(f"{path}:{first[0]}"):
+      delimiter = guess_delimiter(first[1], names, width)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
   # Newlines are kept, since a quoted text may contain them.
@@ -195,7 +196,8 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   """Guesses the character between the columns of a CSV from its first line.
 
   Returns one of , ; tab | that yields all `names`, or `width` columns if it is
-  not 0, or otherwise the most columns.
+  not 0, or otherwise the most columns. Raises InputError: names are numbers of
+  columns, and several characters yield enough columns.
   """
   # Only the first line decides: texts may contain any separator.
   with _long_fields():
@@ -203,6 +205,14 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
+  if names and not width and all(map(str.isdecimal, names)):
+    needed = max(map(int, names))
+    fitting = [d for d, cut in columns.items() if len(cut) >= needed > 1]
+    if len(fitting) > 1:
+      raise errors.InputError(
+        f"the columns may be separated by {' or '.join(map(repr, fitting))}; "
+        "pass --separator"
+      )
   # A file with one column gets a character that no text contains.
   if max(map(len, columns.values())) < 2:
     return "\x1f"
@@ -370,7 +380,9 @@ def _checked(path, rows, encoding, header, columns):
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
     are_numbers = columns and all(map(str.isdecimal, columns))
-    if are_numbers and not set(columns) <= set(names):
+    # Data frames without names have such headers.
+    counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
+    if are_numbers and names not in counts:
       logging.info("%s: columns have numbers, and line 1 is a row", path)
       rows, has_header = itertools.chain([(line, names)], rows), False
       names = [str(number) for number in range(1, len(names) + 1)]

@@ -385,9 +385,10 @@ def model_kind(config: configuration.BertConfig) -> str | None:
 
 def _check_kind(task_kind, config):
   """Refuses a model of another kind, unless it is trained anew."""
-  # A regression may be a reranker whose files do not say so.
-  allowed = (None, task_kind, *[data.REGRESSION] * (task_kind in data.OF_RANKS))
-  if (learned := model_kind(config)) not in allowed:
+  learned = model_kind(config)
+  # Both have one logit, and files of sentence-transformers tell neither.
+  is_alike = {task_kind, learned} <= {data.REGRESSION, *data.OF_RANKS}
+  if learned not in (None, task_kind) and not is_alike:
     raise errors.InputError(
       f"the task is {task_kind}, but the model was trained for {learned} "
       "(problem_type in --bert_config_file); leave --task_kind out, take "

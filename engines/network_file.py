@@ -18,7 +18,7 @@ INPUTS = {
   "input_ids": "input_ids", "attention_mask": "input_mask",
   "token_type_ids": "segment_ids",
 }
-# The names of LiteRT's signatures: this, and the number of tokens.
+# A LiteRT signature is named by this prefix and its number of tokens.
 _LENGTH = "length_"
 
 
@@ -47,6 +47,7 @@ def feed(
   """
   values = zip(INPUTS, arrays)
   return {n: np.asarray(value, dtype) for n, value in values if n in names}
+
 
 def signature_name(length: int) -> str:
   """Returns the name of the signature for texts of a length."""

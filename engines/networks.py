@@ -1,4 +1,4 @@
-"""Loads a head's network with the engine that its file is for.
+"""Loads a head's network with the engine of its file format.
 
 Another engine needs a class like OnnxEngine, its branch of `load` here, its
 file in network_file.FILES, its writer in serving/network_export.py, its name in
@@ -14,7 +14,7 @@ import numpy as np
 from common import run_settings
 from engines import network_file
 
-# head -> the outputs that are used, if not ["logits"].
+# head -> its outputs, if not just "logits".
 _OUTPUTS = {
   "embedding": ["sentence_embedding"], "span": ["start_logits", "end_logits"]
 }

@@ -105,7 +105,7 @@ class RecordMaker:
       corpus, self._vocabulary, self._options, random.Random(seed),
       after_pass=after_pass,
     )
-    # A shard, which has only one file, may have no records.
+    # A shard has a single file, which may be empty.
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
         f"{len(instances)} records cannot fill {len(writers)} files; name fewer"

@@ -208,7 +208,7 @@ def run(plan: Plan, seed: int) -> None:
 
 
 def _call(arguments):
-  """Runs a command to its end; it also ends if this process ends."""
+  """Runs a command to its end; the child ends with this process."""
   ends = _end_with_parent if os.name == "posix" else None
   with subprocess.Popen(arguments, preexec_fn=ends) as child:
     try:

@@ -298,7 +298,7 @@ def parse_object(line: str | bytes, place: str) -> dict:
     values = json_files.parse(line)
   except errors.InputError as error:
     raise errors.InputError(f"{place}: {error}; {_EXPECTED}") from error
-  if isinstance(values, dict) and "annotations" in values:
+  if isinstance(values, dict) and {"annotations", "data"} <= values.keys():
     with errors.placed(place):
       values = text_spans.of_label_studio(values)
   words = _entry(values, _WORDS) if isinstance(values, dict) else None

@@ -56,20 +56,26 @@ def of_label_studio(task: dict) -> dict:
   task gets no such entry. Raises InputError: the task has another form.
   """
   try:
-    task = {**task, "text": task["data"]["text"]}
+    if "text" not in (values := task["data"]):
+      raise errors.InputError(
+        f"data of Label Studio's task has {', '.join(values) or 'nothing'} and "
+        "no text; rename the field of the text"
+      )
     annotations = [
-      [part["value"] for part in annotation["result"] if "value" in part]
+      [part["value"] for part in annotation["result"] if part.get("value")]
       for annotation in task["annotations"]
       if not annotation.get("was_cancelled")
     ]
+    entities = [
+      {"entities": [value for value in parts if "labels" in value]}
+      for parts in annotations[:1]
+    ]
   except (KeyError, TypeError, AttributeError) as error:
     raise errors.InputError(
-      "not as Label Studio exports a task: data has no text, or an annotation "
-      "no result; export it as JSON or JSON-MIN"
+      "not as Label Studio exports a task: an annotation has no result; export "
+      "it as JSON or JSON-MIN"
     ) from error
-  for values in annotations[:1]:
-    task["entities"] = [value for value in values if "labels" in value]
-  return task
+  return {**task, "text": values["text"], **(entities[0] if entities else {})}
 
 
 def labels_of(spans: Any, text: str, place: str) -> list[str]:
@@ -85,7 +91,8 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
   if not isinstance(spans, list):
     raise errors.InputError(
       f"{place}: no list of spans called {', '.join(NAMES[:-1])} or "
-      f"{NAMES[-1]}; got {spans!r:.40}"
+      f"{NAMES[-1]}; got {spans!r:.40}; annotate the text, or give [] for no "
+      "entities"
     )
   places = word_places(text)
   first_of = {start: number for number, (start, _) in enumerate(places)}

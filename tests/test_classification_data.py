@@ -426,10 +426,15 @@ def test_columns_have_numbers_in_files_without_a_header(tmp_path, name, text):
 
 def test_a_header_may_consist_of_numbers(tmp_path):
   """As pandas writes columns without names."""
-  (row,) = read(
-    tmp_path, "0,1,2\na,One.,x\n", label_column="0", text_column="1"
-  )
+  columns = {"label_column": "0", "text_column": "1"}
+  (row,) = read(tmp_path, "0,1,2\na,One.,x\n", **columns)
   assert row[1:4] == ("One.", None, "a")
+  # A row may have the numbers of columns in it.
+  columns = {"label_column": "1", "text_column": "2"}
+  first, _ = read(tmp_path, "1,2 stars,2\n3,x,4\n", **columns)
+  assert first[1:4] == ("2 stars", None, "1")
+  rows = read(tmp_path, "1\t2 stars only\t2\n3\tx\t4\n", "d.tsv", **columns)
+  assert [each.label for each in rows] == ["1", "3"]
 
 
 @pytest.mark.parametrize("text, columns, said", [
@@ -439,6 +444,8 @@ def test_a_header_may_consist_of_numbers(tmp_path):
   ("a,One.\nb,Two.,3\n", ("2", "1"), ":2: 3 columns, but 2 are expected"),
   ("a,One.\nb,Two.\n", ("2", "label"), ":1: no column '2'; the columns are "
    "'a', 'One.'"),
+  ("a;One, two.\n", ("2", "1"), ":1: the columns may be separated by ',' or "
+   "';'; pass --separator"),
 ])
 def test_bad_numbers_of_columns_are_named(tmp_path, text, columns, said):
   with pytest.raises(errors.InputError, match=said):

@@ -233,6 +233,8 @@ def test_the_kind_of_a_model():
   for problem in ("ranking", "ranking_logit"):
     assert kind(problem) == kind(problem, task_kind="ranking") == problem
   assert kind("regression", task_kind="ranking") == "ranking"
+  # Cross-encoders may also score similarity.
+  assert kind("ranking", task_kind="regression") == "regression"
   with pytest.raises(errors.InputError, match="ranking, but .* for single"):
     kind("single_label_classification", task_kind="ranking")
   with pytest.raises(errors.InputError, match="ranking is of pairs; pass"):

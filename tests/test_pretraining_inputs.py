@@ -91,7 +91,7 @@ def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
-  """So that XLA compiles a step once."""
+  """Fixed shapes let XLA compile a step only once."""
   path = write(tmp_path / "a.tfrecord", masked=masked)
   data = open_input(path, vocab_file=vocab_file)
   batches = shuffled_batches(data, 0, trim=False)

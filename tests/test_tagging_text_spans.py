@@ -72,10 +72,11 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
 
 
 @pytest.mark.parametrize("change, said", [
-  ({"data": {"body": TEXT}}, ":2: not as Label Studio exports a task"),
+  ({"data": {"body": TEXT}}, ":2: data of .* has body and no text; rename"),
+  ({"data": 5}, ":2: not as Label Studio exports a task"),
   ({"annotations": [{}]}, ":2: not as Label Studio"),
   ({"annotations": 5}, ":2: not as Label Studio"),
-  ({"annotations": []}, ":2: no list of spans"),
+  ({"annotations": []}, ":2: no list of spans .* for no entities"),
   (exported({"start": 0, "end": 4, "labels": ["A", "B"]}), ":2: .* not a span"),
   (exported({"start": 0, "end": 3, "labels": ["A"]}), ":2: the span 0 to 3"),
 ])

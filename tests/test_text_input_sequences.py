@@ -27,7 +27,7 @@ def test_truncate_pair(length_a, length_b, max_length, kept):
 @pytest.mark.parametrize("texts, ids, segments", [
   ([[5, 6]], [1, 5, 6, 2], [0, 0, 0, 0]),
   ([[5], [6, 7]], [1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1]),
-  ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # It has its separator.
+  ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # With its [SEP].
 ])
 def test_one_text_and_two(texts, ids, segments):
   found = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))

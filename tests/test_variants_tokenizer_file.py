@@ -317,6 +317,17 @@ def test_other_byte_level_files_are_refused(tmp_path, config, merges, message):
     vocabularies.make_tokenizer(path)
 
 
+def test_byte_level_files_without_special_tokens_or_merges(tmp_path):
+  path = pathlib.Path(write_byte_level(tmp_path))
+  (tmp_path / "merges.txt").unlink()
+  words = json.loads(path.read_text())
+  del words["<pad>"]
+  path.write_text(json.dumps(words))
+  message = "no <pad>, merges.txt next to it; have transformers write"
+  with pytest.raises(errors.InputError, match=message):
+    vocabularies.make_tokenizer(str(path))
+
+
 def test_the_sentencepiece_file_of_xlm_r_is_refused(tmp_path):
   path = tmp_path / "sentencepiece.bpe.model"
   shutil.copy("tests/golden/sentencepiece/spiece.model.gz", path)

@@ -91,6 +91,11 @@ def parse_search(
       raise errors.InputError(
         f"--search={text}: {name} is there twice; list its values once"
       )
+    if not all(values.split(",")):
+      raise errors.InputError(
+        f"--search={text}: {name} has an empty value; write its values with "
+        "commas and without spaces, such as learning_rate=5e-5,3e-5"
+      )
     try:
       grid[name] = [parse(name, value) for value in values.split(",")]
     except (TypeError, ValueError) as error:

@@ -26,6 +26,7 @@ _ROLE = re.compile(
 )
 _MASKS = ("<mask>", "[MASK]")
 BYTE_LEVEL = "vocab.json"
+_BYTE_LEVEL_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 _ROBERTAS = {
   "tokenizer_class": "RobertaTokenizer", "cls_token": "<s>",
   "sep_token": "</s>", "mask_token": "<mask>",
@@ -152,13 +153,19 @@ def _made(vocab_file, folder):
         f"{path}: {key} is {name}, and {vocab_file} is read here as "
         f"RoBERTa's, with {expected}; {REMEDY}"
       )
+  vocab = json_files.read(vocab_file)
+  merges_file = os.path.join(folder, "merges.txt")
+  missing = [word for word in _BYTE_LEVEL_SPECIALS if word not in vocab]
+  if not file_io.exists(merges_file):
+    missing.append("merges.txt next to it")
+  if missing:
+    raise errors.InputError(f"{vocab_file}: no {', '.join(missing)}; {REMEDY}")
   merges = [
-    tuple(line.split(" "))
-    for _, line in file_io.read_lines(os.path.join(folder, "merges.txt"))
+    tuple(line.split(" ")) for _, line in file_io.read_lines(merges_file)
     if line and not line.startswith("#version")
   ]
   try:
-    made = Tokenizer(models.BPE(json_files.read(vocab_file), merges))
+    made = Tokenizer(models.BPE(vocab, merges))
   except Exception as error:  # The library raises no other class.
     raise errors.InputError(
       f"{vocab_file} and merges.txt do not fit ({error}); {REMEDY}"
@@ -168,7 +175,7 @@ def _made(vocab_file, folder):
   made.decoder = decoders.ByteLevel()
   # A mask stands for a word with the space before it.
   mask = AddedToken("<mask>", lstrip=True, normalized=False)
-  made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", mask])
+  made.add_special_tokens([*_BYTE_LEVEL_SPECIALS, mask])
   sep, cls = ((n, made.token_to_id(n)) for n in ("</s>", "<s>"))
   made.post_processor = processors.RobertaProcessing(
     sep, cls, add_prefix_space=prefix

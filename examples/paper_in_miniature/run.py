@@ -223,7 +223,9 @@ def run(data: str, is_smoke: bool, results: dict[str, float]) -> None:
     script, *arguments = shlex.split(text)
     command = [sys.executable, str(SCRIPTS / script), *arguments]
     print(f"{name}:\n{shlex.join(command)}", flush=True)
-    code = subprocess.run(command, check=False).returncode
+    # Unlike subprocess.run, this lets a script save its step after Ctrl-C.
+    with subprocess.Popen(command) as script_run:
+      code = script_run.wait()
     if code:
       sys.exit(f"{script} ended with code {code}; see its message above")
     results[name] = 0.0
@@ -284,8 +286,12 @@ def main():
   text = [os.path.abspath(path) for path in text]
   os.makedirs(values.output_dir, exist_ok=True)
   os.chdir(values.output_dir)
-  if not os.path.exists("train.txt"):  # It is written last.
+  inputs, marker = json.dumps([text, data, values.smoke]), "inputs.json"
+  if not os.path.exists(marker):
     write_data(text, data, values.smoke)
+    write(marker, inputs)
+  elif pathlib.Path(marker).read_text("utf-8") != inputs:
+    sys.exit(f"{values.output_dir} has other inputs; pass another --output_dir")
   path = pathlib.Path("results.json")
   results = json.loads(path.read_text("utf-8")) if path.exists() else {}
   run(data, values.smoke, results)
