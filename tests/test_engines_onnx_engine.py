@@ -51,6 +51,8 @@ def test_weights_outside_of_the_folder_are_refused(tmp_path):
   """By ONNX Runtime itself."""
   import onnx
 
+  pytest.importorskip("onnxruntime", "1.24", reason="older ones read them")
+
   (tmp_path / "in").mkdir()
   (tmp_path / "x.bin").write_bytes(bytes(16))
   tensor = onnx.TensorProto(

@@ -160,10 +160,11 @@ def test_half_a_request_does_not_delay_the_end(sent, monkeypatch, capsys):
   model = Model()
   application = served.application(model, batching.Limits(timeout_s=0.1))
   application.on_startup.append(lambda _: begin())
-  closed = []
+  closed, tasks = [], []
 
   async def begin():
-    asyncio.create_task(client())
+    # The loop itself holds a task by a weak reference.
+    tasks.append(asyncio.create_task(client()))
 
   async def client():
     while not (shown := capsys.readouterr().out):
