@@ -85,7 +85,7 @@ from serving import (
   saved_model,
 )
 
-# What TensorFlow Serving runs at its start; the mask suits every head.
+# TensorFlow Serving runs it at its start; the mask suits every head.
 WARMUP_TEXT = "The keeper lit the [MASK]."
 
 

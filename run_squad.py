@@ -185,7 +185,7 @@ def run_model(settings, start, work):
   eval_answers, results = None, {}
   if settings.do_eval or work.threshold.is_auto:
     eval_answers, results = work.evaluate(step, start)
-  if settings.do_predict and not components.answers_stream(settings):
+  if "predict" in components.files_to_read(settings):
     work.predict(step, eval_answers)
   work.write_report()
   work.serve_input()

@@ -16,7 +16,8 @@ from common import errors, file_io, json_files
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
-_SPARSE = "SpladePooling"
+# The module that makes weights of words.
+SPARSE = "SpladePooling"
 # Poolings that sentence-transformers has, and its names.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -111,11 +112,11 @@ def read_sparse(folder: str) -> dict:
     return {}
   names, rules = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
-  if names not in (["Transformer", _SPARSE], ["MLMTransformer", _SPARSE]):
+  if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   if problem:
     raise errors.InputError(
-      f"{problem}; weights of words are made by Transformer and {_SPARSE}, "
+      f"{problem}; weights of words are made by Transformer and {SPARSE}, "
       "without a prompt: use sentence-transformers for this model"
     )
   keys = "sparse_pooling", "sparse_activation"
@@ -136,11 +137,11 @@ def read_modules(folder: str) -> tuple[list[str], list[str]]:
     {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
-  if names[1:2] not in (["Pooling"], [_SPARSE]):
+  if names[1:2] not in (["Pooling"], [SPARSE]):
     return names, []
   path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
-  if names[1] == _SPARSE:
+  if names[1] == SPARSE:
     return names, [
       str(values.get("pooling_strategy", "max")),
       str(values.get("activation_function", "relu")),

@@ -77,7 +77,8 @@ def of(settings: run_settings.Settings) -> str:
   `require`.
   """
   folder = os.path.dirname(settings.bert_config_file)
-  if sentence_folder.read_modules(folder)[0][1:] == ["SpladePooling"]:
+  names, _ = sentence_folder.read_modules(folder)
+  if names[1:] == [sentence_folder.SPARSE]:
     return "sparse"
   values = json_files.read(settings.bert_config_file)
   return next(iter(_present(values, settings.init_checkpoint)), "embedding")

@@ -108,8 +108,10 @@ class Evaluator:
       results = scores.Results(
         task.task_kind, task.labels, outputs["label_ids"], outputs["scores"],
         task.positive, outputs.get("vectors"),
-        data.query_numbers(task.splits[name]),
       )
+      if task.task_kind in data.OF_RANKS:
+        queries = data.query_numbers(task.splits[name])
+        results = results._replace(queries=queries)
       metrics = scores.compute(results, task.metrics)
       # A mean over examples; `loss` below is the original's mean over batches.
       metrics["loss"] = np.mean(losses, dtype=np.float64)

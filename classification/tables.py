@@ -192,6 +192,11 @@ def _long_fields():
     csv.field_size_limit(limit)
 
 
+def _are_places(names):
+  """Whether all columns are named by numbers."""
+  return bool(names) and all(map(str.isdecimal, names))
+
+
 def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   """Guesses the character between the columns of a CSV from its first line.
 
@@ -205,7 +210,7 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
-  if names and not width and all(map(str.isdecimal, names)):
+  if not width and _are_places(names):
     needed = max(map(int, names))
     fitting = [d for d, cut in columns.items() if len(cut) >= needed > 1]
     if len(fitting) > 1:
@@ -379,10 +384,9 @@ def _checked(path, rows, encoding, header, columns):
     line, names = next(rows)
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
-    are_numbers = columns and all(map(str.isdecimal, columns))
     # Data frames without names have such headers.
     counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
-    if are_numbers and names not in counts:
+    if _are_places(columns) and names not in counts:
       logging.info("%s: columns have numbers, and line 1 is a row", path)
       rows, has_header = itertools.chain([(line, names)], rows), False
       names = [str(number) for number in range(1, len(names) + 1)]

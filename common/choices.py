@@ -15,6 +15,13 @@ PACKINGS = (
 )
 MASKED_RUNS = ("spans", "ngrams")
 
+# The flags of --search, which change neither the records nor the network.
+SEARCHED = (
+  "gradient_accumulation_steps", "layerwise_lr_decay", "learning_rate",
+  "num_train_epochs", "seed", "train_batch_size", "warmup_proportion",
+  "weight_decay_rate",
+)
+
 ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = (
   "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"

@@ -1,8 +1,8 @@
 """Shares work among the machines of an Apache Beam runner.
 
-Beam only hands out the work and gathers the results. The files equal
-one machine's, byte for byte. Every worker must be able to reach them (gs://...,
-a shared disk) and needs this project's package.
+Beam only hands out the work and gathers the results. The files equal one
+machine's, byte for byte. Every worker must be able to reach them (gs://..., a
+shared disk) and needs this project's package.
 """
 
 import functools
@@ -71,7 +71,7 @@ def in_order(
     | "Gather" >> apache_beam.combiners.ToList()
     | "Write" >> apache_beam.Map(_write, path=results)
   )
-  file_io.remove(results)  # Of a run that was killed.
+  file_io.remove(results)  # A killed run may have left it.
   try:
     pipeline.run().wait_until_finish()
     done = sorted(json_files.read(results, list))

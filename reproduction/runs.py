@@ -19,7 +19,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from common import errors, file_io, json_files, process_pool
+from common import choices, errors, file_io, json_files, process_pool
 from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
@@ -359,8 +359,7 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
   )
   # The flags come first, then the score that was compared.
   count = next(
-    n for n, name in enumerate(header)
-    if name.startswith(("eval_", "f1", "accuracy"))
+    n for n, name in enumerate(header) if name not in choices.SEARCHED
   )
   return [
     (dict(zip(header[:count], line)),

@@ -160,11 +160,12 @@ def _classification(settings, tokenizer, network, batch_size):
 
 def _embedding(settings, tokenizer, network, batch_size):
   encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
-  words = vocabularies.lines(tokenizer)
+  is_sparse = settings.head == "sparse"
+  words = vocabularies.lines(tokenizer) if is_sparse else []
 
   def compute(batch, _):
     for vector in network(**batch)["embedding"]:
-      if settings.head == "sparse":
+      if is_sparse:
         yield {"weights": sentence_pooling.by_word(vector, words)}
       else:
         yield {"embedding": vector.tolist()}

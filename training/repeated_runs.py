@@ -12,14 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from common import errors, file_io, run_settings
-
-# Flags that change neither the records nor the network.
-SEARCHED = (
-  "gradient_accumulation_steps", "layerwise_lr_decay", "learning_rate",
-  "num_train_epochs", "seed", "train_batch_size", "warmup_proportion",
-  "weight_decay_rate",
-)
+from common import choices, errors, file_io, run_settings
 
 
 def parse_seeds(texts):
@@ -69,8 +62,8 @@ def parse_search(
     given_flags: names of the flags that the user gave.
 
   Raises:
-    InputError: a flag is not in SEARCHED, is named twice, or is also given; or
-      a value is invalid.
+    InputError: a flag is not in choices.SEARCHED, is named twice, or is also
+      given; or a value is invalid.
   """
   if parts is None:
     return {}
@@ -78,10 +71,10 @@ def parse_search(
   grid: dict[str, list] = {}
   for part in parts:
     name, _, values = part.partition("=")
-    if name not in SEARCHED:
+    if name not in choices.SEARCHED:
       raise errors.InputError(
         f"--search={text}: {name!r} is none of the flags that can be searched: "
-        f"{', '.join(SEARCHED)}; pass such as learning_rate=5e-5,3e-5"
+        f"{', '.join(choices.SEARCHED)}; pass such as learning_rate=5e-5,3e-5"
       )
     if name in given_flags:
       raise errors.InputError(

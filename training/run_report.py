@@ -29,7 +29,7 @@ _FOLDER = pathlib.Path(__file__).parent
 _PAGE = string.Template((_FOLDER / "run_report.html").read_text("utf-8"))
 _CARD = string.Template((_FOLDER / "model_card.md").read_text("utf-8"))
 NUM_MISTAKES = 20
-_WIDTH, _HEIGHT = 400, 150  # Of a curve, in the units of its SVG.
+_WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
 
 

@@ -58,7 +58,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   ) -> tuple[list[int], list[int], None]:
     """Encodes many lines, whose new words are cut together.
 
-    It returns what FullTokenizer.encode_lines does.
+    See FullTokenizer.encode_lines.
     """
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))
