@@ -39,7 +39,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool(
   "generator", False,
-  "Whether to take the generator of a checkpoint of ELECTRA's pre-training, "
+  "Whether to take the generator of a checkpoint of ELECTRA's authors, "
   "which has both models; --bert_config_file is then the generator's.",
 )
 flags.DEFINE_bool(

@@ -42,19 +42,14 @@ class MaskedLMHead(layers.Weights):
 
   def __init__(
     self, config, word_embeddings: tf.Variable, *, seed: int = 12345,
-    scope: str = "", fused: bool = False,
+    fused: bool = False,
   ):
     """Makes the head with the table [V, E] of the encoder; E is H in BERT.
 
-    `scope`, such as "generator/", is the first part of every name; `fused` is
-    for inference only, see layers.get_activation.
+    `fused` is for inference only, see layers.get_activation.
     """
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
-    super().__init__(
-      {f"{scope}{name}": shape for name, shape in shapes.items()},
-      stddev=config.initializer_range, seed=seed,
-    )
-    self._scope = scope
+    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
@@ -69,7 +64,7 @@ class MaskedLMHead(layers.Weights):
 
     Without positions, sequence_output is [B, P, H], the states of these tokens.
     """
-    weights = self.weights_below(f"{self._scope}cls/predictions/")
+    weights = self.weights_below("cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
       # Only masked tokens enter the product with V columns, the slowest part.

@@ -38,17 +38,6 @@ flags.DEFINE_bool(
   "Whether to predict the next sentence; needs records of pairs.",
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
-flags.DEFINE_bool(
-  "replaced_token_detection", False,
-  "Whether to train ELECTRA: a generator puts words at the masked places, and "
-  "the model of --bert_config_file tells which tokens were replaced.",
-  needs="max_predictions_per_seq", not_with="teacher_checkpoint",
-)
-flags.DEFINE_string(
-  "generator_config_file", None,
-  "Shape of the generator; by default that of the model with a quarter of the "
-  "heads and widths.", needs="replaced_token_detection",
-)
 flags.DEFINE_list(
   "distillation_weights", ["5", "2", "1"],
   "How much three losses count with --teacher_checkpoint: soft targets of the "
@@ -87,7 +76,7 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import inputs, masking_rule, next_word, replaced_tokens
+from pretraining import inputs, masking_rule, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
@@ -129,12 +118,8 @@ def make_input(settings, names, config):
   return data
 
 
-def make_model(settings, config, generator, **model_options):
-  """Returns the model; `generator` is ELECTRA's configuration, or None."""
-  if generator:
-    return replaced_tokens.ReplacedTokensModel(
-      config, generator, **model_options
-    )
+def make_model(settings, config, **model_options):
+  """Returns the model of a configuration."""
   if registry.predicts_next_word(config):
     return next_word.NextWordModel(config, **model_options)
   return pretraining_model.PretrainingModel(
@@ -142,11 +127,9 @@ def make_model(settings, config, generator, **model_options):
   )
 
 
-def fixed_settings(settings, generator):
+def fixed_settings(settings):
   """Returns the settings that must not change while the run trains."""
   fixed = settings.pick("use_next_sentence_loss")
-  if generator:
-    fixed["generator_config_file"] = generator.to_dict()
   if settings.teacher_checkpoint:
     weights = pretraining_model.parse_weights(settings.distillation_weights)
     fixed["distillation_weights"] = weights
@@ -157,7 +140,7 @@ def fixed_settings(settings, generator):
 def make_objective(settings, model, teacher, **model_options):
   """Returns the loop.Objective; the weights of a teacher are loaded."""
   if not teacher:
-    return model.objective()
+    return pretraining_model.objective(model)
   distills = pretraining_model.Distillation(
     teacher, pretraining_model.parse_weights(settings.distillation_weights),
     settings.distillation_temperature, **model_options
@@ -182,13 +165,12 @@ def write_model(settings, model, folder, step):
   """Writes the current weights to a folder."""
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
-  for name, variables, config in model.parts():
-    model_writer.write(
-      os.path.join(folder, name).rstrip("/"), variables,
-      model_folder.with_input_settings(config, made_with), vocab_file,
-      # The records do not say whether they are lower-cased; the folder may.
-      vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
-    )
+  model_writer.write(
+    folder, weight_files.by_name(model.variables),
+    model_folder.with_input_settings(model.config, made_with), vocab_file,
+    # The records do not say whether they are lower-cased; the folder may.
+    vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
+  )
 
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
@@ -197,9 +179,9 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     model, model.config, strategy, objective, settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
     # An encoder without pre-training heads can be trained further.
-    new_variables=["^(cls|generator)/", *model.unused_variables()],
+    new_variables=["^cls/", *model.unused_variables()],
     data=lambda: data.training_data(trim), evaluate=evaluate,
-    result_names=model.result_names(),
+    result_names=pretraining_model.result_names(model),
     write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
@@ -232,12 +214,6 @@ def main(_):
   trim = components.shapes_may_vary(settings, strategy)
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
-  generator = None
-  if settings.replaced_token_detection:
-    generator = replaced_tokens.generator_config(
-      config, settings.generator_config_file
-    )
-  fixed = fixed_settings(settings, generator)
   # As in the original: evaluated on the files of the training, unless there are
   # others.
   data = eval_data = make_input(settings, settings.input_file, config)
@@ -245,13 +221,13 @@ def main(_):
     eval_data = make_input(settings, settings.eval_input_file, config)
 
   start = components.open_run(
-    settings, "pretraining", config, strategy, **fixed
+    settings, "pretraining", config, strategy, **fixed_settings(settings)
   )
   start = distillation.student_start(settings, start, teacher, config)
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
     with weight_files.without_random_init(start.path):
-      model = make_model(settings, config, generator, **model_options)
+      model = make_model(settings, config, **model_options)
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
     strategy, objective, eval_data, num_batches=settings.max_eval_steps,

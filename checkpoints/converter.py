@@ -64,7 +64,8 @@ def open_source(
     bert_config_file: by default what the checkpoint carries, or its folder has.
     vocab_file: by default one of vocabularies.NAMES of its folder, if there
       is one.
-    generator: whether to take the generator of ELECTRA's pre-training.
+    generator: whether to take the generator of a checkpoint of
+      ELECTRA's authors, which has both models.
 
   Raises:
     InputError: a file is missing or damaged, or they do not fit together.

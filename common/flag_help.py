@@ -33,8 +33,7 @@ _GROUPS = {
     bert_config_file vocab_file init_checkpoint do_lower_case never_split
     never_split_file bilstm_on_top feature_layers bilstm_size layers pooling
     pooling_layer normalize similarity sparse sparse_pooling sparse_activation
-    use_next_sentence_loss replaced_token_detection generator_config_file
-    version_2_with_negative
+    use_next_sentence_loss version_2_with_negative
   """,
   "Training": """
     train_batch_size learning_rate num_train_epochs max_train_steps

@@ -13,9 +13,8 @@ from common import errors, file_io, run_settings
 
 _INPUTS = (
   "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
-  "unlabelled_file", "vocab_file", "bert_config_file", "generator_config_file",
-  "never_split_file", "add_tokens", "calibration_file", "vectors_file",
-  "search",
+  "unlabelled_file", "vocab_file", "bert_config_file", "never_split_file",
+  "add_tokens", "calibration_file", "vectors_file", "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
 # Patterns of files that scripts write into --output_dir, with their flags.

@@ -73,18 +73,6 @@ class PretrainingModel(tf.Module):
     labels = batch["next_sentence_labels"][:, 0]  # [B]
     return labels, tf.ones_like(labels, tf.float32)
 
-  def objective(self) -> loop.Objective:
-    """Returns the training objective."""
-    return objective(self)
-
-  def result_names(self) -> list[str]:
-    """Returns the names of the evaluation metrics."""
-    return result_names(self)
-
-  def parts(self):
-    """Yields (folder, {name: variable}, configuration) for each saved model."""
-    yield "", weight_files.by_name(self.variables), self.config
-
   def trained_variables(self):
     """Returns the variables that have a gradient."""
     # As in the original: a variable without a gradient is not trained.
@@ -154,18 +142,6 @@ def result_names(model: PretrainingModel) -> list[str]:
     "loss",
     *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy"))
   ]
-
-
-def with_words(batch: dict, words: tf.Tensor) -> tf.Tensor:
-  """Returns input_ids [B, T] with words [B, P] put at the masked positions."""
-  ids, places = batch["input_ids"], batch["masked_lm_positions"]
-  # Unused positions are 0, where [CLS] stays.
-  unmasked_ids = tf.gather(ids, places, batch_dims=1)
-  is_masked = batch["masked_lm_weights"] > 0
-  words = tf.where(is_masked, tf.cast(words, ids.dtype), unmasked_ids)
-  count = tf.shape(ids, places.dtype)[0]
-  rows = tf.zeros_like(places) + tf.range(count)[:, tf.newaxis]
-  return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)
 
 
 def loss_and_accuracy(logits, labels, weights):

@@ -5,7 +5,8 @@ the masked-LM head. BERT predicts 15 % of the tokens, so a step teaches more
 words here, and costs more: the product with the table of words covers all
 tokens, about 7× more.
 
-Letters: B sequences, T their length, n words that are predicted, V vocabulary.
+Letters: B sequences, T their length, P masked tokens of each, n words that are
+predicted, V vocabulary.
 """
 
 import tensorflow as tf
@@ -55,4 +56,12 @@ def unmasked(batch: dict) -> tf.Tensor:
   # Records of --dynamic_masking hold the text as it is.
   if "masked_lm_ids" not in batch:
     return ids
-  return model.with_words(batch, batch["masked_lm_ids"])
+  places = batch["masked_lm_positions"]
+  # Unused positions are 0, where [CLS] stays.
+  masked_ids = tf.gather(ids, places, batch_dims=1)
+  is_masked = batch["masked_lm_weights"] > 0
+  words = tf.cast(batch["masked_lm_ids"], ids.dtype)
+  words = tf.where(is_masked, words, masked_ids)  # [B, P]
+  count = tf.shape(ids, places.dtype)[0]
+  rows = tf.zeros_like(places) + tf.range(count)[:, tf.newaxis]
+  return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)

@@ -64,10 +64,6 @@ CASES = {
     *DISTILLED,
     ("teacher_checkpoint=t", "do_train max_predictions_per_seq=0", "do_train"),
     ("distillation_weights=1,1,1", "do_train", TAUGHT),
-    *(("replaced_token_detection", flags, "do_train") for flags in (
-      "max_predictions_per_seq=0", "do_train teacher_checkpoint=t",
-    )),
-    ("generator_config_file=a", "", "replaced_token_detection"),
     ("do_whole_word_mask", "mask_runs=spans", ""),
   ],
   "run_classifier": [

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from variants import factorized
 
-# The scope of a generator, and of its head, that is trained with its
-# discriminator and shares its embeddings.
+# The scope of the generator, and of its head, in a checkpoint of both models,
+# which share their embeddings.
 GENERATOR = "generator"
 
 
