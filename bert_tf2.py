@@ -1,11 +1,11 @@
-"""The package's name: `from bert_tf2.serving import text_models`.
+"""Provides the package bert_tf2: `from bert_tf2.serving import text_models`.
 
-In the wheel this file is the package's __init__.py. In a clone, and after
+In the wheel, this file is the package's __init__.py. In a clone, and after
 `pip install -e .`, it finds the modules next to it and rewrites their imports
-(`import modeling`, `from squad import answers`) as the wheel's build does:
-names as common as `tokenization` are of the package alone. Where a script of
-the clone has imported `modeling`, `bert_tf2.modeling` is that same module, and
-the reverse.
+(`import modeling`, `from squad import answers`) as the wheel's build does, so
+common names such as `tokenization` exist only inside the package. If a script
+of the clone has imported `modeling`, `bert_tf2.modeling` is the same module
+object, and vice versa.
 """
 
 import importlib.abc
@@ -37,16 +37,16 @@ def __getattr__(name):
 
 
 def rewritten(source: str) -> str:
-  """Returns a module's source, importing the project's modules from here."""
+  """Returns a module's source with the project's imports moved to bert_tf2."""
   source = _MODULE_IMPORT.sub(r"\1from bert_tf2 import \2", source)
   return _FOLDER_IMPORT.sub(r"\1from bert_tf2.\2 import ", source)
 
 
 class _Rewriting(importlib.machinery.SourceFileLoader):
-  """Loads a module of the package from the clone."""
+  """Loads a module from the clone and rewrites its imports."""
 
   def path_stats(self, path):
-    raise OSError  # Compiled files belong to the unchanged modules.
+    raise OSError  # Skips cached bytecode, which has the original imports.
 
   def source_to_code(self, data, path, **options):
     source = rewritten(importlib.util.decode_source(data))
@@ -54,18 +54,18 @@ class _Rewriting(importlib.machinery.SourceFileLoader):
 
 
 class _Same(importlib.abc.Loader):
-  """Gives a module a second name."""
+  """Makes a second name import an existing module object."""
 
   def __init__(self, name):
     self._name = name
 
   def exec_module(self, module):
-    # Python takes what is there afterwards.
+    # After this call, Python returns the entry of sys.modules.
     sys.modules[module.__name__] = importlib.import_module(self._name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds `bert_tf2.x`, and the clone's `x` where it would be imported."""
+  """Finds `bert_tf2.x`, and gives the clone's `x` the same module object."""
 
   def find_spec(self, name, path=None, target=None):
     first, _, rest = name.partition(".")
@@ -82,7 +82,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _is_here(spec):
-  """Whether a module is of this folder or one below it."""
+  """Whether a module's file is in this folder or below it."""
   origin = os.path.realpath(spec.origin) if spec and spec.origin else ""
   return _ROOT.resolve() in pathlib.Path(origin).parents
 
@@ -100,6 +100,6 @@ def _spec(name, first, *rest):
   return None
 
 
-if "__path__" not in globals():  # A file and no package: not in the wheel.
+if "__path__" not in globals():  # In the wheel, this file is a package.
   __path__ = [str(_ROOT)]
   sys.meta_path.insert(0, _Finder())

@@ -1,12 +1,12 @@
-"""The configuration of a model, the shapes of its variables and its memory.
+"""Model configurations: hyperparameters, shapes of variables, memory needed.
 
-Two JSON formats of configurations are read: the original's bert_config.json,
-which this project also writes, and Hugging Face's config.json.
-They share most names, but not the meaning of hidden_act: Hugging Face's "gelu"
-is the exact function, made with erf, which this project calls "gelu_erf"; the
-original's "gelu" is the approximation made with tanh, which Hugging Face calls
-"gelu_new". Reading one as the other moves every hidden state by about 1e-3,
-without any error.
+This module reads two JSON formats: the original's bert_config.json, which it
+also writes, and Hugging Face's config.json.
+The formats share most names, but not the meaning of hidden_act: Hugging Face's
+"gelu" is the exact function with erf, which this project calls "gelu_erf"; the
+original's "gelu" is the approximation with tanh, which Hugging Face calls
+"gelu_new". Confusing the two changes every hidden state by about 1e-3 and
+raises no error.
 """
 
 import copy
@@ -37,21 +37,21 @@ ACTIVATIONS = (
 class BertConfig:
   """Hyperparameters of a model, as in `bert_config.json`.
 
-  As in the original: not checked until it is read from a file or a model is
-  made from it.
+  As in the original: the constructor does not check the values; `from_dict` and
+  `BertModel` do.
 
   Attributes:
     vocab_size: rows of the word embedding table, V.
     hidden_size: width of the hidden states, H.
-    num_hidden_layers: encoder layers.
-    num_attention_heads: heads in every layer, N; divides H.
-    intermediate_size: width between the two products of the feed-forward, I.
+    num_hidden_layers: number of encoder layers.
+    num_attention_heads: attention heads in each layer, N; must divide H.
+    intermediate_size: inner width of the feed-forward network, I.
     hidden_act: a name in `ACTIVATIONS`, or a function.
     hidden_dropout_prob: share of hidden units dropped in training.
-    attention_probs_dropout_prob: the same for attention probabilities.
-    max_position_embeddings: longest sequence.
-    type_vocab_size: segments. As in the original: 16 unless given, although
-      every released configuration says 2.
+    attention_probs_dropout_prob: share of attention probabilities dropped.
+    max_position_embeddings: length of the longest sequence, in tokens.
+    type_vocab_size: number of segments. As in the original: the default is 16,
+      although every released configuration has 2.
     initializer_range: standard deviation of the initial weights, before the
       normal is truncated at two standard deviations.
   """
@@ -69,7 +69,7 @@ class BertConfig:
   initializer_range: float = 0.02
 
   def check(self):
-    """Raises InputError, which names the field, its value and the range."""
+    """Raises InputError for an invalid field, with its value and the range."""
     for name in _COUNTS:
       self.check_number(name, int, low=1)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
@@ -80,11 +80,11 @@ class BertConfig:
         f"hidden_size {self.hidden_size} cannot be divided among "
         f"{self.num_attention_heads} attention heads; make it a multiple"
       )
-    # An unknown name fails here, not in the first batch.
+    # Otherwise, an unknown name would fail only at the first batch.
     check_activation(self.hidden_act)
 
   def check_number(self, name: str, types, *, low, below=math.inf):
-    """Raises InputError unless a field has a type and low <= value < below."""
+    """Raises InputError unless a field has this type and low <= it < below."""
     value = getattr(self, name, None)  # A variant's field may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
@@ -100,18 +100,17 @@ class BertConfig:
   def from_dict(cls, json_object: dict) -> "BertConfig":
     """Makes a configuration from a dict with at least `vocab_size`.
 
-    Its keys tell whether it has the original's format or Hugging Face's. Keys
-    that this class does not know (released files have some, such as
-    `directionality`) become attributes, and `to_dict` writes them back. Raises
-    InputError: vocab_size is missing, a value is invalid, or the model is
-    neither BERT nor a variant.
+    The keys show whether the format is the original's or Hugging Face's.
+    Unknown keys (released files have some, such as `directionality`) become
+    attributes, and `to_dict` writes them back. Raises InputError: vocab_size is
+    missing, a value is invalid, or the model is neither BERT nor a variant.
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
     of_a_task(json_object)
     known = {field.name for field in dataclasses.fields(cls)}
     fields = {k: v for k, v in json_object.items() if k in known}
-    # A missing vocab_size is refused by `check`.
+    # `check` refuses a missing vocab_size.
     config = cls(**{"vocab_size": None, **fields})
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # The key would hide a method such as to_dict.
@@ -138,17 +137,17 @@ class BertConfig:
     return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
   def label_names(self) -> list[str]:
-    """Returns the label names of a trained head, or [].
+    """Returns the label names of a trained head, or [] without one.
 
-    They are in `id2label`, as in Hugging Face's configurations. Raises
-    InputError: the labels are not numbered from 0 on.
+    The key `id2label` has them, as in Hugging Face's configurations. Raises
+    InputError: the labels are not numbered from 0.
     """
     return _label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table.
 
-    Fewer ids only log a warning: tables may be padded to a round size.
+    With fewer ids it only warns, because tables may be padded to a round size.
     """
     if num_tokens > self.vocab_size:
       raise errors.InputError(
@@ -157,9 +156,9 @@ class BertConfig:
       )
     if num_tokens < self.vocab_size:
       logging.warning(
-        "%s has %d tokens, fewer than the vocab_size %d of %s: fine where that "
-        "is a round number on purpose, else check that it is the vocabulary of "
-        "this model", source, num_tokens, self.vocab_size, _SOURCE,
+        "%s has %d tokens, fewer than the vocab_size %d of %s: fine if that was "
+        "rounded up on purpose; otherwise check that the vocabulary fits the "
+        "model", source, num_tokens, self.vocab_size, _SOURCE,
       )
 
   def check_pairs(self, segment_b: int) -> None:
@@ -167,7 +166,7 @@ class BertConfig:
     if segment_b >= self.type_vocab_size:
       raise errors.InputError(
         f"two texts need {segment_b + 1} segments, and {_SOURCE} says "
-        f"type_vocab_size {self.type_vocab_size}; take a model of pairs"
+        f"type_vocab_size {self.type_vocab_size}; use a model for pairs"
       )
 
   def check_sequence_length(self, length: int) -> None:
@@ -180,8 +179,8 @@ class BertConfig:
       )
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
-    """Returns the number of parameters of an encoder; default: bert_shapes."""
-    # Only one layer's names are listed: all names could exceed the memory.
+    """Counts an encoder's parameters; `shapes` is bert_shapes by default."""
+    # Only one layer's names are listed: all names could exhaust the memory.
     one = copy.copy(self)
     one.num_hidden_layers = 1
     table = (shapes or bert_shapes)(one)
@@ -192,8 +191,8 @@ class BertConfig:
   def check_memory(self, shapes: Callable | None = None) -> None:
     """Raises InputError if this machine cannot hold the weights of `shapes`.
 
-    After a typing error in a number, TensorFlow would fail with an allocation
-    error that does not name it, or the system would kill the process.
+    Without this check, a mistyped number would lead to an allocation error that
+    does not name it, or the system would kill the process.
     """
     present, needed = memory.total_bytes(), 4 * self.num_parameters(shapes)
     # This counts only weights; training needs several times more memory.
@@ -209,7 +208,7 @@ class BertConfig:
 
 # Formats
 
-# One of these files is next to a config.json of Hugging Face.
+# Hugging Face's config.json has one of these weight files next to it.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 # The keys that both formats have, with our names.
 _SHARED = (
@@ -222,10 +221,10 @@ class _Kind(NamedTuple):
   """Describes transformers' configuration format of one model type.
 
   Attributes:
-    defaults: our name of a key -> its default in transformers, if that differs
-      from BertConfig's default.
-    names: our name -> their name, if the two differ; None if they have none.
-    others: names of keys that only this model type has.
+    defaults: {our name of a key: its default in transformers}, where that
+      differs from BertConfig's default.
+    names: {our name: transformers' name}, where they differ; None: it has none.
+    others: further keys of this model type, not in `_SHARED`.
   """
 
   defaults: dict
@@ -234,10 +233,10 @@ class _Kind(NamedTuple):
 
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-# BERT's own file does not contain its layer norm's epsilon.
+# The epsilon of BERT's layer norm; the original's file does not contain it.
 _EPSILON = 1e-12
 _ROBERTA = _Kind(
-  # BertConfig's max_position_embeddings excludes the rows before the first.
+  # BertConfig's max_position_embeddings excludes the rows before position 0.
   defaults={
     "vocab_size": 50265, "type_vocab_size": 2, "hidden_act": "gelu",
     "max_position_embeddings": 512, "pad_token_id": 1,
@@ -245,7 +244,7 @@ _ROBERTA = _Kind(
   },
   others=("pad_token_id", "layer_norm_eps"),
 )
-# Keys of both formats that change the network -> BERT's value.
+# {key of either format that changes the network: BERT's value}
 _OTHER_NETWORKS = {
   "ln_type": "postln", "use_bottleneck": False, "trigram_input": False,
   "intra_bottleneck_size": None, "normalization_type": "layer_norm",
@@ -286,16 +285,16 @@ _KINDS = {
   ),
   "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
 }
-# The keys for the task of a fine-tuned model; only we have the last two.
+# A fine-tuned model's keys for its task; only this project has the last two.
 _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
 class Problem(NamedTuple):
-  """A task, named by `problem_type`, with its --output_activation.
+  """The head, task and --output_activation of a `problem_type`.
 
   `task_kind` is one of classification.data.KINDS. transformers knows the
-  problem types with an activation, but RERANKERS.
+  problem types that have an activation, except RERANKERS.
   """
 
   head: str
@@ -309,7 +308,7 @@ PROBLEMS = {
     Problem("classification", "multi_label", "sigmoid"),
   "ranking": Problem("classification", "ranking", "relevance"),
   "ranking_logit": Problem("classification", "ranking_logit", "linear"),
-  # After the previous one: a linear output alone tells of no ranks.
+  # The last "linear" wins in KIND_OF_ACTIVATION: it alone implies no ranking.
   "regression": Problem("classification", "regression", "linear"),
   "multiple_choice": Problem("classification", "choice"),
   "similarity": Problem("embedding", "similarity"),
@@ -320,11 +319,11 @@ KIND_OF_ACTIVATION = {
   entry.activation: entry.task_kind for entry in PROBLEMS.values()
   if entry.activation
 }
-# A reranker's problem_type -> the class of torch that makes its scores.
+# {problem_type of a reranker: torch class that turns logits into scores}
 RERANKERS = {"ranking": "Sigmoid", "ranking_logit": "Identity"}
-# The file that names the class in newer folders of sentence-transformers.
+# Newer folders of sentence-transformers name that class in this file.
 _OF_SCORES = "config_sentence_transformers.json"
-# The ending of a class name in transformers -> the head.
+# {end of a class name in transformers: head}
 _CLASS_HEADS = {
   "ForSequenceClassification": "classification",
   "ForMultipleChoice": "classification", "ForTokenClassification": "tagging",
@@ -339,10 +338,10 @@ THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
 
 def is_huggingface(values: dict, path: str | None = None) -> bool:
-  """Returns whether the values of a JSON file are Hugging Face's format.
+  """Returns whether the values of a JSON file have Hugging Face's format.
 
-  Files from 2019 have no key that shows it, but the file name in `path` and the
-  weights next to the file do.
+  In files from 2019 no key shows the format, but the file name in `path` and
+  the weights next to the file do.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):
@@ -366,7 +365,7 @@ def read(path: str) -> dict:
         values["sentence_transformers"] = newer
       return from_huggingface(values)
     _check_network(values)
-  # ALBERT's own file does not name its variant.
+  # The ALBERT authors' file does not name the variant.
   if {"embedding_size", "num_hidden_groups"} <= values.keys():
     return {"variant": "albert", **values}
   return values
@@ -385,9 +384,9 @@ def _check_network(values):
 def from_huggingface(values: dict) -> dict:
   """Turns a config.json into the values of a bert_config.json.
 
-  The task's keys of a fine-tuned model are kept, such as "id2label", which maps
-  a number in digits to a name. Raises InputError: the model is neither BERT nor
-  a variant of it.
+  It keeps the keys for a fine-tuned model's task, such as "id2label", which
+  maps a number as a string to a name. Raises InputError: the model is neither
+  BERT nor a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant == "ernie" and not values.get("use_task_id"):
@@ -409,10 +408,10 @@ def from_huggingface(values: dict) -> dict:
     config["max_position_embeddings"] = rows - before
   if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
-  # BERT's own file has no `variant`: the original reads it, too.
+  # The original reads BERT's file, too, so that has no `variant`.
   if variant != "bert":
     config["variant"] = variant
-  # A value of another type is refused later, like an unknown activation.
+  # `check` refuses a value of another type, like an unknown activation.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
@@ -423,13 +422,13 @@ def from_huggingface(values: dict) -> dict:
 
 
 def _with_defaults(values):
-  """Returns `of_a_task` with the defaults that transformers does not write."""
+  """Returns `of_a_task` plus the defaults that transformers does not write."""
   task, head = of_a_task(values), head_of(values)
   if head:
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
     task.setdefault("id2label", {str(n): f"LABEL_{n}" for n in range(count)})
   if head == "classification" and len(task["id2label"]) == 1:
-    # Without a word of rerankers the score is the logit.
+    # The score is the logit unless a key names a reranker's activation.
     task.setdefault("problem_type", "regression")
     task.update(_reranker(values))
   return task
@@ -454,9 +453,9 @@ def _reranker(values):
 
 
 def head_of(values: dict) -> str | None:
-  """Returns the head "classification" or "tagging" of a model's JSON.
+  """Returns the head that a model's JSON names, or None if it names none.
 
-  The variables of both have the same names. Returns None if it is unknown.
+  The weights do not tell "classification" from "tagging": names are equal.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():
@@ -466,13 +465,13 @@ def head_of(values: dict) -> str | None:
   problem = PROBLEMS.get(str(values.get("problem_type")))
   if problem:
     return problem.head
-  # Only run_ner.py has a scheme.
+  # Only run_ner.py writes a scheme.
   is_tagger = "scheme" in (values.get("input_settings") or ())
   return "tagging" if is_tagger else None
 
 
 def _rows_before(config):
-  """Returns how many position rows come before the first token's."""
+  """Returns how many rows of the position table precede position 0."""
   return json_files.field(config, "pad_token_id", int, _SOURCE, -1) + 1
 
 
@@ -529,7 +528,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   }
   # The key None stands for names that transformers lacks.
   values.pop(None, None)
-  # `values`, not `config`: BERT's config may have a pad_token_id, too.
+  # In `values`, unlike `config`, only RoBERTa's relatives have a pad_token_id.
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
@@ -557,7 +556,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
 
 
 def _label_names(by_number):
-  """Returns the names in {number in digits: name}, in order from 0 on."""
+  """Returns the names in {number as a string: name}, in order from 0."""
   try:
     return [by_number[str(number)] for number in range(len(by_number))]
   except KeyError as error:

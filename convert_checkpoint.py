@@ -3,10 +3,10 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
   python convert_checkpoint.py --input=uncased_L-12_H-768_A-12 \
       --output=bert-base-uncased --to=huggingface --verify
 
-The kind of the input is found from its files. Prints what is left out and why
-(with --verbose every weight under both names), and with --verify whether both
-ends compute the same. BERT-base takes a few seconds. --add_tokens and
---max_position_embeddings also make the model larger.
+The script detects the input's format from its files. It prints which weights it
+leaves out and why (with --verbose, every weight under both names). --verify
+checks that both checkpoints compute the same outputs. BERT-base takes a few
+seconds. --add_tokens and --max_position_embeddings make the model larger.
 """
 
 from common import choices, command, flags
@@ -44,19 +44,20 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_bool(
   "do_lower_case", None,
-  "Case of the tokenizer of a Hugging Face output, and of new words; by "
-  "default found from the vocabulary.", needs="to=huggingface|add_tokens",
+  "Whether the tokenizer of a Hugging Face output lower-cases, and new words "
+  "are lower-cased; by default detected from the vocabulary.",
+  needs="to=huggingface|add_tokens",
 )
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
-  "Class of transformers that a Hugging Face output is for; by default found "
-  "from the weights, where a head of tokens looks like one of sentences.",
+  "transformers class of a Hugging Face output; by default detected from the "
+  "weights, which cannot tell token from sequence classifiers.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(
   "add_tokens", None,
-  "Makes a larger model: a file of new words, one a line, whose rows are the "
-  "mean of those of the pieces that they were cut into.",
+  "Makes a larger model: a file of new words, one a line. A new word's "
+  "embedding is the mean of its previous word pieces' embeddings.",
 )
 flags.DEFINE_bool(
   "use_unused_tokens", False,
@@ -65,12 +66,12 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_integer(
   "max_position_embeddings", None,
-  "Makes a larger model, of this many positions; new ones repeat the rows of "
-  "those that were learned, but the first.", lower_bound=1,
+  "Makes a larger model, with this many positions; new positions repeat the "
+  "learned embeddings except the first.", lower_bound=1,
 )
 flags.DEFINE_bool(
   "verify", False,
-  "Whether to run this project's network with both ends' weights on the same "
+  "Whether to run the network with the weights of both checkpoints on the same "
   "random input, and compare all outputs.",
 )
 
@@ -90,12 +91,12 @@ from checkpoints import (
 )
 from common import console, errors, file_io
 
-# Larger differences than this are not rounding of float32.
+# Float32 rounding explains differences up to this.
 TOLERANCE = 1e-3
 
 
 def print_conversion(settings, source, conversion):
-  """Prints every weight if --verbose, then what is left out, then notes."""
+  """Prints weights (with --verbose), then those left out, then notes."""
   reasons = {}
   for name, reason in sorted(conversion.left_out.items()):
     reasons.setdefault(reason, []).append(name)
@@ -115,7 +116,7 @@ def print_conversion(settings, source, conversion):
 
 
 def print_new_words(settings, source, words):
-  """Prints what became of --add_tokens."""
+  """Prints the ids and former pieces of the words of --add_tokens."""
   if not words:
     return
   for word in words if settings.verbose else ():
@@ -131,11 +132,11 @@ def print_new_words(settings, source, words):
 
 
 def verify(settings, source):
-  """Prints the difference of the outputs; InputError if it is not rounding."""
+  """Prints the largest output difference; InputError if above TOLERANCE."""
   differences = comparison.compare(source, settings.output)
   largest = np.max(list(differences.values()))
   summary = f"largest difference {largest:.2g} of {', '.join(differences)}"
-  # NaN on either side is not the same.
+  # `not <=` also refuses NaN.
   if not largest <= TOLERANCE:
     raise errors.InputError(
       f"{settings.input} and {settings.output} compute different outputs "
@@ -159,7 +160,7 @@ def main(_):
   source = converter.open_source(
     settings.input, **settings.pick("bert_config_file vocab_file generator")
   )
-  # For the vocabulary of a model that grows.
+  # The folder holds the vocabulary of a model that grows.
   with tempfile.TemporaryDirectory() as folder:
     source, words = growth.grow(source, folder, **settings.pick(
       "add_tokens use_unused_tokens max_position_embeddings do_lower_case"

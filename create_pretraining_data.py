@@ -13,7 +13,7 @@ a text that does not fit into memory add
     --shard_size_mb=50 --num_processes=8
 
 which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
-50 MB of text. The same command again makes only the missing files.
+50 MB of text. Running the same command again makes only the missing files.
 """
 
 from common import choices, command, flags
@@ -27,15 +27,15 @@ flags.DEFINE_string(
   "output_file", None,
   "TFRecord files to write, separated by commas; record i goes to file i "
   "modulo their number. A name that ends in .gz is compressed. With "
-  "--shard_size_mb: what the names of all files begin with.",
+  "--shard_size_mb: the prefix of all file names.",
 )
 common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
 common_flags.define_tokenizer_flags()
 common_flags.define_masking_flags()
-# Unlike the original: its assertions fail at some instance where segments
-# cannot have a token each (with [CLS] and two [SEP]), its positions have no
-# upper limit, and with other values than these it writes files without records,
-# masks one token in each record, or takes them for 1.
+# Unlike the original: flags have bounds. The original fails in an assertion if
+# two segments of one token do not fit (with [CLS] and two [SEP]), sets no upper
+# limit to positions, and for other values outside these bounds writes files
+# without records, masks one token in each record, or uses 1 instead.
 flags.DEFINE_integer(
   "max_seq_length", 128, "Length of every record, padding included.",
   lower_bound=5, upper_bound=1 << 16,
@@ -48,8 +48,8 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
-  "Fraction of the documents in each pass that give shorter records (where "
-  "--packing makes no pairs: of the records, and 0 unless given).",
+  "Fraction of the documents in each pass that give shorter records. If "
+  "--packing makes no pairs: fraction of the records, by default 0.",
   lower_bound=0.0, upper_bound=1.0,
 )
 
@@ -66,9 +66,10 @@ flags.DEFINE_bool(
 
 flags.DEFINE_enum(
   "packing", "sentence_pairs", choices.PACKINGS,
-  "sentence_pairs: two segments, whether the second follows; sentence_order: "
-  "two that do, half of them swapped (ALBERT); full_sentences, doc_sentences: "
-  "as many as fit, across documents or within one, without such a label.",
+  "sentence_pairs: two segments, with the label whether the second follows; "
+  "sentence_order: two consecutive segments, half of the pairs swapped "
+  "(ALBERT); full_sentences, doc_sentences: as many sentences as fit, across "
+  "documents or within one, without a label.",
 )
 flags.DEFINE_bool(
   "dynamic_masking", False,
@@ -81,8 +82,8 @@ flags.DEFINE_bool(
 flags.DEFINE_float(
   "shard_size_mb", 0,
   "Make a file for every N megabytes (10**6 bytes) of text, from that text "
-  "alone, which limits the memory. 0: all of the text at once, as the "
-  "original.", lower_bound=0,
+  "alone, which limits the memory. 0: process the whole text at once, as the "
+  "original does.", lower_bound=0,
 )
 flags.DEFINE_integer(
   "num_processes", 1,
@@ -106,13 +107,13 @@ flags.mark_flag_as_required("output_file")
 
 
 def check_beam():
-  """Refuses Beam's flags, or Beam's absence, before anything is read."""
+  """Refuses invalid Beam flags, or a missing Beam, before anything is read."""
   if flags.FLAGS.beam_options is not None:
     beam.make_pipeline(flags.FLAGS.beam_options)
 
 
 command.check_early(check_beam)
-# Few runs need TensorFlow: those with remote files or compressed records.
+# Only remote files and compressed records need TensorFlow.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import contextlib
@@ -151,13 +152,13 @@ def main(_):
 
 
 def make_record_options(settings):
-  """Returns the instance_maker.RecordOptions that the flags ask for."""
+  """Returns the instance_maker.RecordOptions for the flags."""
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
   values["mask_shares"] = masking_rule.parse_shares(settings.mask_shares)
   if settings.dynamic_masking:
     values["masking"] = "none"
-    # Where masks are made later, one pass is enough.
+    # One pass is enough: training makes new masks in each epoch.
     if "dupe_factor" not in settings.given:
       values["dupe_factor"] = 1
   else:
@@ -184,7 +185,7 @@ def write_files(settings, options, inputs):
       "%d documents, %d sentences, %d tokens",
       corpus.num_documents, corpus.num_sentences, len(corpus.ids),
     )
-    # Unlike the original: it writes files without a record.
+    # Unlike the original: a text without records is an error, not empty files.
     if not instance_maker.gives_any(corpus, options):
       raise errors.InputError(
         f"--input_file={settings.input_file}: no record in it: give text with "
@@ -235,7 +236,7 @@ def example_line(record, tokenizer):
 
 
 def write_shards(settings, options, inputs):
-  """Makes a file for each shard of a text; returns as `write_files`."""
+  """Makes one file for each shard; returns the same as `write_files`."""
   output, *others = split_outputs(settings.output_file)
   if others:
     raise errors.InputError(

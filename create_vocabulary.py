@@ -68,7 +68,7 @@ def main(_):
   """Learns a vocabulary and writes it."""
   settings = flags.read_settings()
   paths = file_io.expand_file_patterns(settings.input_file)
-  # Opened before the text is read, which may take hours.
+  # Opening first finds an unwritable file before hours of reading.
   with file_io.open_for_writing(settings.output_file) as stream:
     tokens = make_vocabulary(settings, paths)
     stream.write("\n".join([*tokens, ""]).encode("utf-8"))
@@ -82,7 +82,7 @@ def main(_):
 
 
 def make_vocabulary(settings, paths):
-  """Returns the tokens for the text of files."""
+  """Learns a vocabulary from files; returns its tokens."""
   counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
   count_words(paths, counts)
   if counts.max_undercount:
@@ -103,7 +103,7 @@ def make_vocabulary(settings, paths):
 def count_words(paths, counts):
   """Adds all lines of the files to a vocabulary.WordCounts, with progress.
 
-  Raises InputError: there is no word in them, or a line is not UTF-8.
+  Raises InputError: the files have no word, or a line is not UTF-8.
   """
   last_report = time.monotonic()
   for path in paths:

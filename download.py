@@ -4,9 +4,9 @@ r"""Downloads released models and data sets, ready for the other scripts.
   python download.py --dir=downloads --model=uncased_L-12_H-768_A-12 \
       --data=mrpc,squad1
 
-Each is complete in its own folder below --dir, or not there at all. A broken
-transfer is continued by the same command; what is there is left alone. Prints
-the flags that make the other scripts use what was downloaded.
+Each download gets a folder below --dir, which appears only when it is complete.
+Run the same command again to continue a broken transfer; it skips complete
+downloads. The script prints the flags with which other scripts use the files.
 """
 
 from common import command, flags
@@ -52,7 +52,7 @@ def print_list():
 
 
 def chosen_entries(flag, known, names):
-  """Yields the catalog.Entries that a flag names, of a dict of known ones.
+  """Yields the catalog.Entries of `known` that the names in a flag select.
 
   Raises InputError: a name is not in the catalog.
   """
@@ -83,7 +83,7 @@ def main(_):
   ]
   if not entries:
     raise errors.InputError("nothing to do: pass --model, --data or --list")
-  # Once each, though a group and a name may both ask for it.
+  # Both a group and a name may select an entry: it is fetched once.
   for entry in {entry.name: entry for entry in entries}.values():
     folder, is_new = assemble.fetch(
       entry, settings.dir, base_url=settings.base_url

@@ -3,18 +3,17 @@ r"""Writes a model for other programs: as a SavedModel, as ONNX or for LiteRT.
   python export_saved_model.py --head=classification \
       --model_dir=sst2_output/final_model --export_dir=models/sentiment
 
-The model folder says how long its texts are, how long ones are cut into
-windows, and what its labels are: the export does the same, unless a flag says
-otherwise.
+The export takes the sequence length, the windows for long texts and the labels
+from the model folder; flags override them.
 
-A SavedModel takes raw text: the tokenizer becomes part of the graph, and is
-compared with tokenization.py before anything is written. Takes less than a
-minute on 2 CPU cores. serve.py serves the result; so does TensorFlow Serving,
-and TF Hub's users can train it.
+A SavedModel takes raw text: the tokenizer becomes part of the graph, and the
+script compares it with tokenization.py before it writes anything. This takes
+less than a minute on 2 CPU cores. serve.py and TensorFlow Serving serve the
+result, and users of TF Hub can train it.
 
---format=onnx writes the network for ONNX Runtime, OpenVINO and what is built on
-them, with the tokenizer's and the configuration's files of Hugging Face;
---format=litert the same for LiteRT, for texts of at most some --lengths.
+--format=onnx writes the network for ONNX Runtime, OpenVINO and programs built
+on them, with Hugging Face's tokenizer and configuration files; --format=litert
+writes the same for LiteRT, for the sequence lengths in --lengths.
 """
 
 from common import choices, command, flags
@@ -36,8 +35,8 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_list(
   "lengths", [],
-  "Numbers of tokens, ascending: a text takes the time of the first that is "
-  "enough, and is cut after the last. By default powers of 2 from 16 and "
+  "Sequence lengths, ascending: a text is padded to the first that it fits "
+  "in, and cut to the last. By default powers of 2 from 16 and "
   "--max_seq_length.", needs="format=litert",
 )
 flags.define_options(export_options.for_script(
@@ -45,28 +44,28 @@ flags.define_options(export_options.for_script(
 ))
 flags.DEFINE_string(
   "calibration_file", None,
-  "Texts to compare the outputs of, one a line, two texts with a tab between; "
-  "four sentences of our own if not given.", needs="quantize=int8",
+  "File of texts whose outputs are compared, one a line, two texts with a tab "
+  "between; four built-in sentences if not given.", needs="quantize=int8",
 )
 flags.DEFINE_float(
   "max_quantization_difference", export_options.MOST_DIFFERENCE,
-  "Largest difference of an output, as a share of the usual length of outputs, "
-  "that is written.", lower_bound=0.0, needs="quantize=int8",
+  "Refuse to write a model if an output differs by more than this share of the "
+  "usual length of outputs.", lower_bound=0.0, needs="quantize=int8",
 )
 flags.DEFINE_integer(
-  "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
+  "version", 1, "Version number; TensorFlow Serving loads the highest.",
   lower_bound=0, needs="format=saved_model",
 )
 flags.DEFINE_bool(
   "allow_tokenizer_differences", False,
-  "Export although some text gives other ids than with tokenization.py.",
+  "Export even if some text gives other ids than tokenization.py does.",
   needs="format=saved_model",
 )
 flags.rule(
   "dtype", needs="format=saved_model", why=" (others are float32 or int8)"
 )
 flags.rule(
-  "max_seq_length", not_with="lengths", why=", the last of which it is"
+  "max_seq_length", not_with="lengths", why=", whose last value replaces it"
 )
 
 # --help and mistakes are answered before TensorFlow is loaded.
@@ -85,7 +84,7 @@ from serving import (
   saved_model,
 )
 
-# TensorFlow Serving runs it at its start; the mask suits every head.
+# TensorFlow Serving warms up with this text; the masked-LM head needs a [MASK].
 WARMUP_TEXT = "The keeper lit the [MASK]."
 
 
@@ -121,7 +120,7 @@ def main(_):
     return
   raw = raw_text.RawText(model)
   model.load()
-  # Last before the folder is written: it tries every character there is.
+  # This check runs last because it is slow: it tries every character.
   graph_tokenizer.check_same(
     raw.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
   )

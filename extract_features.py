@@ -1,30 +1,30 @@
-r"""Writes BERT's vectors: of every token, or one for each line of text.
+r"""Writes BERT's vectors: one for each token, or one for each line of text.
 
   python extract_features.py --input_file=lines.txt --output_file=out.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt --layers=-1,-2
 
-A line is one text or two, "text one ||| text two". With --pooling there is
-one vector for the line, and with --similarity the cosine of its two texts:
+A line is one text or two, "text one ||| text two". --pooling writes one vector
+for each line, and --similarity the cosine of its two texts:
 
   python extract_features.py --similarity --pooling=mean \
       --input_file=pairs.txt --output_file=cosines.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
 
-With --search it prints the lines that are nearest to other texts, or with the
-same file to each other:
+--search prints the nearest lines for each line of another file; for the same
+file, it prints near-duplicates:
 
   python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
       --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
 
-With --sparse a line becomes words and their weights (SPLADE), by the head that
-fills in [MASK]:
+--sparse turns a line into words and their weights (SPLADE), which the masked-LM
+head computes:
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model
 
-Texts that come one by one are answered at once, by a line of JSON each:
+Lines of the standard input are answered immediately, each by a line of JSON:
 
   echo "a warm film" | python extract_features.py --input_file=- \
       --pooling=mean --model_dir=final_model
@@ -59,16 +59,16 @@ flags.DEFINE_list(
 )
 flags.DEFINE_enum(
   "pooling", None, choices.SENTENCE_POOLINGS,
-  "Writes one vector for each line, made of those of its tokens, instead of "
-  "--layers. A folder of sentence-transformers says its length and whether "
-  "vectors are normalized, and for --similarity and --search the pooling.",
+  "Writes one vector for each line, pooled from its tokens, instead of "
+  "--layers. A sentence-transformers folder sets --max_seq_length and "
+  "--normalize, and with --similarity and --search the pooling.",
   needs="output_file|input_file=-|vectors_file",
 )
 common_flags.define_pooling_layer_flag("pooling")
 flags.DEFINE_bool(
   "sparse", False,
-  "Writes {word: weight} for each line, made of the logits of the head that "
-  "fills in [MASK].", needs="output_file|input_file=-",
+  "Writes {word: weight} for each line, from the logits of the masked-LM "
+  "head.", needs="output_file|input_file=-",
   not_with="pooling output_format=npz",
 )
 flags.define_options(export_options.for_script(
@@ -82,8 +82,8 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "search", None,
   "A file of texts, one a line. Prints a line of JSON for each: the lines of "
-  "--input_file whose vectors have the largest cosines. For the same lines: "
-  "the others, so that near-duplicates are found.",
+  "--input_file whose vectors have the largest cosines. If both files have the "
+  "same lines, no line matches itself: this finds near-duplicates.",
   needs="pooling output_file|vectors_file",
   not_with="similarity input_file=- output_format=jsonl",
 )
@@ -93,7 +93,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string(
   "vectors_file", None, "The --output_file of an earlier --search in the same "
-  "lines by the same model: they are not computed again.", needs="search",
+  "lines with the same model, instead of new vectors.", needs="search",
   not_with="output_file",
 )
 flags.DEFINE_bool(
@@ -104,7 +104,7 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_integer(
   "batch_size", 32,
-  "Texts in one batch; of short ones more, where shapes vary.", lower_bound=1,
+  "Texts in a batch; more if texts are short and shapes vary.", lower_bound=1,
   needs="output_file|input_file=-|vectors_file",
 )
 flags.DEFINE_bool(
@@ -164,7 +164,7 @@ def computes_vectors(settings):
 
 
 def check_flags(settings):
-  """Raises InputError where flags ask for nothing or cannot be used."""
+  """Raises InputError if the flags request no output or cannot be used."""
   if not (computes_vectors(settings) or settings.attention_html):
     raise errors.InputError(
       "nothing to do: pass --output_file or --attention_html"
@@ -172,7 +172,7 @@ def check_flags(settings):
   if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
   for path in (settings.search, settings.input_file) if settings.search else ():
-    # Also finds bad UTF-8 before hours of work.
+    # Reading every line also finds bad UTF-8 before hours of work.
     if not sum(1 for _ in file_io.read_lines(path)):
       raise errors.InputError(f"{path} has no line")
   if not all(text.isdecimal() for text in settings.picture_lines):
@@ -206,10 +206,10 @@ def read_settings():
 def answer_lines(settings, encode, rows_of_all, layers):
   """Answers the lines of the standard input until it ends.
 
-  Each by the JSON that the same line of a file would give.
+  Each answer is the JSON that the same line of a file would give.
 
   Raises:
-    InputError: some could not be answered; all others are by then.
+    InputError: some lines could not be answered; raised after all others are.
   """
 
   def answer(lines):
@@ -221,7 +221,7 @@ def answer_lines(settings, encode, rows_of_all, layers):
     ]
 
   def format_error(number, error):
-    # As in the original: counted from 0, and spelled so.
+    # As in the original: lines count from 0, and the key has this spelling.
     values = {"linex_index": number - 1, "error": str(error)}
     return json_files.line(values).rstrip("\n")
 
@@ -235,7 +235,7 @@ def answer_lines(settings, encode, rows_of_all, layers):
 def write_features(settings, encode, rows_of_all, layers):
   """Writes --output_file."""
   path = settings.input_file
-  # For the progress bar, and so that bad UTF-8 is found before hours of work.
+  # Counting for the progress bar finds bad UTF-8 before hours of work.
   num_lines = sum(1 for _ in file_io.read_lines(path))
   if not num_lines:
     if settings.output_format != "jsonl":
@@ -257,7 +257,7 @@ def write_features(settings, encode, rows_of_all, layers):
 
 
 def search(settings, encode, rows_of_all):
-  """Prints the lines of --input_file that are nearest to each of --search."""
+  """Prints the nearest lines of --input_file for each line of --search."""
   lines = [line for _, line in file_io.read_lines(settings.input_file)]
   queries = [line for _, line in file_io.read_lines(settings.search)]
 

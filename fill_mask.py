@@ -3,18 +3,18 @@ r"""Fills each [MASK] of a text with the most likely word pieces.
   python fill_mask.py --text="The lighthouse keeper lit the [MASK]." \
       --model_dir=pretraining_output/final_model
 
-With --score it says how likely a text is, and whether a second one follows:
+--score prints how likely a text is, or whether a second text follows the first:
 
   python fill_mask.py --score --text="The keeper lit the lamp." \
       --text="The keeper lit the lamp. ||| The street was bright." \
       --model_dir=pretraining_output/final_model
 
-Of one text: the perplexity of a word piece, the logarithm of the probability of
-them all, each masked in turn (arXiv 1910.14659), and their number; of two, the
-probability that the second follows; then the text, with tabs between.
+For one text it prints the perplexity of a word piece, the sum of the pieces'
+log-probabilities, each masked in turn (arXiv 1910.14659), and their number; for
+two texts, the probability that the second follows. The text is the last column.
 
-A checkpoint without a pooler will do, such as Hugging Face's BertForMaskedLM.
-Without --text and --input_file it asks for texts on the terminal.
+Filling needs no pooler, so Hugging Face's BertForMaskedLM works, too. Without
+--text and --input_file, the script reads texts from standard input.
 """
 
 from common import command, flags
@@ -46,7 +46,7 @@ from serving import text_models
 
 
 def texts_to_fill(texts, input_file):
-  """Yields (place, text) of each text of the flags."""
+  """Yields (place, text) for each text that the flags name."""
   for text in texts:
     yield "--text", text
   if input_file:

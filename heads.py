@@ -1,4 +1,4 @@
-"""The heads on the encoder. Their logits are float32 for any compute_dtype.
+"""The heads on top of the encoder; logits are float32 in any compute_dtype.
 
 Shapes use the letters of modeling.py.
 """
@@ -53,8 +53,8 @@ class MaskedLMHead(layers.Weights):
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
-    # A function hides the table from this head's variables, so that the
-    # encoder's and the head's lists of variables can be joined.
+    # A function hides the table from this head's variables, so joining the
+    # encoder's and the head's variables lists the table once.
     self._table = lambda: word_embeddings
 
   def __call__(
@@ -89,11 +89,11 @@ def word_weights(
     states: the last states [B, T, H].
     input_mask: integers [B, T].
     pooling: "max" or "sum".
-    activation: "relu", or "log1p_relu" for another log(1 + x).
+    activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
   """
 
   def of_text(text):
-    # A logit of 0 has no weight.
+    # Padding gets the logit 0, and so the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
     if pooling == "max":  # Larger logits have larger weights.
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
@@ -211,7 +211,7 @@ def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
 def _pooled(output, input_mask, pooling):
   if pooling.mode == "pooled":
     return tf.cast(output.pooled_output, tf.float32)
-  # A graph does not compute the layers above those that are summed here.
+  # A graph skips the layers above the last one that is summed here.
   computed = output.all_encoder_layers
   states = tf.concat([
     tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
@@ -221,7 +221,7 @@ def _pooled(output, input_mask, pooling):
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
   if pooling.mode == "max":
-    # With states * mask the largest of negative numbers would become 0.
+    # states * mask would give padding a 0, larger than negative states.
     return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
   mask = tf.cast(is_token, tf.float32)
   # Rows without tokens, which fill up the last batch, must not become NaN.

@@ -19,7 +19,7 @@ import configuration
 _NORM_EPSILON = 1e-12  # BERT's value.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # N(0, 1) at 0.
-# It is added to scores of masked positions. As in the original: not infinite,
+# This is added to scores of masked positions. As in the original: it is finite,
 # so a row whose mask is all zero attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
 
@@ -36,7 +36,7 @@ def gelu(x):
   """
   # These are the widest activations of the network, so this uses few passes
   # over them and keeps only x for the gradient. It computes in float32, because
-  # 1 - share is a difference of near numbers.
+  # 1 - share loses digits where share is close to 1.
   x = tf.convert_to_tensor(x)
 
   def share_of(wide, square):
@@ -93,7 +93,7 @@ _FUSED_ACTIVATIONS = {
 
 
 def get_activation(activation, *, fused: bool = False):
-  """Returns the activation function with a name; case does not matter.
+  """Returns an activation function by name; case does not matter.
 
   Raises InputError: the name is unknown.
 
@@ -132,7 +132,7 @@ def layer_norm(
 
 @functools.cache
 def _normalization(epsilon):
-  """Returns a function of x, beta and gamma, with its own gradient."""
+  """Returns the layer-norm function of x, beta and gamma for an epsilon."""
 
   @tf.custom_gradient
   def normalize(x, beta, gamma):
@@ -208,10 +208,10 @@ def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def dense_lookup(table, numbers):
-  """Gathers the rows of a table [V, H] at integers [S]; dense gradient.
+  """Gathers the rows of a table [V, H] at integers [S]; its gradient is dense.
 
-  As in the original: position embeddings are a slice, so the global norm
-  that gradients are clipped by sees the sum over the batch.
+  As in the original: position embeddings are a slice there, so the gradient is
+  summed over the batch before the global norm for clipping is computed.
   """
   count = table.shape[0]
 
@@ -242,8 +242,8 @@ def later_tokens_bias(length) -> tf.Tensor:
   """Returns float32 [T, T] to add: no token attends to a later one."""
   position = tf.range(length)
   is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
-  # The bias exceeds padding's: a token that follows only padding attends to
-  # the padding and not to later tokens.
+  # This is more negative than padding's bias, so a token that follows only
+  # padding attends to the padding, not to later tokens.
   return is_later * (2 * _MASKED_SCORE)
 
 
@@ -258,7 +258,7 @@ def sizes(x) -> list:
 
 # Recurrence
 
-# The usual value, so that the cells remember at the start of training.
+# The usual value: it makes cells keep their state at the start of training.
 _FORGET_BIAS = 1.0
 
 
@@ -296,7 +296,7 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
   # Both directions, [2, B, T, inputs]: reverse_sequence reverses only the
   # tokens and leaves padding at the end.
   both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # The input's part of all steps needs no earlier step: it is one product.
+  # One product computes the input's part, which needs no earlier step.
   from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
   from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, 2, B, 4S]
   # [2, B, S]
@@ -321,8 +321,8 @@ def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
 
 
 def name_number(name: str) -> int:
-  """Returns a fixed number in [0, 2^31) for a name."""
-  # Python's hash() would differ between two runs.
+  """Hashes a name to a number in [0, 2^31)."""
+  # Python's hash() of a name differs from run to run.
   return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
@@ -383,9 +383,9 @@ _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
 
 @contextlib.contextmanager
 def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
-  """Initializes variables of these names and shapes to zero, to load them.
+  """Makes new variables with these names and shapes start at zero.
 
-  Drawing the random weights of BERT-base takes seconds.
+  They are loaded later, and drawing BERT-base's random weights takes seconds.
   """
   before = _loaded_later.set(shapes)
   try:
@@ -439,17 +439,17 @@ class Dropout(NamedTuple):
   """Zeroes a share of units in training and scales up the others.
 
   `Dropout(seed).at("layer_0/output")(x, rate)`: the mask depends only on the
-  seed and the name of the site. Both are tensors, so that all layers can be
-  calls of one function.
+  seed and the name of the site. Seed and counter are tensors, so all layers can
+  call one traced function.
 
   Attributes:
     seed: int32 [2]; None disables dropout.
-    counter: int32 [2, 2], the counter of the seed's Philox generator at which
-      the site's numbers begin, as words: each site has 2^64 blocks (Salmon et
-      al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-    is_for_tpu: whether each unit takes a number of 32 bits from the generator
-      that TensorFlow selects, on a TPU the TPU's own. The masks are then not
-      equal to the masks of other devices; each site has 2^32 blocks.
+    counter: int32 [2, 2], the words of the Philox counter at which the site's
+      numbers begin; each site has 2^64 blocks (Salmon et al., "Parallel random
+      numbers: as easy as 1, 2, 3", 2011).
+    is_for_tpu: whether to draw 32 bits for each unit, from the generator that
+      TensorFlow selects (on a TPU, the TPU's own). The masks then differ from
+      other devices' masks, and each site has 2^32 blocks.
   """
 
   seed: tf.Tensor | None = None
@@ -460,7 +460,7 @@ class Dropout(NamedTuple):
   def of_call(
     cls, training: bool, seed=None, *, is_for_tpu: bool = False
   ) -> "Dropout":
-    """Makes the dropout of a call; without a seed, int32 [2], it draws one."""
+    """Returns the dropout of a call; draws a seed, int32 [2], if None."""
     if not training:
       return cls()
     if seed is None:
@@ -469,13 +469,13 @@ class Dropout(NamedTuple):
     return cls(tf.convert_to_tensor(seed, tf.int32), is_for_tpu=is_for_tpu)
 
   def at(self, site: str) -> "Dropout":
-    """Returns the dropout for a site, a place in the network."""
+    """Returns the dropout for a site, a named place in the network."""
     if self.seed is None:
       return self
     number = name_number(site)
     words = [[0, 0], [number, 0]]
     if self.is_for_tpu:
-      # Its generator reads the first 64 bits only.
+      # The TPU's generator reads only the first 64 bits.
       words = [[0, number], [0, 0]]
     return self._replace(counter=tf.constant(words, tf.int32))
 
@@ -500,7 +500,7 @@ class Dropout(NamedTuple):
         # tf.where would be several times slower in bfloat16.
         return values * (tf.cast(keep, values.dtype) * (1.0 / (1.0 - rate)))
 
-      # It is linear in x and so its own gradient, which stores only `keep`.
+      # `kept` is linear and so its own gradient, which stores only `keep`.
       return kept(x), kept
 
     return masked(x)
@@ -508,10 +508,10 @@ class Dropout(NamedTuple):
 
 def _random_int16(shape, seed, counter):
   """Returns int16 uniform over all values, a function of all arguments."""
-  # Integers from one named generator make masks equal in every compute_dtype,
-  # on every device but a TPU and under XLA. Random numbers take much of
-  # dropout's time on a CPU, so one of 32 bits serves two units. On a TPU, it
-  # takes half of the whole step to move the two halves to their places.
+  # Integers from a fixed generator give equal masks in every compute_dtype,
+  # under XLA and on all devices except TPUs. Random numbers take much of
+  # dropout's time on a CPU, so one 32-bit number serves two units. On a TPU,
+  # moving the halves to their places would take half of the step.
   count = tf.reduce_prod(shape)
   algorithm = tf.random.Algorithm.PHILOX
   pairs = _random_int32([(count + 1) // 2], seed, counter, algorithm)
@@ -521,8 +521,8 @@ def _random_int16(shape, seed, counter):
 
 def _random_int32(shape, seed, counter, algorithm):
   """Returns int32 uniform over all values, a function of all arguments."""
-  # The seed is directly the generator's key: TensorFlow's functions would hash
-  # it with some twenty operations at each site.
+  # The seed is the generator's key, unhashed: TensorFlow's own functions would
+  # hash it with some twenty operations at each site.
   return tf.raw_ops.StatelessRandomUniformFullIntV2(
     shape=shape, key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
     counter=tf.bitcast(counter, tf.uint64), alg=algorithm.value, dtype=tf.int32,

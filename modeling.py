@@ -43,7 +43,7 @@ from common import errors
 
 # As in the original: BertConfig can be imported from modeling.
 BertConfig = configuration.BertConfig
-# The places of a layer where dropout is applied.
+# The places in a layer where dropout is applied.
 _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
@@ -100,7 +100,7 @@ def transformer_layer(
   """Computes one layer: attention, feed-forward, with residuals and norms.
 
   Args:
-    x: hidden states [S, H], in the type to compute in.
+    x: hidden states [S, H], in the dtype of the computation.
     weights: {name below "layer_<n>/": tensor}.
     rows: maps the rows of x to positions of the batch; see unpadding.py.
     positions: int32 [B, P], the only tokens whose output is computed; they
@@ -159,7 +159,7 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
 
     if recompute:
       run = tf.recompute_grad(run)
-    # recompute_grad only returns gradients of the weights that are arguments.
+    # recompute_grad returns gradients only for weights passed as arguments.
     result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
     return result if return_attention else (result, None)
 
@@ -229,15 +229,15 @@ class BertModel(layers.Weights):
       recompute_activations: keep only the input of every layer for the
         gradient and recompute the rest: less memory, a third more time.
       skip_padding: leave padding out of everything but attention. The states
-        of tokens do not change, the states of padding are 0. XLA cannot compile
+        of tokens do not change; the states of padding are 0. XLA cannot compile
         this, because shapes depend on the number of tokens.
-      is_for_tpu: dropout and attention are computed as a TPU does it fastest,
-        see layers.Dropout and unpadding.TpuRows.
+      is_for_tpu: compute dropout and attention in the forms that are fastest on
+        a TPU, see layers.Dropout and unpadding.TpuRows.
       scope: first part of every name. Unlike the original: a second model is
-        not renamed to "bert_1" by itself.
+        not renamed to "bert_1" automatically.
     """
     config.check()
-    # TensorFlow's own error, at the first variable, would name no number.
+    # TensorFlow's allocation error would not name the number that is too large.
     config.check_memory(self.shapes)
     super().__init__(
       self.shapes(config, scope), stddev=config.initializer_range, seed=seed,
@@ -335,7 +335,7 @@ class BertModel(layers.Weights):
       # for all layers: see `_layer_function`.
       is_one_function=self._skip_padding or not training,
     )
-    # Only the last layer may skip states: each other layer's are attended to.
+    # Only the last layer may skip positions: the next layer attends to all.
     output_positions = [None] * (self.config.num_hidden_layers - 1) + [
       None if positions is None else tf.convert_to_tensor(positions)
     ]

@@ -2,8 +2,8 @@
 
 The formulas are pure functions of tensors (`learning_rate`,
 `adam_weight_decay_update`, `clip_scale`); the classes only keep the moments and
-move data. Nothing here knows a strategy: the training loop sums gradients over
-replicas, then calls `update_all`.
+move data. The training loop, not this module, sums gradients over replicas; it
+then calls `update_all`.
 
 As in the original: one step scales all gradients so that their norm is at
 most 1, updates the moments with the scaled gradients, adds weight decay to
@@ -46,8 +46,8 @@ def _polynomial(init_lr, progress, power):
   return init_lr * tf.pow(1.0 - progress, power)
 
 
-# name -> function of the share of the run that is done (0 to 1), which gives
-# the rate after the warm-up
+# {name: function of the initial rate, the share of the run that is done (0 to
+# 1) and `power`, which returns the rate after the warm-up}
 SCHEDULES = {
   "linear": _linear, "constant": _constant, "cosine": _cosine,
   "polynomial": _polynomial,
@@ -64,10 +64,10 @@ def learning_rate(
   then decays and is 0 (except "constant") from `num_train_steps` on.
   As in the original: the decay counts from step 0, not from the end of the
   warm-up, so the rate jumps down there. With 20 steps, 5 of them warm-up, and
-  init_lr 1e-3, it is 0, 2e-4, 4e-4, 6e-4, 8e-4, then 7.5e-4, 7e-4, ... 5e-5.
+  init_lr 1e-3, rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, 7e-4, ... 5e-5.
 
-  Unlike the original: it read the step while another operation increased it,
-  so an update randomly got the rate of its step or of the next one.
+  Unlike the original: there, reading the step raced with its increment, so an
+  update randomly got the rate of its own step or of the next step.
 
   `power` is the exponent of "polynomial"; LAMB is usually run with 0.5. Raises
   InputError: the schedule is unknown, or there are no steps to train.
@@ -86,7 +86,7 @@ def learning_rate(
   warmup = tf.cast(num_warmup_steps, tf.float32)
   init_lr = tf.cast(init_lr, tf.float32)
   # In a graph, TensorFlow turns a division into a product with the reciprocal.
-  # Writing the product gives the same bits in eager mode, and the original's.
+  # Writing the product gives the original's bits, also in eager mode.
   progress = tf.minimum(step, total) * (1.0 / total)
   decayed = SCHEDULES[schedule](init_lr, progress, power)
   # The maximum only keeps 0 / 0 out of the branch that is not taken.
@@ -97,10 +97,10 @@ def learning_rate(
 def rows_squared_norm(grads: list) -> tf.Tensor:
   """Returns the sum of the squared rows of all tf.IndexedSlices in `grads`.
 
-  As in the original: the norm of an embedding gradient is taken of its rows
-  before the rows of a repeated word are added up. Rows of two replicas, or of
-  two parts of a batch, are different rows: the sum of their results gives the
-  norm of the whole batch.
+  As in the original: the norm of an embedding gradient counts each of its rows,
+  before the rows of a repeated word are added up. Replicas and parts of a batch
+  have separate rows, so the sum of their results is the whole batch's squared
+  norm.
   """
   return squared_norm(
     [g.values for g in grads if isinstance(g, tf.IndexedSlices)]
@@ -119,8 +119,8 @@ def squared_norm(tensors: list) -> tf.Tensor:
 def global_norm(grads: list) -> tf.Tensor:
   """Returns the norm of one device's gradients, without adding up rows.
 
-  A word table that is also the masked-LM output layer has a dense gradient:
-  TensorFlow adds the rows up when it adds them to a tensor, here as in 1.15.
+  A word table that is also the masked-LM output layer has a dense gradient: as
+  in 1.15, TensorFlow adds the rows up to add them to the output layer's tensor.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
@@ -129,8 +129,8 @@ def global_norm(grads: list) -> tf.Tensor:
 def clip_scale(norm: tf.Tensor, clip_norm: float = 1.0) -> tf.Tensor:
   """Returns the factor that clips gradients of norm `norm` to `clip_norm`.
 
-  It is 1 for smaller gradients, and useless if the norm is not finite: the
-  caller should skip such a step.
+  It is 1 for smaller gradients. If the norm is not finite, the factor is
+  meaningless, and the caller should skip the step.
   """
   # TF1's clip_by_global_norm does the same. At norm 0 the first term is
   # infinite, so the minimum is the second.
@@ -216,7 +216,7 @@ def _times(grad, scale):
 
 
 def _kernel_share(beta):
-  """Returns (1 - float32(beta)), which Adam's kernel uses, over 1 - beta."""
+  """Returns the ratio of Adam's kernel's 1 - float32(beta) to 1 - beta."""
   rounded = float(np.float32(beta))
   return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
 
@@ -359,8 +359,8 @@ class AdamWeightDecay:
   def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
     """Updates variables and their moments in one pass over memory.
 
-    It uses few operations per variable and no branch around them: each would
-    cost time in every step, and more when the step is traced.
+    It uses few operations per variable and no branches: each operation costs
+    time in every step, and more while the step is traced.
     """
     # Betas of 1, a zero rate and zero gradients make the kernel do nothing.
     betas = [

@@ -1,14 +1,13 @@
-r"""Runs a published result again, and compares: one command a row.
+r"""Reproduces published results and compares scores, one command per row.
 
   python reproduce.py --list
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \
       --data_dir=downloads --output_dir=reproduced
   python reproduce.py --report --output_dir=reproduced
 
-Downloads nothing: what is missing is named with the download.py command that
-brings it. A run that was killed goes on with the same command. Flags behind --
-are handed to the row's script and marked in the report:
-`... -- --dtype=bfloat16`.
+This script downloads nothing: for missing files it prints the download.py
+command. Run the same command again to resume a killed run. Flags after -- are
+passed to the row's script and marked in the report: `... -- --dtype=bfloat16`.
 """
 
 import shlex
@@ -29,8 +28,8 @@ flags.DEFINE_integer(
   "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
 )
 flags.DEFINE_integer(
-  "max_steps", 0, "End the training after this many steps: to see that all "
-  "works. Such a run never counts as reproduced. 0: the whole recipe.",
+  "max_steps", 0, "End the training after this many steps, as a quick test; "
+  "such a run never counts as reproduced. 0: the whole recipe.",
   lower_bound=0,
 )
 flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
@@ -61,7 +60,7 @@ def print_list():
 
 
 def check_flags(settings, extra):
-  """Raises InputError if flags, or those behind --, cannot be used."""
+  """Raises InputError if flags, before or after --, cannot be used."""
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
   if extra and not extra[0].startswith("-"):
@@ -69,11 +68,11 @@ def check_flags(settings, extra):
   names = {flag.name for flag in flags.of_script()}
   for word in extra:
     name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
-    # Seeds are counted from 1.
+    # A row's --seed comes from --seeds.
     name = "seeds=N" if name == "seed" else name
     if name == "seeds=N" or {name, name.removeprefix("no")} & names:
       raise errors.InputError(
-        f"{word} stands behind --, where only flags of the row's script are; "
+        f"{word} comes after --, which is only for flags of the row's script; "
         f"--{name} is for reproduce.py: put it before --"
       )
 
@@ -103,10 +102,10 @@ def main(argv):
     print_list()
     return
   check_flags(settings, extra)
-  # All of them before the first: what is missing is reported at once.
+  # All plans are made before the first run, to report missing files at once.
   plans = [make_plan(settings, name, extra) for name in settings.row]
   for plan in plans:
-    # Row by row: a stopped run has whole rows to report.
+    # Row by row, so a stopped command has whole rows to report.
     for seed in range(1, settings.seeds + 1):
       if settings.dry_run:
         print(shlex.join(runs.command(plan, seed)))

@@ -31,16 +31,16 @@ flags.rule("engine", needs="do_predict|predict_file=-|interactive")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
 flags.rule(
   "freeze_encoder", needs="do_train", not_with="teacher_checkpoint",
-  why=", which needs sequences, and kept features are none",
+  why=", which needs sequences, not cached features",
 )
 flags.rule(
   "bilstm_on_top bucket_by_length pack_sequences", not_with="freeze_encoder",
-  why=", which reads kept features and no sequences",
+  why=", which reads cached features, not sequences",
 )
 
 
 def is_export():
-  """Whether --model_dir needs no TensorFlow."""
+  """Whether --model_dir is an export that needs no TensorFlow."""
   # Imported here: --help needs no NumPy.
   from engines import networks
 
@@ -78,13 +78,13 @@ def main(_):
   seeds = repeated_runs.parse_seeds(settings.seeds)
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   settings = distillation.with_starting_weights(settings)
-  # Each run begins with new heads, and vectors need no head.
+  # Runs of seeds or a grid start with new heads; tasks on vectors have no head.
   is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
   config = components.model_config(
     settings, None if is_new else "classification"
   )
   model_settings.make_tokenizer(settings, config)
-  # Before anything else computes: devices cannot be arranged afterwards.
+  # TensorFlow cannot rearrange its devices after the first computation.
   strategy, settings = arrange_devices(settings)
   run = job.prepare(settings, config, strategy)
   if seeds:
@@ -99,14 +99,14 @@ def main(_):
 
 
 def arrange_devices(settings):
-  """Returns the tf.distribute.Strategy, and settings that XLA may depend on."""
+  """Returns the tf.distribute.Strategy and settings; windows turn XLA off."""
   strategy = components.make_strategy(settings)
   # Texts differ in their number of windows; XLA would compile every shape.
   if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
       logging.info(
-        "--doc_stride: XLA does not compile the step, so that batches hold no "
-        "more windows than their texts have; --jit_compile=true: it does"
+        "--doc_stride: the step runs without XLA, so batches need no padding "
+        "to a fixed number of windows; --jit_compile=true uses XLA"
       )
     settings = settings.replace(jit_compile="false")
   return strategy, settings

@@ -7,7 +7,7 @@ r"""Tags words: names, chunks, parts of speech; any labels in CoNLL columns.
       --output_dir=ner_output
 
 Fine-tunes as the paper does (arXiv 1810.04805, section 5.3): a classifier on
-each word's first word piece. The paper's table of frozen features is
+each word's first word piece. The paper's table of frozen features comes from
 
   python run_ner.py --do_train --do_eval --freeze_encoder \
       --feature_layers=embeddings,second_to_last,last,weighted_sum_last_four \
@@ -52,12 +52,12 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
   "scheme", "iob2", choices.TAGGING_SCHEMES, "How labels mark where an entity "
-  "begins; plain: types alone (PER), of which runs are entities; none: labels "
-  "of single words, such as parts of speech.",
+  "begins; plain: only types (PER), where adjacent words of a type are an "
+  "entity; none: labels of single words, such as parts of speech.",
 )
 flags.DEFINE_bool(
-  "lenient", False, "Takes labels that the scheme does not have after each "
-  "other (I-PER after O), and counts them as conlleval does.",
+  "lenient", False, "Accepts sequences of labels that the scheme forbids "
+  "(I-PER after O), and counts them as conlleval does.",
   not_with="scheme=none",
 )
 flags.DEFINE_list(
@@ -99,11 +99,11 @@ flags.rule("do_eval eval_steps", needs="eval_file")
 flags.rule("do_predict", needs="predict_file")
 flags.rule("freeze_encoder", needs="do_train|feature_layers")
 flags.rule(
-  "bilstm_on_top", not_with="feature_layers", why=", which bring one along",
+  "bilstm_on_top", not_with="feature_layers", why=", which include a BiLSTM",
 )
 flags.rule(
   "pack_sequences", not_with="feature_layers",
-  why=", which are computed once and kept",
+  why=", which are computed once and stored",
 )
 flags.rule(
   "train_file eval_file word_column label_column predict_labels",
@@ -154,7 +154,7 @@ class TaggingRun(NamedTuple):
 
 
 def task_on(features):
-  """Returns the task of a run's folder."""
+  """Returns the task's name, which is stored in the run's folder."""
   return f"tagging on {features}" if features else "tagging"
 
 
@@ -173,7 +173,7 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
 
   def training_data():
     nonlocal run
-    # The weights are loaded by now: the states are a function of them.
+    # The hidden states depend on the weights, which are loaded by now.
     if features:
       run = run._replace(files={
         name: tagging_model.store_states(
@@ -192,8 +192,8 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
 
   if "eval" in run.files:
     gold = [sentence.labels for sentence in run.files["eval"].sentences]
-    # The gold labels stand in for predictions. A type that would only be
-    # predicted is not named: its scores are 0.
+    # Gold labels stand in for predictions, to get the names of the results.
+    # This omits types that are only predicted, whose scores are 0.
     names = list(scores.evaluate(gold, gold, 0.0, settings.scheme).results)
   step = harness.train(settings, harness.Task(
     model, run.config, run.strategy, tagging_model.objective(model), output_dir,
@@ -210,8 +210,8 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
 def run_model(settings, run, features, output_dir):
   """Trains, evaluates and predicts with one model; returns its scores.
 
-  features are one of bilstm.FEATURES, or None to fine-tune; without an
-  output_dir a stream is answered.
+  `features` is one of bilstm.FEATURES, or None to fine-tune. Without an
+  output_dir it answers a stream.
   """
   start = components.open_run(
     settings, task_on(features), run.config, run.strategy, output_dir
@@ -233,7 +233,7 @@ def run_model(settings, run, features, output_dir):
     )
   else:
     weight_files.load(
-      # Nothing reads it, and token classifiers of Hugging Face have none.
+      # Taggers do not read the pooler, and Hugging Face's have none.
       model.variables, start.path, allowed_missing=heads.POOLER
     )
   # All processes compute, one writes.
@@ -296,7 +296,7 @@ def main(_):
   labels = inputs.model_labels(sentences.get("train"), labels_file, config)
   config = inputs.trained_config(config, labels)
 
-  # Before anything else computes: devices cannot be arranged afterwards.
+  # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
@@ -320,7 +320,7 @@ def main(_):
     return
   rows, layers_read = [], settings.feature_layers or (None,)
   for name in layers_read:
-    # One model is in --output_dir itself, several in a folder each.
+    # A single model is in --output_dir itself, several are in subfolders.
     is_single = len(layers_read) == 1
     model_dir = folder if is_single else os.path.join(folder, name)
     rows.append((name, run_model(settings, run, name, model_dir)))

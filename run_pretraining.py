@@ -20,8 +20,8 @@ common_flags.define_device_flags()
 common_flags.define_distillation_flags()
 flags.DEFINE_string(
   "input_file", None,
-  "TFRecord files, comma-separated, or glob patterns of them; of shards also "
-  "their manifest, or --output_file as they were written with.", required=True,
+  "TFRecord files or glob patterns, comma-separated; for shards also their "
+  "manifest, or the --output_file they were written with.", required=True,
 )
 flags.DEFINE_string(
   "eval_input_file", None,
@@ -40,9 +40,9 @@ flags.DEFINE_bool(
 common_flags.define_masking_flags(", in records of --dynamic_masking")
 flags.DEFINE_list(
   "distillation_weights", ["5", "2", "1"],
-  "How much three losses count with --teacher_checkpoint: soft targets of the "
-  "masked words, the masked words, the cosine of last hidden states. As in "
-  "DistilBERT.", needs="teacher_checkpoint",
+  "Weights of three losses with --teacher_checkpoint, as in DistilBERT: the "
+  "teacher's soft targets for masked words, the masked words, the cosine of "
+  "last hidden states.", needs="teacher_checkpoint",
 )
 flags.DEFINE_integer(
   "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1,
@@ -55,8 +55,8 @@ flags.DEFINE_integer(
   "max_eval_steps", 100,
   "Evaluation batches; the data are repeated if they hold fewer.", lower_bound=1
 )
-# As in the original: its own training flags may be given without --do_train, so
-# that a command is the same for both phases.
+# As in the original: its training flags may be given without --do_train, so
+# training and evaluation can use the same command.
 flags.rule("freeze_encoder", needs="do_train")
 flags.rule("teacher_checkpoint", needs="max_predictions_per_seq")
 
@@ -89,12 +89,12 @@ from training import (
 )
 from variants import registry, vocabularies
 
-# No flag of this script: of the records.
+# Here, dynamic_masking is how the records were made, not a flag of this script.
 _ARE_MASKED = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_runs mask_shares", "dynamic_masking",
   why=" when the records were made, and these are masked already",
 )
-# Encoders that are trained on next words.
+# For encoders that are trained to predict the next word.
 _NO_MASKS = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_runs mask_shares teacher_checkpoint",
   not_with="bert_config_file", why=", whose model is trained on next words",
@@ -102,7 +102,7 @@ _NO_MASKS = run_settings.Rule(
 
 
 def make_input(settings, names, config):
-  """Returns the inputs.PretrainingInput of files, as a flag names them."""
+  """Returns the inputs.PretrainingInput of the files that a flag names."""
   data = inputs.PretrainingInput(
     tfrecord.find_files(names), config, max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
@@ -138,7 +138,7 @@ def fixed_settings(settings):
 
 
 def make_objective(settings, model, teacher, **model_options):
-  """Returns the loop.Objective; the weights of a teacher are loaded."""
+  """Returns the loop.Objective; loads the weights of a teacher, if any."""
   if not teacher:
     return pretraining_model.objective(model)
   distills = pretraining_model.Distillation(
@@ -168,7 +168,7 @@ def write_model(settings, model, folder, step):
   model_writer.write(
     folder, weight_files.by_name(model.variables),
     model_folder.with_input_settings(model.config, made_with), vocab_file,
-    # The records do not say whether they are lower-cased; the folder may.
+    # Records do not say whether they are lower-cased; the folder may.
     vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
   )
 
@@ -178,7 +178,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   task = harness.Task(
     model, model.config, strategy, objective, settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
-    # An encoder without pre-training heads can be trained further.
+    # The start weights may be an encoder without pre-training heads.
     new_variables=["^cls/", *model.unused_variables()],
     data=lambda: data.training_data(trim), evaluate=evaluate,
     result_names=pretraining_model.result_names(model),
@@ -189,7 +189,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 
 def check_vocabulary(settings, config):
-  """Refuses a vocabulary of another size, or records of another vocabulary."""
+  """Refuses a vocabulary that does not fit the model, or not the records."""
   vocab = vocabularies.load_vocab(settings.vocab_file)
   config.check_vocabulary(len(vocab), settings.vocab_file)
   for names in filter(None, (settings.input_file, settings.eval_input_file)):
@@ -209,13 +209,13 @@ def main(_):
   if settings.vocab_file:
     check_vocabulary(settings, config)
 
-  # Before anything is computed: devices cannot be set up afterwards.
+  # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
   trim = components.shapes_may_vary(settings, strategy)
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
-  # As in the original: evaluated on the files of the training, unless there are
-  # others.
+  # As in the original: evaluation reads the training files if no others are
+  # given.
   data = eval_data = make_input(settings, settings.input_file, config)
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)
@@ -246,7 +246,7 @@ def main(_):
     )
 
   if settings.do_eval:
-    # As in the original: its metrics were float32, and print as such.
+    # As in the original: metrics are printed as float32.
     results = {name: np.float32(value) for name, value in evaluate().items()}
     if distribution.is_chief(strategy):
       path = os.path.join(settings.output_dir, "eval_results.txt")

@@ -8,7 +8,7 @@ r"""Answers questions by spans of a text: SQuAD 1.1 and 2.0.
 Fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and 4.3), writes
 predictions.json, nbest_predictions.json and, for SQuAD 2.0
 (--version_2_with_negative), null_odds.json, and scores them if the file has
-answers. Later, with the model (which knows the lengths it was trained with):
+answers. To use the trained model, whose folder stores the lengths it needs:
 
   python run_squad.py --interactive --model_dir=squad_output/final_model
   python run_squad.py --do_predict --predict_file=- \
@@ -21,7 +21,7 @@ from common import command, flags
 from serving import export_options
 from training import common_flags
 
-# Not every use needs them: `main` asks for what it needs.
+# `main` requires the flags that it needs: --evaluate_only needs no model.
 common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
@@ -35,36 +35,36 @@ flags.DEFINE_string(
   "answer a line on standard output.", needs="do_predict|!predict_file=-",
 )
 flags.DEFINE_integer(
-  "doc_stride", 128, "A long passage is read in windows: from the start of one "
-  "to that of the next, in word pieces.", lower_bound=1,
+  "doc_stride", 128, "Stride, in word pieces, of the windows in which a long "
+  "passage is read.", lower_bound=1,
 )
 flags.define_options(export_options.for_script(
   "max_query_length max_answer_length version_2_with_negative"
 ))
 flags.DEFINE_bool(
-  "pad_to_max_length", False, "Compute every window at --max_seq_length and "
-  "let padding compete in the soft-max of the training and for the n best "
-  "positions, as the original.",
+  "pad_to_max_length", False, "As the original, compute every window at "
+  "--max_seq_length and include padding in the softmax of the training and "
+  "among the n best positions.",
 )
 flags.DEFINE_integer(
   "n_best_size", 20, "How many answers to a question are kept in "
   "nbest_predictions.json.", lower_bound=1,
 )
 flags.DEFINE_integer(
-  "top_k", None, "Adds the N best answers to each answer of a line, with "
+  "top_k", None, "Adds the N best answers to the answer of each line, with "
   "probabilities, scores and places; at most --n_best_size.", lower_bound=1,
   needs="predict_file=-",
 )
 flags.DEFINE_string(
   "null_score_diff_threshold", None,
-  "A question has no answer if that scores better than the best answer by more "
-  "than this. auto: the value with the best F1 on --eval_file, searched anew "
-  "and stored with the model. Not given: the one stored for these "
-  "weights, or 0.0.", needs="version_2_with_negative",
+  "A question gets no answer if the score of no answer exceeds that of the "
+  "best answer by more than this. auto: finds the value with the best F1 on "
+  "--eval_file and stores it with the model. Not given: the value stored for "
+  "these weights, or 0.0.", needs="version_2_with_negative",
 )
 flags.DEFINE_bool(
-  "verbose_logging", False, "Whether the log says of every answer if it could "
-  "not be found again in the text, and of each skipped question why.",
+  "verbose_logging", False, "Whether to log each answer that cannot be found "
+  "again in the text, and the reason for each skipped question.",
 )
 flags.DEFINE_bool(
   "evaluate_only", False,
@@ -76,15 +76,15 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "null_odds_file", None, "The null_odds.json of --predictions_file, to find "
-  "the best thresholds of SQuAD 2.0; if not given, the one next to it, if "
-  "there is one.", needs="evaluate_only version_2_with_negative",
+  "the best thresholds of SQuAD 2.0; by default the file next to it, if it "
+  "exists.", needs="evaluate_only version_2_with_negative",
 )
 flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
 )
 common_flags.define_search_flag("f1", not_with="interactive predict_file=-")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
-# As in the original: its own flags of training may be given without it, as in
+# As in the original: its training flags may be given without --do_train, as in
 # its documented commands (--do_train=False --train_file=...).
 flags.rule(
   "do_train do_eval do_predict interactive",
@@ -138,10 +138,10 @@ def score_predictions(settings):
     folder = os.path.dirname(settings.predictions_file)
     nearby = os.path.join(folder, answers.NULL_ODDS_FILE)
     path, odds = settings.null_odds_file or nearby, None
-    # One that is named must be there; one next to it may be.
+    # A file that the flag names must exist; the default may be missing.
     if settings.null_odds_file or file_io.exists(path):
       odds = scores.read_by_id(path, float)
-      logging.info("the best thresholds are those of the odds in %s", path)
+      logging.info("the best thresholds come from the odds in %s", path)
     results = scores.score_v2(file.questions, predictions, odds)
   else:
     results = scores.score_v1(file.questions, predictions)
@@ -151,8 +151,8 @@ def score_predictions(settings):
 def read_settings():
   """Returns the settings of the flags and of a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings(check=False))
-  # Unlike the original: it answered with the lengths of the flags, whatever the
-  # model had been trained with.
+  # Unlike the original: lengths are the trained model's by default, where it
+  # used the flags' default values.
   if not (settings.do_train or settings.evaluate_only):
     settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
@@ -206,12 +206,12 @@ def main(_):
   tokenizer = model_settings.make_tokenizer(settings, config)
   config.check_pairs(tokenizer.specials.segment_b)
 
-  # Before anything else computes: devices cannot be arranged afterwards.
+  # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
   files = data.read_all(paths, version_2=settings.version_2_with_negative)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
-  # Made once, for all runs, after the first one's weights were found.
+  # All runs share these inputs, made once the first run has found its weights.
   make_inputs = functools.cache(lambda: inputs.prepare_all(
     files, tokenizer, windowing.lengths_of(settings, tokenizer.specials),
     folder=settings.output_dir,

@@ -5,10 +5,10 @@ r"""Serves a model folder, or an export of export_saved_model.py, over HTTP.
   curl -d '{"instances": ["What a day!"]}' \
       http://127.0.0.1:8501/v1/models/sentiment:predict
 
-For those without TensorFlow Serving, whose REST form it speaks. Requests that
-come at the same time are computed together. SIGTERM and SIGINT (Ctrl-C) end
-it after the requests under way, within 25 seconds. Needs aiohttp: in a clone of
-this project, pip install '.[serve]'.
+The server has the REST API of TensorFlow Serving, and computes concurrent
+requests in one batch. SIGTERM and SIGINT (Ctrl-C) end it after the pending
+requests, within 25 seconds. It needs aiohttp: in a clone of this project, pip
+install '.[serve]'.
 """
 
 from common import choices, command, flags
@@ -18,9 +18,9 @@ _DEFAULTS = batching.Limits()
 
 flags.DEFINE_string(
   "saved_model_dir", None,
-  "--export_dir of export_saved_model.py, which ONNX Runtime or LiteRT runs if "
-  "it is for them. Of SavedModels the highest version is taken; or the folder "
-  "of one version.",
+  "The --export_dir of export_saved_model.py, for SavedModel (of which the "
+  "highest version is served), ONNX Runtime or LiteRT; or the folder of one "
+  "version.",
 )
 flags.DEFINE_string(
   "model_dir", None,
@@ -43,9 +43,9 @@ flags.DEFINE_string(
 )
 flags.DEFINE_list(
   "allowed_hosts", [],
-  "Names in the Host header that are answered, without the port; others are "
-  "refused with 403, so that no page of another site reaches the server by a "
-  "name of its own. By default localhost and the loopback addresses where "
+  "Names, without the port, that a request's Host header may have; others are "
+  "refused with 403, which stops web pages that point their own host name at "
+  "this server (DNS rebinding). By default localhost and loopback addresses if "
   "--host is one of them, else all; *: all.",
 )
 flags.DEFINE_integer(
@@ -63,7 +63,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_float(
   "max_batch_delay_ms", _DEFAULTS.max_batch_delay_ms,
-  "How long a request waits for others, where none is being computed.",
+  "How long a request waits for others while none is being computed.",
   lower_bound=0.0, needs="batch_requests",
 )
 flags.DEFINE_integer(
@@ -78,8 +78,8 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_float(
   "timeout_s", _DEFAULTS.timeout_s,
-  "A request that is not answered by then is refused with 504; a connection "
-  "on which no request has come by then is closed.",
+  "Seconds after which a request without an answer is refused with 504, and a "
+  "connection without a request is closed.",
   lower_bound=0.001,
 )
 flags.DEFINE_integer(
@@ -101,7 +101,7 @@ from serving import exported_network, rest, text_models
 def model_name(settings):
   """Returns --model_name, or the name of the folder above the version's."""
   folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
-  # As TensorFlow Serving names models.
+  # Like TensorFlow Serving, it names the model by the folder above versions.
   if os.path.basename(folder).isdecimal():
     folder = os.path.dirname(folder)
   name = settings.model_name or os.path.basename(folder)
@@ -124,7 +124,7 @@ def load(settings):
 
 def main(_):
   """Serves exports until a signal ends the process."""
-  # It needs aiohttp, an extra: a missing one is a mistake like others.
+  # Imported here, so that a missing aiohttp is reported like other mistakes.
   from serving import server
 
   settings = flags.read_settings()
@@ -142,7 +142,7 @@ def main(_):
   )
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
-  if port:  # Else it is only known, and printed, later.
+  if port:  # Port 0 is replaced, and printed, later.
     names = list(model.specs["serving_default"])
     logging.info("ask it: %s", rest.example_request(names, host, port, name))
   server.run(application, host, port, name, limits.timeout_s)

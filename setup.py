@@ -1,11 +1,11 @@
 """The wheel: the project's files as one package, bert_tf2.
 
-In a clone a script says `import modeling` and `from squad import answers`.
-In the wheel the same files are one package, and each such line is rewritten on
-the way in (`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`):
-names as common as `tokenization` never lie loose in anyone's site-packages.
-An editable installation has bert_tf2.py alone, which does it at each import.
-pyproject.toml has everything that needs no code.
+In a clone, scripts contain `import modeling` and `from squad import answers`.
+In the wheel, the same files are one package, and the build rewrites these lines
+(`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`), so that
+site-packages gets no top-level modules with common names like `tokenization`.
+An editable installation has only bert_tf2.py, which rewrites them at import.
+pyproject.toml has all metadata that needs no code.
 """
 
 import pathlib

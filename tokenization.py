@@ -40,7 +40,7 @@ _HAN_RANGES = (
   (0x2A700, 0x2CEAF),  # Extensions C, D and E.
   (0x2F800, 0x2FA1F),  # Compatibility Supplement.
 )
-# Code points at which "is Han" changes; a search beats comparing all ranges.
+# Code points at which "is Han" changes, for a binary search.
 _HAN_EDGES = [edge for first, last in _HAN_RANGES for edge in (first, last + 1)]
 
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -271,8 +271,8 @@ class FullTokenizer:
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
     """Encodes many lines, for data.read_corpus of pretraining.
 
-    Returns (ids of all lines one after another, number of ids of each line,
-    None: the pieces themselves say which of them continue a word).
+    Returns (the concatenated ids of all lines, the number of ids of each line,
+    None, because "##" already marks the pieces that continue a word).
     """
     rows = list(map(self.encode, lines))
     return list(itertools.chain.from_iterable(rows)), list(map(len, rows)), None
@@ -469,8 +469,8 @@ class _Cache(dict):
   """Caches a function of a string; a lookup computes a missing result.
 
   Its size is bounded: results of long strings are not stored, and a full cache
-  is cleared. That costs less than tracking the use of each entry, because in
-  natural text the frequent words return quickly.
+  is cleared. Clearing costs less than tracking the use of each entry, because
+  frequent words are soon cached again.
   """
 
   def __init__(self, function):

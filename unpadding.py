@@ -27,7 +27,7 @@ PLAN = "packed_rows"
 
 
 class _Heads:
-  """The dense layers of attention, whose other side has heads."""
+  """The dense layers that map rows to attention heads, and back."""
 
   def dense_to_heads(self, rows, weights, name, heads):
     """Returns [B, N, T, D] of rows [S, H], for N heads; see layers.dense."""
@@ -260,7 +260,7 @@ class PackedBatch(NamedTuple):
 
   @classmethod
   def of_batch(cls, batch: dict[str, tf.Tensor]) -> "PackedBatch":
-    """Makes it from a batch with a PLAN, and input_mask, integers [B, T]."""
+    """Maps a batch that has a PLAN and input_mask, integers [B, T]."""
     plan, input_mask = batch[PLAN], batch["input_mask"]
     count, length = layers.sizes(input_mask)
     num_rows, fullest = layers.sizes(plan)
@@ -308,7 +308,7 @@ class PackedBatch(NamedTuple):
     }
 
   def _pack(self, values):
-    """Packs integers [B, T] into [R, T], 0 where no sequence is."""
+    """Packs integers [B, T] into [R, T]; unused positions become 0."""
     taken = tf.gather(tf.reshape(values, [-1]), self.sources)
     return tf.where(self.is_used(), taken, 0)
 
@@ -329,9 +329,9 @@ class PackedBatch(NamedTuple):
     return tf.where(self.plan[:, :, tf.newaxis] >= 0, places, 0)
 
   def positions_computed(self, positions) -> tf.Tensor | None:
-    """Returns int32 [R, Q P], where the rows compute positions [B, P].
+    """Returns the places in the rows of positions [B, P], int32 [R, Q P].
 
-    It returns None, for all of [R, T], without positions or if Q P >= T.
+    Returns None, for all of [R, T], without positions or if Q P >= T.
     """
     if positions is None:
       return None
