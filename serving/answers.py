@@ -1,8 +1,8 @@
-"""Texts -> answers, for every head; Python and serve.py return these.
+"""Texts -> answers, for every head, as Python and serve.py return them.
 
-  texts -> ids        code of the task's folder, as in its script
-  ids -> numbers      a Network, computed by any engine
-  numbers -> answers  code of the task's folder, as in its script
+  texts -> ids        functions of the task's folder, which its script uses too
+  ids -> numbers      a Network, which any engine computes
+  numbers -> answers  functions of the task's folder
 
 Letters: B sequences, T tokens, L labels, P masks, K fillings.
 """
@@ -31,13 +31,13 @@ from tagging import answers as tagging_answers
 from text import input_sequences
 from variants import vocabularies
 
-# A function of int32 arrays [B, T], named as the id_inputs of a
-# models.ServedModel, that returns arrays named as in its `from_ids`.
+# Takes int32 arrays [B, T] with the names of models.ServedModel.id_inputs, and
+# returns arrays with the names of the outputs of its `from_ids`.
 Network = Callable[..., dict[str, np.ndarray]]
 
-# The score of a missing answer: finite, for JSON.
+# The score of a missing answer is finite because JSON has no infinity.
 _NO_ANSWER = -1e9
-# The file of an exported folder with the settings for `make`.
+# The file in an exported folder that stores the settings for `make`.
 SETTINGS_FILE = "answers.json"
 STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
@@ -48,11 +48,11 @@ STORED = (
 
 
 class Head(NamedTuple):
-  """A head that answers texts, made with some settings.
+  """A head with its settings and the function that answers texts.
 
   Attributes:
-    texts: names of the texts of an example.
-    answer: see `make`.
+    texts: names of an example's texts.
+    answer: the function that `make` returns.
     model: the models.ServedModel, if TensorFlow runs it.
     missing: names of variables that the checkpoint lacks.
   """
@@ -68,13 +68,13 @@ def make(
   settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
   network: Network, batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function of a list of tuples of str, texts or pairs of them.
+  """Returns a function that answers a list of examples.
 
-  It returns a dict of JSON values for each tuple.
+  An example is a tuple of one or two str; its answer is a dict of JSON values.
 
   Args:
     settings: settings that export_settings.resolve returned.
-    batch_size: sequences that are computed together; more if they are short.
+    batch_size: sequences in a batch; batches of short sequences have more.
   """
   return _HEADS[settings.head](settings, tokenizer, network, batch_size)
 
@@ -86,7 +86,7 @@ def write_settings(
 
   Args:
     settings: settings for `make`, with the model's `labels`.
-    texts: names of the texts of an example.
+    texts: names of an example's texts.
   """
   json_files.write(path, {
     "settings": settings.pick(STORED), "labels": settings.labels,
@@ -98,14 +98,14 @@ def write_settings(
 def read_settings(
   path: str, vocab_file: str
 ) -> tuple[run_settings.Settings, list[str]]:
-  """Returns settings for `make`, and the names of the texts of an example.
+  """Returns settings for `make`, and the names of an example's texts.
 
   Raises:
     InputError: the file is missing or damaged.
   """
   values = json_files.read(path)
   settings = run_settings.Settings({
-    # An export that is older than an option gets the option's default.
+    # An export that was written before an option existed gets its default.
     **export_options.DEFAULTS,
     **json_files.field(values, "settings", dict, path),
     "labels": json_files.field(values, "labels", list[str], path),
@@ -127,10 +127,9 @@ def check(head: str | None, rows: list) -> None:
 def classifier(
   settings: run_settings.Settings, network: Network
 ) -> tuple[Callable, sequences.InputOptions]:
-  """Returns arguments for classification's answers with a network.
+  """Returns a function from a batch to its logits, and the input options.
 
-  Args:
-    settings: see `make`.
+  Functions of classification.answers take both; for `settings` see `make`.
   """
   problem = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   options = sequences.options_of(settings, problem, settings.labels)
@@ -179,12 +178,12 @@ def _masked_lm(settings, tokenizer, network, batch_size):
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
   def token(value):
-    # The graph of an export returns names.
+    # An exported graph returns word pieces, all other networks return ids.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
     encoded = [pretraining_answers.encode(tokenizer, text) for text, in rows]
-    # A mask beyond the end is cut off with the text.
+    # Truncating a text also removes the masks beyond its new end.
     encoded = [
       (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
        [place for place in positions if place < length - 1])
@@ -216,10 +215,10 @@ def make_scorer(
   settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
   network: Network, batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function of texts, like `make`, that scores their likelihood.
+  """Returns a function like that of `make` that scores the likelihood of texts.
 
-  Each piece in turn is masked and predicted (Salazar et al., arXiv 1910.14659):
-  the log probabilities add up to the text's, exp(-mean) is its perplexity.
+  It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
+  The log probabilities add up to the text's; exp(-mean) is its perplexity.
 
   Args:
     network: Network of models.MaskFiller.log_probabilities.

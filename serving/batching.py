@@ -1,8 +1,8 @@
-"""Runs the requests of many clients together, a batch at a time.
+"""Combines the requests of many clients into batches.
 
-A model computes 16 texts together much faster than one after another. So a
-request waits a few milliseconds for others, and the next batch gathers while
-the model computes one. No TensorFlow.
+A model computes a batch of 16 texts much faster than 16 single texts. So a
+request waits a few milliseconds for other requests, and the queue collects the
+next batch while the model computes. No TensorFlow.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from common import errors
 
 
 class Limits(NamedTuple):
-  """The limits of a server, flags of serve.py; see also `connections`.
+  """A server's limits, which are flags of serve.py; see also `connections`.
 
   Attributes:
-    batch_requests: whether one batch may have instances of several requests.
-    max_batch_size: a larger request is computed in several batches.
-    max_batch_delay_ms: how long a request waits for others to join it; with 0,
-      only requests that already wait join it.
-    max_queue: most instances that may wait, and most in one request.
-    max_body_bytes: a longer request is refused.
-    timeout_s: within which a request must have been read and answered.
+    batch_requests: whether a batch may contain instances of several requests.
+    max_batch_size: instances in a batch; larger requests need several batches.
+    max_batch_delay_ms: how long a request waits for others to join its batch;
+      with 0, only requests that are already in the queue join it.
+    max_queue: most instances in the queue, and most in one request.
+    max_body_bytes: the server refuses a longer request.
+    timeout_s: seconds within which the server must read and answer a request.
   """
 
   batch_requests: bool = True
@@ -59,30 +59,30 @@ class Batcher:
   """
 
   def __init__(self, run: Callable, limits: Limits):
-    """Makes a batcher; `start` it inside an event loop.
+    """Makes a batcher, which must be started inside an event loop.
 
-    `run` is a function of (key, list of instances) that returns their answers;
-    a separate thread calls it.
+    A separate thread calls `run` with a key and a list of instances; it returns
+    their answers.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []
     self._changed = asyncio.Event()
-    # With one thread, a batch has all cores.
+    # A single thread computes one batch at a time, which then has all cores.
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._worker: asyncio.Task | None = None
     self._closing = False
     self.num_batches = self.num_instances = 0
 
   async def start(self, *_) -> None:
-    """Starts to work in the running event loop."""
+    """Starts to compute batches in the running event loop."""
     self._worker = asyncio.create_task(self._work())
 
   async def close(self, *_) -> None:
-    """Rejects new instances, computes the waiting ones, then stops."""
+    """Rejects new instances, computes those in the queue, then stops."""
     self._closing = True
     self._changed.set()
     if self._worker:
-      # The worker ends when no instance waits.
+      # The worker ends when the queue is empty.
       await self._worker
     self._thread.shutdown()
 
@@ -95,7 +95,7 @@ class Batcher:
 
   @property
   def queue_length(self) -> int:
-    """How many instances wait."""
+    """The number of instances in the queue."""
     return len(self._left())
 
   async def submit(self, key: tuple, rows: list) -> list:
@@ -113,10 +113,10 @@ class Batcher:
         f"{len(rows)} instances in one request; at most "
         f"{self._limits.max_queue} are taken: send them in several requests"
       )
-    # An immediate refusal bounds the queue and lets a client go elsewhere.
+    # An immediate refusal bounds the queue and lets a client try elsewhere.
     self.require_room(len(rows))
     loop = asyncio.get_running_loop()
-    # No other request has this key.
+    # The added object makes the key unique, so no other request joins this one.
     key = key if self._limits.batch_requests else (*key, object())
     now = loop.time()
     instances = [_Waiting(key, row, now, loop.create_future()) for row in rows]
@@ -127,7 +127,7 @@ class Batcher:
     try:
       return await answers
     finally:
-      # If the client has gone or one instance fails, no other is needed.
+      # The client has gone, or an instance failed: drop the remaining ones.
       answers.cancel()
       for one in instances:
         one.answer.cancel()
@@ -158,7 +158,7 @@ class Batcher:
 
   async def _wait_for_others(self, first):
     limits, loop = self._limits, asyncio.get_running_loop()
-    # The delay counts from its arrival, so time during a batch counts, too.
+    # The delay starts when the instance arrives, even during another batch.
     until = first.arrived + limits.max_batch_delay_ms / 1000
     while limits.batch_requests and not self._closing and until > loop.time():
       count = sum(one.key == first.key for one in self._waiting)
@@ -177,9 +177,9 @@ class Batcher:
       answers = await asyncio.get_running_loop().run_in_executor(
         self._thread, self._run, batch[0].key, [one.row for one in batch]
       )
-    except Exception as error:  # It belongs to whoever sent the instance.
+    except Exception as error:  # Only the client of the bad instance gets it.
       if len(batch) > 1:
-        # Halving isolates the bad instance, so that the others get answers.
+        # Halving the batch isolates the bad instance; the others get answers.
         middle = len(batch) // 2
         await self._compute(batch[:middle])
         await self._compute(batch[middle:])

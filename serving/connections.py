@@ -1,8 +1,8 @@
-"""Limits a server's connections.
+"""Limits the number of a server's open connections.
 
-Each needs a file descriptor, and a process without free ones cannot even refuse
-a connection. So at half of the system's limit the oldest connections without a
-request in progress are closed; if all are busy, a new one gets the answer 503.
+Each connection needs a file descriptor. A process without free descriptors
+cannot even refuse a connection. So at half of the system's limit the server
+closes the oldest idle connection; if all are busy, a new one gets status 503.
 """
 
 import asyncio
@@ -27,37 +27,37 @@ class _Refusal(asyncio.Protocol):
 
 
 def most_by_default() -> int:
-  """Returns half of `ulimit -n`; the model's files need some of the rest."""
+  """Returns half of `ulimit -n`; the model's files need descriptors too."""
   with contextlib.suppress(ImportError):  # Windows has no such limit.
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY:
       return max(1, limit // 2)
-  return 1 << 20  # Memory is exhausted before.
+  return 1 << 20  # The memory is exhausted earlier.
 
 
 async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:
-  """Starts to accept connections, at most `most` at once.
+  """Accepts connections from now on, at most `most` at the same time.
 
-  `server` is an aiohttp.web.Server, and `busy` the protocols of those of its
-  connections that have a request in progress.
+  `server` is an aiohttp.web.Server. `busy` has the protocol of each connection
+  with a request in progress.
   """
 
   def accept():
-    # Connections that are being closed have no transport; the oldest is first.
+    # A connection that is closing has no transport. The oldest comes first.
     opened = [c for c in server.connections if c.transport is not None]
     idle = [c for c in opened if c not in busy]
     too_many = len(opened) + 1 - most
     for connection in idle[: max(0, too_many)]:
       transport = connection.transport
       connection.force_close()
-      # Else it would wait for a client that does not read its answer.
+      # Without `abort`, it would wait until the client reads its answer.
       if transport.get_write_buffer_size():
         transport.abort()
     return server() if len(idle) >= too_many else _Refusal()
 
-  # As many as the backlog may be accepted before one of them is counted.
+  # asyncio may accept a whole backlog before `server` counts the first of it.
   return await asyncio.get_running_loop().create_server(
     accept, host, port, backlog=max(1, min(64, most // 4))
   )

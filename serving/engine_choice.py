@@ -1,6 +1,6 @@
-"""Chooses the engine for a head by --engine: TensorFlow, or one with a file.
+"""Makes a head's network for --engine: TensorFlow, ONNX Runtime or LiteRT.
 
-The file is temporary: the engine has read it when `network` returns.
+The exported file is temporary: the engine has read it when `network` returns.
 """
 
 import os
@@ -20,12 +20,12 @@ from variants import vocabularies
 
 
 def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
-  """Returns the network of a model with its weights, by its settings.
+  """Returns a model's network for the engine that its settings name.
 
-  `threads` compute in an engine with a file; 0 means one for each core.
+  ONNX Runtime and LiteRT compute in `threads` threads; 0 means one per core.
 
   Raises:
-    InputError: as of network_export.write_file and compare.
+    InputError: see network_export.write_file and compare.
   """
   settings = model.settings
   if settings.engine == "tensorflow":
@@ -54,11 +54,11 @@ def in_place_of(
   variables: Iterable[tf.Variable], settings: run_settings.Settings,
   config: configuration.BertConfig, **options
 ) -> answers.Network | None:
-  """Returns the network of a script's weights; None means TensorFlow's own.
+  """Returns an engine's network with a script's weights; None for TensorFlow.
 
   Args:
-    settings: of the script, `engine` and `quantize` among them.
-    **options: of export_options: head, labels, ...
+    settings: the script's settings, including `engine` and `quantize`.
+    **options: values for export_options: head, labels, ...
   """
   if settings.engine == "tensorflow":
     return None

@@ -1,8 +1,8 @@
-"""Combines settings with a trained model's, for serving and for Python.
+"""Combines given settings with a trained model's, for serving and for Python.
 
-A model folder stores how the model's input was made (see model_folder) and what
-it was trained for (problem_type). The same settings are used here, so that the
-model answers like the script that trained it; a setting may override them.
+A model folder stores the input settings of the training (see model_folder) and
+the task (problem_type). With these settings the model answers as in the script
+that trained it; given settings override them.
 """
 
 import os
@@ -40,8 +40,8 @@ def with_trained(
 ) -> run_settings.Settings:
   """Returns settings with the input settings that a model stores.
 
-  Only settings for the head are used. Raises InputError: the flag cannot have a
-  value in the file.
+  It skips settings that the head does not have. Raises InputError: the file has
+  a value that the setting cannot have.
   """
   trained = model_folder.input_settings(config.to_dict())
   if settings.head in ("embedding", "sparse"):
@@ -54,7 +54,7 @@ def with_trained(
   is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
   if trained.get("text_b_column") or is_reranker:
     trained.setdefault("text_pairs", True)
-  # "auto" was searched after training and is stored with the weights.
+  # For "auto", training searched a threshold and stored it with the weights.
   if trained.get("null_score_diff_threshold") == "auto":
     del trained["null_score_diff_threshold"]
   known = {
@@ -71,11 +71,11 @@ def with_trained(
 def resolve(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns the settings of an export, including the model's.
+  """Returns the complete settings of an export, including the model's.
 
-  Its `labels` are the model's, () if it has no label names. Raises InputError:
-  a flag would have no effect, the model was trained for a task without a head
-  here, labels are missing, or the threshold stored with the weights is damaged.
+  `labels` are the model's, or () if it has no label names. Raises InputError:
+  a flag would have no effect, no head exists for the task of the training,
+  labels are missing, or the threshold stored with the weights is damaged.
   """
   trained_head.require(settings.head, settings)
   # The model's settings override the defaults of the head's script.
@@ -96,7 +96,7 @@ def resolve(
   run_settings.refuse_ignored(settings, export_options.RULES)
   threshold = settings.null_score_diff_threshold
   if settings.version_2_with_negative and threshold is None:
-    # A flag and the training's settings take precedence over this.
+    # Neither a flag nor the training's settings give the threshold.
     threshold = null_threshold.of_checkpoint(settings.init_checkpoint)
   return settings.replace(
     null_score_diff_threshold=threshold, labels=_labels(settings, config)
@@ -104,7 +104,7 @@ def resolve(
 
 
 def _activation(config):
-  """Returns the --output_activation of a trained classifier."""
+  """Returns the --output_activation that a trained classifier needs."""
   problem = config.to_dict().get("problem_type")
   if problem is None:
     return "softmax"

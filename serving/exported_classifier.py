@@ -1,4 +1,4 @@
-"""Predictions of run_classifier.py with an export. No TensorFlow."""
+"""Predicts for run_classifier.py with an exported model. No TensorFlow."""
 
 from checkpoints import model_settings
 from classification import answers, data
@@ -6,7 +6,7 @@ from common import errors, run_settings
 from serving import answers as serving_answers
 from serving import exported_network
 
-# Only these flags have an effect; an export fixes how texts become sequences.
+# Only these flags have an effect, because an export fixes all input settings.
 _FLAGS = frozenset(
   "model_dir output_dir do_predict predict_file interactive engine verbose "
   "predict_batch_size answer_format text_column text_b_column id_column "
@@ -15,14 +15,14 @@ _FLAGS = frozenset(
 
 
 def run(settings: run_settings.Settings) -> None:
-  """Predicts --predict_file, or the lines of the standard input.
+  """Predicts the rows of --predict_file, or the lines of the standard input.
 
   Args:
     settings: settings of run_classifier.py whose --model_dir is an export.
 
   Raises:
-    InputError: it is of another head; a flag would have no effect; a file or
-      a line cannot be read.
+    InputError: the export has another head; a flag would have no effect; a file
+      or a line cannot be read.
   """
   export = exported_network.ExportedNetwork(settings.model_dir)
   _check(settings, export)

@@ -1,7 +1,7 @@
-"""A folder of export_saved_model.py --format=onnx or litert, asked for answers.
+"""Answers texts with an export in the format onnx or litert.
 
-Its network runs without TensorFlow; texts become ids, and numbers answers, as
-everywhere else.
+The network runs without TensorFlow. `answers` turns texts into ids and numbers
+into answers, as for every other network.
 """
 
 import os
@@ -15,7 +15,7 @@ from engines import networks
 from serving import answers, export_options, rest
 from variants import vocabularies
 
-# These settings change only answers, not the network.
+# The settings that can differ from the export's, as the network ignores them.
 _CAN_CHANGE = frozenset(
   "model_dir max_seq_length top_k doc_stride max_windows max_query_length "
   "max_answer_length n_best_size version_2_with_negative tag_words "
@@ -24,16 +24,16 @@ _CAN_CHANGE = frozenset(
 
 
 class ExportedNetwork:
-  """A network with its tokenizer.
+  """An exported network with its tokenizer.
 
   Attributes:
     settings: run_settings.Settings of the export, including `engine`.
-    texts: names of the texts of an example.
+    texts: names of an example's texts.
     config, tokenizer: the model's configuration and tokenizer.
   """
 
   def __init__(self, folder: str, threads: int = 0):
-    """Loads it; `threads` compute a batch, 0 means one for each core.
+    """Loads an export; `threads` compute a batch, 0 means one per core.
 
     Raises:
       InputError: the engine's package is missing, or a file is missing or
@@ -46,7 +46,7 @@ class ExportedNetwork:
       os.path.join(folder, answers.SETTINGS_FILE), paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
-    assert engine  # See `find`.
+    assert engine  # `find` has checked it.
     self.settings = stored.replace(engine=engine)
     self.config = configuration.BertConfig.from_json_file(
       paths["bert_config_file"]
@@ -58,7 +58,7 @@ class ExportedNetwork:
     self._folder, self._loaded = folder, networks.load(engine, folder, threads)
 
   def check(self, settings: run_settings.Settings) -> None:
-    """Raises InputError if given settings need another export."""
+    """Raises InputError if a given setting requires a new export."""
     self.config.check_sequence_length(settings.max_seq_length)
     for name in sorted(settings.given - _CAN_CHANGE):
       exported, requested = self.settings.get(name), settings.get(name)
@@ -88,11 +88,11 @@ class Servable:
   """A model for serve.py; its signature `serving_default` takes texts.
 
   Attributes:
-    folder: its path.
-    version: the number that is the folder's name, else 1.
+    folder: the model's path.
+    version: the folder's name if it is a number, else 1.
     specs: {signature: {input: rest.InputSpec}}.
-    head, texts: its head and the names of its texts; None and () for a
-      SavedModel of another program.
+    head, texts: the head and the names of an example's texts; None and () for
+      a SavedModel of another program.
     mask: the token that marks a word to fill in.
   """
 
@@ -105,7 +105,7 @@ class Servable:
   _answer: Callable | None = None
 
   def check(self, signature: str, rows: list) -> None:
-    """Raises InputError for rows (see `run`) with an empty text."""
+    """Raises InputError if one of the rows (see `run`) has an empty text."""
     if self._answer and signature == "serving_default":
       answers.check(self.head, self._texts_of(rows))
 
@@ -119,30 +119,30 @@ class Servable:
     """Returns the answer to each row: {output: JSON value}.
 
     Args:
-      signature: one of `specs`.
-      rows: list of {input: bytes, or array}; each input has one shape.
+      signature: a key of `specs`.
+      rows: list of {input: bytes or array}; all rows have the same shapes.
     """
     if self._answer and signature == "serving_default":
       return self._answer(self._texts_of(rows))
     return self.graph(signature, rows)
 
   def graph(self, signature: str, rows: list) -> list:
-    """Returns the outputs of a signature's graph in the form of `run`."""
+    """Returns the graph's outputs for each row; see `run`."""
     raise NotImplementedError
 
   def metadata(self) -> dict:
-    """Returns {signature: dict}, as TensorFlow Serving describes them."""
+    """Returns {signature: its description in TensorFlow Serving's form}."""
     raise NotImplementedError
 
 
 class ServedHead(Servable):
-  """Serves a head of a model, which has only `serving_default`."""
+  """A model for serve.py that has one head and only `serving_default`."""
 
   def __init__(
     self, folder: str, head: answers.Head,
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Takes a head of the model in a folder, and the model's tokenizer."""
+    """Takes the model's folder, its head and its tokenizer."""
     self.folder, self.head = folder, head.settings.head
     self.texts, self._answer = head.texts, head.answer
     self.mask = tokenizer.specials.mask
@@ -158,17 +158,17 @@ class ServedHead(Servable):
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
-  """Returns a folder's network, or None if it has no network file."""
+  """Returns the network of a folder, or None if it has no network file."""
   if folder and networks.engine_of(folder):
     return ExportedNetwork(folder, threads)
   return None
 
 
 def load(folder: str, batch_size: int, threads: int) -> Servable:
-  """Returns the model of any export, for serve.py; InputError if it is none.
+  """Returns the model in any export, for serve.py.
 
-  Args:
-    threads: number of threads that compute; 0 means one for each core.
+  `threads` compute a batch; 0 means one per core. Raises InputError: the folder
+  is not an export.
   """
   network = find(folder, threads)
   if network:

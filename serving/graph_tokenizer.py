@@ -1,11 +1,11 @@
 """The tokenizer as TensorFlow operations: raw strings in, ids and offsets out.
 
-The result equals tokenization.py's for every string of UTF-8, because the rules
-are not rewritten: they are read off tokenization.py, code point by code point,
-into a table in the graph. So the Unicode versions of TensorFlow, ICU and RE2
-have no effect, and the graph keeps the version of the Python that made it.
-Letters in shapes: B texts, C code points, O code points after the rules, W
-words, P word pieces; the last four count over all texts.
+The ids equal those from tokenization.py for every UTF-8 string, because the
+graph has no rules: for each code point, it has a table with the output of
+tokenization.py. So the Unicode versions of TensorFlow, ICU and RE2 have no
+effect; the graph keeps the version of the Python that made it. Letters in
+shapes: B texts, C code points, O code points after the rules, W words, P word
+pieces; the last four count over all texts.
 """
 
 import functools
@@ -24,15 +24,15 @@ from common import errors, lean_tensorflow
 from variants import vocabularies
 
 _PAGE = 256  # Code points of a page, see `_Rules`.
-_ITSELF = -1  # In a replacement: the code point that is replaced.
-# str.lower alone depends on neighbours for this letter.
+_ITSELF = -1  # In a replacement: the code point that it replaces.
+# The only letter whose lower case depends on its neighbours.
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
-# Bits for the roles of a code point.
+# The roles of a code point, a bit each.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
 _REMOVED, _CUT = 32, 64  # Control characters; white space and Han characters.
 _EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 
-# `check_same` uses these.
+# Inputs of `check_same`.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",
@@ -48,10 +48,10 @@ class Tokens(NamedTuple):
   """Word pieces of texts; all fields are ragged int32 [B, (P)].
 
   Attributes:
-    starts, ends: the code points of the text that a piece covers; an accent
-      that was stripped belongs to its letter.
-    words: number of the piece's word: the same for all its pieces.
-    chunks: number of the piece's part of the text between white space.
+    starts, ends: the text's code points that a piece covers; a stripped accent
+      belongs to its letter.
+    words: number of the piece's word, which all pieces of a word share.
+    chunks: number of the string between white space that contains the piece.
   """
 
   ids: tf.RaggedTensor
@@ -65,9 +65,9 @@ class GraphTokenizer(tf.Module):
   """A tokenization.FullTokenizer for use inside a tf.function."""
 
   def __init__(self, tokenizer: tokenization.FullTokenizer):
-    """Reads the rules off a tokenizer; takes a few seconds.
+    """Derives the table from a tokenizer, which takes a few seconds.
 
-    Raises InputError: its vocabulary has no [UNK], or is of another kind.
+    Raises InputError: its vocabulary has no [UNK], or is not a WordPiece list.
     """
     super().__init__()
     if vocabularies.name_of(tokenizer.vocab_file) != vocabularies.LIST:
@@ -87,12 +87,12 @@ class GraphTokenizer(tf.Module):
     ))
     self._never_split = list(tokenizer.never_split)
     self._longest_word = wordpiece.max_input_chars_per_word
-    # UTF-8 has at most 4 bytes for a code point. Longer words are unknown.
+    # UTF-8 has at most 4 bytes per code point. Longer words become [UNK].
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # It wants lines that differ. A word has no space: " 7" matches nothing.
+      # Lines must differ. No word has a space, so that " 7" never matches.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -100,18 +100,18 @@ class GraphTokenizer(tf.Module):
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
-      # The words are already split; its own rules must not split them again.
+      # The words are already split, and must not be split again.
       no_pretokenization=True,
       token_out_type=tf.int32,
     )
 
   def tokenize(self, texts) -> Tokens:
-    """Cuts strings [B] into word pieces; bytes that are no UTF-8 are dropped.
+    """Splits strings [B] into word pieces and drops bytes that are not UTF-8.
 
-    Offsets count the code points that are left.
+    Offsets count the remaining code points.
     """
-    # All texts are one flat row, so that every rule is a few operations
-    # whatever B is. No rule looks across the space at the end of a text.
+    # One flat row with all texts needs only a few operations per rule for any
+    # B. No rule depends on characters beyond the space at the end of a text.
     texts = tf.strings.join([texts, " "])
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     rules, chars = self._rules, source.flat_values  # [C]
@@ -122,7 +122,7 @@ class GraphTokenizer(tf.Module):
     if self._never_split:
       replaced, origins = self._kept_whole(chars, kinds, replaced, origins)
     ids, words, sizes = self._pieces(replaced)  # [P]
-    # Offsets change from the text after the rules to the input text.
+    # Offsets into the replaced text become offsets into the input text.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
     limits = tf.cumsum(sizes)
     first = tf.gather(origins, limits - sizes)  # [P]
@@ -145,19 +145,18 @@ class GraphTokenizer(tf.Module):
     ))
 
   def _replaced(self, chars, kinds):
-    """Applies the rules of BasicTokenizer: spaces then separate words.
+    """Replaces code points as BasicTokenizer does; spaces then separate words.
 
-    It takes code points [C] and the bits of their kinds; returns int32 [O], and
-    the index in [C] that each comes from.
+    It takes code points [C] and the bits of their roles, and returns code
+    points [O], int32, and the index in [C] from which each comes.
     """
-    # Only this rule depends on neighbours; all others depend on one code point,
-    # so a table can hold them.
+    # Only this rule depends on neighbours; the table has all others.
     if self._lower:
       chars = _final_sigmas(chars, kinds)
     rules = self._rules
     classes = rules.classes_of(chars)  # [C]
-    # Replacements have 0 (an accent) to about 20 code points: repeat each
-    # origin that many times, and number the copies within their origin.
+    # A replacement has 0 (an accent) to about 20 code points: repeat the origin
+    # for each of them, and number them within the replacement.
     # "É," becomes "e" and " , ": lengths are 1 3, origins 0 1 1 1, and `within`
     # is 0 0 1 2.
     lengths = tf.gather(rules.lengths, classes)  # [C]
@@ -173,34 +172,34 @@ class GraphTokenizer(tf.Module):
   def _reordered(self, replaced, origins, kinds):
     """Puts combining marks into their canonical order, as NFD does.
 
-    Few are left to order: accents are gone. Between two starters (most
-    characters are starters) marks are sorted by their combining class.
+    It sorts the marks between two starters by their combining class. Most
+    characters are starters, and the accents among the marks are already gone.
     """
     rules = self._rules
     combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
     def sort():
-      # One sort for all runs: the run is the high part of the key, the class
-      # (below 256) the low one, and a stable sort keeps equal classes in order.
+      # Sort all runs at once: the run is the high part of the key, the class
+      # (below 256) the low part. A stable sort keeps equal classes in order.
       run = tf.cumsum(tf.cast(kinds & _STARTER > 0, tf.int64))  # [C]
       keys = tf.gather(run, origins) * 256 + combining
       order = tf.argsort(keys, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
 
-    # Sorting costs more than all else here, and few texts have such marks.
+    # Sorting is the slowest operation here, and few texts have such marks.
     return tf.cond(
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
   def _kept_whole(self, chars, kinds, replaced, origins):
-    """Joins the words of never_split again, as BasicTokenizer does.
+    """Keeps the words of never_split whole, as BasicTokenizer does.
 
     Args:
-      chars, kinds: int32 [C], the text and its bits.
-      replaced, origins: as `_replaced` returns them; the result, too.
+      chars, kinds: int32 [C], the text and the bits of its code points.
+      replaced, origins: the results of `_replaced`; this returns new ones.
     """
     cuts = tf.cast(kinds & _CUT > 0, tf.int64)
-    # "a, b" is 0 0 1 2: cuts have odd numbers.
+    # "a, b" has the numbers 0 0 1 2: those of cuts are odd.
     numbers = tf.cumsum(cuts) + tf.cumsum(cuts, exclusive=True)  # [C]
     count = tf.reduce_max(tf.concat([[0], numbers + 1], 0))  # W
 
@@ -216,7 +215,8 @@ class GraphTokenizer(tf.Module):
     as_changed = is_kept(
       tf.boolean_mask(replaced, is_inner), tf.boolean_mask(places, is_inner)
     )
-    # The first keep their characters, the others lose the spaces within.
+    # Words that match as written keep their characters; words that match after
+    # the rules lose the spaces within.
     stays = ~tf.gather(as_written, places) & (
       is_inner | ~tf.gather(as_changed, places)
     )
@@ -231,16 +231,16 @@ class GraphTokenizer(tf.Module):
     return tf.gather(replaced, order), tf.gather(origins, order)
 
   def _pieces(self, replaced):
-    """Returns ids, numbers of words and lengths in code points, all [P]."""
+    """Returns the pieces' ids, word numbers and code point counts, all [P]."""
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
     lengths = tf.cast(tf.strings.length(words, "UTF8_CHAR"), tf.int64)  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
-    # operation counts bytes, so such a word is replaced by one that is too
-    # long in bytes, too.
+    # operation counts bytes, so replace such a word with more bytes than it
+    # accepts.
     words = tf.where(lengths > self._longest_word, self._too_long, words)
     pieces = self._wordpiece.tokenize(words)
     ids, numbers = pieces.flat_values, pieces.value_rowids()
-    # The pieces of a word are all of it, and [UNK] stands for a whole one.
+    # The sizes of a word's pieces add up to the word; [UNK] is a whole word.
     sizes = tf.where(
       ids == self._unknown, tf.gather(lengths, numbers),
       tf.gather(self._sizes, ids),
@@ -251,15 +251,15 @@ class GraphTokenizer(tf.Module):
 def _final_sigmas(chars, kinds):
   """Replaces a capital sigma that ends its word, as str.lower does.
 
-  It ends one if the next thing before it is cased and the next after it is
-  not; characters such as accents and apostrophes are looked through.
+  A sigma ends a word if the character before it is cased and the character
+  after it is not, ignoring transparent characters: accents, apostrophes, ...
 
   Args:
     chars, kinds: int32 [C].
   """
 
   def replace():
-    # Without what is looked through, "the next thing" is the neighbour.
+    # Without transparent characters, a neighbour is the next in the row.
     seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(kinds, seen) & _CASED > 0
     after_cased = tf.concat([[False], cased[:-1]], 0)
@@ -274,7 +274,7 @@ def _final_sigmas(chars, kinds):
   )
 
 
-# The rules, which are read off tokenization.py.
+# The rules, which tokenization.py shows for each character.
 
 
 class _Switches(NamedTuple):
@@ -296,11 +296,11 @@ class _Rules:
   """The replacement of every code point; equal rules form a class.
 
   The classes of 1.1 million code points would add 4 MB to every exported graph.
-  Most pages of them are equal (all "itself"), so each page is kept once.
+  Most pages of them are equal (all "itself"), so the graph has each page once.
 
   Attributes:
     starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
-    kinds: the bits of each class, the roles of its code points.
+    kinds: for each class, the bits that tell the roles of its code points.
     combining: the Unicode combining class of each class, 0 for starters.
   """
 
@@ -309,10 +309,10 @@ class _Rules:
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, roles, ...) -> class.
     for char, text in _replaced_by(switches).items():
-      # With _ITSELF, thousands of characters share a replacement, which keeps
-      # `targets` short.
+      # `targets` stays short, since with _ITSELF thousands of characters share
+      # a replacement.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
-      # Neighbours matter if a sigma is lower-cased or accents are stripped.
+      # Roles have an effect only if letters are lower-cased or stripped.
       roles = _roles(char, text) if any(switches[:2]) else _STARTER
       roles |= _SPACE * (text == " ")
       cleaned = _cleaned(switches.isolates_han)[char]
@@ -337,15 +337,15 @@ class _Rules:
     return tf.gather(self._pages, page * _PAGE + chars % _PAGE)
 
 
-_rules = functools.cache(_Rules)  # It takes seconds.
+_rules = functools.cache(_Rules)  # The constructor takes seconds.
 
 
 @functools.cache
 def _characters():
-  """Returns the characters of UTF-8 that a rule can affect, in order.
+  """Returns, in order, the characters of UTF-8 that a rule can affect.
 
-  The other planes are empty (as yet) or private: their code points stay as they
-  are. An unassigned code point within a Han block counts as Han.
+  The remaining planes are empty or private; their code points do not change. An
+  unassigned code point within a Han block counts as Han.
   """
   # The ranges exclude surrogates.
   chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
@@ -367,7 +367,7 @@ def _replaced_by(switches):
 
 @functools.cache
 def _cleaned(isolates_han):
-  """Returns the same for characters in words that stay whole.
+  """Returns {character: replacement} for characters in words of never_split.
 
   "," and "A" do not change, but a Han character gets spaces around it.
   """
@@ -376,10 +376,10 @@ def _cleaned(isolates_han):
 
 
 def _made_by(tokenizer):
-  """Returns the replacement of each character between two letters.
+  """Returns {character: its replacement between two letters}.
 
-  They are joined to one text, with a word between them that no character gives:
-  "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
+  It tokenizes a single text, with "zz" between the characters, a word that no
+  replacement contains: "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
   """
   text = " zz ".join(f"a{char}b" for char in _characters())
   parts = " ".join(tokenizer.tokenize(text)).split(" zz ")
@@ -387,17 +387,17 @@ def _made_by(tokenizer):
 
 
 def _roles(char, lowered):
-  """Returns the bits of a character that BasicTokenizer replaces by `lowered`.
+  """Returns the bits of a character, which BasicTokenizer turns into `lowered`.
 
-  Python does not expose which characters are cased or skipped, but its
-  lower-casing of a final sigma shows it.
+  Python has no function that tells whether a character is cased or transparent,
+  but lower-casing a sigma next to it shows that.
   """
   # Control characters are removed before all other rules.
   if not _replaced_by(_Switches())[char]:
     return _TRANSPARENT
   roles = 0 if lowered else _ACCENT
-  # A final sigma after a cased character gets the final form, also with a
-  # skipped character between the two.
+  # A sigma gets the final form after a cased character, even if a transparent
+  # character is between the two.
   if f"{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
     roles |= _CASED
   elif f"A{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
@@ -413,12 +413,11 @@ def check_same(
   graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer, *,
   may_differ: bool = False,
 ) -> None:
-  """Refuses a graph whose ids could differ from the ids in training.
+  """Checks that the graph gives the same ids as the tokenizer of the training.
 
   It tries every character within a word, every token of the vocabulary, and
-  random texts, most of them with difficult characters. With `may_differ`, a
-  difference is only logged. Raises InputError: the ids of a text differ; the
-  message shows it.
+  random texts, mostly of difficult characters. With `may_differ`, it only logs
+  a difference. Raises InputError: the ids of a text, which it names, differ.
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
@@ -459,7 +458,7 @@ def _texts_to_try(tokenizer):
       for char in "a1\u00e9\u0416\u3042\U00010400"
       for length in range(longest - 1, longest + 2)
     ),
-    # One alphabet after another: a text must not affect the text before it.
+    # Texts of an alphabet are neighbours: no text may affect the previous one.
     *(
       "".join(rng.choices(alphabet, k=rng.randrange(60)))
       for alphabet in _ALPHABETS for _ in range(300)

@@ -5,8 +5,8 @@
   bert = keras_layer.BertLayer("released/uncased_L-12_H-768_A-12")
   pooled = bert(input_ids, input_mask, segment_ids)["pooled_output"]
 
-Keras trains the variables it has made itself, so the layer makes them and the
-encoder computes with them. Nothing else of the project imports Keras.
+Keras trains only variables that it has made, so the layer's variables replace
+the encoder's. No other module imports Keras.
 """
 
 import keras
@@ -21,10 +21,10 @@ from variants import registry
 
 @keras.saving.register_keras_serializable("bert_tf2")
 class BertLayer(keras.layers.Layer):
-  """The encoder of a model's folder; all of its variables are trainable.
+  """The encoder of a model folder; all of its variables are trainable.
 
   Attributes:
-    bert: modeling.BertModel, which computes with the variables of the layer.
+    bert: modeling.BertModel, which computes with the layer's variables.
   """
 
   def __init__(
@@ -33,16 +33,16 @@ class BertLayer(keras.layers.Layer):
   ):
     """Makes the variables and reads their values.
 
-    Raises InputError: there is no model in the folder, or Keras does not run
-    on TensorFlow.
+    Raises InputError: the folder has no model, or Keras does not run on
+    TensorFlow.
 
     Args:
-      folder: of this project, the original or Hugging Face; None: the weights
-        are random, of the shape that `config` says.
-      config: the entries of bert_config.json, instead of a folder; Keras passes
-        them when it loads a model, whose file has the weights.
-      seed: of dropout, and of weights that are random.
-      **options: of keras.layers.Layer: name, trainable, dtype.
+      folder: a model of this project, the original or Hugging Face. None makes
+        random weights in the shapes of `config`.
+      config: the entries of bert_config.json, instead of a folder. Keras passes
+        them when it loads a model; it then reads the weights from its file.
+      seed: seed of dropout and of random weights.
+      **options: options of keras.layers.Layer: name, trainable, dtype.
     """
     super().__init__(**options)
     if keras.backend.backend() != "tensorflow":
@@ -63,13 +63,13 @@ class BertLayer(keras.layers.Layer):
         self.config, seed=seed, compute_dtype=self.compute_dtype
       )
     if source:
-      # Published encoders may lack the pooler, which is then random.
+      # Some published encoders lack the pooler, which is then random.
       weight_files.load(
         self.bert.variables, source, allowed_missing=["/pooler/"]
       )
     self.bert.replace_weights(self._variable)
     self._dropout_seeds = keras.random.SeedGenerator(seed)
-    # XLA would compile each sequence length anew.
+    # XLA would compile the layer again for each sequence length.
     self.supports_jit = False
     self.built = True
 
@@ -83,11 +83,11 @@ class BertLayer(keras.layers.Layer):
   def call(
     self, input_ids, input_mask=None, segment_ids=None, training=None
   ):
-    """Returns sequence_output [B, T, H] and pooled_output [B, H] by name.
+    """Returns a dict of sequence_output [B, T, H] and pooled_output [B, H].
 
     Args:
-      input_ids, input_mask, segment_ids: integers [B, T], as of
-        modeling.BertModel.
+      input_ids, input_mask, segment_ids: integers [B, T], as modeling.BertModel
+        takes them.
       training: whether to apply dropout.
     """
     seed = None

@@ -1,4 +1,4 @@
-"""A server's numbers in the text form of Prometheus. No TensorFlow."""
+"""A server's metrics in the text format of Prometheus. No TensorFlow."""
 
 import bisect
 import collections
@@ -15,20 +15,20 @@ class Requests:
   """Counts prediction requests, whether they were answered or refused."""
 
   def __init__(self):
-    """Starts at zero."""
+    """Sets all counts to zero."""
     self._statuses: collections.Counter = collections.Counter()
     self._buckets = [0] * (len(_BOUNDS) + 1)
     self._seconds = 0.0
 
   def add(self, status: int, seconds: float) -> None:
-    """Counts a request with its HTTP status and the time that it took."""
+    """Counts a request by its HTTP status and its time in seconds."""
     self._statuses[status] += 1
     # A bucket includes its upper bound.
     self._buckets[bisect.bisect_left(_BOUNDS, seconds)] += 1
     self._seconds += seconds
 
   def text(self, batcher: batching.Batcher) -> str:
-    """Returns all numbers, including the batcher's."""
+    """Returns all metrics, including the length of the batcher's queue."""
     name, bounds = "bert_request_duration_seconds", (*_BOUNDS, "+Inf")
     counts = list(itertools.accumulate(self._buckets))
     return "\n".join([

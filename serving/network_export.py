@@ -1,6 +1,6 @@
-"""Writes a trained network as a folder for another program: ONNX or LiteRT.
+"""Writes a trained network as a folder for ONNX Runtime or LiteRT.
 
-For 8-bit matrices it reports how far the outputs are from float32.
+For int8 matrices it reports the difference from the outputs in float32.
 """
 
 import os
@@ -31,12 +31,12 @@ COMPARED_TEXTS = [
 def with_lengths(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns settings with --lengths as numbers up to the longest text's.
+  """Returns settings with --lengths as integers up to max_seq_length.
 
   Settings of a format that takes any length stay unchanged.
 
   Raises:
-    InputError: they are none that the model can have.
+    InputError: the model cannot have these lengths.
   """
   if settings.format != "litert":
     return settings
@@ -48,15 +48,14 @@ def with_lengths(
 
 
 def write(model: models.ServedModel, texts: list) -> None:
-  """Writes --export_dir, whole or not at all.
+  """Writes --export_dir; an error leaves no incomplete folder.
 
   Args:
     model: model with its weights and the settings of export_saved_model.py.
     texts: see `compare`.
 
   Raises:
-    InputError: as of `write_file` and `compare`; or the folder cannot be
-      written.
+    InputError: see `write_file` and `compare`; or the folder cannot be written.
   """
   settings = model.settings
 
@@ -96,7 +95,7 @@ def write_file(
   if settings.format == "litert":
     _write_litert(path, model, settings)
     return
-  # These are imported late: their packages belong to extras.
+  # Imported here because their packages belong to an extra.
   from engines import onnx_graph, quantization
 
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
@@ -128,15 +127,15 @@ def compare(
   model: models.ServedModel, engine, settings: run_settings.Settings,
   texts: list,
 ) -> str:
-  """Logs how far the 8-bit outputs are from float32.
+  """Returns a sentence that says how far int8 outputs are from float32 outputs.
 
   Args:
-    engine: networks.load's result for the file of `write_file`.
+    engine: the file of `write_file`, as networks.load returns it.
     settings: as for `write_file`, and max_quantization_difference.
-    texts: tuples of as many str as the model takes.
+    texts: tuples with as many str as the model takes.
 
   Raises:
-    InputError: 8 bits change the network too much.
+    InputError: the outputs in int8 differ too much.
   """
   encode = text_batches.make_encoder(model.tokenizer, settings.max_seq_length)
   batches = []

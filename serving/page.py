@@ -1,4 +1,4 @@
-"""The page of serve.py for trying the model: a single file."""
+"""The web page of serve.py on which a user tries the model: a single file."""
 
 import base64
 import functools
@@ -14,23 +14,20 @@ _PAGE = pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 def make(
   name: str, head: str | None, inputs: Iterable[str], mask: str = "[MASK]"
 ) -> str:
-  """Returns the page, HTML.
-
-  For an unknown head it shows answers as JSON.
-  """
+  """Returns the page's HTML, which shows an unknown head's answers as JSON."""
   values = {"name": name, "head": head, "inputs": list(inputs), "mask": mask}
-  # Escaping keeps a name from ending the element that contains it.
+  # Escape "<": a name must not end the HTML element that contains it.
   text = json.dumps(values).replace("<", "\\u003c")
   return _PAGE.replace("MODEL", text, 1)
 
 
 @functools.cache
 def security_policy() -> str:
-  """Returns the Content-Security-Policy: this script and style, this host."""
+  """Returns a Content-Security-Policy for the page's script, style and host."""
   rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",
            "form-action 'none'", "frame-ancestors 'none'"]
   for directive, tag in (("script-src", "script"), ("style-src", "style")):
-    # Elements with attributes are data, not script.
+    # An element with attributes has data, so the pattern excludes it.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     rules.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")

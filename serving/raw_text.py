@@ -1,8 +1,8 @@
 """Strings -> scores in one graph, for TensorFlow Serving and TF Hub.
 
-The tokenizer is part of the graph; each text, or pair, becomes one sequence,
-and what does not fit is cut off. Letters as in `models`; (N) is a length that
-differs from row to row.
+The graph contains the tokenizer. Each text or pair becomes one sequence, which
+the graph truncates. For letters see `models`; (N) is a length that differs
+between rows.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ class RawText(tf.Module):
   """A model with its tokenizer in the graph."""
 
   def __init__(self, model: models.ServedModel):
-    """Reads the tokenizer's rules, which takes seconds.
+    """Makes the tokenizer's operations, which takes seconds.
 
     Raises InputError: the vocabulary lacks a special token.
     """
@@ -27,14 +27,14 @@ class RawText(tf.Module):
     self._mask_id = [model.tokenizer.mask_id] if is_filled else []
 
   def make_inputs(self, *texts) -> dict:
-    """Returns the model's `id_inputs` of strings [B], one tensor or two."""
+    """Returns the model's `id_inputs` for one or two tensors of strings [B]."""
     if self._mask_id:
       return self._with_masks(*texts)
     ids = [self.tokenizer.tokenize(text).ids for text in texts]
     if self.model.settings.head == "span":
       settings = self.model.settings
       question = first_of(ids[0], settings.max_query_length)
-      # The question stays whole.
+      # Truncate only the context, so that the question stays whole.
       room = settings.max_seq_length - 3 - question.row_lengths()
       ids = [question, first_of(ids[1], room)]
     return self._joined(*ids)
@@ -46,14 +46,14 @@ class RawText(tf.Module):
     return pair_inputs(first, second, length, *self._special)
 
   def _with_masks(self, text):
-    # The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does,
-    # so the text between the masks is tokenized separately.
+    # As in the original: the tokenizer splits "[MASK]" into "[", "mask", "]".
+    # So tokenize the texts between the masks separately.
     parts = tf.strings.split(text, self.model.tokenizer.specials.mask)
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
     mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id[0])
     mask = parts.with_flat_values(tf.RaggedTensor.from_tensor(mask))
     ids = tf.concat([ids, mask], 2).merge_dims(1, 2)  # [B, (N)]
-    # The last part has no mask after it.
+    # No mask follows the last part, so remove the last id.
     inputs = self._joined(first_of(ids, ids.row_lengths() - 1))
     is_mask = tf.equal(inputs["input_ids"], self._mask_id[0])  # [B, T]
     columns = tf.range(tf.shape(is_mask)[1])
@@ -64,14 +64,14 @@ class RawText(tf.Module):
     return {**inputs, "masked_lm_positions": positions.to_tensor()}
 
   def from_text(self, *texts) -> dict:
-    """Returns the model's outputs for strings [B], one tensor or two.
+    """Returns the model's outputs for one or two tensors of strings [B].
 
-    Heads that score word pieces also return `starts` and `ends` [B, T], the
-    characters of the (last) text that a piece covers: both are 0 for [CLS],
+    Heads that score word pieces also return `starts` and `ends` [B, T]: the
+    piece's offsets in the last text, in characters; both are 0 for [CLS],
     [SEP], padding and a question. Tagging also returns `words`, the number of
     the piece's word, or -1 without a word. Fillings are "" at positions without
     a mask. Sparse vectors become `words` and `weights` [B, K], the largest
-    first, "" and 0 where a text has fewer than K.
+    first; a text with fewer than K words has "" and 0 at the end.
     """
     inputs = self.make_inputs(*texts)
     outputs = self.model.named(self.model.from_ids(**inputs))
@@ -101,7 +101,7 @@ class RawText(tf.Module):
     tokens = self.tokenizer.tokenize(texts[-1])
     column = tf.range(tf.shape(inputs["input_ids"])[1])  # [T]
     length = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True)  # [B, 1]
-    # This excludes [CLS] and the last [SEP].
+    # Positions between [CLS] and the last [SEP].
     inside = (column > 0) & (column < length - 1)  # [B, T]
     if len(texts) == 2:
       inside &= inputs["segment_ids"] > 0
@@ -122,11 +122,11 @@ class RawText(tf.Module):
     return {**places, "words": placed(words, -1)}
 
 
-# The functions of input_sequences.py for a batch inside a graph.
+# The functions of input_sequences.py, as graph operations on a batch.
 
 
 def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
-  """Returns the first `counts` [B] or fewer values of each row [B, (N)]."""
+  """Returns at most the first `counts` [B] values of each row [B, (N)]."""
   starts = ragged.row_starts()
   limits = starts + tf.minimum(ragged.row_lengths(), tf.cast(counts, tf.int64))
   return tf.gather(ragged.flat_values, tf.ragged.range(starts, limits))
@@ -136,17 +136,17 @@ def pair_inputs(
   ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, max_seq_length: int,
   cls_id: int, sep_id: int,
 ) -> dict:
-  """Joins int32 [B, (N)] to "[CLS] a [SEP] b [SEP]", shortened if needed.
+  """Joins int32 [B, (N)] to "[CLS] a [SEP] b [SEP]", truncated if needed.
 
-  As in the original: a second text without any piece counts as none, "[CLS] a
-  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], with the
-  longest row's T.
+  As in the original: a second text without word pieces is ignored: "[CLS] a
+  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], where the
+  longest row has the length T.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3
-  # As in `input_sequences.truncate_pair`, the longer text is shortened, or the
-  # second if they are equal: so the first keeps at least the larger half of the
-  # room.
+  # As in `input_sequences.truncate_pair`, pieces are removed from the longer
+  # text, or from the second if both are equally long. So the first text keeps
+  # at least the larger half of the room.
   kept_a = tf.where(
     lengths_b > 0, tf.maximum(room - lengths_b, room - room // 2), room + 1
   )
@@ -168,10 +168,9 @@ def pair_inputs(
 
 
 def checked(model: models.ServedModel, **inputs) -> dict:
-  """Returns inputs after checks that they fit each other and the model.
+  """Returns the inputs, after the graph has checked their shapes and ranges.
 
-  A lookup of a missing row gives zeros on some devices, so the graph checks
-  inputs from outside.
+  Without the check, some devices return zeros for an id that is too large.
   """
   shape, config = tf.shape(inputs["input_ids"]), model.config  # [B, T]
   sizes = {
@@ -194,6 +193,6 @@ def checked(model: models.ServedModel, **inputs) -> dict:
         [f"{name} has a number that is negative or too large for the model"],
       ),
     ]
-  # Otherwise an operation of the network could fail first with another message.
+  # Without this order, the network could fail first, with an unclear message.
   with tf.control_dependencies(checks):
     return {name: tf.identity(values) for name, values in inputs.items()}

@@ -1,8 +1,8 @@
-"""TensorFlow Serving's REST form of predictions: JSON <-> arrays.
+"""Predictions in TensorFlow Serving's REST format: JSON <-> arrays.
 
-Requests come by row, {"instances": [{"text": "a"}, {"text": "b"}]}, or by
-column, {"inputs": {"text": ["a", "b"]}}; the name of a model's only input may
-be left out. Answers have the form of the request. No TensorFlow.
+A request has rows, {"instances": [{"text": "a"}, {"text": "b"}]}, or columns,
+{"inputs": {"text": ["a", "b"]}}. It may omit the name of a model's only input.
+The answer has rows or columns like its request. No TensorFlow.
 """
 
 import base64
@@ -14,7 +14,7 @@ import numpy as np
 
 from common import errors, json_files
 
-# Integers are numbers, too; booleans ("b") are neither.
+# NumPy's kinds for each type: integers are numbers too, booleans ("b") are not.
 _KINDS = {"text": "O", "integers": "i", "numbers": "if"}
 
 
@@ -37,10 +37,10 @@ class Request(NamedTuple):
   """A request for a signature.
 
   Attributes:
-    key: equal for instances that can be computed together: the name of the
-      signature, then the shapes of the inputs.
+    key: the name of the signature, then the shapes of the inputs; instances
+      with equal keys can share a batch.
     rows: the instances, each a dict of its inputs.
-    by_row: whether the request came in rows.
+    by_row: whether the request had rows, not columns.
   """
 
   key: tuple
@@ -68,7 +68,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
       + ", ".join(sorted(signatures))
     )
   by_row, specs = "instances" in request, signatures[name]
-  # The request has both or neither.
+  # Refuse a request that has both keys or neither.
   if by_row == ("inputs" in request):
     raise errors.InputError(
       'pass "instances" (a list, one for each text) or "inputs" (a list for '
@@ -79,7 +79,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
   else:
     columns = _named(request["inputs"], specs, '"inputs"')
   inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
-  # Rows have equal counts; columns may differ.
+  # Columns may differ in length, unlike rows.
   counts = {key: len(array) for key, array in inputs.items()}
   if len(set(counts.values())) > 1:
     raise errors.InputError(
@@ -94,10 +94,10 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
 
 
 def predictions(answers: list, by_row: bool) -> dict:
-  """Returns answers as JSON values, in rows or columns."""
+  """Returns the JSON object with the answers in rows or columns."""
   names = list(answers[0])
   values: list | dict = answers
-  # As TensorFlow Serving: an output that is the only one has no name.
+  # As in TensorFlow Serving, a single output has no name.
   if len(names) == 1:
     values = [answer[names[0]] for answer in answers]
   elif not by_row:
@@ -119,7 +119,7 @@ def _json_object(body):
 
 
 def _columns(rows, specs):
-  """Returns {input: list of its values} of instances."""
+  """Returns {input: list with its value in each instance}."""
   if not isinstance(rows, list):
     raise errors.InputError('"instances" must be a list')
   named = [
@@ -129,8 +129,8 @@ def _columns(rows, specs):
 
 
 def _named(value, specs, where):
-  """Returns {input: value}; the name of the only input may be left out."""
-  # {"b64": ...} is a string of bytes, not an input with that name.
+  """Returns {input: value}; a signature's only input needs no name."""
+  # {"b64": ...} is the value of an input: bytes in base64.
   if not isinstance(value, dict) or value.keys() == {"b64"}:
     if len(specs) != 1:
       raise errors.InputError(
@@ -147,11 +147,11 @@ def _named(value, specs, where):
 
 
 def _array(name, values, spec):
-  """Returns the array [B, ...] of the values of one input."""
+  """Returns the values of one input as an array [B, ...]."""
   dtype, rank = spec
   type_name = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
   try:
-    # ValueError where the rows differ in length.
+    # NumPy raises ValueError for numbers in rows that differ in length.
     if type_name == "text":
       array = np.array(_to_bytes(values), "O")
     else:
@@ -159,21 +159,21 @@ def _array(name, values, spec):
     fits = isinstance(values, list) and rank in (None, array.ndim)
   except (ValueError, OverflowError):
     fits = False
-  # Lists of text that differ in length stay lists.
+  # NumPy keeps lists of texts that differ in length as lists.
   if not fits or array.dtype.kind not in _KINDS[type_name] or any(
     isinstance(value, list) for value in array.flat
   ):
     deeper = " of lists of the same length" * ((rank or 1) - 1)
     raise errors.InputError(f"{name!r} must be a list{deeper} of {type_name}")
   converted = array.astype(dtype)
-  # numpy wraps 2**40 to an int32 silently.
+  # NumPy silently wraps 2**40 around to fit int32.
   if type_name == "integers" and (converted != array).any():
     raise errors.InputError(f"{name!r} has a number that is no {dtype}")
   return converted
 
 
 def _to_bytes(value):
-  """Turns str and {"b64": ...} into bytes, in lists of any depth."""
+  """Converts str and {"b64": ...} to bytes, in lists of any depth."""
   if isinstance(value, list):
     return [_to_bytes(item) for item in value]
   if isinstance(value, str):
@@ -188,7 +188,7 @@ def _to_bytes(value):
 
 
 def example_request(names: list, host: str, port: int, name: str) -> str:
-  """Returns a command that calls serving_default with its inputs' names."""
+  """Returns a curl command that requests serving_default with its inputs."""
   instance = "some text" if len(names) == 1 else dict.fromkeys(
     names, "some text"
   )

@@ -1,13 +1,13 @@
 """A model as a folder that TensorFlow Serving, TF Hub and serve.py can load.
 
   saved_model.pb, variables/                 graph and weights
-  assets/vocab.txt, assets/labels.txt        copies for who wants to read them
-  assets.extra/tf_serving_warmup_requests    what the server runs when it starts
-  assets.extra/answers.json, vocab.txt       how serve.py makes answers
+  assets/vocab.txt, assets/labels.txt        copies for people to read
+  assets.extra/tf_serving_warmup_requests    requests that warm up the server
+  assets.extra/answers.json, vocab.txt       settings of serve.py for answers
 
-Signatures: `serving_default` takes strings, `ids` takes ids. The object itself
-follows the reusable-SavedModel interface: `__call__(inputs, training)` on a
-dict of ids, `make_inputs(texts)` which gives that dict, `variables`,
+The signature `serving_default` takes strings, `ids` takes ids. The object
+itself has the reusable-SavedModel interface: `__call__(inputs, training)` on a
+dict of ids, `make_inputs(texts)` which returns that dict, `variables`,
 `trainable_variables` and `regularization_losses`.
 """
 
@@ -34,23 +34,23 @@ WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 def write(
   folder: str, raw: raw_text.RawText, *, warmup_texts=(), name: str = "bert"
 ) -> None:
-  """Writes a folder, whole or not at all.
+  """Writes the folder of a model; an error leaves no incomplete folder.
 
   Raises InputError: the folder exists, or cannot be written.
 
   Args:
-    folder: must not exist. TensorFlow Serving wants a number as last part.
+    folder: a new folder. TensorFlow Serving requires a number as its last part.
     raw: the model with its weights.
-    warmup_texts: tuples of as many strings as the model takes; each becomes a
-      request that TensorFlow Serving runs at its start.
-    name: the name that the server knows the model by, for these requests.
+    warmup_texts: tuples with as many strings as the model takes; each becomes a
+      request that TensorFlow Serving runs when it starts.
+    name: the model's name in the server, for these requests.
   """
   if tf.io.gfile.exists(folder):
     raise errors.InputError(
       f"{folder} exists; remove it, or export as another --version"
     )
   parent, version = os.path.split(folder.rstrip("/"))
-  # Not a number: a server that watches the folder must not see it yet.
+  # A server that watches `parent` ignores names that are not numbers.
   temporary = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
   try:
     _write(temporary, raw)
@@ -58,13 +58,13 @@ def write(
       with tfrecord.RecordWriter(os.path.join(temporary, WARMUP_FILE)) as file:
         for texts in warmup_texts:
           file.write(predict_log(dict(zip(raw.model.text_inputs, texts)), name))
-    # One step: who watches the folder sees a whole model or none.
+    # The rename is atomic, so the server never sees an incomplete model.
     tf.io.gfile.rename(temporary, folder)
   # An interrupt from the keyboard must not leave gigabytes behind.
   except BaseException as error:
-    with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
+    with contextlib.suppress(tf.errors.OpError):  # It may not exist yet.
       tf.io.gfile.rmtree(temporary)
-    # A full disk, a folder that cannot be written to.
+    # The disk is full, or the folder is read-only.
     if isinstance(error, tf.errors.OpError):
       raise errors.InputError(
         f"cannot write {folder}: {error.message}; give another --export_dir"
@@ -73,7 +73,7 @@ def write(
 
 
 def _write(folder, raw):
-  """Writes all but the warm-up requests."""
+  """Writes all files except the warm-up requests."""
   settings, labels = raw.model.settings, raw.model.settings.labels
   with tempfile.TemporaryDirectory() as assets:
     lines = {
@@ -94,15 +94,15 @@ def _write(folder, raw):
 
 
 def _exported(raw):
-  """Returns the object that is saved, with the reusable interface."""
+  """Returns the object to save, which has the reusable interface."""
   root, model = tf.train.Checkpoint(), raw.model
   root.model = raw
   root.variables = list(model.variables)
   root.trainable_variables = list(model.trainable_variables)
-  # The interface asks for a list of losses; there are none.
+  # The interface requires this list; the model has no such losses.
   root.regularization_losses = []
   root.__call__ = tf.function(model.outputs, autograph=False)
-  # The interface asks for both; a graph is fixed once it is saved.
+  # The interface requires both values, and loading cannot trace another graph.
   for training in (False, True):
     root.__call__.get_concrete_function(
       dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
@@ -135,9 +135,9 @@ def _signatures(raw):
 class LoadedModel(exported_network.Servable):
   """A loaded SavedModel that answers texts.
 
-  In an export of this project, `serving_default` answers like the scripts, long
-  texts in windows. All other signatures, and every signature of any other
-  SavedModel, return their graph's outputs.
+  In an export of this project, `serving_default` answers like the scripts and
+  splits long texts into windows. All other signatures, and every signature of
+  any other SavedModel, return the outputs of their graph.
   """
 
   def __init__(self, folder: str, batch_size: int = 32, threads: int = 0):
@@ -146,19 +146,19 @@ class LoadedModel(exported_network.Servable):
     Raises InputError: the model is missing or cannot be read.
 
     Args:
-      threads: number of threads that compute; 0 means one for each core.
-      batch_size: sequences that are computed together; more if they are short.
-      folder: a folder with a saved_model.pb, or with folders 1, 2, ... that
-        have it: then the highest is taken, as TensorFlow Serving does.
+      threads: number of threads that compute; 0 means one per core.
+      batch_size: sequences in a batch; batches of short sequences have more.
+      folder: a folder with a saved_model.pb; or a folder with versions 1, 2,
+        ..., of which the highest is loaded, as in TensorFlow Serving.
     """
-    if threads:  # TensorFlow makes its threads when it loads a model.
+    if threads:  # TensorFlow starts its threads when it loads a model.
       tf.config.threading.set_intra_op_parallelism_threads(threads)
-    # Only this project's graphs need tensorflow_text's operations.
+    # Graphs of other programs may do without tensorflow_text's operations.
     with contextlib.suppress(errors.InputError):
       lean_tensorflow.import_tensorflow_text()
     self.folder = _newest_version(folder)
     name = os.path.basename(os.path.abspath(self.folder))
-    # TensorFlow Serving's states name a version, so there must be one.
+    # TensorFlow Serving's status requires a version.
     self.version = int(name) if name.isdecimal() else 1
     try:
       self._model = tf.saved_model.load(file_io.literal_name(self.folder))
@@ -197,7 +197,7 @@ class LoadedModel(exported_network.Servable):
     )
 
   def graph(self, signature: str, rows: list) -> list:
-    """Returns the outputs of a signature's graph in the form of `run`.
+    """Returns the graph's outputs for each row; see `Servable.run`.
 
     Raises InputError: the graph refuses the rows.
     """
@@ -219,7 +219,7 @@ class LoadedModel(exported_network.Servable):
     path = os.path.join(self.folder, "saved_model.pb")
     with tf.io.gfile.GFile(path, "rb") as stream:
       model = saved_model_pb2.SavedModel.FromString(stream.read())
-    # From the file, where they are as TensorFlow Serving reads them.
+    # The file has the definitions in the form that TensorFlow Serving reads.
     definitions = model.meta_graphs[0].signature_def
     return {
       name: json_format.MessageToDict(
@@ -231,8 +231,8 @@ class LoadedModel(exported_network.Servable):
 
 
 def _reason(error):
-  """Returns the line of TensorFlow's message that says what is wrong."""
-  # The rest of the message names nodes of the graph.
+  """Returns the line of TensorFlow's message that describes the error."""
+  # The remaining lines name nodes of the graph.
   message = error.message.split("\n\t [[")[0]
   reason = message.strip().split("\n")[-1]
   # tf.debugging.Assert writes "assertion failed: [the sentence]".
@@ -240,7 +240,7 @@ def _reason(error):
 
 
 def _listed(array):
-  """Returns an array as lists, bytes as text."""
+  """Returns an array as nested lists, with bytes decoded to text."""
   if array.dtype == object:
     decode = np.vectorize(lambda value: value.decode("utf-8", "replace"), "O")
     array = decode(array)
@@ -263,33 +263,33 @@ def _newest_version(folder):
 
 
 def predict_log(inputs: dict, name: str) -> bytes:
-  """Returns a tensorflow.serving.PredictionLog, a warm-up request.
+  """Returns a warm-up request as a serialized tensorflow.serving.PredictionLog.
 
-  Its messages belong to the package tensorflow-serving-api, which nothing else
-  here needs; so it is put together from their fields, by their numbers.
+  This writes the fields by their numbers. Otherwise the project would need
+  tensorflow-serving-api, which defines the messages, for this function alone.
 
   Args:
-    inputs: name of an input -> a string, a batch of one.
-    name: of the model.
+    inputs: {name of an input: its string, in a batch of one}.
+    name: the model's name.
   """
   # ModelSpec.name and .signature_name.
   spec = _field(1, name.encode()) + _field(3, b"serving_default")
-  # PredictRequest.model_spec and .inputs, a map of keys and values.
+  # PredictRequest.model_spec and .inputs, which is a map.
   request = _field(1, spec)
   for key, text in inputs.items():
     value = tf.make_tensor_proto([text], tf.string).SerializeToString()
     request += _field(2, _field(1, key.encode()) + _field(2, value))
-  # PredictionLog.predict_log, PredictLog.request.
+  # PredictionLog.predict_log and PredictLog.request.
   return _field(6, _field(1, request))
 
 
 def _field(number, value):
-  """Returns a protocol buffer's field of bytes: tag, length, value."""
-  # The length in seven bits a byte, the lowest first; the top bit says that
-  # more follow.
+  """Returns a field of bytes of a protocol buffer: tag, length, value."""
+  # Each byte has seven bits of the length, the lowest bits first; its top bit
+  # says whether another byte follows.
   length, rest = b"", len(value)
   while rest > 127:
     length += bytes([rest & 127 | 128])
     rest >>= 7
-  # 2: a length and that many bytes.
+  # Wire type 2: a length and that many bytes.
   return bytes([number << 3 | 2]) + length + bytes([rest]) + value

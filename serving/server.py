@@ -1,17 +1,17 @@
-"""TensorFlow Serving's REST form over HTTP, for one model.
+"""Serves one model over HTTP with TensorFlow Serving's REST interface.
 
   POST /v1/models/NAME:predict             predictions
   GET  /v1/models/NAME                     state
   GET  /v1/models/NAME/metadata            signatures
-  .../NAME/versions/NUMBER...              the same, if that is the version
-  GET  /                                   a page to try the model on
-  GET  /healthz                            whether it answers
+  .../NAME/versions/NUMBER...              the same for the model's version
+  GET  /                                   a page on which a user tries the
+  model GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
 
-Every refusal is a JSON object with the key "error": 400 a request that makes
-no sense, 403 another Host, 404 another model, 413 a body that is too large,
-503 too many requests or connections at once, 504 too long. A connection on
-which no whole request comes in time is closed without an answer.
+Every refusal is a JSON object with the key "error". Its status is 400 for an
+invalid request, 403 for an unknown Host, 404 for an unknown model or version,
+413 for a body that is too large, 503 for too many requests or connections, 504
+for a timeout. A connection without a whole request in time closes silently.
 """
 
 import asyncio
@@ -35,17 +35,17 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# The time from the signal to the end. aiohttp waits twice for the requests in
-# progress: until they are answered, then until they are read.
+# The most seconds from a signal to the end of the process, and of each of
+# aiohttp's two waits: until requests are answered, and until answers are read.
 _SECONDS_TO_END = 22.0
 _SECONDS_TO_FINISH = 8.0
-# Lines about refused requests, and the seconds in which there are no more.
+# The most lines about refused requests in an interval of seconds.
 _LOG_LINES, _LOG_INTERVAL = 10, 30.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _LimitedLog:
-  """Logs at most _LOG_LINES warnings in _LOG_INTERVAL; aiohttp's, too."""
+  """Logs at most _LOG_LINES warnings in _LOG_INTERVAL, including aiohttp's."""
 
   def __init__(self):
     self._began, self._count = -_LOG_INTERVAL, 0
@@ -58,7 +58,7 @@ class _LimitedLog:
     if self._count <= _LOG_LINES:
       logging.warning(line, *values)
 
-  # aiohttp calls this for requests that are not HTTP.
+  # aiohttp calls this for a request that is not HTTP.
 
   def exception(self, line, *values, exc_info=None):
     self.warning(f"{line}: %.200a", *values, str(exc_info))
@@ -75,7 +75,7 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 
   Args:
     names: values of --allowed_hosts.
-    host: where the server listens.
+    host: the host on which the server listens.
   """
   if "*" in names:
     return frozenset()
@@ -87,10 +87,10 @@ def make_application(
   model, name: str, batcher: batching.Batcher, limits: batching.Limits,
   hosts: frozenset[str] = frozenset(),
 ) -> web.Application:
-  """Returns the application; for `hosts` see `allowed_hosts`.
+  """Returns the application, which starts and closes the batcher.
 
-  The batcher is not started; its function of `Request.key` and rows returns
-  what `model.run` does.
+  The batcher's function takes `Request.key` and rows, and returns the result of
+  `model.run`. For `hosts` see `allowed_hosts`.
   """
   handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
@@ -116,17 +116,17 @@ def make_application(
 def run(
   application: web.Application, host: str, port: int, name: str, timeout: float
 ) -> None:
-  """Serves until SIGTERM or SIGINT, then answers what has been asked.
+  """Serves until SIGTERM or SIGINT, then answers the requests in progress.
 
-  It ends within 25 seconds, whatever clients do. Raises InputError: one cannot
-  listen there.
+  It then ends within 25 seconds, even if clients are slow. Raises InputError:
+  the server cannot listen on the host and port.
 
   Args:
-    application: of `make_application`.
-    host, port: where to listen; port 0 takes a free one.
-    name: of the model; the URL is printed when it can be asked.
+    application: the result of `make_application`.
+    host, port: the address to listen on; 0 means any free port.
+    name: the model's name; this prints its URL when the server is ready.
     timeout: seconds that a connection may be open without a whole request,
-      before the first one and between two.
+      before the first request and between two requests.
   """
   try:
     asyncio.run(_serve(application, host, port, name, timeout))
@@ -142,16 +142,16 @@ async def _serve(application, host, port, name, timeout):
     application, handle_signals=False, access_log=None,
     logger=application[_LOG], keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
-    # A false encoding would fail where aiohttp reads the rest of a body.
+    # Decompression would fail on a wrong encoding while aiohttp skips a body.
     auto_decompress=False,
   )
   stop, loop = asyncio.Event(), asyncio.get_running_loop()
   for number in (signal.SIGTERM, signal.SIGINT):
-    # Not loop.add_signal_handler, which Windows does not have.
+    # Windows lacks loop.add_signal_handler.
     signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
   await runner.setup()
   listener = None
-  # A batch that is being computed cannot be stopped otherwise.
+  # Nothing else can stop a batch that a thread computes.
   end = threading.Timer(_SECONDS_TO_END, _end_now)
   end.daemon = True
   try:
@@ -165,9 +165,9 @@ async def _serve(application, host, port, name, timeout):
     end.start()
   finally:
     if listener:
-      # No new connections; those that are open finish below.
+      # This stops only new connections; open ones finish below.
       listener.close()
-    # Waits for the requests under way, then closes the batcher.
+    # Wait for the requests in progress, then close the batcher.
     await runner.cleanup()
     end.cancel()
 
@@ -178,7 +178,7 @@ def _end_now():
 
 
 class _Handlers:
-  """The handlers of requests."""
+  """The functions that handle requests."""
 
   def __init__(self, model, name, batcher, timeout):
     self._model, self._batcher, self._timeout = model, batcher, timeout
@@ -190,9 +190,9 @@ class _Handlers:
       raise errors.InputError(
         f"Content-Encoding {encoding!r:.40}: send the JSON as it is"
       )
-    # Before its body takes memory.
+    # Refuse a request before its body takes memory.
     self._batcher.require_room()
-    # With the reading of the body, so that a slow client cannot hold a handler.
+    # The timeout includes reading the body, so no slow client blocks a handler.
     return await asyncio.wait_for(self._predict(request), self._timeout)
 
   async def _predict(self, request):
@@ -237,7 +237,7 @@ class _Handlers:
     definitions = {"signature_def": self._model.metadata()}
     spec = {"name": self._name, "version": self._version}
     return _json({
-      # The form of TensorFlow Serving, with its empty field.
+      # TensorFlow Serving's answer has this empty field too.
       "model_spec": {**spec, "signature_name": ""},
       "metadata": {"signature_def": definitions},
     })
@@ -258,7 +258,7 @@ def _json(values, status=200):
 
 
 async def _count(request, handler):
-  """Middleware: counts prediction requests, and notes busy connections."""
+  """Middleware: counts prediction requests and tracks busy connections."""
   began, busy = time.monotonic(), request.app[_BUSY]
   busy.add(request.protocol)
   try:
@@ -272,10 +272,10 @@ async def _count(request, handler):
 
 
 async def _refuse(request, handler):
-  """Middleware: an exception becomes a status and a sentence."""
+  """Middleware: turns an exception into a status and a sentence."""
   try:
     hosts = request.app[_HOSTS]
-    # A health check has the address of a container.
+    # The Host of a health check is the address of a container.
     if hosts and request.path != "/healthz" and (
       (request.url.host or "").lower() not in hosts
     ):
@@ -310,5 +310,5 @@ def _refusal(error):
       return 503, "the server is shutting down"
     case asyncio.TimeoutError():
       return 504, "this took too long; send less at once or try again later"
-  # Nothing of the trace goes to a client, who may be anybody.
+  # The client may be anybody, so the answer tells nothing about the code.
   return 500, "a fault of the server; its log has the details"

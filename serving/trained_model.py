@@ -1,7 +1,6 @@
-"""The heads of a model's folder in Python, as TensorFlow computes them.
+"""Loads the heads of a model folder that has weights, for `text_models`.
 
-`text_models` uses this for a folder with weights; exported_network does the
-same for an export, without TensorFlow.
+TensorFlow reads the weights; exported_network loads an export without it.
 """
 
 from collections.abc import Callable
@@ -14,26 +13,26 @@ from serving import answers, engine_choice, export_settings, models
 
 
 class TrainedModel:
-  """A folder with weights, which each head reads when it is made.
+  """A folder with weights, which are read separately for each head.
 
   Attributes:
-    settings: run_settings.Settings for all heads; `head` is the trained one.
+    settings: run_settings.Settings for all heads; `head` is the trained head.
     config, tokenizer: the model's configuration and tokenizer.
   """
 
   def __init__(self, settings: run_settings.Settings, threads: int = 0):
-    """Reads everything but the weights.
+    """Reads all files but the weights; see `head`.
 
-    `threads` compute, 0 means one for each core.
+    TensorFlow computes in `threads` threads; 0 means one per core.
 
     Raises:
       InputError: the model is missing or cannot be read.
     """
     self._threads = threads
-    if threads:  # TensorFlow makes its threads before it computes.
+    if threads:  # TensorFlow starts its threads when it first computes.
       tf.config.threading.set_intra_op_parallelism_threads(threads)
     settings, self.config = export_settings.find_model(settings)
-    # This raises for a folder without weights here, not at first use.
+    # A folder without weights must fail here, not at first use.
     head = trained_head.of(settings)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
@@ -58,12 +57,12 @@ class TrainedModel:
       batch_size,
     )
     head = answers.Head(settings, model.text_inputs, answer)
-    if settings.engine != "tensorflow":  # It has its own copy of the weights.
+    if settings.engine != "tensorflow":  # The engine has a copy of the weights.
       return head
     return head._replace(model=model, missing=missing)
 
   def scorer(self, head: answers.Head, batch_size: int) -> Callable:
-    """Returns answers.make_scorer's function for a masked-LM head."""
+    """Returns the result of answers.make_scorer for a masked-LM head."""
     model = head.model
     names = (*model.id_inputs, "masked_lm_ids")
     network = models.network_of(model.log_probabilities, names)
@@ -72,7 +71,7 @@ class TrainedModel:
     )
 
   def states(self, head: answers.Head, batch: dict, attention: bool) -> dict:
-    """Returns the arrays of text_models.Encoded for ids [B, T]."""
+    """Returns the arrays of text_models.Encoded for a batch of ids [B, T]."""
     output = head.model.encode(
       {name: tf.constant(values) for name, values in batch.items()},
       return_attention=attention,
