@@ -1,22 +1,22 @@
-"""Word pieces -> the words as they are written in the passage.
+"""Maps predicted word pieces to the words as written in the passage.
 
-A model reads "anna lang ' s", lower-cased and without accents; the answer is
-to read "Anna Lang" where the passage has "Anna Lang's". So the predicted
-pieces are searched in the tokenized words that they come from, and the match
-is carried over to the written words by counting characters:
+For "Anna Lang's" in a passage, a model reads "anna lang ' s", lower-cased and
+without accents, but the answer must be "Anna Lang". So this module searches the
+predicted pieces in the tokenized words that they come from, and maps the match
+to the written words by counting characters:
 
     words as written     Anna Lang's
     tokenized            anna lang ' s
     predicted            anna lang          characters 0 to 7 without spaces
     answer               Anna Lang          characters 0 to 7 without spaces
 
-As in the original: where that fails (an unknown piece, a character that the
-tokenizer removes or makes two of) the answer is the whole words; and the
-first of two places that match the prediction is taken.
+As in the original: if that fails (an unknown piece, a character that the
+tokenizer removes or replaces with two), the answer is the whole words; of two
+places that match the prediction, the first one counts.
 
 The original tokenizes the words for each of the 20 best answers of each
-question; here each word of a passage is tokenized once. That gives the same
-result, because U+0020, which separates words, also ends a token at every stage
+question; this module tokenizes each word of a passage once. The result is
+equal, because U+0020, which separates words, also ends a token at every stage
 of tokenization.
 """
 
@@ -31,21 +31,21 @@ import tokenization
 from squad import data
 from variants import piece_tokenizer
 
-# Most words of a passage occur in other passages, too.
+# Size of a cache: most characters occur in many words.
 _REMEMBERED_WORDS = 1 << 16
 
 
 class PassageText:
   """A passage as written and as tokenized, and the mapping between them.
 
-  Both are its words joined by single spaces; a word that has no tokens (only
-  a zero-width space, say) is missing from the second.
+  Both texts are the words joined by single spaces. The tokenized text lacks
+  words without tokens, for example a single zero-width space.
   """
 
   def __init__(self, words: list[str], word_text: Callable[[str], str]):
-    """Takes `doc_tokens`, and a tokenizer's `word_text`."""
+    """Takes a question's `doc_tokens` and a tokenizer's `word_text`."""
     self._written = " ".join(words)
-    # Where each word begins, with the spaces before it and without them.
+    # The offset of each word, counted with spaces and without them.
     # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
     self._starts = _word_starts(words)
     self._places = _sums(map(len, words))
@@ -59,27 +59,27 @@ class PassageText:
     """Finds a prediction in the words `first` to `last`.
 
     Args:
-      predicted: text of pieces, see FullTokenizer.joined_pieces.
-      first, last: numbers of words; `last` is included.
+      predicted: text of the pieces, see FullTokenizer.joined_pieces.
+      first, last: numbers of words, both inclusive.
 
     Returns:
-      The text, and its start and end among the words joined by single spaces:
-      all of these words if the prediction cannot be found in them (logged at
-      debug level).
+      (text, (start, end)): the written text, and its place in all words joined
+      by single spaces. If the words do not contain the prediction, this is the
+      text of all these words, with a line in the debug log.
     """
     start, end = self._place(predicted, first, last)
     return self._written[start:end], (start, end)
 
   def _place(self, predicted, first, last):
-    # Only these words are searched: the same text may come earlier in the
-    # passage.
+    # Search only these words, because the passage may contain the same text
+    # earlier.
     start = self._token_starts[first]
-    # `end` excludes the space after the last word; words may have no tokens.
+    # `end` excludes the space after the last word. Words may have no tokens.
     end = max(start, self._token_starts[last + 1] - 1)
     offset = self._tokenized.find(predicted, start, end)
-    # Counting characters works only if tokenization kept their number: "É"
-    # becomes "e", but a removed control character, or an accent that is a
-    # separate character, shifts everything after it.
+    # Counting works only if tokenization keeps the number of characters. "É"
+    # becomes "e", but without a control character, or an accent that is a
+    # separate character, all later characters have other numbers.
     if (
       predicted.strip(" ") == predicted != ""
       and offset >= 0
@@ -97,20 +97,20 @@ class PassageText:
     return place
 
   def _num_characters(self, start, end):
-    """Counts the characters but U+0020 of a part of the tokenized text."""
+    """Counts the characters except U+0020 in a part of the tokenized text."""
     return end - start - self._tokenized.count(" ", start, end)
 
   def _position(self, place):
-    """Maps a character's number without spaces to its written position."""
-    # One space comes before each word but the first. An empty word begins where
-    # the next word does, so the last of several words at a place has it.
+    """Converts a character's number without spaces to its written position."""
+    # A space precedes each word but the first. An empty word begins at the same
+    # place as the next word, so the last word at a place has the character.
     return place + bisect.bisect_right(self._places, place) - 1
 
 
 def written_places(
   word: str, tokenizer: tokenization.FullTokenizer
 ) -> list[tuple[int, int]] | None:
-  """Returns where the pieces of a word stand in it: (start, end) of each.
+  """Returns the (start, end) of each piece within its word.
 
   Characters that the tokenizer removes belong to the piece before them. Returns
   None for a tokenizer other than BERT's, or if characters cannot be matched.
@@ -118,13 +118,13 @@ def written_places(
   if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
-  # Each character of "É," gives one character, a stripped accent gives none.
+  # Each character of "É," becomes one character, a stripped accent none.
   counts = [_num_kept(char, basic) for char in word]
   owners = [n for n, count in enumerate(counts) for _ in range(count)]
   places, after = [], 0
   for token in basic.tokenize(word):
     pieces = pieces_of.longest_matches(token)
-    # An unknown token stands for all of its characters.
+    # An unknown token covers all of its characters.
     is_unknown = pieces == (pieces_of.unk_token,)
     sizes = [len(piece.removeprefix("##")) for piece in pieces]
     for size in [len(token)] if is_unknown else sizes:
@@ -140,12 +140,12 @@ def written_places(
 
 @functools.lru_cache(_REMEMBERED_WORDS)
 def _num_kept(char, basic):
-  """Returns how many characters a tokenizer makes of one character."""
+  """Returns the number of characters that replace a character."""
   return len("".join(basic.tokenize(char)))
 
 
 class PieceFinder:
-  """Finds the pieces of a passage in its words joined by spaces."""
+  """Finds a passage's pieces in its words, which are joined by spaces."""
 
   def __init__(
     self, words: list[str], numbers: list[int],
@@ -162,9 +162,9 @@ class PieceFinder:
     self._places = places if len(places) == len(numbers) else None
 
   def find(self, first: int, last: int) -> tuple | None:
-    """Returns the text and the place of the pieces `first` to `last`.
+    """Returns the text and the place (start, end) of pieces `first` to `last`.
 
-    It returns None if the places of the pieces are not known.
+    It returns None if `written_places` cannot locate all pieces.
     """
     if self._places is None:
       return None
@@ -173,7 +173,7 @@ class PieceFinder:
 
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
-  """Maps a place in a context's words to the context, see PassageText.find."""
+  """Converts a place from PassageText.find to a place in the context."""
   words = list(data.WORD.finditer(context))
   starts = _word_starts([word.group() for word in words])
 
@@ -185,10 +185,10 @@ def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
 
 
 def _word_starts(words):
-  """Returns where words joined by spaces begin, and where the next would."""
+  """Returns the offsets of words joined by spaces, and of a further word."""
   return _sums(len(word) + 1 for word in words)
 
 
 def _sums(lengths):
-  """[3, 2] -> [0, 3, 5]."""
+  """Returns the cumulative sums from 0: [3, 2] -> [0, 3, 5]."""
   return list(itertools.accumulate(lengths, initial=0))

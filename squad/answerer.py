@@ -1,4 +1,4 @@
-"""Answers files and texts with a question answering model."""
+"""Answers the questions of a file, or a single one, with a trained model."""
 
 import functools
 from collections.abc import Callable
@@ -20,11 +20,11 @@ def window_logits(
   Args:
     model: function of a batch; returns start and end logits [B, T'].
     batch: input_ids, input_mask and segment_ids [B, T].
-    trim: whether T' may be less than T, the longest sequence of the batch;
-      the rest is padding, and gets -inf.
-      mask_padding: whether padding gets -inf, so that it is never chosen.
-      Unlike the original: there it takes places among the n best positions of
-      a window; the answers would depend on how far a batch is cut.
+    trim: whether to trim the batch to its longest sequence, T'; the logits from
+      T' to T are then -inf.
+    mask_padding: whether the logits of padding are -inf.
+      Unlike the original: its padding competes for the n best positions of a
+      window; here the answers would then depend on the trimmed length.
   """
   length = tf.shape(batch["input_ids"])[1]
   if trim:
@@ -34,14 +34,14 @@ def window_logits(
   for name, logits in zip(("start", "end"), model(batch)):
     if mask_padding:
       logits = tf.where(is_token, logits, -np.inf)
-    # Padding to one width lets the rows of all batches stack.
+    # Equal widths allow stacking the rows of all batches.
     rest = length - tf.shape(logits)[1]
     outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
   return outputs
 
 
 class Answerer:
-  """Answers questions with the present weights of a model."""
+  """Answers questions with the current weights of a model."""
 
   def __init__(
     self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
@@ -53,7 +53,7 @@ class Answerer:
       settings: settings of run_squad.py.
       model: see `window_logits`.
       tokenizer: the model's tokenizer.
-      strategy: the model was made in its scope.
+      strategy: strategy in whose scope the model was made.
       threshold: threshold of "no answer".
     """
     self._tokenizer, self._top_k = tokenizer, settings.get("top_k")
@@ -61,13 +61,13 @@ class Answerer:
     self._options = answers.options_of(settings)
     self._batch_size = settings.predict_batch_size
     pads = settings.pad_to_max_length
-    # XLA compiles only the training step, so lengths may vary here.
+    # XLA compiles only the training step, so prediction may vary the length.
     self._trim = not pads and not distribution.is_tpu(strategy)
     logits = functools.partial(
       window_logits, model, trim=self._trim, mask_padding=not pads
     )
-    # A single question is answered without the strategy: one window or a few,
-    # whose number differs, so one trace must do for many shapes.
+    # A single question does not use the strategy. It has one window or a few,
+    # and reduce_retracing lets batches of different sizes share a graph.
     self._compiled_logits = tf.function(
       logits, reduce_retracing=True, autograph=False
     )
@@ -80,7 +80,7 @@ class Answerer:
   ) -> list[answers.Answer]:
     """Answers every question of a file.
 
-    With `find_threshold` the threshold is set by these answers.
+    With `find_threshold` it first searches the threshold on these answers.
     """
     windows = file.windows or []
     logits = self._predictor.predict(
@@ -99,9 +99,9 @@ class Answerer:
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
-    """Returns the official script's scores by name, and the questions' points.
+    """Returns {name: score}, as in the official script, and question scores.
 
-    scores.compare_all says which points.
+    The latter are the result of scores.compare_all.
     """
     version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}
@@ -114,16 +114,16 @@ class Answerer:
     return results, points
 
   def result_names(self, file: data.SquadFile) -> list[str]:
-    """Returns the names of the scores of a file, before it is answered."""
+    """Returns the names of a file's scores; its questions need no answers."""
     return list(self.scores(
       file, [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
     )[0])
 
   def answer(self, question: str, context: str) -> dict:
-    """Answers one question immediately.
+    """Answers one question.
 
-    Returns the `answer`, its `probability`, with version_2_with_negative the
-    `null_odds`, and with --top_k the `candidates`, see answers.n_best.
+    Returns a dict: the `answer`, its `probability`, `null_odds` (only with
+    version_2_with_negative), and with --top_k `candidates`, see answers.n_best.
     """
     predicted = answers.answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
@@ -138,7 +138,7 @@ class Answerer:
 
 
 def described(answer: answers.Answer) -> dict:
-  """Returns the dict of an answer without candidates, see `Answerer.answer`."""
+  """Returns an Answer as the dict of `Answerer.answer`, without candidates."""
   probabilities = {c.text: c.probability for c in answer.candidates}
   result = {
     "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)

@@ -1,4 +1,4 @@
-"""A model -> logits of windows -> answers, best first, and their files.
+"""A model's logits of windows -> answers, the best first, and their files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
   answered = list(
@@ -6,8 +6,8 @@
   )
   answers.write(output_dir, answered)
 
-Files of questions (`Answerer.answers`) and texts (`answer_texts`) are answered
-alike. Another threshold needs no second look at the logits: `with_threshold`.
+`find_answers` serves both files (`Answerer.answers`) and texts
+(`answer_texts`). `with_threshold` applies another threshold without the logits.
 """
 
 import functools
@@ -28,11 +28,10 @@ PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
 NULL_ODDS_FILE = "null_odds.json"
 
-# As in the original: the answer without any candidate, without
-# version_2_with_negative.
+# As in the original: the answer to a question without candidates in SQuAD 1.1.
 _NOTHING_FOUND = "empty"
-# Null odds without another answer, above every threshold.
-# As in the original: the null score before a window was seen.
+# As in the original: the initial null score. Here it is the null odds of a
+# question whose only candidate is "no answer", and exceeds every threshold.
 _NO_OTHER_ANSWER = 1e6
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
@@ -44,12 +43,12 @@ class AnswerOptions(NamedTuple):
   """The options that determine the answers, named like the flags.
 
   Attributes:
-    n_best_size: how many start and end positions of a window are tried, and
-      how many answers to a question are kept.
+    n_best_size: number of start and end positions to try in a window, and of
+      answers to keep for a question.
     max_answer_length: maximum length in word pieces.
     version_2_with_negative: whether a question may have no answer.
-    null_score_diff_threshold: "no answer" is given where it is better than
-      the best answer by more than this, in logits.
+    null_score_diff_threshold: the answer is "no answer" if its score exceeds
+      the best answer's by more than this, in logits.
   """
 
   n_best_size: int = 20
@@ -59,16 +58,16 @@ class AnswerOptions(NamedTuple):
 
 
 def options_of(settings) -> AnswerOptions:
-  """Returns the AnswerOptions of a command, whose threshold is not known."""
+  """Returns a script's AnswerOptions, with the default threshold."""
   return AnswerOptions(
     **settings.pick("n_best_size max_answer_length version_2_with_negative")
   )
 
 
 class Candidate(NamedTuple):
-  """One of the best answers to a question, whose probabilities sum to 1.
+  """One of a question's best answers; their probabilities sum to 1.
 
-  Its text is spelled as in the passage; "" is "no answer".
+  The text is spelled as in the passage; "" means "no answer".
   """
 
   text: str
@@ -81,14 +80,14 @@ class Answer(NamedTuple):
   """The answer to one question.
 
   Attributes:
-    text: "" is "no answer".
+    text: the answer; "" means "no answer".
     candidates: list of Candidate, the best first.
-    best_text: the best answer other than "", whatever the threshold; "" if
-    there is no other.
-    null_odds: by how many logits "no answer" is better than `best_text`; None
-      without version_2_with_negative.
+    best_text: the best answer except "", for any threshold; "" if no other
+      answer exists.
+    null_odds: score of "no answer" minus `score`, in logits; None without
+      version_2_with_negative.
     score: the sum of the logits of `best_text`.
-    places: {text of a candidate: where it is, see alignment.PassageText.find}.
+    places: {text of a candidate: its place, see alignment.PassageText.find}.
     null_score: the sum of the "no answer" logits, 0.0 without a window.
   """
 
@@ -111,26 +110,26 @@ def find_answers(
 ) -> Iterator[Answer]:
   """Yields the Answer to every question, in order.
 
-  With `by_pieces` an answer is the text where its pieces stand.
-  Unlike the original: it looks for their text among the words, and takes the
-  first place, or all of the words where it finds none: of a passage without
-  spaces another place, or all of it.
+  With `by_pieces`, an answer is the text that its pieces cover.
+  Unlike the original: it searches the text of the pieces in their words and
+  takes the first match, or all words without a match. In a passage without
+  spaces that is a wrong place, or the whole passage.
 
-  As in the original: padding has logits and takes places among the
-  `n_best_size` best positions of a window, although no answer can be there.
-  Logits that were not computed must be -inf. Logits `start` and `end` are
-  float32 [N, T], a row for each of N windows in the order of their questions.
-  Raises InputError: a logit is not finite (the question is named).
+  As in the original: padding with logits competes for the `n_best_size` best
+  positions of a window, although it is never an answer.
+  Logits `start` and `end` are float32 [N, T], a row for each of N windows in
+  the order of their questions; logits that were not computed must be -inf.
+  Raises InputError: a logit is not finite; the message names the question.
   """
   for values in logits.values():
     _check_finite(questions, windows, values)
   best = spans.best_spans(windows, logits, len(questions), options)
   passages = {window.question_index: window.passage for window in windows}
-  # Most words of a passage occur in other passages, too.
+  # A cache, because most words of a passage also occur in other passages.
   word_text = functools.lru_cache(1 << 16)(tokenizer.word_text)
   passage, find = None, None
   for index, (question, of_question) in enumerate(zip(questions, best)):
-    # Questions about one passage follow one another.
+    # All questions about a passage follow each other.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
       words = question.doc_tokens
@@ -143,12 +142,12 @@ def find_answers(
 
 
 def _check_finite(questions, windows, logits):
-  """Raises InputError for a logit that is nan or infinite.
+  """Raises InputError if a logit is nan or infinite.
 
-  Unlike the original: it sorted nan among the logits, and answered at random.
+  Unlike the original: it sorts nan with the logits, and answers at random.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
-  # [N, T]; `window_logits` gives -inf to padding.
+  # [N, T]; `window_logits` sets padding to -inf.
   is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
   is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
   if is_good.all():
@@ -195,11 +194,11 @@ def _answer(qas_id, ranked, find, options):
     # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return answer._replace(text=candidates[0].text, candidates=candidates)
-  # "" may be among the best already; else it is added after them, so that
-  # its probability is always in the n-best file.
+  # If the best answers lack "", it is added as the last, so that the n-best
+  # file always has its probability.
   null_start, null_end = kept.setdefault("", null)
-  # Unlike the original: "no answer" may be the only candidate, and then is the
-  # answer; the original ended in an error.
+  # Unlike the original: if "no answer" is the only candidate, it is the answer;
+  # the original fails.
   null_odds = _NO_OTHER_ANSWER
   if best_text:
     best_start, best_end = kept[best_text]
@@ -209,17 +208,17 @@ def _answer(qas_id, ranked, find, options):
 
 
 def _distinct(ranked, find, number):
-  """Returns the first `number` texts of Spans, each once, the best first.
+  """Returns the first `number` different texts of Spans, the best first.
 
-  They are a dict of text -> (start logit, end logit), and one of text -> place,
-  which is None for "".
+  The result is {text: (start logit, end logit)} and {text: place}, where the
+  place of "" is None.
   """
   kept, places = {}, {}
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break
     text, place = find(first, last)
-    # Different spans may have one text ("the river", twice in a passage): it
+    # Spans may have equal texts ("the river", twice in a passage): a text
     # counts once, with the logits of its best span, which comes first.
     kept.setdefault(text, tuple(pair))
     places.setdefault(text, place)
@@ -227,10 +226,10 @@ def _distinct(ranked, find, number):
 
 
 def _candidates(logits):
-  """Returns a Candidate for every text -> (start logit, end logit)."""
-  # The highest is subtracted so that no exponential overflows.
+  """Returns the Candidates for {text: (start logit, end logit)}."""
+  # Subtracting the highest score prevents an overflow of `exp`.
   highest = max(map(sum, logits.values()))
-  # As in the original: the soft-max is over the kept candidates alone.
+  # As in the original: the softmax is over the kept candidates only.
   weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
   total = sum(weights)
   return [
@@ -240,10 +239,10 @@ def _candidates(logits):
 
 
 def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
-  """Returns the best answers, at most `top_k`, as dicts for JSON.
+  """Returns at most `top_k` of the best answers, as dicts for JSON.
 
-  Each has `answer` ("": no answer), `probability`, `score` (the sum of its
-  logits), and `start` and `end` (characters of the context).
+  Each dict has `answer` ("": no answer), `probability`, `score` (the sum of its
+  logits), and `start` and `end` (offsets in the context, in characters).
   """
   results = []
   for candidate in answer.candidates[:top_k]:
@@ -259,7 +258,7 @@ def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
-  """Applies another threshold to answers that have null odds."""
+  """Returns the answers for a threshold, if they have null odds."""
   return [
     a if a.null_odds is None
     else a._replace(text="" if a.null_odds > threshold else a.best_text)
@@ -268,12 +267,12 @@ def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
 
 
 def write(folder: str, answers: list) -> None:
-  """Writes the answers as the original does.
+  """Writes the original's files of answers.
 
-  predictions.json (id -> text), nbest_predictions.json (id -> candidates)
-  and, if answers have odds, null_odds.json (id -> odds); without odds an
-  existing file is removed. As in the original: ASCII, four spaces of indent;
-  the last of several questions with the same id counts.
+  They are predictions.json (id -> text), nbest_predictions.json (id ->
+  candidates) and, if answers have odds, null_odds.json (id -> odds). Without
+  odds, it removes an existing null_odds.json. As in the original: ASCII with an
+  indent of four spaces; of several questions with one id, the last one counts.
   """
   contents = {
     PREDICTIONS_FILE: {answer.qas_id: answer.text for answer in answers},
@@ -286,7 +285,7 @@ def write(folder: str, answers: list) -> None:
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = odds
   else:
-    # A file of an earlier run would be scored with the answers of this run.
+    # Otherwise a script would score an earlier run's odds with these answers.
     file_io.remove(os.path.join(folder, NULL_ODDS_FILE))
   for name, values in contents.items():
     text = json.dumps(values, indent=4) + "\n"
@@ -305,9 +304,9 @@ def answer_texts(
 
   Args:
     logits_of: function of windowing.make_batch's dict; returns the `start` and
-      `end` logits [B, T], -inf where there is no candidate.
+      `end` logits [B, T], which are -inf at positions that cannot be chosen.
     batch_size: B; batches of short windows are larger.
-    pads: whether every window has `lengths.max_seq_length` tokens.
+    pads: whether to pad every window to `lengths.max_seq_length` tokens.
   """
   questions = data.from_texts(pairs)
   windows = list(windowing.make_windows(questions, tokenizer, lengths))
@@ -327,21 +326,21 @@ def answer_texts(
   ))
 
 
-# Interactive use; `answer` is a function like Answerer.answer.
+# Interactive use; the argument `answer` is a function like Answerer.answer.
 
 
 def answer_lines(
   source: Iterable[bytes], target: TextIO, answer: Callable
 ) -> int:
-  """Answers JSON lines: writes one line for each line read, immediately.
+  """Reads JSON lines and immediately writes an answer for each.
 
-  Returns how many lines got an error.
+  Returns the number of lines with an error.
 
   Args:
-    source: lines {"context": ..., "question": ...}; "id" and any other key
-    is returned with the answer.
-    target: a line that cannot be answered gets {"error": one sentence}, with
-    its number, and the next lines are still answered.
+    source: lines {"context": ..., "question": ...}; the answer repeats "id" and
+      all other keys except "context".
+    target: stream for the answers. For an invalid line it gets {"error": a
+      sentence with the line's number}; answering then continues.
   """
 
   def line_of(text):
@@ -364,7 +363,7 @@ def answer_lines(
 
 
 def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
-  """Answers questions typed at a terminal, about texts pasted there."""
+  """Answers questions that a user types at a terminal, about pasted texts."""
 
   def write(text):
     target.write(text)
@@ -372,7 +371,7 @@ def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
 
   write(f"{_GREETING}\n")
   typed = (line.decode("utf-8", "replace") for line in lines)
-  # `typed` is one iterator: both loops read on where the other stopped.
+  # Both loops read this iterator: each continues where the other stopped.
   while context := _pasted(typed, write):
     write("question> ")
     for line in typed:
@@ -385,7 +384,7 @@ def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
 
 
 def _pasted(lines, write):
-  """Returns the lines up to an empty one, as one text; "" at the end."""
+  """Returns the lines before the next empty line as one text; "" at the end."""
   write("\nparagraph> ")
   paragraph = []
   for line in lines:

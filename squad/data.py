@@ -1,10 +1,10 @@
-"""SQuAD files -> questions about passages.
+"""Reads SQuAD files: questions about passages.
 
   {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
     {"id": ..., "question": ..., "is_impossible": false,
      "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
 
-or one question a line, or in a list, as Hugging Face's `datasets` writes them:
+or one question per line, or a list, as Hugging Face's `datasets` writes them:
 
   {"id": ..., "context": ..., "question": ...,
    "answers": {"text": [...], "answer_start": [269]}}
@@ -20,7 +20,7 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# As in the original: no other white space of Unicode separates words.
+# As in the original: other white space of Unicode does not separate words.
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
@@ -29,17 +29,17 @@ class Question(NamedTuple):
 
   Attributes:
     qas_id: the question's id in the file ("1" for the number 1).
-    doc_tokens: the passage cut at white space, which all questions about the
-      passage share.
-    answer_text: the answer to train on; "" if there is none, and outside
-      training.
-    start_position, end_position: the first and last of `doc_tokens` that it
-      touches; -1 if there is no answer, and outside training.
+    doc_tokens: the passage split at white space; all questions about the
+      passage share this list.
+    answer_text: the answer to train on; "" if it has none, or outside training.
+    start_position, end_position: the first and last of `doc_tokens` that the
+      answer overlaps; -1 without an answer, or outside training.
     is_impossible: whether the file marks the question as unanswerable.
-    answers: tuple of all answers in the file; predictions are scored against
-    them.
+    answers: tuple of all answers in the file, with which predictions are
+      compared.
     passage: number of the passage in the file, from 0.
-    place: file and id of the question, for errors.
+    place: file and id of the question, for error messages.
+    before_answer: passage from `start_position` to the answer, in training.
   """
 
   qas_id: str
@@ -56,9 +56,9 @@ class Question(NamedTuple):
 
 
 class Skipped(NamedTuple):
-  """A question that cannot be trained on, as in the file, and why.
+  """A question that training skips, with the fields of the file and a reason.
 
-  `passage_text` stands at that place of the passage.
+  `passage_text` is the passage's text at `answer_start`.
   """
 
   qas_id: str
@@ -74,9 +74,9 @@ class SquadFile(NamedTuple):
 
   Attributes:
     questions: list of Question, in the order of the file.
-    is_labelled: whether predictions can be scored: every question has its
-      answers, or is marked as having none (SQuAD 2.0).
-    skipped: list of Skipped; they are not among the questions.
+    is_labelled: whether predictions can be scored: every question has answers
+      or is impossible (SQuAD 2.0).
+    skipped: list of Skipped, which `questions` does not contain.
   """
 
   path: str
@@ -90,17 +90,17 @@ def read(
 ) -> SquadFile:
   """Reads a SQuAD file.
 
-  Raises InputError: the file is not JSON (line and column are named), lacks
-  something, has an answer outside its passage, more or fewer than one answer
-  for training, an id twice (in files to predict: an answer would replace
-  another), or is of the other version of SQuAD.
+  Raises InputError: the file is not JSON (the message has line and column),
+  lacks a field, has an answer outside its passage or the other version of
+  SQuAD; a question in training does not have exactly one answer; two questions
+  in prediction have the same id (one answer would overwrite the other).
 
   Args:
-    path: JSON of SQuAD 1.1 or 2.0, nested or flat. A flat question that has an
-      empty list of answers is impossible if `version_2`.
-    training: whether to find each answer in its passage. Unlike the original:
-    answers that are blank or not found are returned and counted in the log,
-    not skipped silently.
+    path: JSON of SQuAD 1.1 or 2.0, nested or flat. With `version_2`, a flat
+      question with an empty list of answers is impossible.
+    training: whether to locate each answer in its passage. Unlike the original:
+      answers that are blank or not found are returned and counted in the log,
+      not skipped silently.
     version_2: whether questions may have no answer.
   """
   questions: list[Question] = []
@@ -128,7 +128,7 @@ def read(
         skipped.append(question)
       else:
         questions.append(question)
-  # A file without any labels may be of either version.
+  # A file without any labels may have either version.
   has_answers = skipped or any(question.answers for question in questions)
   if version_2 and has_answers and not says_impossible:
     raise errors.InputError(
@@ -154,10 +154,10 @@ def read(
 
 
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
-  """Reads the files of a command, each once.
+  """Reads each file of a command once.
 
-  A file both to evaluate and to predict gives one SquadFile. Raises InputError:
-  see `read`, or the file to evaluate cannot be scored.
+  A file for both evaluation and prediction becomes one SquadFile. Raises
+  InputError: see `read`; or the file for evaluation cannot be scored.
   """
   read_once = functools.cache(functools.partial(read, version_2=version_2))
   files = {
@@ -170,7 +170,7 @@ def read_all(paths: dict, *, version_2: bool = False) -> dict:
 
 
 def require_answers(file: SquadFile) -> None:
-  """Raises InputError for a file that nothing can be scored against."""
+  """Raises InputError if a file lacks the answers for scoring predictions."""
   if not file.is_labelled:
     raise errors.InputError(
       f"{file.path}: not every question has an answer, so predictions cannot "
@@ -181,7 +181,7 @@ def require_answers(file: SquadFile) -> None:
 def from_texts(pairs: list) -> list[Question]:
   """Returns the Questions of (question, context) pairs, numbered from 0.
 
-  Neighbours about the same context share its words.
+  Consecutive pairs with the same context share the list of its words.
   """
   questions, words = [], []
   for number, (question, context) in enumerate(pairs):
@@ -193,7 +193,7 @@ def from_texts(pairs: list) -> list[Question]:
 
 
 class _Passage(NamedTuple):
-  """A passage: its number, its text, its words, and their starts."""
+  """A passage's number, text and words, and the offsets of the words."""
 
   number: int
   text: str
@@ -202,8 +202,8 @@ class _Passage(NamedTuple):
 
 
 def _paragraphs(path, version_2):
-  """Yields (place, paragraph) of a file, in the nested form of SQuAD."""
-  # Neighbouring flat questions about one context become one paragraph.
+  """Yields (place, paragraph) for a file, in SQuAD's nested format."""
+  # Consecutive flat questions about one context become one paragraph.
   for context, entries in itertools.groupby(
     _entries(path), lambda entry: entry[1].get("context")
   ):
@@ -221,7 +221,7 @@ def _paragraphs(path, version_2):
 
 
 def _entries(path):
-  """Yields (place, article), or (place, flat question), of a file."""
+  """Yields (place, article) or (place, flat question) for a file."""
   with file_io.open_for_reading(path) as stream:
     first = stream.readline()
     if _is_flat(first):
@@ -240,8 +240,8 @@ def _entries(path):
 
 
 def _is_flat(line):
-  """Whether a line is a flat question by itself."""
-  # SQuAD's own files may be one long line.
+  """Returns whether a line is a complete flat question."""
+  # This skips parsing a nested file in one long line.
   if b'"context"' not in line or b'"paragraphs"' in line:
     return False
   try:
@@ -252,7 +252,7 @@ def _is_flat(line):
 
 
 def _nested(entry, place, version_2):
-  """Returns a flat question with its answers in the form of SQuAD's files."""
+  """Returns a flat question with its answers in SQuAD's nested format."""
   answers = json_files.field(entry, "answers", dict | list, place, [])
   if isinstance(answers, list):
     return entry
@@ -274,8 +274,8 @@ def _nested(entry, place, version_2):
 
 
 def _question(path, place, entry, passage):
-  """Returns a Question with the fields of a file to predict."""
-  # As in the original: ids may be numbers, which its files name as texts.
+  """Returns an entry's Question, without the fields for training."""
+  # As in the original: ids may be numbers, which its output files have as text.
   qas_id = str(json_files.field(entry, "id", str | int, place))
   answers = json_files.field(entry, "answers", list[dict], place, [])
   return Question(
@@ -292,11 +292,11 @@ def _question(path, place, entry, passage):
 
 
 def _with_answer(question, entry, passage):
-  """Returns the question with the place of its answer, or Skipped."""
+  """Returns the question with its answer's position, or Skipped."""
   if question.is_impossible:
     return question
   place = question.place
-  # As in the original: files with several answers are for evaluation.
+  # As in the original: only files for evaluation have several answers.
   if len(question.answers) != 1:
     raise errors.InputError(
       f"{place} has {len(question.answers)} answers, expected exactly 1 in a "
@@ -309,15 +309,15 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # bisect finds the word at a character, or before a space; -1 before the
-  # first. With words at 0, 4 and 9, characters 4 to 8 belong to the second.
+  # bisect returns the word at a character, or before a space; -1 before the
+  # first word. With words at 0, 4 and 9, characters 4 to 8 are in the second.
   start, end = (
     bisect.bisect_right(passage.starts, place) - 1
     for place in (offset, offset + len(text) - 1)
   )
   touched = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
-  # As in the original: the answer is searched in whole words, after its white
-  # space is reduced to single spaces.
+  # As in the original: search the answer in whole words, with single spaces as
+  # its white space.
   cleaned = " ".join(text.split())
   if cleaned and cleaned in touched:
     return question._replace(
@@ -332,7 +332,7 @@ def _with_answer(question, entry, passage):
 
 
 def _check_ids(questions):
-  """Unlike the original: the answer of a repeated id replaced the first's."""
+  """Refuses repeated ids. Unlike the original: its last answer counts."""
   seen = set()
   for question in questions:
     if question.qas_id in seen:
@@ -343,7 +343,7 @@ def _check_ids(questions):
 
 
 def _report(path, questions, skipped):
-  """Logs the number of questions and oddities of a file."""
+  """Logs the number of a file's questions, and warnings about some of them."""
   logging.info("%s: %d questions", path, len(questions))
   if skipped:
     first = skipped[0]

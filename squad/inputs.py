@@ -1,4 +1,4 @@
-"""Windows of questions -> TFRecords."""
+"""Writes the windows of questions as TFRecords."""
 
 import itertools
 import os
@@ -14,22 +14,22 @@ from records import cached_records, tfrecord
 from squad import data, windowing
 from text import input_sequences
 
-# Increase this when the same data and flags give other records.
+# Increase this when a change gives other records for the same data and flags.
 _FORMAT = 2
-_SHOWN = 5  # Windows whose tokens are logged.
+_SHOWN = 5  # Number of windows whose tokens are logged.
 
 
-_SHUFFLING_SEED = 12345  # The original's.
+_SHUFFLING_SEED = 12345  # The seed of the original.
 
 
 class SquadInput(NamedTuple):
-  """A file of questions, ready for the model.
+  """A file of questions, and the model's input for them.
 
   Attributes:
     records: the TFRecord file of the windows.
-    num_records: how many windows there are.
+    num_records: number of windows.
     windows: list of Window, in the order of the records; None for training,
-      which does not look at them again.
+      which does not need them.
   """
 
   file: data.SquadFile
@@ -39,9 +39,9 @@ class SquadInput(NamedTuple):
 
 
 def record_features(max_seq_length: int, *, training: bool) -> dict:
-  """Returns the features of a record, as the original's readers parse them.
+  """Returns the features that training or prediction parses from a record.
 
-  As in the original: is_impossible is written and never read.
+  As in the original: records also have is_impossible, which nothing reads.
   """
   shapes = dict.fromkeys(input_sequences.NAMES, [max_seq_length])
   shapes["unique_ids"] = []
@@ -59,24 +59,24 @@ def prepare(
 ) -> SquadInput:
   """Makes the windows of a file's questions and writes them as TFRecords.
 
-  Records that an earlier run made from the same data and flags are kept.
-  Raises InputError: no question has a passage.
+  It reuses the records of an earlier run with the same data and flags. Raises
+  InputError: all passages are empty.
 
   Args:
     records: the TFRecord file to write.
-    training: whether to say where the answers are. As in the original: the
-      questions to train on are shuffled once, always alike, before they are
-      written.
+    training: whether the windows have the positions of answers.
+      As in the original: questions for training are shuffled once, with a
+      fixed seed, before they are written.
   """
-  # The copy keeps the file's order, which the results follow.
+  # Shuffle a copy, because results need the file's order.
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
   made = windowing.make_windows(
     questions, tokenizer, lengths, training=training
   )
-  # Prediction needs the windows again; for training the generator is enough,
-  # and nothing is tokenized where records are kept.
+  # Prediction needs all windows later. Training needs only the generator, which
+  # tokenizes nothing if the records exist.
   windows = None if training else list(made)
 
   def serialize(block):
@@ -105,7 +105,7 @@ def prepare(
     "never_split": tokenizer.never_split,
     "lengths": lengths._asdict(),
     "training": training,
-    # How the file was read (version_2) shows in these two numbers.
+    # These two numbers differ between readings with and without version_2.
     "impossible": sum(question.is_impossible for question in questions),
     "skipped": len(file.skipped),
   }, write)
@@ -120,7 +120,7 @@ def prepare(
 
 
 def _show(window, question):
-  """Logs the tokens of a window, as the original does for some."""
+  """Logs the tokens of a window, and its answer in training."""
   logging.debug("  question %s, window %d: %s", question.qas_id,
                 window.doc_span_index, " ".join(window.tokens))
   if window.start_position is None:
@@ -139,11 +139,11 @@ def prepare_all(
   files: dict, tokenizer: tokenization.FullTokenizer,
   lengths: windowing.Lengths, *, folder: str,
 ) -> dict[str, SquadInput]:
-  """Prepares the files of a command, see `prepare`.
+  """Returns the SquadInput of each file of a command, see `prepare`.
 
-  A file both to evaluate and to predict becomes one SquadInput.
+  A file for both evaluation and prediction becomes one SquadInput.
   """
-  # As in the original: eval.tf_record holds the data to predict.
+  # As in the original: eval.tf_record has the data of the prediction.
   stems = {"train": "train", "predict": "eval", "eval": "dev"}
   prepared: dict[str, SquadInput] = {}
   for name in sorted(files, key=list(stems).index):

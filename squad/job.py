@@ -1,4 +1,4 @@
-"""The steps of run_squad.py: train, evaluate, predict, answer on request."""
+"""The steps of run_squad.py: train, evaluate, predict, answer interactively."""
 
 import os
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from training import (
   train_log,
 )
 
-# The flags of a model's input, stored with its weights. The case of the text
-# is in the folder's tokenizer_config.json, the threshold of "no answer" in its
-# null_threshold.json.
+# The flags for the model's input, which a model folder stores. Its file
+# tokenizer_config.json has do_lower_case, and null_threshold.json has the
+# threshold of "no answer".
 INPUT_FLAGS = (
   "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
   "n_best_size", "pad_to_max_length", "version_2_with_negative",
@@ -32,7 +32,7 @@ INPUT_FLAGS = (
 
 
 def write_results(results: dict, folder: str | None = None) -> None:
-  """Prints `name = value` lines; writes them to a folder, too, if given."""
+  """Prints `name = value` lines, and writes them to a folder if given."""
   text = result_lines.as_text(results)
   print(text, end="", flush=True)
   if folder:
@@ -40,23 +40,23 @@ def write_results(results: dict, folder: str | None = None) -> None:
 
 
 class Job:
-  """A command: its model, its data, and its steps."""
+  """A run of the script: its model, its data and its steps."""
 
   def __init__(
     self, settings: run_settings.Settings, config: configuration.BertConfig,
     strategy: tf.distribute.Strategy, tokenizer: tokenization.FullTokenizer,
     make_inputs: Callable[[], dict], *, start: run_folder.StartingPoint
   ):
-    """Makes the model, then its data, see inputs.prepare_all.
+    """Makes the model, then its data by inputs.prepare_all.
 
-    The weights of `start` are loaded by `load` or `train`.
+    `load` or `train` load the weights of `start`.
     """
     self._settings, self._config = settings, config
     self._strategy = strategy
     self._is_chief = distribution.is_chief(strategy)
     self._report = run_report.Report("question-answering", {})
     options = components.model_options(settings, strategy)
-    # As in the original: its soft-max reads the states of padding, too.
+    # As in the original: its softmax includes the logits of padding.
     options["skip_padding"] &= not settings.pad_to_max_length
     with strategy.scope(), weight_files.without_random_init(start.path):
       self._model = model = squad_model.SpanModel(config, **options)
@@ -77,7 +77,7 @@ class Job:
       [file.records],
       inputs.record_features(settings.max_seq_length, training=True),
       file.num_records,
-      # With that flag all padding is computed, and competes for answers.
+      # With pad_to_max_length, the loss includes all padding.
       trim=components.shapes_may_vary(settings, self._strategy) and not pads,
     )
     names = None
@@ -86,7 +86,7 @@ class Job:
     return harness.train(settings, harness.Task(
       self._model, self._config, self._strategy,
       squad_model.objective(self._model, mask_padding=not pads), folder,
-      # As in the original: it counts questions; some have several windows.
+      # As in the original: an epoch counts questions, not windows.
       length=harness.training_length(settings, len(file.file.questions)),
       new_variables=squad_model.NEW_VARIABLES, data=lambda: training_data,
       evaluate=lambda: self._evaluate()[1], result_names=names,
@@ -94,12 +94,12 @@ class Job:
     ), start)
 
   def _forget_threshold(self):
-    # The stored threshold holds until the first step changes the weights.
+    # The first step changes the weights, and so invalidates the threshold.
     if self._is_chief:
       null_threshold.forget(self._settings.output_dir)
 
   def _write_model(self, folder, step):
-    """Writes the present weights, with everything that answering needs."""
+    """Writes a model folder with the current weights and the threshold."""
     settings = self._settings
     config = model_folder.with_input_settings(
       self._config, settings.pick(" ".join(INPUT_FLAGS))
@@ -108,12 +108,12 @@ class Job:
       folder, self._model.variables, config, settings.vocab_file,
       settings.do_lower_case, never_split=settings.never_split, step=step,
     )
-    # This removes a threshold of other weights from the folder.
+    # This also removes a threshold that belongs to other weights.
     self.threshold.write(folder)
 
   def load(self, start: run_folder.StartingPoint) -> int:
-    """Loads the weights of `start` to answer with; returns their step."""
-    assert start.path  # Random weights are refused: see `starting_point`.
+    """Loads the weights of `start`, without training; returns their step."""
+    assert start.path  # `starting_point` refuses random weights.
     weight_files.load(
       self._model.variables, start.path,
       allowed_missing=squad_model.UNUSED_VARIABLES,
@@ -121,16 +121,16 @@ class Job:
     return start.step
 
   def look_up_threshold(self, start: run_folder.StartingPoint) -> None:
-    """Takes the threshold of "no answer" that is stored for the weights."""
+    """Reads the threshold of "no answer" that is stored for the weights."""
     folder = self._settings.output_dir
     folders = [folder] if folder else []
-    # Training changes the weights, so the initial folder no longer counts.
+    # After training, the initial folder has a threshold for other weights.
     if start.path and start.origin == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
   def _evaluate(self):
-    """Returns (answers, scores, points) of the data to evaluate on."""
+    """Returns the evaluation data's (answers, scores, points)."""
     file = self._inputs["eval"]
     answers = self._answerer.answers(
       file, self._settings.eval_batch_size,
@@ -162,12 +162,12 @@ class Job:
     return answers, results
 
   def predict(self, step: int, evaluated: list | None = None) -> None:
-    """Writes the files of predictions, and scores them.
+    """Writes the prediction files, and scores the predictions if possible.
 
-    `evaluated` are the answers to the data to evaluate, if that was done.
+    `evaluated` are the evaluation's answers, if it took place.
     """
     file, folder = self._inputs["predict"], self._settings.output_dir
-    # The same file is answered once for both flags.
+    # Reuse the evaluation's answers if both flags name the same file.
     answers = evaluated if file is self._inputs.get("eval") else None
     if answers is None:
       logging.info("answering with the weights of step %d", step)
@@ -176,7 +176,7 @@ class Job:
         logging.info("not scored: not every question has an answer")
       elif self._is_chief:
         results, points = self._answerer.scores(file.file, answers)
-        # eval_results.txt is for the file to evaluate, if any.
+        # After an evaluation, eval_results.txt has its results.
         is_first = evaluated is None
         write_results(
           {"global_step": step, **results}, folder if is_first else None
@@ -195,7 +195,7 @@ class Job:
       _, f1 = points[question.qas_id]
       if f1 < 1:
         mistakes.append(run_report.Mistake(
-          # Among equally wrong answers, the most confident come first.
+          # Among equally wrong answers, the most confident one comes first.
           1 - f1 + 0.01 * answer.candidates[0].probability,
           question.question_text,
           " | ".join(question.answers) or "(no answer)",
@@ -206,12 +206,12 @@ class Job:
     )
 
   def write_report(self) -> None:
-    """Writes the page and the model's card, see run_report."""
+    """Writes the report page and the model card, see run_report."""
     if self._is_chief and (self._settings.do_train or self._report.results):
       run_report.write(self._settings, self._report)
 
   def _say_where(self, questions, answers):
-    """Logs the files of answers, the file to read first, and some answers."""
+    """Logs the paths of the answer files, and three answers."""
     folder = self._settings.output_dir
     logging.info(
       "the answers are in %s; candidates with probabilities in %s",
@@ -223,10 +223,10 @@ class Job:
       logging.info("  %.100s -> %.100s", question.question_text, text)
 
   def serve_input(self) -> None:
-    """Answers standard input, if the flags select it.
+    """Answers questions from standard input, if the flags select it.
 
-    Raises InputError: lines of --predict_file=- could not be answered; all
-    other lines are answered by then.
+    Raises InputError: some lines for --predict_file=- were invalid; all other
+    lines have answers.
     """
     answer = self._answerer.answer
     if self._settings.interactive:

@@ -12,20 +12,20 @@ from records import pipeline
 from training import loop
 from variants import registry
 
-# Variables that an encoder's checkpoint may lack. As in the original: the
-# pooler is not read, so it is neither trained nor needed.
+# Variables that an encoder's checkpoint may lack. As in the original: the model
+# does not use the pooler, so it neither trains nor needs it.
 UNUSED_VARIABLES = heads.POOLER
 NEW_VARIABLES = ["^cls/squad/", "^bilstm/", *UNUSED_VARIABLES]
 
-# The logit of padding, finite so that no kernel makes it nan (0 * -inf).
+# The logit of padding. It is finite because 0 * -inf is nan.
 _LOWEST = tf.float32.min
 
 
 class SpanModel(tf.Module):
-  """The encoder and the start and end logits of each token."""
+  """The encoder with a head for each token's start and end logits."""
 
   def __init__(self, config, **model_options):
-    """Makes the variables; for the options see modeling.BertModel."""
+    """Makes the variables; modeling.BertModel describes the options."""
     super().__init__()
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.SpanHead(config, seed=model_options["seed"])
@@ -41,25 +41,25 @@ class SpanModel(tf.Module):
     return self.head(output.sequence_output)
 
   def trained_variables(self) -> list:
-    """Returns the variables that the loss reaches, all but the pooler's."""
+    """Returns the variables that affect the loss: all but the pooler's."""
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
 def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
-  """The mean of two cross-entropies: of the first and of the last token.
+  """Returns the objective: mean cross-entropy of the answer's start and end.
 
-  As in the original: a window without the answer has it at position 0, [CLS].
+  As in the original: without the answer in the window, both are 0, at [CLS].
 
   Args:
     model: function of (batch, dropout_seed); returns start and end logits
       [B, T]. Batches have start_positions and end_positions, int32 [B].
-    mask_padding: whether padding is left out of the soft-max.
-      Unlike the original: its soft-max is over all max_seq_length positions;
-      the loss would depend on how far a batch, or a device's share, is cut.
+    mask_padding: whether the softmax excludes padding.
+      Unlike the original: its softmax is over all max_seq_length positions;
+      here the loss would then depend on the trimmed length of a batch.
   """
 
   def weights(batch):
-    # This replica's share; the loop adds the shares up and divides by the sum.
+    # This replica's share; the loop divides by the sum over all replicas.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
   def sums(batch, dropout_seed):
@@ -75,8 +75,8 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
       predicted = tf.argmax(logits, axis=-1, output_type=places.dtype)
       right = tf.reduce_sum(tf.cast(tf.equal(predicted, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
-      # As in the original: the mean of the two. It is still a sum over the
-      # share, which the loop divides by `weights`.
+      # As in the original: the mean of start and end. It is a sum over this
+      # replica's share, which the loop divides by `weights`.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

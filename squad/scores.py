@@ -1,19 +1,19 @@
-"""SQuAD: exact match and F1 as the official scripts for 1.1 and 2.0 give them.
+"""Computes exact match and F1 as the official scripts of SQuAD 1.1 and 2.0 do.
 
   predictions = {answer.qas_id: answer.text for answer in answers}
   found = scores.score_v1(questions, predictions)
   found = scores.score_v2(questions, predictions, null_odds)
   threshold = scores.best_threshold(questions, best_texts, null_odds)
 
-A prediction is compared with every answer in the file, and the best counts
-(Rajpurkar et al. 2016 and 2018). The two scripts differ:
+A prediction's score is its best match with an answer in the file (Rajpurkar et
+al. 2016 and 2018). The two scripts differ:
 
                                  1.1           2.0
-  no prediction                  counts as 0   is left out
-  the question has no answer     is refused    "" is right
-  an answer without a word       F1 is 0       means no answer
+  a missing prediction           scores 0      is ignored
+  a question without an answer   is an error   needs the prediction ""
+  an answer without words        has F1 = 0    means no answer
 
-An answer "without a word" has only punctuation and articles.
+An answer "without words" has only punctuation and articles.
 """
 
 import collections
@@ -32,7 +32,7 @@ _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 def read_by_id(path: str, value_type: type) -> dict:
   """Returns predictions.json (value_type str) or null_odds.json (float).
 
-  Raises InputError: the file is missing, not JSON, or holds something else.
+  Raises InputError: the file is missing, not JSON, or has a wrong value.
   """
   values = json_files.read(path)
   return {
@@ -43,17 +43,17 @@ def read_by_id(path: str, value_type: type) -> dict:
 def normalized(text: str) -> str:
   """Returns a text normalized for comparison.
 
-  It is lower-cased, then loses ASCII punctuation (so "well-known" becomes one
-  word; marks such as “ stay), then the words a, an and the.
+  It lower-cases the text, then removes ASCII punctuation ("well-known" becomes
+  one word; marks such as “ stay), then the words a, an and the.
   """
   text = text.lower().translate(_PUNCTUATION_REMOVED)
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
 def f1(prediction: str, gold: str) -> float:
-  """Returns 2 * common / all words of two normalized texts, or 0.0.
+  """Returns the F1 of two normalized texts: 2 * common words / all words.
 
-  A word that both texts have twice counts twice.
+  A word that occurs twice in both texts counts twice.
   """
   counts = [collections.Counter(text.split()) for text in (prediction, gold)]
   common = (counts[0] & counts[1]).total()
@@ -61,10 +61,10 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
-  """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
+  """Returns a prediction's best (exact match, F1), 0 to 1, over the answers."""
   predicted = normalized(prediction)
   golds = [normalized(text) for text in answers]
-  # As in the official script for 1.1: golds without a word stay in the list.
+  # As in the official script for 1.1, `golds` keeps answers without words.
   if version_2:
     golds = [gold for gold in golds if gold]
     if not golds:
@@ -75,13 +75,13 @@ def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
 def score_v1(
   questions: list, predictions: dict, points: dict | None = None
 ) -> dict:
-  """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
+  """Returns SQuAD 1.1's scores: {"exact_match": percent, "f1": percent}.
 
-  Predictions are by the question's id; `points` are `compare_all`'s, if they
-  are known. Raises InputError: as of `compare_all`.
+  `predictions` is {question id: text}; `points` is the result of `compare_all`,
+  if already computed. Raises InputError: see `compare_all`.
   """
   scores = points or compare_all(questions, predictions, version_2=False)
-  # The mean is over all questions: without a prediction they score 0.
+  # The mean is over all questions; a question without a prediction scores 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
 
@@ -90,20 +90,19 @@ def score_v2(
   questions: list, predictions: dict, null_odds: dict | None = None,
   points: dict | None = None,
 ) -> dict:
-  """Returns the scores of SQuAD 2.0, in percent.
+  """Returns SQuAD 2.0's scores by name, in percent.
 
-  Predictions and odds, how much better "no answer" is, are by question id;
-  `points` are `compare_all`'s, if they are known. Raises InputError: as of
-  `compare_all`.
+  `predictions` is {question id: text}; `null_odds` is {question id: score of
+  "no answer" minus the best answer's}; `points` is the result of `compare_all`,
+  if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total (a number of questions); the same for questions with
-    answers and questions without, as HasAns_exact and so on and NoAns_exact
-    and so on, if any; and with `null_odds` best_exact and best_f1, the scores
-    that the predictions would reach if predictions with odds above
-    best_exact_thresh and best_f1_thresh were "". The official script also
-    counts odds above 1 as "" in the other scores, and ends in an error for a
-    question without a prediction.
+    exact, f1 and total (the number of questions); the same for questions with
+    answers (HasAns_exact, ...) and without (NoAns_exact, ...), if any; and with
+    `null_odds` best_exact and best_f1: the scores if all predictions with odds
+    above best_exact_thresh and best_f1_thresh are replaced with "". Unlike this
+    function, the official script replaces predictions with odds above 1 with ""
+    for the other scores, and fails for a question without a prediction.
   """
   scores = points or compare_all(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
@@ -117,8 +116,8 @@ def score_v2(
       points = {qas_id: pair[column] for qas_id, pair in scores.items()}
       odds, sums = _points_by_odds(has_answer, predictions, points, null_odds)
       best = int(np.argmax(sums))
-      # As in the official script, which takes odds for probabilities: where
-      # all "" is best the threshold is 0.
+      # As in the official script, which expects probabilities as odds: the
+      # threshold is 0 if "" for all questions is best.
       result[f"best_{name}"] = float(100 * sums[best] / len(points))
       result[f"best_{name}_thresh"] = float(odds[best]) if best else 0.0
   return result
@@ -127,35 +126,35 @@ def score_v2(
 def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
-  "No answer" is to be given where the odds are above it. Unlike the official
-  script's best_f1_thresh: it is searched with the best answers, so that one
-  which is "" under the present threshold counts, too; of questions with equal
-  odds all are answered or none; and where it is best to answer none it is
-  below all odds. Texts, the best but "", and odds are by question id. Raises
-  InputError: no question has a text, or one has a text and no odds.
+  A question with odds above the threshold gets "no answer". There are three
+  differences from the official script's best_f1_thresh: the search uses the
+  best texts, even for questions with the prediction ""; it answers all
+  questions with equal odds or none; and the threshold is below all odds if it
+  is best to answer none. `best_texts` is {question id: best text except ""},
+  `null_odds` has the odds by id. Raises InputError: no question has a text, or
+  a text has no odds.
   """
   scores = compare_all(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  # sums[i] answers all up to i, so of equal odds only the last is reachable.
+  # sums[i] answers all up to i, so only the last of equal odds is valid.
   sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold separates equal odds.
   best = int(np.argmax(sums))
-  # "No answer" is given above the threshold, so the smallest float below the
-  # lowest odds gives it to all.
+  # To answer none, take the largest float below the lowest odds.
   return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
 
 
 def _points_by_odds(has_answer, predictions, points, null_odds):
-  """Returns the points for answering only questions with low null odds.
+  """Returns the total scores for answering only questions with low null odds.
 
   Args:
-    has_answer, predictions, null_odds: by question id.
-    points: question id -> 0 to 1, for each of Q questions.
+    has_answer, predictions, null_odds: dicts by question id.
+    points: {question id: score from 0 to 1}, for each of Q questions.
 
   Returns:
-    (odds [Q + 1], sums [Q + 1]): odds rise from -inf, and sums[i] are the
-    points of all questions if those with odds[0] to odds[i] are answered.
+    (odds [Q + 1], sums [Q + 1]): odds rise from -inf, and sums[i] is the total
+    score if the questions with odds[0] to odds[i] are answered.
   """
   missing = [qas_id for qas_id in points if qas_id not in null_odds]
   if missing:
@@ -163,11 +162,11 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
       f"{len(missing)} of {len(points)} questions have a prediction and no "
       f"null odds, {missing[0]!r} for one; give the two files of one run"
     )
-  # Two questions, one answered rightly at odds -2, one without an answer at
-  # odds 1: nothing answered gives 1 point, the first alone 2, both 1.
+  # Example: a correctly answered question has odds -2, a question without an
+  # answer has odds 1. Answering none scores 1, only the first 2, both 1.
   ids = [qas_id for qas_id in null_odds if qas_id in points]
-  # Answering gains an answerable question's points, and loses the point that
-  # an unanswerable one has as long as nothing is answered.
+  # Answering gains the points of an answerable question; for an unanswerable
+  # question it loses 1, because "no answer" is correct.
   gains = [
     points[qas_id] if has_answer[qas_id] else -float(predictions[qas_id] != "")
     for qas_id in ids
@@ -183,9 +182,9 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 def compare_all(
   questions: list, predictions: dict, *, version_2: bool
 ) -> dict:
-  """Returns a dict of question id -> (exact match, F1), warning of gaps.
+  """Returns {question id: (exact match, F1)}; logs missing predictions.
 
-  Raises InputError: no question has a prediction, or one of 1.1 no answer.
+  Raises InputError: no question has a prediction, or one of 1.1 has no answer.
   """
   for question in questions:
     if not (question.answers or version_2):

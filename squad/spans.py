@@ -1,7 +1,7 @@
-"""Logits of start and end -> spans of the passages, the best first.
+"""Finds the best answer spans from start and end logits.
 
-The original looks at the 20 x 20 pairs of positions of each window in Python;
-here the pairs of many windows are one array [windows, 20, 20].
+The original tries the 20 x 20 pairs of positions of each window in Python; here
+an array [windows, 20, 20] has the pairs of many windows.
 """
 
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Windows that are searched together: with fewer, numpy's calls would be most
-# of the work; more would not fit a processor's cache.
+# Windows to search at once. With fewer, the overhead of NumPy's calls
+# dominates; more do not fit a processor's cache.
 _WINDOWS_PER_BLOCK = 128
-# First and last piece of "no answer".
+# The number of the first and last piece of "no answer".
 NULL_PIECE = -1
 
 
@@ -20,9 +20,9 @@ class Spans(NamedTuple):
   """S spans of passages.
 
   Attributes:
-    questions: int [S], the question that each may answer.
-    first_pieces, last_pieces: int [S], the word pieces of the passage that it
-      starts and ends with; NULL_PIECE for "no answer".
+    questions: int [S], the question of each span.
+    first_pieces, last_pieces: int [S], the passage's word pieces at the start
+      and end of a span; NULL_PIECE for "no answer".
     start_logits, end_logits: float64 [S].
   """
 
@@ -40,20 +40,20 @@ class Spans(NamedTuple):
 def best_spans(
   windows: list, logits: dict, num_questions: int, options
 ) -> Iterator[Spans]:
-  """Yields the Spans of every question, in order, by falling score.
+  """Yields the Spans of every question, in order, the highest score first.
 
   The score is start logit + end logit. A span starts at one of the
-  `n_best_size` highest start logits of a window and ends at one of its
-  highest end logits (the first positions win ties). Spans are left out if they
-  are not within the passage, are longer than `max_answer_length`, or start with
-  a piece that another window shows with more context. "No answer" is included,
-  with the logits of [CLS] in the window where their sum is smallest.
+  `n_best_size` highest start logits of a window and ends at one of its highest
+  end logits; the first positions win ties. Excluded are spans outside the
+  passage, spans longer than `max_answer_length`, and spans whose first piece
+  has more context in another window. "No answer" is included, with the logits
+  of [CLS] in the window with the smallest sum.
 
-  As in the original: padding and question take places among the best
-  positions of a window, although no span can be there; and equal scores are
-  ordered by the earlier window, then the better start, then the better end,
-  with "no answer" last. Logits are float32 [N, T], for N windows in the order
-  of their questions; a question without a window gets no spans.
+  As in the original: padding and question compete for the best positions of a
+  window, although no span can be there; and the order of equal scores is by the
+  earlier window, then the better start, then the better end, with "no answer"
+  last. Logits are float32 [N, T], for N windows in the order of their
+  questions; a question without a window has no spans.
   """
   # This is ascending, since windows come in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)
@@ -63,12 +63,12 @@ def best_spans(
     rows = slice(bounds[first], bounds[last])
     pair = logits["start"][rows], logits["end"][rows]
     candidates = _spans(windows[rows], questions[rows], *pair, options)
-    # Nulls are last, so that the stable sort puts them after equal spans.
+    # "No answer" comes last, and a stable sort keeps it after equal spans.
     nulls = _null_spans(questions[rows], *pair)
     spans = Spans(*map(np.concatenate, zip(candidates, nulls)))
     sums = spans.start_logits + spans.end_logits
-    # lexsort sorts by question, then by score; it is stable, so equal scores
-    # stay in the order of the windows, as in the authors' code.
+    # lexsort sorts by question, then by score. It is stable, so equal scores
+    # keep the order of their windows, like the original's sort.
     spans = spans.take(np.lexsort((-sums, spans.questions)))
     of_block = np.arange(first, last + 1)
     ends = np.searchsorted(spans.questions, of_block).tolist()
@@ -77,7 +77,7 @@ def best_spans(
 
 
 def _blocks(bounds):
-  """Yields (first, last) of ranges of questions, whole and in order.
+  """Yields (first, last) of consecutive ranges of questions.
 
   Question q has the windows bounds[q] to bounds[q + 1].
   """
@@ -92,27 +92,27 @@ def _blocks(bounds):
 def _spans(windows, questions, start_logits, end_logits, options):
   """Returns the Spans of B windows that may be answers.
 
-  They come in the order of windows, then best starts, then best ends.
+  Their order is by window, then by the best start, then by the best end.
   """
   # B windows, K best positions, T positions of a window.
   starts, start_scores = _best_positions(start_logits, options.n_best_size)
   ends, end_scores = _best_positions(end_logits, options.n_best_size)
-  # A span may only start with a piece that this window shows best: else each
-  # window with the piece would offer the same span, with other logits. Its
-  # end may be any piece of the passage.
+  # A span may only start with a piece that has most context in this window.
+  # Otherwise all windows with the piece would give the same span with different
+  # logits. Its end may be any piece of the passage.
   may_start = np.zeros(start_logits.shape, bool)  # [B, T]
   for row, window in zip(may_start, windows):
     row[window.first_position :][: window.length] = window.is_max_context
   may_start = np.take_along_axis(may_start, starts, 1)  # [B, K]
   passage_ends = np.array([w.first_position + w.length for w in windows])
-  may_end = ends < passage_ends[:, None]  # [B, K]; none is before its start.
+  may_end = ends < passage_ends[:, None]  # [B, K]; see `is_valid` for starts.
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
-  # This covers all K x K pairs of all windows; the order of np.nonzero (window,
-  # start, end) is the order in which the original's loops find them.
+  # This covers all K x K pairs of all windows. np.nonzero has the order of the
+  # original's loops: window, start, end.
   is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]
   window, start, end = np.nonzero(is_valid)
-  # The shifts map positions in the input to pieces of the passage.
+  # Adding a shift converts a position in the input to a piece of the passage.
   shifts = np.array([w.start - w.first_position for w in windows])[window]
   return Spans(
     questions[window], starts[window, start] + shifts,
@@ -122,15 +122,14 @@ def _spans(windows, questions, start_logits, end_logits, options):
 
 
 def _best_positions(logits, number):
-  """Returns the positions [B, K] of the highest of [B, T], and the logits.
+  """Returns the positions [B, K] of the highest logits [B, T], and the logits.
 
-  The highest come first, and equal logits by the lower position.
+  The highest logit comes first, and among equal logits the lower position.
   """
-  # The sort is complete, although only K are needed: a partial sort would not
-  # keep equal logits in order.
+  # K values would need only a partial sort, but it is not stable.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
   values = np.take_along_axis(logits, positions, 1)
-  # As in the original: sums of two logits are made of Python floats.
+  # As in the original: logits are added as Python floats (float64).
   return positions, values.astype(np.float64)
 
 
@@ -138,7 +137,7 @@ def _null_spans(questions, start_logits, end_logits):
   """Returns the Spans of "no answer", one for each question with windows."""
   starts = start_logits[:, 0].astype(np.float64)  # [B]
   ends = end_logits[:, 0].astype(np.float64)
-  # Each question takes its window with the smallest sum; the first wins ties.
+  # Take each question's window with the smallest sum; the first wins ties.
   order = np.lexsort((starts + ends, questions))  # [B]
   _, firsts = np.unique(questions[order], return_index=True)
   chosen = order[firsts]

@@ -1,9 +1,9 @@
-"""Questions -> windows of their passages, and batches of ids.
+"""Splits questions and passages into windows, and makes batches of their ids.
 
-A passage that is too long is read in several windows, each of which begins
-`doc_stride` pieces after the one before it. A passage is tokenized once,
-however many questions are asked about it, and a window refers to it: the
-features of 10,000 questions are a few megabytes. No TensorFlow.
+A passage that is too long has several windows, each of which begins
+`doc_stride` pieces after the previous one. All questions and windows share the
+tokens of a passage, so the features of 10,000 questions need a few megabytes.
+No TensorFlow.
 """
 
 import functools
@@ -19,20 +19,20 @@ from squad import alignment, data
 from text import input_sequences
 from variants import piece_tokenizer
 
-# As in the original: unique ids begin here.
+# As in the original: unique ids begin with this number.
 FIRST_UNIQUE_ID = 1000000000
 
 _BLOCK = 256  # Passages that a process encodes at a time.
-# From this many words in all passages on, several processes tokenize them: one
-# process needs about eight seconds for them, and starting more takes a few.
-# (The training passages of SQuAD have about 2.2 million.)
+# For this many words or more, several processes tokenize the passages. A single
+# process needs about eight seconds for that; starting others takes a few.
+# (The training passages of SQuAD have about 2.2 million words.)
 _MANY_WORDS = 5_000_000
 
 
 class Lengths(NamedTuple):
-  """How passages are cut, in word pieces; named as the flags are."""
+  """The lengths of windows in word pieces, named like the flags."""
 
-  max_seq_length: int  # Longest input, with [CLS] and twice [SEP].
+  max_seq_length: int  # Longest input, including [CLS] and two [SEP].
   doc_stride: int  # Distance between the starts of windows.
   max_query_length: int  # A longer question is cut to this many pieces.
 
@@ -40,9 +40,9 @@ class Lengths(NamedTuple):
 def lengths_of(
   settings, specials: tokenization.Specials = tokenization.BERTS
 ) -> Lengths:
-  """Returns the Lengths of a command's settings.
+  """Returns the Lengths in a script's settings.
 
-  Raises InputError: they leave no room for a passage.
+  Raises InputError: the lengths leave no room for a passage.
   """
   lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
   special = 2 + specials.between
@@ -63,7 +63,7 @@ class Passage(NamedTuple):
   Attributes:
     tokens: list of n str.
     ids: int32 [n].
-    words: int32 [n], the number of the word that each piece is of, ascending.
+    words: int32 [n], the number of each piece's word, ascending.
   """
 
   tokens: list
@@ -81,14 +81,14 @@ class Window(NamedTuple):
     unique_id: number of the window, from 1000000000 on.
     question_index: number of the question in the list of questions.
     doc_span_index: number of the window among the question's windows.
-    question_tokens, question_ids: cut to max_query_length; shared.
-    passage: shared.
-    start, length: the window holds k = length pieces from `start` on.
-    is_max_context: bool [k]: whether no other window of the question shows
-    more context around the piece.
-    start_position, end_position: of the answer, in the input; 0 if it is not
-    in this window, None outside training.
-    is_impossible: as in the Question.
+    question_tokens, question_ids: shared; at most max_query_length pieces.
+    passage: the Passage, shared by its windows.
+    start, length: the window has k = length pieces of the passage from `start`.
+    is_max_context: bool [k], whether no other window has more context around
+      the piece.
+    start_position, end_position: the answer's positions in the input; 0 if it
+      is not in this window, None without training.
+    is_impossible: see Question.
     specials: the tokenizer's Specials.
   """
 
@@ -108,17 +108,17 @@ class Window(NamedTuple):
 
   @property
   def first_position(self):
-    """Where the pieces of the passage begin in the input."""
+    """The position of the passage's first piece in the input."""
     return len(self.question_tokens) + 1 + self.specials.between
 
   @property
   def num_tokens(self):
-    """How many tokens the input has, without padding."""
+    """The number of tokens in the input, without padding."""
     return self.first_position + self.length + 1
 
   @property
   def tokens(self):
-    """All tokens of the input, a list of `num_tokens` str."""
+    """The list of the input's tokens, `num_tokens` str."""
     pieces = self.passage.tokens[self.start : self.start + self.length]
     cls, sep, _, between, _ = self.specials
     return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
@@ -127,7 +127,7 @@ class Window(NamedTuple):
 def encode_passages(
   passages: list, tokenizer: tokenization.FullTokenizer
 ) -> list:
-  """Encodes lists of words; workers run it, so it returns no strings.
+  """Encodes passages, which are lists of words, in a worker process.
 
   Returns:
     List of (ids int32 [n], number of pieces of each word int32 [m]).
@@ -144,7 +144,7 @@ def encode_passages(
 def make_passages(
   questions: list, tokenizer: tokenization.FullTokenizer
 ) -> dict[int, Passage]:
-  """Returns the passages of questions, by Question.passage."""
+  """Returns {Question.passage: Passage} for the passages of all questions."""
   words = {question.passage: question.doc_tokens for question in questions}
   texts = list(words.values())
   blocks = (texts[n : n + _BLOCK] for n in range(0, len(texts), _BLOCK))
@@ -156,7 +156,7 @@ def make_passages(
   )
   return {
     number: Passage(
-      # Tokens are made from the ids: workers would pickle every string.
+      # Workers return only ids, because pickling every token takes longer.
       tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
       ids=ids,
       words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
@@ -167,25 +167,25 @@ def make_passages(
 
 @functools.lru_cache(maxsize=1 << 12)
 def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
-  """Cuts a passage of n pieces into windows of `room` pieces.
+  """Splits a passage of n pieces into windows of at most `room` pieces.
 
   Returns:
-    Tuple of (start, length, is_max_context bool [length]), none for n = 0.
+    Tuple of (start, length, is_max_context bool [length]), empty for n = 0.
   """
   if not num_pieces:
     return ()
   starts = input_sequences.window_starts(num_pieces, room, stride)
   spans = [(start, min(num_pieces - start, room)) for start in starts]
-  # Ten pieces in windows of six, stride 4: pieces 0 to 5 and 4 to 9. Piece 4
-  # has one piece to its right in the first window and none to its left in the
-  # second, so it counts in the first; piece 5 in the second.
+  # Example: ten pieces, windows of six pieces, stride 4. The windows have the
+  # pieces 0 to 5 and 4 to 9. Piece 4 has a piece on each side only in the first
+  # window, so it has most context there; piece 5 in the second window.
   best = np.full(num_pieces, -np.inf)  # [n]
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):
-    # As in the original: a piece is worth its distance to the nearer end of the
-    # window. A hundredth of the length only decides between equals, for the
-    # longer window; of windows still equal the first one counts, hence ">".
-    # The slices of `best` are views, so these assignments reach the arrays.
+    # As in the original: a piece's score is its distance to the nearer end of
+    # the window. Adding a hundredth of the length prefers the longer window for
+    # equal distances; ">" then prefers the first of equal windows.
+    # The slices of `best` are views, so the assignments change the arrays.
     left = np.arange(length)
     score = np.minimum(left, left[::-1]) + 0.01 * length
     inside = slice(start, start + length)
@@ -204,13 +204,13 @@ def find_answer(
 ) -> tuple[int, int]:
   """Returns the first and last piece of a training question's answer.
 
-  The words of an answer may hold more than it: "(1907-1988)." is one word of
-  seven pieces, and "1907" the second of them. The answer is the place in the
-  pieces of its words that has the same pieces as the answer.
-  Unlike the original: of several such places the nearest to the file's
-  answer_start, not the first, and without one ("Finn" in "Finnish") the pieces
-  that hold a character of the answer, not all pieces of the words: in Chinese
-  and Thai, which have no spaces, a word may be a whole passage.
+  The words with an answer may have further pieces: "(1907-1988)." is one word
+  of seven pieces, and "1907" is the second piece. So this searches the answer's
+  pieces in the pieces of its words.
+  Unlike the original: of several matches it takes the nearest to answer_start,
+  not the first. Without a match ("Finn" in "Finnish"), it takes the pieces with
+  a character of the answer, not all pieces of the words: in Chinese and Thai,
+  which have no spaces, a word may be a whole passage.
   """
   # The first word's pieces begin at `start`; the last word's end before `end`.
   start, end = np.searchsorted(
@@ -240,9 +240,9 @@ def find_answer(
 
 
 def _pieces_of_answer(question, tokenizer):
-  """Returns the first and last piece with a character of an answer, or None.
+  """Returns the first and last piece with a character of the answer, or None.
 
-  They are counted from the first piece of the answer's words.
+  The numbers count from the first piece of the answer's words.
   """
   words = question.doc_tokens[
     question.start_position : question.end_position + 1
@@ -251,7 +251,7 @@ def _pieces_of_answer(question, tokenizer):
     number for number, word in enumerate(words)
     for _ in tokenizer.tokenize(word)
   ]
-  # White space of the file may differ from the single spaces here.
+  # Ignore white space, because the words have single spaces, unlike the file.
   start = len("".join(question.before_answer.split()))
   end = start + len("".join(question.answer_text.split()))
   finder = alignment.PieceFinder(words, numbers, tokenizer)
@@ -260,7 +260,7 @@ def _pieces_of_answer(question, tokenizer):
     match = finder.find(number, number)
     if not match:
       return None
-    # Places count characters without the spaces between words.
+    # Subtract the spaces before this word.
     first, last = (place - word for place in match[1])
     if first < end and last > start:
       touched.append(number)
@@ -271,7 +271,7 @@ def make_windows(
   questions: list, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
   training: bool = False
 ) -> Iterator[Window]:
-  """Yields the windows of questions, a question's one after another.
+  """Yields the windows of all questions, in the order of the questions.
 
   A question about a passage without word pieces has no window.
   """
@@ -280,7 +280,7 @@ def make_windows(
   unique_ids = itertools.count(FIRST_UNIQUE_ID)
   for index, question in enumerate(questions):
     passage, answer = passages[question.passage], None
-    # The answer is found once, then shifted into each window that holds it.
+    # Find the answer in the passage once; each window with it adds a shift.
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     tokens = tokenizer.tokenize(question.question_text)
@@ -299,9 +299,9 @@ def make_windows(
 
 def _with_answer(window, answer):
   """Sets the answer's positions, or 0 and 0 if the window lacks part of it."""
-  # -1 is before every window, so no window has an answer.
+  # Without an answer, -1 is before every window.
   first, last = answer or (-1, -1)
-  # As in the original: a partial answer does not count.
+  # As in the original: a window with only a part of the answer lacks it.
   if first < window.start or last >= window.start + window.length:
     return window._replace(start_position=0, end_position=0)
   shift = window.first_position - window.start
@@ -314,10 +314,10 @@ def make_batch(
   windows: list, tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
   training: bool = False
 ) -> dict[str, np.ndarray]:
-  """Returns the features of B windows, int32 by name.
+  """Returns the features of B windows: {name: int32 array}.
 
   They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
-  in training start_positions, end_positions and is_impossible [B, 1] too.
+  in training also start_positions, end_positions and is_impossible [B, 1].
   """
   texts: list[np.ndarray] = []
   for w in windows:
@@ -336,6 +336,6 @@ def make_batch(
       is_impossible="is_impossible",
     )
   for name, field in columns.items():
-    # [B, 1], as in the records.
+    # [B, 1], the shape in the records.
     batch[name] = np.array([[getattr(w, field)] for w in windows], np.int32)
   return batch
