@@ -14,7 +14,7 @@ import pytest
 import script_runner
 import serving_models
 import test_layout
-from common import errors
+from common import errors, lean_tensorflow
 from serving import text_models
 from test_head_answers import TEXTS, assert_same
 
@@ -22,9 +22,10 @@ pytest.importorskip("onnxruntime")
 
 # They say so in their first lines, and these have answers of every kind.
 MODULES = sorted(
-  path for path, tree in test_layout.TREES.items()
-  if path in test_layout.SOURCES
-  and "No TensorFlow" in (test_layout.ast.get_docstring(tree) or "")
+  path for path in test_layout.SOURCES
+  if "No TensorFlow" in (
+    test_layout.ast.get_docstring(test_layout.tree_of(path)) or ""
+  )
 )
 ANSWERS = [
   "classification.answers", "classification.data", "classification.scores",
@@ -92,10 +93,10 @@ ASK = [
 ]
 
 
-def answers_without(package, folders, texts=TEXTS):
+def answers_without(package, folders):
   """Returns the answers of a process without a package; {head: folder}."""
   return without(package, ASK, json.dumps([
-    (str(folder), HEADS[head][1], texts) for head, folder in folders.items()
+    (str(folder), HEADS[head][1], TEXTS) for head, folder in folders.items()
   ]))
 
 
@@ -115,45 +116,53 @@ def test_an_export_without_vectors_cannot_be_searched(exported):
     text_models.load(str(export)).search("he", ["he was"])
 
 
-def classify(export, folder, without_tensorflow=True, stdin=None, **flags):
-  """Runs run_classifier.py in a fresh process; returns it when it has ended."""
-  broken = folder / "without"
-  (broken / "tensorflow").mkdir(parents=True, exist_ok=True)
-  (broken / "tensorflow" / "__init__.py").write_text("raise ImportError")
-  flags = {
-    "model_dir": export, "output_dir": folder / "out", "do_predict": True,
-    "predict_file": folder / "new.csv", **flags,
-  }
-  environment = {"PYTHONPATH": str(broken)} if without_tensorflow else {}
-  return subprocess.run(
-    [sys.executable, "run_classifier.py", *script_runner.command_line(flags)],
-    capture_output=True, text=True, cwd=test_layout.ROOT, input=stdin,
-    env={**os.environ, **environment},
-  )
+@pytest.fixture
+def no_tensorflow(tmp_path):
+  """The environment of a process in which TensorFlow cannot be loaded."""
+  package = tmp_path / "without" / "tensorflow"
+  package.mkdir(parents=True)
+  (package / "__init__.py").write_text("raise ImportError")
+  return {**os.environ, "PYTHONPATH": str(package.parent)}
 
 
-def test_a_script_predicts_by_an_export_without_tensorflow(exported, tmp_path):
+def test_a_script_predicts_by_an_export_without_tensorflow(
+  exported, no_tensorflow, tmp_path
+):
   model, export = exported("classification")
-  (tmp_path / "new.csv").write_text("".join(
-    f'"{text}"\n' for text in ["text", *TEXTS]
-  ), encoding="utf-8")
-  tables = []
-  for folder, is_without in ((export, True), (model, False)):
-    done = classify(folder, tmp_path, is_without)
-    assert done.returncode == 0, done.stderr
-    rows = (tmp_path / "out" / "test_results.tsv").read_text().splitlines()
-    tables.append([list(map(float, row.split())) for row in rows])
-    names = (tmp_path / "out" / "predictions.tsv").read_text()
-    assert names.startswith("id\tlabel\tprobability\t")
-  assert_same(*tables)
+  new = tmp_path / "new.csv"
+  new.write_text(
+    "".join(f'"{text}"\n' for text in ["text", *TEXTS]), encoding="utf-8"
+  )
   lines = "".join(f"{text}\n" for text in TEXTS)
+
+  def classify(**flags):
+    words = script_runner.command_line(
+      {"model_dir": export, "do_predict": True, **flags}
+    )
+    done = subprocess.run(
+      [sys.executable, "run_classifier.py", *words], capture_output=True,
+      text=True, cwd=test_layout.ROOT, input=lines, env=no_tensorflow,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
   # Both: the file, and lines as they are typed.
-  done = classify(export, tmp_path / "two", predict_file=tmp_path / "new.csv",
-                  interactive=True, stdin=lines)
-  assert (tmp_path / "two" / "out" / "test_results.tsv").exists()
-  assert len(done.stdout.splitlines()) == len(TEXTS)
-  done = classify(export, tmp_path, predict_file="-", stdin=lines)
-  answers = [line.split("\t")[1:] for line in done.stdout.splitlines()]
+  typed = classify(
+    predict_file=new, interactive=True, output_dir=tmp_path / "export"
+  )
+  assert len(typed) == len(TEXTS)
+  script_runner.succeed(
+    "run_classifier.py", model_dir=model, do_predict=True, predict_file=new,
+    output_dir=tmp_path / "model",
+  )
+  tables = []
+  for name in ("export", "model"):
+    rows = (tmp_path / name / "test_results.tsv").read_text().splitlines()
+    tables.append([list(map(float, row.split())) for row in rows])
+    named = (tmp_path / name / "predictions.tsv").read_text()
+    assert named.startswith("id\tlabel\tprobability\t")
+  assert_same(*tables)
+  answers = [line.split("\t")[1:] for line in classify(predict_file="-")]
   assert_same([list(map(float, row)) for row in answers], tables[0])
 
 
@@ -187,17 +196,10 @@ def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   assert sentence.startswith("a model of this format needs tensorflow: install")
 
 
-def test_what_needs_tensorflow_text_says_so():
-  count, sentence = without("tensorflow_text", [
-    "import json, tokenization", "from common import errors, lean_tensorflow",
-    "ids = tokenization.FullTokenizer(sys.argv[1]).encode('he was')",
-    "try: lean_tensorflow.import_tensorflow_text()", "except errors.InputError "
-    "as error: print(json.dumps([len(ids), str(error)]))",
-  ], serving_models.FOLDER / "vocab.txt")
-  assert count == 2
-  assert sentence.startswith(
-    "raw text in a SavedModel and SentencePiece models need ten"
-  )
+def test_what_needs_tensorflow_text_says_so(monkeypatch):
+  monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+  with pytest.raises(errors.InputError, match="^raw text in a SavedModel and S"):
+    lean_tensorflow.import_tensorflow_text()
 
 
 @pytest.mark.parametrize("flags, sentence", [
@@ -220,15 +222,13 @@ def test_a_wrong_path_is_told_before_tensorflow_is_loaded(flags, sentence):
   assert "| tensorflow" not in done.stderr
 
 
-def test_an_export_is_served_without_tensorflow(exported, tmp_path):
+def test_an_export_is_served_without_tensorflow(exported, no_tensorflow):
   """As a user types it; a package that cannot be loaded takes its place."""
-  (tmp_path / "tensorflow").mkdir()
-  (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError")
   _, export = exported("classification")
   process = subprocess.Popen(
     [sys.executable, "serve.py", f"--saved_model_dir={export}", "--port=0"],
     stdout=subprocess.PIPE, text=True, cwd=test_layout.ROOT,
-    env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    env=no_tensorflow,
   )
   try:
     url = process.stdout.readline().strip()
@@ -238,6 +238,4 @@ def test_an_export_is_served_without_tensorflow(exported, tmp_path):
   finally:
     process.kill()
     process.wait()
-  exports = {"classification": export}
-  (expected,) = answers_without("tensorflow", exports, TEXTS[:1])
-  assert_same([prediction], expected)
+  assert_same(prediction, text_models.load(str(export)).classify(TEXTS[0]))
