@@ -66,7 +66,7 @@ def _with_model_dir(settings, paths):
   })
 
 
-def _trained_model_file(settings):
+def trained_model_file(settings: Settings) -> str:
   """Returns the file that says how the input of trained weights was made.
 
   The model that a run's own training left comes first: its checkpoints count
@@ -116,7 +116,7 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   Only a model of this project says how its input was made. Raises InputError:
   as of `restore_input_settings`.
   """
-  source = _trained_model_file(settings)
+  source = trained_model_file(settings)
   trained = model_folder.input_settings(configuration.read(source))
   known = {name: trained[name] for name in names if name in trained}
   settings = restore_input_settings(settings, known, source)

@@ -84,7 +84,8 @@ def restore_input_settings(settings):
   settings = model_settings.restore_trained(settings, names.split())
   if settings.task_kind not in data.OF_VECTORS:
     return settings
-  folder = settings.init_checkpoint or ""
+  # The run's model overrides the folder that its training started from.
+  folder = os.path.dirname(model_settings.trained_model_file(settings))
   return model_settings.restore_input_settings(
     settings, sentence_folder.read(folder, settings.given), folder
   )

@@ -4,7 +4,7 @@ import pytest
 
 import modeling
 import tiny_model
-from checkpoints import model_folder
+from checkpoints import model_folder, sentence_folder
 from classification import data, task
 from common import errors, run_settings
 from test_classification_data import SETTINGS
@@ -287,3 +287,21 @@ def test_scores_of_texts_that_were_learned_are_told(caplog):
   task.log_examples(own(train, dict.fromkeys("ca", "x")))
   assert "all that is scored is trained on" in caplog.text
   assert "--eval_fraction" in caplog.text
+
+
+def test_the_pooling_of_a_run_overrides_the_folder_it_started_from(tmp_path):
+  for mode, name in (("mean", "start"), ("cls", "run/final_model")):
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    (folder / "bert_config.json").write_text("{}")
+    sentence_folder.write_modules(str(folder), 4, 8, (mode, (-1,), False))
+  settings = run_settings.Settings({
+    "do_train": False, "task_name": "x", "task_kind": "similarity",
+    "pooling": "pooled", "normalize": True, "max_seq_length": 128,
+    "output_dir": "", "init_checkpoint": str(tmp_path / "start"),
+    "bert_config_file": str(tmp_path / "start" / "bert_config.json"),
+  })
+  for output_dir, pooling in ("run", "cls"), ("another", "mean"):
+    trained = settings.replace(output_dir=str(tmp_path / output_dir))
+    restored = task.restore_input_settings(trained)
+    assert (restored.pooling, restored.max_seq_length) == (pooling, 8)
