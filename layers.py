@@ -468,9 +468,14 @@ class Dropout(NamedTuple):
       seed = tf.random.uniform([2], lowest, highest, dtype=tf.int32)
     return cls(tf.convert_to_tensor(seed, tf.int32), is_for_tpu=is_for_tpu)
 
+  @property
+  def is_active(self) -> bool:
+    """Whether units are zeroed, as in training."""
+    return self.seed is not None
+
   def at(self, site: str) -> "Dropout":
     """Returns the dropout for a site, a named place in the network."""
-    if self.seed is None:
+    if not self.is_active:
       return self
     number = name_number(site)
     words = [[0, 0], [number, 0]]
@@ -481,7 +486,7 @@ class Dropout(NamedTuple):
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
     """Drops a share `rate` of x, rounded to a multiple of 1 / 65536."""
-    if self.seed is None or not rate:
+    if not self.is_active or not rate:
       return x
     # Numbers are uniform in [-2^15, 2^15); a share `rate` is below the limit.
     limit = min(round(rate * 2**16), 2**16 - 1) - 2**15

@@ -13,7 +13,7 @@
      +-------------------------------------------------+
      |
      +--> sequence_output [B, T, H] --> words [B, P, V], spans 2 x [B, T],
-     |    (at positions: [B, P, H])     labels of tokens [B, T, L]
+     |  (with `positions`: [B, P, H])   labels of tokens [B, T, L]
      |   first token; dense, tanh
      v
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
@@ -51,45 +51,48 @@ _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 def attention(
-  queries: tf.Tensor, x: tf.Tensor, weights: dict[str, tf.Tensor],
-  config: BertConfig, *, query_rows: unpadding.Rows, rows: unpadding.Rows,
+  from_states: tf.Tensor, to_states: tf.Tensor, weights: dict[str, tf.Tensor],
+  config: BertConfig, *, from_rows: unpadding.Rows, to_rows: unpadding.Rows,
   bias: tf.Tensor | None, dropout: layers.Dropout,
 ):
   """Computes multi-head attention from some hidden states to a sequence.
 
   Args:
-    queries: hidden states [S, H] that attend: x, or the states of some
-      positions; `query_rows` describes their rows.
-    x: hidden states [S, H] that are attended to; `rows` describes their rows.
+    from_states: hidden states [S, H] that attend: `to_states`, or the states of
+      some positions; `from_rows` describes their rows.
+    to_states: hidden states [S, H] that are attended to; `to_rows` describes
+      their rows.
     weights: {name below "layer_<n>/": tensor}.
     bias: float32 [B, 1, F or 1, T] added to the scores, or None.
     dropout: the dropout of the attention probabilities.
 
   Returns:
-    Hidden states [S, H] for `query_rows`, after the dense layer on the context;
+    Hidden states [S, H] for `from_rows`, after the dense layer on the context;
     probabilities [B, N, F, T] before dropout.
   """
   num_heads = config.num_attention_heads  # N
 
-  def project(states, name, layout):
+  def project(states, name, rows):
+    # The rows multiply, because a TPU needs a product with the axes [B, T].
     name = f"attention/self/{name}"
-    return layout.dense_to_heads(states, weights, name, num_heads)
+    return rows.dense_to_heads(states, weights, name, num_heads)
 
-  query = project(queries, "query", query_rows)  # [B, N, F, D]
-  key, value = project(x, "key", rows), project(x, "value", rows)
+  query = project(from_states, "query", from_rows)  # [B, N, F, D]
+  key = project(to_states, "key", to_rows)  # [B, N, T, D]
+  value = project(to_states, "value", to_rows)
   # Unlike the original: the query [F, D] is scaled, not the scores [F, T].
   query = query * tf.cast(
-    1.0 / math.sqrt(config.hidden_size // num_heads), x.dtype
+    1.0 / math.sqrt(config.hidden_size // num_heads), query.dtype
   )
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
   # Softmax runs in float32: bfloat16 has only 8 bits for a sum of exponentials.
-  probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, F, T]
-  kept = dropout(probs, config.attention_probs_dropout_prob)
-  context = tf.matmul(kept, value)  # [B, N, F, D]
+  probs = tf.cast(tf.nn.softmax(scores), query.dtype)  # [B, N, F, T]
+  dropped = dropout(probs, config.attention_probs_dropout_prob)
+  context = tf.matmul(dropped, value)  # [B, N, F, D]
   name = "attention/output/dense"
-  return query_rows.dense_of_heads(context, weights, name), probs
+  return from_rows.dense_of_heads(context, weights, name), probs
 
 
 def transformer_layer(
@@ -113,22 +116,22 @@ def transformer_layer(
     [B, N, F, T].
   """
   rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
-  queries, query_rows = x, rows
+  from_states, from_rows = x, rows
   if positions is not None:
-    queries = rows.pick(x, positions)
-    query_rows = unpadding.PaddedRows.like(positions)
+    from_states = rows.pick(x, positions)
+    from_rows = unpadding.PaddedRows.like(positions)
     bias = layers.pick_bias(bias, positions)
   attended, probs = attention(
-    queries, x, weights, config, query_rows=query_rows, rows=rows, bias=bias,
-    dropout=dropout["attention/probs"],
+    from_states, x, weights, config, from_rows=from_rows, to_rows=rows,
+    bias=bias, dropout=dropout["attention/probs"],
   )
   attended = dropout["attention/output"](attended, rate)
   # As in the original: layer norm follows the residual sum (post-norm).
   x = layers.layer_norm(
-    queries + attended, weights, "attention/output/LayerNorm", epsilon
+    from_states + attended, weights, "attention/output/LayerNorm", epsilon
   )
-  is_training = dropout["output"].seed is not None
-  activation = layers.get_activation(config.hidden_act, fused=not is_training)
+  fused = not dropout["output"].is_active  # Without a gradient.
+  activation = layers.get_activation(config.hidden_act, fused=fused)
   inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
   output = layers.dense(inner, weights, "output/dense")  # [S, H]
   output = dropout["output"](output, rate)
@@ -136,18 +139,19 @@ def transformer_layer(
   return x, probs
 
 
-def _layer_function(config, *, recompute, return_attention, is_one_function):
+def _layer_function(config, *, recompute, return_attention, shares_trace):
   """Returns a function of x, weights and the options of `transformer_layer`.
 
   Args:
-    recompute: whether only the input is kept for the gradient; attention
-      probabilities are then returned only with `return_attention`.
-    return_attention: whether to return the attention probabilities.
-    is_one_function: whether all layers of a graph call one tf.function, which
-      is traced once. Disabled where XLA compiles gradients: XLA would treat
-      the function's inputs as constants and recompile every step.
+    recompute: whether only the input is kept for the gradient.
+    return_attention: whether to return the attention probabilities; without
+      it, they may be None.
+    shares_trace: whether all layers of a graph call one tf.function, which is
+      traced once: tracing takes most of the time before the first step. Pass
+      False where XLA compiles gradients: XLA would treat the function's inputs
+      as constants and recompile every step.
   """
-  if not (recompute or is_one_function and tf.inside_function()):
+  if not (recompute or shares_trace and tf.inside_function()):
     return functools.partial(transformer_layer, config=config)
 
   def run_layer(x, weights, **options):
@@ -159,16 +163,16 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
 
     if recompute:
       run = tf.recompute_grad(run)
-    # recompute_grad returns gradients only for weights passed as arguments.
+    # recompute_grad gives gradients to arguments only: weights are arguments.
     result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
     return result if return_attention else (result, None)
 
-  if not (is_one_function and tf.inside_function()):
+  if not (shares_trace and tf.inside_function()):
     return run_layer
-  # Tracing takes most of the time before the first step.
   traced = tf.function(run_layer, autograph=False)
 
   def call(x, weights, **options):
+    # As variables, the weights of each layer would cause another trace.
     tensors = {name: tf.convert_to_tensor(w) for name, w in weights.items()}
     return traced(x, tensors, **options)
 
@@ -229,8 +233,9 @@ class BertModel(layers.Weights):
       recompute_activations: keep only the input of every layer for the
         gradient and recompute the rest: less memory, a third more time.
       skip_padding: leave padding out of everything but attention. The states
-        of tokens do not change; the states of padding are 0. XLA cannot compile
-        this, because shapes depend on the number of tokens.
+        of padding are 0; without dropout, whose masks depend on the row, the
+        states of tokens do not change. XLA cannot compile this, because shapes
+        depend on the number of tokens.
       is_for_tpu: compute dropout and attention in the forms that are fastest on
         a TPU, see layers.Dropout and unpadding.TpuRows.
       scope: first part of every name. Unlike the original: a second model is
@@ -333,27 +338,31 @@ class BertModel(layers.Weights):
       return_attention=return_attention,
       # skip_padding excludes XLA, which must not differentiate one function
       # for all layers: see `_layer_function`.
-      is_one_function=self._skip_padding or not training,
+      shares_trace=self._skip_padding or not training,
     )
     # Only the last layer may skip positions: the next layer attends to all.
     output_positions = [None] * (self.config.num_hidden_layers - 1) + [
       None if positions is None else tf.convert_to_tensor(positions)
     ]
-    for number, read in enumerate(output_positions):
+    for number, computed in enumerate(output_positions):
       x, probs = run_layer(
-        x, self._layer_weights(number), rows=rows, positions=read, bias=bias,
+        x, self._layer_weights(number), rows=rows, positions=computed,
+        bias=bias,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
       )
-      output_rows = rows if read is None else unpadding.PaddedRows.like(read)
+      output_rows = (
+        rows if computed is None else unpadding.PaddedRows.like(computed)
+      )
       states.append(output_rows.pad(x))
       all_probs.append(probs)  # [B, N, F, T]
-    pooled = states[-1][:, 0]
     if positions is None:
       pooled = self.pooled_states(states[-1], input_mask)
+    else:  # The caller put `pooled_positions` first.
+      pooled = states[-1][:, 0]
     return BertOutput(
       embedding_output=states[0], all_encoder_layers=tuple(states[1:]),
       sequence_output=states[-1],
-      pooled_output=self.pool(pooled, fused=dropout.seed is None),
+      pooled_output=self.pool(pooled, fused=not dropout.is_active),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -375,8 +384,8 @@ class BertModel(layers.Weights):
       if mask.shape.rank == 2:
         heads_count = self.config.num_attention_heads
         return unpadding.TokenRows.of_mask(mask, heads_count)
-    layout = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
-    return layout.like(input_ids)
+    rows_class = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
+    return rows_class.like(input_ids)
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""

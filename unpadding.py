@@ -101,7 +101,8 @@ class TpuRows(PaddedRows):
 
 
 class TokenRows(
-  _Heads, namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
+  _Heads,
+  namedtuple("TokenRows", "position_of row_of is_row to_heads from_heads"),
 ):
   """Only the tokens are rows, in the order of the batch.
 
@@ -109,8 +110,8 @@ class TokenRows(
   of some token, which the mask hides: the states of tokens do not change.
 
   Attributes:
-    places: int32 [S], the flat position b T + t of each row.
-    numbers: int32 [B, T], the row of each position; padding has some row.
+    position_of: int32 [S], the flat position b T + t of each row.
+    row_of: int32 [B, T], the row of each position; any row for padding.
     is_row: bool [B, T], False for padding.
     to_heads: int32 [B, N, T], the index in [S N, D] of each head's D values.
     from_heads: int32 [S, N], their index in [B N T, D].
@@ -125,36 +126,36 @@ class TokenRows(
     # first position, [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
-    # A mask [[1, 1, 0], [1, 0, 0]] gives places [0, 1, 3] and numbers
+    # A mask [[1, 1, 0], [1, 0, 0]] gives position_of [0, 1, 3] and row_of
     # [[0, 1, 1], [2, 2, 2]].
     flat = tf.reshape(is_row, [-1])  # [B T]
-    places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
+    position_of = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
     # Padding gets the row before it; every sequence begins with a row.
-    numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
-    numbers = tf.reshape(numbers, tf.shape(mask))  # [B, T]
+    row_of = tf.cumsum(tf.cast(flat, tf.int32)) - 1
+    row_of = tf.reshape(row_of, tf.shape(mask))  # [B, T]
     head, length = tf.range(heads), tf.shape(mask)[1]
-    sequence, position = places // length, places % length  # [S]
+    sequence, position = position_of // length, position_of % length  # [S]
     # The index in [B N T] of position 0 of the row's sequence, for each head.
     first = (sequence[:, tf.newaxis] * heads + head) * length  # [S, N]
     return cls(
-      places=places, numbers=numbers, is_row=is_row,
-      to_heads=numbers[:, tf.newaxis] * heads + head[:, tf.newaxis],
+      position_of=position_of, row_of=row_of, is_row=is_row,
+      to_heads=row_of[:, tf.newaxis] * heads + head[:, tf.newaxis],
       from_heads=first + position[:, tf.newaxis],
     )
 
   def unpad(self, values):
-    return tf.gather(tf.reshape(values, [-1]), self.places)
+    return tf.gather(tf.reshape(values, [-1]), self.position_of)
 
   def pad(self, rows):
     is_row = self.is_row[..., tf.newaxis]
-    return _spread(rows, self.numbers, is_row, self.places)
+    return _spread(rows, self.row_of, is_row, self.position_of)
 
   def pick(self, rows, positions):
-    numbers = tf.gather(self.numbers, positions, batch_dims=1)  # [B, P]
-    return tf.gather(rows, tf.reshape(numbers, [-1]))
+    row_of = tf.gather(self.row_of, positions, batch_dims=1)  # [B, P]
+    return tf.gather(rows, tf.reshape(row_of, [-1]))
 
   def add_by_position(self, rows, table):
-    positions = self.places % tf.shape(self.numbers)[1]  # [S]
+    positions = self.position_of % tf.shape(self.row_of)[1]  # [S]
     return rows + layers.dense_lookup(tf.convert_to_tensor(table), positions)
 
   def split_heads(self, rows, heads):
@@ -170,27 +171,27 @@ class TokenRows(
 Rows = PaddedRows | TokenRows
 
 
-def _spread(rows, numbers, is_row, places):
-  """Gathers rows [M, D] into more places than rows, [..., T, D].
+def _spread(rows, row_of, is_row, position_of):
+  """Gathers rows [M, D] into more positions than rows, [..., T, D].
 
   TensorFlow's gradient of a gather adds rows up, one by one. Here each row has
-  one real place, and the gradient at all other places is 0 (with is_row None,
+  one real position, and the gradient at all others is 0 (with is_row None,
   because attention's mask hides them). So the gradient can be a gather, too.
 
   Args:
-    numbers: int32 [..., T], the row of each place.
-    is_row: bool [..., T, 1], False for places that become 0; None keeps a copy
-      of some row there.
-    places: int32 with M elements: each row's real place in flat [..., T].
+    row_of: int32 [..., T], the row of each position.
+    is_row: bool [..., T, 1], False for positions that become 0; None keeps a
+      copy of some row there.
+    position_of: int32 with M elements, each row's position in flat [..., T].
   """
 
   @tf.custom_gradient
   def spread(rows):
     def gradient(upstream):
       flat = tf.reshape(upstream, [-1, rows.shape[-1]])
-      return tf.gather(flat, tf.reshape(places, [-1]))
+      return tf.gather(flat, tf.reshape(position_of, [-1]))
 
-    spread_rows = tf.gather(rows, numbers)  # [..., T, D]
+    spread_rows = tf.gather(rows, row_of)  # [..., T, D]
     if is_row is not None:
       spread_rows *= tf.cast(is_row, rows.dtype)
     return spread_rows, gradient
@@ -198,20 +199,20 @@ def _spread(rows, numbers, is_row, places):
   return spread(rows)
 
 
-def _collect(x, places, numbers, is_row):
-  """Gathers each row from its place in x [..., T, D], the inverse of `_spread`.
+def _collect(x, position_of, row_of, is_row):
+  """Gathers each row from its position in x [..., T, D]: undoes `_spread`.
 
-  `places` may have any shape [...], and the result is [..., D]. is_row is False
-  for places without a row, whose gradient is 0.
+  `position_of` may have any shape [...], and the result is [..., D]. is_row is
+  False for positions without a row, whose gradient is 0.
   """
 
   @tf.custom_gradient
   def collect(x):
     def gradient(upstream):
       rows = tf.reshape(upstream, [-1, x.shape[-1]])
-      return tf.gather(rows, numbers) * tf.cast(is_row, x.dtype)
+      return tf.gather(rows, row_of) * tf.cast(is_row, x.dtype)
 
-    return tf.gather(tf.reshape(x, [-1, x.shape[-1]]), places), gradient
+    return tf.gather(tf.reshape(x, [-1, x.shape[-1]]), position_of), gradient
 
   return collect(x)
 
@@ -248,7 +249,7 @@ class PackedBatch(NamedTuple):
     slot_of: int32 [R, T], the index of a position's sequence in its row; Q
       after the last sequence.
     sources: int32 [R, T], the index in flat [B, T] of each position.
-    places: int32 [B], the index in flat [R, Q] of each sequence.
+    flat_slots: int32 [B], the index in flat [R, Q] of each sequence.
   """
 
   plan: tf.Tensor
@@ -256,7 +257,7 @@ class PackedBatch(NamedTuple):
   extents: tf.Tensor
   slot_of: tf.Tensor
   sources: tf.Tensor
-  places: tf.Tensor
+  flat_slots: tf.Tensor
 
   @classmethod
   def of_batch(cls, batch: dict[str, tf.Tensor]) -> "PackedBatch":
@@ -266,19 +267,20 @@ class PackedBatch(NamedTuple):
     num_rows, fullest = layers.sizes(plan)
     sizes = extents(input_mask)
     is_there = plan >= 0
-    number = tf.maximum(plan, 0)
-    taken = tf.where(is_there, tf.gather(sizes, number), 0)  # [R, Q]
+    sequence = tf.maximum(plan, 0)
+    taken = tf.where(is_there, tf.gather(sizes, sequence), 0)  # [R, Q]
     starts = tf.cumsum(taken, axis=1, exclusive=True)
     ends = (starts + taken)[:, tf.newaxis]  # [R, 1, Q]
     position = tf.range(length)
-    behind = tf.cast(ends <= position[:, tf.newaxis], tf.int32)  # [R, T, Q]
-    slot_of = tf.reduce_sum(behind, axis=2)
+    # A position's slot is the number of sequences that end before it.
+    is_behind = tf.cast(ends <= position[:, tf.newaxis], tf.int32)  # [R, T, Q]
+    slot_of = tf.reduce_sum(is_behind, axis=2)
     slot = tf.minimum(slot_of, fullest - 1)
     sources = position - tf.gather(starts, slot, batch_dims=1)
-    sources += tf.gather(number, slot, batch_dims=1) * length
+    sources += tf.gather(sequence, slot, batch_dims=1) * length
     # Empty slots are assigned to an extra sequence after the last.
     owners = tf.reshape(tf.where(is_there, plan, count), [-1])
-    places = tf.math.unsorted_segment_max(
+    flat_slots = tf.math.unsorted_segment_max(
       tf.range(num_rows * fullest), owners, count + 1
     )
     return cls(
@@ -287,8 +289,8 @@ class PackedBatch(NamedTuple):
       extents=sizes,
       slot_of=slot_of,
       sources=tf.where(slot_of < fullest, sources, 0),
-      # Sequences without a row get any place.
-      places=tf.maximum(places[:count], 0),
+      # Sequences without a row get slot 0: nothing reads it.
+      flat_slots=tf.maximum(flat_slots[:count], 0),
     )
 
   def is_used(self) -> tf.Tensor:
@@ -319,19 +321,20 @@ class PackedBatch(NamedTuple):
     is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
     return is_same & is_token[:, tf.newaxis]
 
-  def _places(self, positions):
-    """Returns int32 [R, Q, P], the places of positions [B, P] in the rows."""
-    number = tf.maximum(self.plan, 0)
-    # A record's unused predictions are never read; this keeps them in range.
+  def _packed_positions(self, positions):
+    """Returns int32 [R, Q, P], positions [B, P] in the packed rows."""
+    sequence = tf.maximum(self.plan, 0)
+    # Unused masked-LM positions may lie behind the tokens: keep them in range.
     last = self.extents[:, tf.newaxis] - 1
     within = tf.minimum(tf.cast(positions, tf.int32), last)
-    places = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
-    return tf.where(self.plan[:, :, tf.newaxis] >= 0, places, 0)
+    packed = tf.gather(within, sequence) + self.starts[:, :, tf.newaxis]
+    return tf.where(self.plan[:, :, tf.newaxis] >= 0, packed, 0)
 
   def positions_computed(self, positions) -> tf.Tensor | None:
-    """Returns the places in the rows of positions [B, P], int32 [R, Q P].
+    """Returns int32 [R, Q P], positions [B, P] in the packed rows.
 
-    Returns None, for all of [R, T], without positions or if Q P >= T.
+    Returns None, for all of [R, T], without positions or if Q P >= T, where
+    computing all is as cheap.
     """
     if positions is None:
       return None
@@ -339,18 +342,19 @@ class PackedBatch(NamedTuple):
     count = fullest * layers.sizes(positions)[1]
     if count >= layers.sizes(self.slot_of)[1]:
       return None
-    return tf.reshape(self._places(positions), [num_rows, count])
+    packed = self._packed_positions(positions)
+    return tf.reshape(packed, [num_rows, count])
 
   def unpack(self, states: tf.Tensor) -> tf.Tensor:
     """Unpacks the rows' states [R, T, H] to [B, T, H], zeros for padding."""
     length = layers.sizes(states)[1]
     position = tf.range(length)
     is_inside = position < self.extents[:, tf.newaxis]
-    first = self.places // tf.shape(self.plan)[1] * length
-    first += tf.gather(tf.reshape(self.starts, [-1]), self.places)
-    numbers = tf.where(is_inside, first[:, tf.newaxis] + position, 0)
+    first = self.flat_slots // tf.shape(self.plan)[1] * length
+    first += tf.gather(tf.reshape(self.starts, [-1]), self.flat_slots)
+    packed = tf.where(is_inside, first[:, tf.newaxis] + position, 0)
     unpacked = _collect(
-      states, numbers, self.sources, self.is_used()[:, :, tf.newaxis]
+      states, packed, self.sources, self.is_used()[:, :, tf.newaxis]
     )
     return unpacked * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
 
@@ -362,10 +366,11 @@ class PackedBatch(NamedTuple):
     num_rows, fullest = layers.sizes(self.plan)
     count, width = layers.sizes(positions)[1], states.shape[-1]
     if self.positions_computed(positions) is None:
-      places = tf.reshape(self._places(positions), [num_rows, fullest * count])
-      states = tf.gather(states, places, batch_dims=1)
+      packed = self._packed_positions(positions)  # [R, Q, P]
+      packed = tf.reshape(packed, [num_rows, fullest * count])
+      states = tf.gather(states, packed, batch_dims=1)
     states = tf.reshape(states, [num_rows, fullest, count * width])
     is_there = self.plan[:, :, tf.newaxis] >= 0
-    number = tf.maximum(self.plan, 0)
-    states = _collect(states, self.places, number, is_there)
+    sequence = tf.maximum(self.plan, 0)
+    states = _collect(states, self.flat_slots, sequence, is_there)
     return tf.reshape(states, [-1, count, width])
