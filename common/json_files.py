@@ -81,7 +81,7 @@ def field(
   Raises InputError: the entry is of another type, or missing without a default.
 
   Args:
-    kind: such as str, str | int, float (which includes integers),
+    expected_type: such as str, str | int, float (which includes integers),
       dict[str, str] or list[dict], where each value is checked.
     source: the file, or another name for messages.
     default: the value if the entry is missing or null.

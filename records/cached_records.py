@@ -27,7 +27,7 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   Args:
     path: the file.
     fingerprint: everything that determines the content, as JSON can hold it:
-    checksums of the data and the vocabulary, flags, the code's format.
+      checksums of the data and the vocabulary, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
       the records, a dict that JSON can hold.
   """
@@ -63,7 +63,7 @@ def write_blocks(
     writer: an open RecordWriter.
     items: items, of which only blocks are in memory.
     serialize: function of a list of items; returns records and their facts.
-    With several processes it must pickle.
+      With several processes it must pickle.
     block: the maximum length of such a list.
     processes: how many processes share the work.
   """

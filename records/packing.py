@@ -32,7 +32,7 @@ def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
     input_mask: integers [B, T], or [B, W, T] for W windows of an example.
       Missing windows of a text take no positions: their states are not
       read. (Each example has its first.)
-      num_groups: G, the number of equal parts of the batch, which are packed
+    num_groups: G, the number of equal parts of the batch, which are packed
       separately.
   """
   lengths = unpadding.extents(input_mask)
@@ -95,7 +95,7 @@ class Packing(NamedTuple):
     rows: R, of each part.
     sequences: Q, of the fullest row.
     parts: how many parts, packed separately, a replica's share of a batch
-    has.
+      has.
   """
 
   rows: int

@@ -305,7 +305,7 @@ def distributed_batches(
       padding changes nothing, but shapes then differ from batch to batch.
     transform: function of (batch of one replica, step, rows=batch_size,
       first_row=...) that is applied to parsed batches.
-      packed: how to pack sequences; None for a row per sequence.
+    packed: how to pack sequences; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: one B.
   """
@@ -379,7 +379,7 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
 
   Args:
     batch: with `input_mask`, [B, ..., T], and unpadding.PLAN if it is
-    packed.
+      packed.
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)

@@ -41,10 +41,10 @@ class NullThreshold:
 
     Args:
       text: a number, "auto", or None. As in the original: 0.0 by default.
-      Unlike the original: a threshold stored with the model takes precedence
-      over the default, see `look_up`.
+        Unlike the original: a threshold stored with the model takes precedence
+        over the default, see `look_up`.
       weights: function without arguments; returns the `digest` of the model's
-      present weights.
+        present weights.
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None

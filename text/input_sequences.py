@@ -195,7 +195,7 @@ def batches_by_length(
     lengths: tokens of each sequence.
     batch_size: sequences in each batch but the last.
     max_length: makes batches of short sequences larger, see `batch_sizes`,
-    unless it is 0.
+      unless it is 0.
 
   Yields:
     Positions in `lengths`, the longest first, so that a batch that does not
