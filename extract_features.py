@@ -64,7 +64,9 @@ flags.DEFINE_enum(
   "--normalize, and with --similarity and --search the pooling.",
   needs="output_file|input_file=-|vectors_file",
 )
-common_flags.define_pooling_layer_flag("pooling")
+flags.define_options(export_options.for_script(
+  "pooling_layer", needs="pooling"
+))
 flags.DEFINE_bool(
   "sparse", False,
   "Writes {word: weight} for each line, from the logits of the masked-LM "

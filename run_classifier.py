@@ -26,6 +26,10 @@ classifier_flags.define_window_flags()
 classifier_flags.define_bi_encoder_flags()
 classifier_flags.define_reranker_flags()
 classifier_flags.define_run_flags()
+flags.define_options(export_options.for_script("max_windows"))
+flags.define_options(export_options.for_script(
+  "pooling_layer", needs="task_kind=similarity|task_kind=retrieval"
+))
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="do_predict|predict_file=-|interactive")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")

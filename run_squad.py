@@ -39,16 +39,12 @@ flags.DEFINE_integer(
   "passage is read.", lower_bound=1,
 )
 flags.define_options(export_options.for_script(
-  "max_query_length max_answer_length version_2_with_negative"
+  "max_query_length max_answer_length n_best_size version_2_with_negative"
 ))
 flags.DEFINE_bool(
   "pad_to_max_length", False, "As the original, compute every window at "
   "--max_seq_length and include padding in the softmax of the training and "
   "among the n best positions.",
-)
-flags.DEFINE_integer(
-  "n_best_size", 20, "How many answers to a question are kept in "
-  "nbest_predictions.json.", lower_bound=1,
 )
 flags.DEFINE_integer(
   "top_k", None, "Adds the N best answers to the answer of each line, with "
@@ -177,16 +173,19 @@ def files_to_read(settings):
   return paths
 
 
-def run_model(settings, start, work):
+def run_model(settings, work):
   """Trains, evaluates and answers with one model; returns its scores."""
-  step = work.train(start) if settings.do_train else work.load(start)
+  if settings.do_train:
+    work.train()
+  else:
+    work.load()
   if settings.version_2_with_negative:
-    work.look_up_threshold(start)
+    work.look_up_threshold()
   eval_answers, results = None, {}
   if settings.do_eval or work.threshold.is_auto:
-    eval_answers, results = work.evaluate(step, start)
+    eval_answers, results = work.evaluate()
   if "predict" in components.files_to_read(settings):
-    work.predict(step, eval_answers)
+    work.predict(eval_answers)
   work.write_report()
   work.serve_input()
   return results
@@ -202,9 +201,9 @@ def main(_):
   config = model_folder.without_input_settings(
     components.model_config(settings, "span")
   )
-  windowing.lengths_of(settings)  # Checked before anything is read.
   tokenizer = model_settings.make_tokenizer(settings, config)
   config.check_pairs(tokenizer.specials.segment_b)
+  lengths = windowing.lengths_of(settings, tokenizer.specials)
 
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
@@ -213,8 +212,7 @@ def main(_):
   task = f"question answering, SQuAD {version}"
   # All runs share these inputs, made once the first run has found its weights.
   make_inputs = functools.cache(lambda: inputs.prepare_all(
-    files, tokenizer, windowing.lengths_of(settings, tokenizer.specials),
-    folder=settings.output_dir,
+    files, tokenizer, lengths, folder=settings.output_dir,
   ))
 
   def run(of_run):
@@ -222,7 +220,7 @@ def main(_):
       start = components.open_run(of_run, task, config, strategy)
     else:  # Nothing is written.
       start = components.starting_point(of_run, of_run.output_dir)
-    return run_model(of_run, start, job.Job(
+    return run_model(of_run, job.Job(
       of_run, config, strategy, tokenizer, make_inputs, start=start
     ))
 

@@ -131,7 +131,7 @@ def main(_):
   if not (settings.saved_model_dir or settings.model_dir):
     raise errors.InputError("pass --model_dir or --saved_model_dir: the model")
   name = model_name(settings)
-  limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))
+  limits = batching.Limits(**settings.pick(batching.Limits._fields))
   model = load(settings)
   batcher = batching.Batcher(
     lambda key, rows: model.run(key[0], rows), limits

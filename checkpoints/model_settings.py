@@ -33,24 +33,14 @@ def resolve(settings: Settings) -> Settings:
     path = path or paths["bert_config_file"]
   if "vocab_file" in settings and "do_lower_case" in settings:
     settings = tokenizer_files.with_known_case(settings)
-  if not path:
+  default = settings.get("max_seq_length")
+  if not path or default is None or "max_seq_length" in settings.given:
     return settings
   positions = json_files.field(
     configuration.read(path), "max_position_embeddings", int, path, 512
   )
-  return with_fitting_length(settings, positions)
-
-
-def with_fitting_length(settings: Settings, positions: int) -> Settings:
-  """Returns settings whose default length is one that a model can take.
-
-  Unlike the original: a model of fewer positions lowers the default.
-  """
-  if "max_seq_length" not in settings or "max_seq_length" in settings.given:
-    return settings
-  return settings.replace(
-    max_seq_length=min(settings.max_seq_length, positions)
-  )
+  # Unlike the original: a model of fewer positions lowers the default.
+  return settings.replace(max_seq_length=min(default, positions))
 
 
 def _with_model_dir(settings, paths):

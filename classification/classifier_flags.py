@@ -163,10 +163,6 @@ def define_window_flags():
     "text's logits are those of its windows, pooled. 0: truncate texts.",
     lower_bound=0,
   )
-  flags.DEFINE_integer(
-    "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0,
-    needs="doc_stride",
-  )
 
 
 def define_bi_encoder_flags():
@@ -179,7 +175,6 @@ def define_bi_encoder_flags():
     "extract_features.py; by default as in the model's folder, where it says "
     "so.", needs=needed,
   )
-  common_flags.define_pooling_layer_flag(needed)
   flags.DEFINE_bool(
     "normalize", False,
     "Whether final_model is to scale vectors to length 1. Cosines stay.",

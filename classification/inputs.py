@@ -109,7 +109,7 @@ def _serialize_block(examples, options):
         [[examples[number].label is not None] for number in chosen], np.int64
       )
     records[chosen] = tfrecord.serialize_examples(features)
-  tokenizer, _ = sequences.encoder(options)
+  tokenizer = sequences.tokenizer_of(options)
   # Two tokens are [CLS] [SEP] without any text.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
@@ -209,7 +209,7 @@ def prepare_all(
 def log_examples(examples, options):
   """Logs examples and their ids, like the original its first five."""
   arrays, num_rows = sequences.encode(examples, options)
-  tokenizer, _ = sequences.encoder(options)
+  tokenizer = sequences.tokenizer_of(options)
   # The first row of each example is shown.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):

@@ -233,7 +233,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   )
   options = sequences.options_of(settings, task.task_kind, task.labels)
   if task.text_pairs and task.task_kind not in data.OF_VECTORS:
-    config.check_pairs(sequences.encoder(options)[0].specials.segment_b)
+    config.check_pairs(sequences.tokenizer_of(options).specials.segment_b)
   weights = None
   if settings.class_weights:
     weights = class_weights.parse(
@@ -244,7 +244,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
     strategy, {},
   )
   # The folder is claimed before the first file is written.
-  _claim(components.claim_folder, settings, run)
+  _claim_folder(settings, run)
   tasks.write_rows(settings, task)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
@@ -259,12 +259,12 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   )
 
 
-def _claim(claim, settings, run):
-  """Calls components.claim_folder or components.open_run."""
+def _claim_folder(settings, run):
+  """Calls components.claim_folder for a task."""
   fixed = {}
   if settings.teacher_checkpoint:
     fixed = settings.pick("distillation_temperature distillation_weight")
-  return claim(
+  return components.claim_folder(
     settings, f"classification, {run.task.name}", run.config, run.strategy,
     **fixed,
   )
@@ -280,7 +280,7 @@ class ModelRun:
     """
     self._settings, self._run, self._records = settings, run, run.records
     # The folder is checked first, since making the model takes longer.
-    start = _claim(components.open_run, settings, run)
+    start = components.starting_point(settings, *_claim_folder(settings, run))
     self._start = distillation.student_start(
       settings, start, run.teacher, run.config
     )

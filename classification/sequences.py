@@ -8,7 +8,6 @@ text. No TensorFlow.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
   ), never_split=settings.get("never_split", ()),
     has_unlabelled=bool(settings.get("unlabelled_file")))
-  encoder(options)  # Raises its errors before a file is written.
+  tokenizer_of(options)  # Raises its errors before a file is written.
   return options
 
 
@@ -95,7 +94,7 @@ def _windows(starts, lengths, options, frame):
   return owner, input_sequences.Spans(*spans)
 
 
-def _sequences(examples, encode, options, frame):
+def _sequences(examples, tokenizer, options):
   """Determines which pieces of an example's texts are in each of its rows.
 
   Returns the concatenated ids of all texts; the example of each row,
@@ -107,27 +106,28 @@ def _sequences(examples, encode, options, frame):
   seconds = list(itertools.chain.from_iterable(seconds))
   # One call encodes all texts of a block, which is fast. The order is a0 a1 b0
   # b1, or for choices a0 a1, then all endings of 0, all endings of 1.
-  ids, lengths, _ = encode(firsts + seconds)
+  ids, lengths, _ = tokenizer.encode_lines(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
   # A first text is shared by all rows of its endings; second texts are not.
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
-    owner, spans = _windows(starts, lengths, options, frame)
+    owner, spans = _windows(starts, lengths, options, tokenizer.frame)
   else:
     # One text needs one [SEP], so it has room for one more piece.
-    room = frame.room(options.max_seq_length, lengths[1] > 0)
+    room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
   return np.asarray(ids, np.int32), owner, spans
 
 
 @functools.lru_cache(maxsize=4)
-def encoder(
-  options: InputOptions,
-) -> tuple[tokenization.FullTokenizer, Callable]:
-  """Returns a tokenizer, and its function for many texts; cached."""
+def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
+  """Returns the tokenizer; cached.
+
+  Raises InputError: --max_seq_length leaves no room for a text.
+  """
   tokenizer = vocabularies.make_tokenizer(
     options.vocab_file, do_lower_case=options.do_lower_case,
     never_split=options.never_split,
@@ -138,7 +138,7 @@ def encoder(
       "between the special tokens of two texts; pass "
       f"{options.max_seq_length + 1 - room} or more"
     )
-  return tokenizer, tokenizer.encode_lines
+  return tokenizer
 
 
 def encode(
@@ -157,10 +157,9 @@ def encode(
       dataclasses.replace(options, task_kind=data.REGRESSION),
     )
     return arrays, np.array(list(map(len, texts)))
-  tokenizer, encode_texts = encoder(options)
-  frame = tokenizer.frame
-  ids, owner, spans = _sequences(examples, encode_texts, options, frame)
+  tokenizer = tokenizer_of(options)
+  ids, owner, spans = _sequences(examples, tokenizer, options)
   arrays = input_sequences.fill_batch(
-    ids, spans, options.max_seq_length, frame
+    ids, spans, options.max_seq_length, tokenizer.frame
   )
   return arrays, np.bincount(owner, minlength=len(examples))

@@ -245,7 +245,7 @@ def _official_splits(settings, official, purpose):
 
 
 def _read_own(settings, config, purposes):
-  task_kind = _own_kind(settings, config)
+  task_kind = _own_kind(settings, config, purposes)
   examples, labels = _own_examples(settings, config, purposes, task_kind)
   text_pairs = (
     settings.text_b_column is not None or task_kind in data.OF_PAIRS
@@ -296,15 +296,14 @@ def _own_examples(settings, config, purposes, task_kind):
   return examples, tuple(labels)
 
 
-def _own_kind(settings, config):
+def _own_kind(settings, config, purposes):
   """Returns the kind of task, from the first source that has it."""
   task_kind = settings.task_kind or model_kind(config) or data.SINGLE
   if {task_kind, model_kind(config)} == set(data.OF_RANKS):
     task_kind = data.RANKING_LOGIT  # As the model's scores are.
   if not settings.do_train:
     _check_kind(task_kind, config)
-  reads = components.files_to_read(settings)
-  if task_kind in data.OF_PAIRS and reads and not settings.text_b_column:
+  if task_kind in data.OF_PAIRS and purposes and not settings.text_b_column:
     raise errors.InputError(
       f"--task_kind={task_kind} is of pairs; pass --text_b_column"
     )

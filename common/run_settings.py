@@ -58,9 +58,10 @@ class Settings:
     """Returns a value, or `default` if no setting has this name."""
     return self._values.get(name, default)
 
-  def pick(self, names: str) -> dict[str, Any]:
-    """Returns values by name; spaces separate the names."""
-    return {name: getattr(self, name) for name in names.split()}
+  def pick(self, names: str | Iterable[str]) -> dict[str, Any]:
+    """Returns values by name; spaces separate the names of a string."""
+    listed = names.split() if isinstance(names, str) else names
+    return {name: getattr(self, name) for name in listed}
 
   def replace(self, **changes) -> "Settings":
     """Returns settings with other values; `given` stays the same.

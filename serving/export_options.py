@@ -114,7 +114,8 @@ EXPORT = (
     lower_bound=1,
   ),
   Option(
-    "n_best_size", 20, "Number of starts and ends to try in each window.",
+    "n_best_size", 20, "Number of starts and ends to try in each window, and "
+    "of answers that run_squad.py writes to nbest_predictions.json.",
     "span", lower_bound=1,
   ),
   Option(

@@ -81,18 +81,15 @@ def resolve(
   # The model's settings override the defaults of the head's script.
   is_span = settings.head == "span"
   changes = {
-    "max_seq_length": 384 if is_span else 128,
+    "max_seq_length": min(
+      384 if is_span else 128, config.max_position_embeddings
+    ),
     "doc_stride": 128 if is_span else 0,
   }
   changes = {n: v for n, v in changes.items() if n not in settings.given}
   if settings.head == "classification" and not settings.output_activation:
     changes["output_activation"] = _activation(config)
-  settings = with_trained(
-    model_settings.with_fitting_length(
-      settings.replace(**changes), config.max_position_embeddings
-    ),
-    config,
-  )
+  settings = with_trained(settings.replace(**changes), config)
   run_settings.refuse_ignored(settings, export_options.RULES)
   threshold = settings.null_score_diff_threshold
   if settings.version_2_with_negative and threshold is None:

@@ -292,7 +292,8 @@ class QuestionAnswerer(ServedModel):
       raise errors.InputError(
         "--doc_stride=0: contexts are read in windows; pass 1 or more"
       )
-    squad_windowing.lengths_of(settings)  # Raises for lengths without room.
+    # Raises for lengths without room.
+    squad_windowing.lengths_of(settings, self.tokenizer.specials)
     return heads.SpanHead(self.config)
 
   def _logits(self, output, training):

@@ -118,8 +118,7 @@ class TextModel:
   @property
   def max_seq_length(self) -> int:
     """The longest sequence for masked language modeling."""
-    most = self.config.max_position_embeddings
-    return min(self._settings.max_seq_length, most)
+    return self._settings.max_seq_length
 
   @property
   def encoder(self):
@@ -315,11 +314,7 @@ class TextModel:
     """Returns the head with options, which replaces one with other options."""
     # Each head has one model at a time: a second would double the memory.
     if name not in self._heads or self._heads[name][0] != options:
-      # The options of this call override the options of `load`.
-      of_load = self._settings.pick(" ".join(self._settings.given))
-      settings = _settings(
-        self._settings, {**of_load, **options, "head": name}
-      )
+      settings = _settings(self._settings, {**options, "head": name})
       head = self._source.head(settings, self._batch_size)
       self._heads[name] = options, head
     return self._heads[name][1]
@@ -338,7 +333,7 @@ def _settings(settings, chosen):
   """Returns run_settings.Settings with other values, once they are checked.
 
   Args:
-    settings: run_settings.Settings that has all names.
+    settings: run_settings.Settings that has all names; its `given` stay so.
     chosen: dict from names of flags to values.
 
   Raises:
@@ -346,9 +341,9 @@ def _settings(settings, chosen):
   """
   for name, value in chosen.items():
     _checked(name, value)
-  values = settings.pick(" ".join(export_options.DEFAULTS))
+  values = settings.pick(export_options.DEFAULTS)
   changed = run_settings.Settings(
-    {**values, **chosen}, chosen, export_options.checked
+    {**values, **chosen}, settings.given.union(chosen), export_options.checked
   )
   run_settings.refuse_ignored(changed, export_options.ENGINE_RULES)
   return changed

@@ -7,6 +7,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
+import heads
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import file_io, line_answers, result_lines, run_settings
@@ -49,10 +50,11 @@ class Job:
   ):
     """Makes the model, then its data by inputs.prepare_all.
 
-    `load` or `train` load the weights of `start`.
+    `load` or `train` load the weights of `start`; the other steps come later.
     """
     self._settings, self._config = settings, config
     self._strategy = strategy
+    self._start, self._step = start, start.step
     self._is_chief = distribution.is_chief(strategy)
     self._report = run_report.Report("question-answering", {})
     options = components.model_options(settings, strategy)
@@ -69,8 +71,8 @@ class Job:
     )
     self._inputs = make_inputs()
 
-  def train(self, start: run_folder.StartingPoint) -> int:
-    """Trains from `start`; returns the last step."""
+  def train(self) -> None:
+    """Trains from where the run starts or continues."""
     settings, file = self._settings, self._inputs["train"]
     folder, pads = settings.output_dir, settings.pad_to_max_length
     training_data = harness.TrainingData(
@@ -83,7 +85,7 @@ class Job:
     names = None
     if "eval" in self._inputs:
       names = self._answerer.result_names(self._inputs["eval"].file)
-    return harness.train(settings, harness.Task(
+    self._step = harness.train(settings, harness.Task(
       self._model, self._config, self._strategy,
       squad_model.objective(self._model, mask_padding=not pads), folder,
       # As in the original: an epoch counts questions, not windows.
@@ -91,7 +93,7 @@ class Job:
       new_variables=squad_model.NEW_VARIABLES, data=lambda: training_data,
       evaluate=lambda: self._evaluate()[1], result_names=names,
       write=self._write_model, begins=self._forget_threshold,
-    ), start)
+    ), self._start)
 
   def _forget_threshold(self):
     # The first step changes the weights, and so invalidates the threshold.
@@ -102,7 +104,7 @@ class Job:
     """Writes a model folder with the current weights and the threshold."""
     settings = self._settings
     config = model_folder.with_input_settings(
-      self._config, settings.pick(" ".join(INPUT_FLAGS))
+      self._config, settings.pick(INPUT_FLAGS)
     )
     model_writer.write(
       folder, self._model.variables, config, settings.vocab_file,
@@ -111,18 +113,17 @@ class Job:
     # This also removes a threshold that belongs to other weights.
     self.threshold.write(folder)
 
-  def load(self, start: run_folder.StartingPoint) -> int:
-    """Loads the weights of `start`, without training; returns their step."""
-    assert start.path  # `starting_point` refuses random weights.
+  def load(self) -> None:
+    """Loads the run's weights without training."""
+    assert self._start.path  # `starting_point` refuses random weights.
     weight_files.load(
-      self._model.variables, start.path,
-      allowed_missing=squad_model.UNUSED_VARIABLES,
+      self._model.variables, self._start.path,
+      allowed_missing=heads.POOLER,
     )
-    return start.step
 
-  def look_up_threshold(self, start: run_folder.StartingPoint) -> None:
+  def look_up_threshold(self) -> None:
     """Reads the threshold of "no answer" that is stored for the weights."""
-    folder = self._settings.output_dir
+    folder, start = self._settings.output_dir, self._start
     folders = [folder] if folder else []
     # After training, the initial folder has a threshold for other weights.
     if start.path and start.origin == "init" and not self._settings.do_train:
@@ -138,10 +139,9 @@ class Job:
     )
     return answers, *self._answerer.scores(file.file, answers)
 
-  def evaluate(
-    self, step: int, start: run_folder.StartingPoint
-  ) -> tuple[list, dict[str, float]]:
+  def evaluate(self) -> tuple[list, dict[str, float]]:
     """Writes eval_results.txt; returns the answers and their scores."""
+    start, step = self._start, self._step
     logging.info("evaluating the weights of step %d", step)
     answers, results, points = self._evaluate()
     folder = self._settings.output_dir
@@ -161,7 +161,7 @@ class Job:
       )
     return answers, results
 
-  def predict(self, step: int, evaluated: list | None = None) -> None:
+  def predict(self, evaluated: list | None = None) -> None:
     """Writes the prediction files, and scores the predictions if possible.
 
     `evaluated` are the evaluation's answers, if it took place.
@@ -170,7 +170,7 @@ class Job:
     # Reuse the evaluation's answers if both flags name the same file.
     answers = evaluated if file is self._inputs.get("eval") else None
     if answers is None:
-      logging.info("answering with the weights of step %d", step)
+      logging.info("answering with the weights of step %d", self._step)
       answers = self._answerer.answers(file, self._settings.predict_batch_size)
       if not file.file.is_labelled:
         logging.info("not scored: not every question has an answer")
@@ -179,7 +179,7 @@ class Job:
         # After an evaluation, eval_results.txt has its results.
         is_first = evaluated is None
         write_results(
-          {"global_step": step, **results}, folder if is_first else None
+          {"global_step": self._step, **results}, folder if is_first else None
         )
         if is_first:
           self._report = self._report_of(

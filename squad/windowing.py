@@ -37,14 +37,12 @@ class Lengths(NamedTuple):
   max_query_length: int  # A longer question is cut to this many pieces.
 
 
-def lengths_of(
-  settings, specials: tokenization.Specials = tokenization.BERTS
-) -> Lengths:
+def lengths_of(settings, specials: tokenization.Specials) -> Lengths:
   """Returns the Lengths in a script's settings.
 
   Raises InputError: the lengths leave no room for a passage.
   """
-  lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
+  lengths = Lengths(**settings.pick(Lengths._fields))
   special = 2 + specials.between
   least = lengths.max_query_length + special
   if lengths.max_seq_length <= least:

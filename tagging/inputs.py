@@ -121,7 +121,7 @@ def write_model(
   step: int | None = None
 ):
   """Writes the model folder of a model.TaggingModel at a step."""
-  values = settings.pick(" ".join(INPUT_FLAGS))
+  values = settings.pick(INPUT_FLAGS)
   if features:
     values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
   config = model_folder.with_input_settings(model.config, values)

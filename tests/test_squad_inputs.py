@@ -186,7 +186,8 @@ def test_too_little_room_is_refused_in_one_sentence():
   names = "max_seq_length", "doc_stride", "max_query_length"
 
   def lengths_of(*values):
-    return windowing.lengths_of(run_settings.Settings(dict(zip(names, values))))
+    settings = run_settings.Settings(dict(zip(names, values)))
+    return windowing.lengths_of(settings, tokenization.BERTS)
 
   with pytest.raises(errors.InputError, match="pass more than 67, or a shor"):
     lengths_of(67, 128, 64)

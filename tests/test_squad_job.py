@@ -27,6 +27,7 @@ def test_an_evaluation_compares_each_answer_once(
     "output_dir": str(tmp_path), "do_train": False, "eval_batch_size": 1,
   })
   step._is_chief, step.threshold = True, threshold
+  step._start, step._step = types.SimpleNamespace(path=None), 3
   step._inputs = {"eval": types.SimpleNamespace(file=file)}
   step._answerer = object.__new__(answerer.Answerer)
   step._answerer.threshold = threshold
@@ -38,7 +39,7 @@ def test_an_evaluation_compares_each_answer_once(
   monkeypatch.setattr(scores, "compare", lambda text, *rest, **options: (
     compared.append(text) or compare(text, *rest, **options)
   ))
-  step.evaluate(3, types.SimpleNamespace(path=None))
+  step.evaluate()
   step.write_report()
   assert compared == ["the cat", "a dog"]
   page = (tmp_path / "report.html").read_text("utf-8")

@@ -60,17 +60,6 @@ def define_text_flag():
   )
 
 
-def define_pooling_layer_flag(needs):
-  """--pooling_layer next to a --pooling of the script."""
-  flags.DEFINE_list(
-    "pooling_layer", ["-1"],
-    "Layers whose states --pooling reads: 0 is the lowest, -1 the last. "
-    "Several lie side by side, those with + between them are added (-1+-2).",
-    needs=needs, not_with="pooling=pooled pooling=last_four_concat",
-    why=", which has layers of its own",
-  )
-
-
 def define_masking_flags(note=""):
   """Flags that say which tokens are masked; `note` says in which records."""
   flags.DEFINE_integer(
