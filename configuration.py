@@ -156,7 +156,7 @@ class BertConfig:
       )
     if num_tokens < self.vocab_size:
       logging.warning(
-        "%s has %d tokens, fewer than the vocab_size %d of %s: fine if that was "
+        "%s has %d tokens, fewer than the vocab_size %d of %s: fine if it was "
         "rounded up on purpose; otherwise check that the vocabulary fits the "
         "model", source, num_tokens, self.vocab_size, _SOURCE,
       )

@@ -1,7 +1,7 @@
-"""Names that flags choose among, where the code behind them is slow to import.
+"""Values of flags whose implementations are slow to import.
 
-A script's --help and a mistyped flag are answered before TensorFlow is loaded;
-the modules that implement these names check that they know all of them.
+They are listed here so that --help and mistyped flags are answered before
+TensorFlow is loaded. Modules that implement them check that they know them all.
 """
 
 DISTRIBUTION_STRATEGIES = (
@@ -15,7 +15,7 @@ PACKINGS = (
 )
 MASKED_RUNS = ("spans", "ngrams")
 
-# The flags of --search, which change neither the records nor the network.
+# The flags that --search may vary: they change neither records nor network.
 SEARCHED = (
   "gradient_accumulation_steps", "layerwise_lr_decay", "learning_rate",
   "num_train_epochs", "seed", "train_batch_size", "warmup_proportion",
@@ -47,7 +47,7 @@ _TITLES = (
   "Bert", "DistilBert", "Albert", "Electra", "Roberta", "XLMRoberta",
   "Camembert",
 )
-# End of a class's name in transformers -> how the names of its models begin.
+# {end of a class name in transformers: the starts that exist with it}
 _CLASSES = {
   "ForQuestionAnswering": _TITLES, "ForSequenceClassification": _TITLES,
   "ForTokenClassification": _TITLES,

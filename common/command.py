@@ -1,4 +1,4 @@
-"""Starts a script: flags first, then TensorFlow; errors are one sentence.
+"""Starts a script: parses its flags, loads TensorFlow, and reports errors.
 
 A script defines its flags, calls `parse_flags(__name__)`, and only then
 imports modules that need TensorFlow: --help and a mistyped flag are answered
@@ -35,7 +35,7 @@ def parse_flags(
   module_name: str,
   imports_tensorflow: bool | Callable[[], bool] = True,
 ) -> None:
-  """Parses the flags, or prints the help that they ask for and exits.
+  """Parses the flags; for --help, prints the help and exits.
 
   Args:
     module_name: the script's `__name__`; an imported script does nothing here.
@@ -118,11 +118,11 @@ class _HelpFlag(app.HelpFlag):
 
 
 def define_verbose() -> None:
-  """Defines the flag that all scripts have."""
+  """Defines --verbose, which all scripts have."""
   flags.DEFINE_bool(
     "verbose", False,
     "Show details, such as examples, each logged step and TensorFlow's "
-    "messages; otherwise those of a run are in output_dir/log.txt.",
+    "messages; otherwise a run's details are only in output_dir/log.txt.",
   )
 
 
@@ -141,7 +141,7 @@ def _flag_fault(error):
 
 
 def _open_closed_streams():
-  """Opens closed standard streams, whose numbers other files could get."""
+  """Reopens closed standard streams: other files could get their numbers."""
   for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, mode))
@@ -151,7 +151,7 @@ def _open_closed_streams():
 
 @errors.report_input_errors
 def begin_imports(imports_tensorflow: bool) -> None:
-  """Reduces the time of the script's imports, which follow.
+  """Prepares for the script's imports, to make them faster.
 
   Prints an error and exits with code 1 if TensorFlow cannot be loaded, or an
   argument is not UTF-8.
@@ -160,11 +160,11 @@ def begin_imports(imports_tensorflow: bool) -> None:
     # Python decodes bytes that are not UTF-8 to halves of surrogate pairs.
     if any("\ud800" <= char <= "\udfff" for char in argument):
       raise errors.InputError(
-        f"{ascii(argument)} is not UTF-8, as the names of files must be here; "
-        "rename the file or folder"
+        f"{ascii(argument)} is not UTF-8, and file names must be; rename the "
+        "file or folder"
       )
-  # The imported objects stay. Garbage collection among them would take a third
-  # of the imports' time, and as much again at the end of the program.
+  # The imported objects are never freed. Collecting garbage among them would
+  # take a third of the imports' time, and as long again at exit.
   gc.disable()
   atexit.register(gc.freeze)
   if not imports_tensorflow:
@@ -183,9 +183,9 @@ def begin_imports(imports_tensorflow: bool) -> None:
 def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   """Runs `main` with the script's name and the arguments that are not flags.
 
-  Its errors are printed as one sentence; the exit code is then 1.
+  It prints an error as one sentence; the exit code is then 1.
   """
-  # `begin_imports` disabled it.
+  # `begin_imports` disabled garbage collection.
   gc.freeze()
   gc.enable()
 
@@ -196,8 +196,8 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
     console.start(_screen_level())
     if argv[1:] and not takes_words:
       raise errors.InputError(
-        f"unexpected {' '.join(argv[1:])}: flags start with --, and a value "
-        "follows its flag behind ="
+        f"unexpected {' '.join(argv[1:])}: flags start with --, and values "
+        "follow =, as in --flag=value"
       )
     return main(argv)
 
@@ -207,7 +207,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
 
 
 def _screen_level():
-  """Returns the level of the screen, by --verbose and absl's --verbosity."""
+  """Returns the screen's log level, from --verbose and absl's --verbosity."""
   verbosity = flags.FLAGS["verbosity"]
   value = verbosity.value if verbosity.present else logging.INFO
   if "verbose" in flags.FLAGS and flags.FLAGS.verbose:

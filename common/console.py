@@ -1,4 +1,4 @@
-"""The messages of a script: few on standard error, all of them in a file.
+"""Logs the messages of a script: few on standard error, all in a file.
 
 logging.info and higher levels are for the user; logging.debug and TensorFlow's
 messages are details for log.txt in --output_dir, and for the screen with
@@ -31,14 +31,14 @@ class _Screen(logging.Handler):
 
 
 class _QuietFile(logging.FileHandler):
-  """On a full disk the log may be lost; the run ends only if results are."""
+  """Ignores errors of writing: a full disk may lose the log, not the run."""
 
   def handleError(self, record):
     pass
 
 
 class _Line(logging.Formatter):
-  """Adds the level of warnings and errors, and the time off a terminal."""
+  """Adds the level to warnings and errors, and the time if not a terminal."""
 
   def format(self, record):
     bad = record.levelno > logging.INFO
@@ -52,7 +52,7 @@ class _Line(logging.Formatter):
 def _make_keeper():
   """Returns the handler that stores records until a file is open."""
   keeper = logging.handlers.MemoryHandler(1)
-  # The limit matters for a server, which never has a file.
+  # The limit matters for a server, which never opens a file.
   keeper.buffer = collections.deque(maxlen=10_000)
   return keeper
 
@@ -62,9 +62,9 @@ _screen.setFormatter(_Line())
 
 
 def start(level: int) -> None:
-  """Replaces absl's handler, and TensorFlow's.
+  """Replaces the log handlers of absl and TensorFlow.
 
-  Records below `level`, one of logging's, are not on the screen.
+  The screen does not show records below `level`, a level of logging.
   """
   root = logging.getLogger()
   for handler in [*root.handlers]:

@@ -1,8 +1,8 @@
 """Mistakes of the user, reported in one sentence.
 
-A library module raises `InputError` with the bad input, the expected one and
-the remedy; a script wraps its `main` in `report_input_errors`, which prints
-that sentence and exits with code 1. Other exceptions are bugs of the project:
+A library module raises `InputError` with the bad input, the expectation and the
+remedy; a script wraps its `main` in `report_input_errors`, which prints that
+sentence and exits with code 1. Other exceptions are bugs of the project:
 their traceback is written to a file, or shown if BERT_TRACEBACK is set.
 """
 
@@ -37,26 +37,25 @@ def placed(place):
 def warn_once(message: str) -> None:
   """Logs a warning; each message is logged once per process.
 
-  It is for entries of files or folders that are read but not honoured.
+  It is for entries of files or folders that have no effect here.
   """
   logging.warning("%s", message)
 
 
 def require_text(text: str, place: str = "") -> None:
-  """Refuses an empty text: the rule for texts from any source.
+  """Raises InputError if a text, from any source, has only white space.
 
-  As in the original: an empty text has vectors (extract_features.py, `encode`,
-  `embed`), and empty texts in files of GLUE's tasks and SQuAD's form are read.
-  Raises InputError: the text has only white space.
+  As in the original: functions for vectors (extract_features.py, `encode`,
+  `embed`) and files of GLUE's tasks and of SQuAD's format may have empty texts.
   """
   if not text or text.isspace():
-    reason = "an empty text; pass one with a character that is no space"
+    reason = "an empty text; pass a text that is not only white space"
     raise InputError(f"{place}: {reason}" if place else reason)
 
 
 @contextlib.contextmanager
 def needs_extra(extra: str):
-  """Wraps imports of packages that only one extra of the project has.
+  """Wraps imports of packages that an extra of the project installs.
 
   Raises InputError: a package is not installed.
   """
@@ -97,18 +96,18 @@ class Faults:
 
   @contextlib.contextmanager
   def collected(self):
-    """Collects an InputError of the block; the code after the block runs on."""
+    """Collects an InputError of the block; the code after the block runs."""
     try:
       yield
     except InputError as error:
       self.messages.append(str(error))
 
   def refuse(self, path: str) -> None:
-    """Raises InputError for one or more faults; a single one is the message."""
+    """Raises InputError with all faults, if there are any."""
     count = len(self.messages)
     if self.messages:
       raise InputError(
-        # A single fault is reported as without this class, not as a list.
+        # A single fault is the message, as it is without this class.
         self.messages[0] if count == 1
         else f"{path}: {count} faults; fix them:{listed(self.messages)}"
       )
@@ -170,9 +169,9 @@ def _sentence(error):
     )
   if type_name == "UnavailableError" and "TF_CONFIG" in os.environ:
     return (
-      "another process of this run ended or cannot be reached: see what it "
-      "said, then start all of them again with the same commands; a training "
-      "goes on from its newest checkpoint"
+      "another process of this run ended or cannot be reached: see its "
+      "messages, then start all processes again with the same commands; "
+      "training resumes from its newest checkpoint"
     )
   message = f"{type_name}: {text}" if text else type_name
   return f"{message}; the details are in {_write_details(error)}"
@@ -196,5 +195,5 @@ def flush_output() -> None:
   try:
     sys.stdout.flush()
   except BrokenPipeError:
-    # Otherwise Python would flush again at its end, and complain.
+    # Otherwise Python would flush again at exit, and print an error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

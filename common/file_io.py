@@ -1,8 +1,8 @@
 """Finds, reads and writes files, local or remote; writing is atomic.
 
-Every file that a script leaves behind is written under another name and
-renamed when complete, so a run that dies leaves no half-written output. Paths
-with "://" (gs://...) go through TensorFlow, others through the system.
+Every output file is written under a temporary name and renamed when it is
+complete, so a run that dies leaves no half-written output. Paths with "://"
+(gs://...) go through TensorFlow, others through the operating system.
 TensorFlow is imported for the first such path, so scripts without one start
 immediately.
 """
@@ -87,8 +87,8 @@ def size(path: str) -> int:
   """
   if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
     raise errors.InputError(
-      f"{path} is not a regular file, and it is read in parts: write what it "
-      "gives to a file first, and name that"
+      f"{path} is not a regular file and so cannot be read in parts: write its "
+      "content to a file first, and name that"
     )
   with open_for_reading(path) as stream:
     return stream.seek(0, os.SEEK_END)
@@ -105,8 +105,8 @@ def expand_file_patterns(patterns: str) -> list[str]:
       is the name of an existing file or folder stands for it.
 
   Returns:
-    File names, the matches of each pattern sorted. Unlike the original: its
-    glob came in the order of the directory, so results depended on the disk.
+    File names, the matches of each pattern sorted. Unlike the original: there,
+    matches had the order of the directory, so results depended on the disk.
   """
   files = []
   for pattern in [patterns] if exists(patterns) else patterns.split(","):
@@ -131,9 +131,9 @@ def _matches(pattern):
 def literal_name(path: str) -> str:
   """Returns a name that TensorFlow's readers do not read as a pattern.
 
-  It is `path`, the name of a file or folder or the prefix of a checkpoint's
-  names; or, if it has a [ or \\, links to these files, which last until the
-  process ends.
+  `path` is a file, a folder or the prefix of a checkpoint. If it has a [ or \\,
+  this returns the path of links to these files, which exist until the process
+  ends; otherwise it returns `path`.
   """
   special = r"\[" if _IS_WINDOWS else r"[\[\\]"
   if is_remote(path) or not re.search(special, path):
@@ -160,9 +160,9 @@ def are_all_shards(names: Collection[str]) -> bool:
 
 
 def names_and_sizes(paths: list[str]) -> str:
-  """Summarizes names and sizes, which change with the files; reads no data.
+  """Summarizes names and sizes, to detect changes without reading the files.
 
-  It counts the files of folders, but not of subfolders. Example: "3 files,
+  It includes the files of folders, but not of subfolders. Example: "3 files,
   4096 bytes, checksum of names and sizes 0d4c...".
   """
   gfile, files = _gfile(), []
@@ -186,7 +186,7 @@ def open_for_reading(path: str) -> io.BufferedReader:
   if not exists(path):
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
-    # Requests are few and large: each one is a round trip.
+    # A large buffer keeps requests few: each is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   refuse_pointer(path)
   return open(path, "rb")
@@ -204,10 +204,10 @@ def refuse_pointer(path: str) -> None:
 
 
 class _RemoteFile(io.RawIOBase):
-  r"""Bytes of a file that TensorFlow reads, unchanged.
+  r"""Reads the unchanged bytes of a file with TensorFlow.
 
-  GFile's own lines are without any "\r", so they are shorter than the bytes
-  of the lines, and a place in the file cannot be computed from them.
+  GFile removes each "\r" from the lines that it returns, so offsets in the file
+  cannot be computed from the lengths of its lines.
   """
 
   def __init__(self, path):
@@ -295,12 +295,12 @@ def not_utf8(
 def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process uses.
 
-  The name also differs from names in other containers, whose process ids may be
-  equal. Files that killed processes left under such names are removed.
+  Containers whose process ids are equal get different names, too. It removes
+  the files that killed processes left under such names.
   """
   _remove_stale_temporaries(path)
-  # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
-  # part, process.
+  # An example is model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: the machine, a
+  # random part, the process id.
   folder, name = os.path.split(path)
   end = f".tmp-{_machine()}-{secrets.token_hex(4)}-{os.getpid()}"
   return os.path.join(folder, _cut(name) + end)
@@ -318,10 +318,10 @@ def _cut(name):
 
 @functools.cache
 def _machine():
-  """Returns a name, of letters, digits, _ and -, for the scope of process ids.
+  """Returns a name of the machine or container that process ids belong to.
 
-  It is the host's name and, on Linux, the number of the namespace of process
-  ids: containers may share the host's name, but not the namespace.
+  It is the host's name and, on Linux, the number of the PID namespace, because
+  containers may share a host name. It has letters, digits, _ and -.
   """
   name = re.sub(r"[^\w-]", "_", socket.gethostname())
   with contextlib.suppress(OSError):
@@ -358,7 +358,7 @@ def _is_stale(match, path):
     os.kill(int(match["pid"]), 0)  # Only checks that the process exists.
   except (ProcessLookupError, OverflowError):
     return True
-  except (PermissionError, FileNotFoundError):  # Another user's; gone by now.
+  except (PermissionError, FileNotFoundError):  # Another user's, or just gone.
     pass
   return False
 
@@ -387,7 +387,7 @@ def atomic_write(path: str) -> Iterator[str]:
   try:
     yield temporary
     commit(temporary, path)
-  # An interrupt is included: no half-written file stays.
+  # BaseException includes Ctrl-C: no half-written file stays.
   except BaseException:
     remove(temporary)
     raise
@@ -404,8 +404,8 @@ def new_folder(
 
   Args:
     holds_the_same: called at the end with `path` and the temporary folder;
-      returns whether `path` has all of it and stays, and raises InputError if
-      it differs. None: `path` is refused at once if it is not empty.
+      returns whether `path` already has the same content, and raises InputError
+      if it differs. None: a `path` that is not empty is refused at once.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
@@ -413,7 +413,7 @@ def new_folder(
       f"{path} is not on a local disk; give a folder on one, then copy it"
     )
   stays = _must_stay(path)
-  # Inside a folder that cannot be replaced, which may be another volume.
+  # A folder that must stay may be another volume: the new folder is inside it.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
   is_file = os.path.exists(path) and not os.path.isdir(path)
   is_used = is_file or (os.path.exists(path) and os.listdir(path))
@@ -430,7 +430,7 @@ def new_folder(
         os.rename(os.path.join(temporary, name), os.path.join(path, name))
       return
     with contextlib.suppress(FileNotFoundError):
-      # Some systems cannot rename to the name of a folder.
+      # Some systems cannot rename a folder to the name of an existing one.
       os.rmdir(path)
     os.rename(temporary, path)
   finally:
@@ -477,7 +477,7 @@ def _make_folder(path):
 
 
 def _commit_local(temporary, path):
-  # Before renaming: after a power cut the file could exist but be empty.
+  # Without this, the renamed file could be empty after a power cut.
   sync(temporary)
   os.replace(temporary, path)
   # The folder is synced, too, or the renaming itself may be lost.

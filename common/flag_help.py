@@ -1,13 +1,13 @@
 """--help and docs/flags.md show the flags of a script in these groups.
 
-A flag that no group names is in the last one.
+A flag that no group lists is in the last group.
 """
 
 import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-# A script shows the first ten of these that it has before all others.
+# --help shows the first ten of these flags that a script has before all others.
 _FIRST = """
   task_name data_dir train_file eval_file predict_file input_file output_file
   head format export_dir model_dir do_train do_eval do_predict output_dir
@@ -60,12 +60,12 @@ _GROUPS = {
     use_one_hot_embeddings
   """,
 }
-# A script with so few flags shows them in one list.
+# A script with at most this many flags shows them in one list.
 _MAX_UNGROUPED = 16
 
 
 def in_groups(flags: Iterable[Any]) -> dict[str, list]:
-  """Returns absl flags by the title of their group, in the order of --help."""
+  """Returns {title of a group: its absl flags}, in the order of --help."""
   left = {flag.name: flag for flag in flags}
   if len(left) <= _MAX_UNGROUPED:
     return {"Flags": list(left.values())}
@@ -82,7 +82,7 @@ def in_groups(flags: Iterable[Any]) -> dict[str, list]:
 
 
 def text(flags: Iterable[Any]) -> str:
-  """Returns the text of --help about a script's flags."""
+  """Returns the text about a script's flags that --help prints."""
   return "\n".join(
     "\n".join([f"{title}:", *map(_described, members), ""])
     for title, members in in_groups(flags).items()

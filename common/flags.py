@@ -115,7 +115,7 @@ def of_script() -> list[Any]:
 
 
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
-  """Adds a rule that all flags so far, but some, are useless with one."""
+  """Adds a rule: only the flags in `but` have an effect with `not_with`."""
   others = {flag.name for flag in of_script()} - {not_with, *but.split()}
   rule(" ".join(sorted(others)), not_with=not_with, why=why)
 
@@ -123,8 +123,8 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
 def read_settings(check: bool = True) -> run_settings.Settings:
   """Returns the values of the flags; only `main` may call it.
 
-  Without `check` flags without effect are not refused yet, because that may
-  depend on a model's folder.
+  With check=False, it does not refuse flags without effect yet: whether a flag
+  has an effect may depend on a model's folder.
   """
   values = FLAGS.flag_values_dict()
   # A flag that the user set to its default counts as given, too.

@@ -1,7 +1,7 @@
-"""A lock on a folder: one process trains there, and others learn which.
+"""Locks a folder: one process trains there, and others can see which.
 
-The system holds the lock of `run.lock` (flock) and releases it when its process
-ends in any way. The line in the file stays; it names the present or last owner.
+The operating system releases the lock on `run.lock` (flock) when its process
+ends in any way. The line in the file stays; it names the current or last owner.
 Remote folders ("://") have no lock: there the user must ensure that only one
 process trains.
 """
@@ -25,8 +25,9 @@ _held: dict[str, filelock.BaseFileLock] = {}
 def acquire(folder: str):
   """Locks a folder until this process ends; does nothing if already done.
 
-  If another process has the lock, this waits a while, since it may be saving
-  its last step. Raises InputError: it still has the lock then; it is named.
+  If another process has the lock, this waits `WAIT_SECONDS`, since that may be
+  saving its last step. Raises InputError: another process, which is named, has
+  the lock.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:

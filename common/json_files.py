@@ -1,4 +1,4 @@
-"""JSON files: faults are named on reading, writing is atomic."""
+"""Reads JSON files, naming faults in them, and writes them atomically."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def read(path: str, json_type: type = dict):
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, not UTF-8, not JSON, or contains
-  another kind of value.
+  another type of value.
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()

@@ -1,4 +1,4 @@
-"""Delays `import tensorflow` until something of TensorFlow is used.
+"""Delays `import tensorflow` until an attribute of TensorFlow is used.
 
 It serves scripts that rarely need TensorFlow: importing it takes more time and
 memory than making the records of a small text. Modules import TensorFlow as
@@ -15,8 +15,8 @@ class _Placeholder(types.ModuleType):
 
   def __init__(self, spec):
     super().__init__(spec.name)
-    # Checking whether TensorFlow is installed must not load it. Without a
-    # __path__, importing a submodule loads it.
+    # Checking whether TensorFlow is installed must not load it. Importing a
+    # submodule does, because the placeholder has no __path__.
     self.__spec__, self.__file__ = spec, spec.origin
 
   def __getattr__(self, name):
@@ -35,6 +35,6 @@ def install():
   """Puts the placeholder into `sys.modules`, unless TensorFlow is loaded."""
   if "tensorflow" not in sys.modules:
     spec = importlib.util.find_spec("tensorflow")
-    # If it is not installed, its import reports that.
+    # If TensorFlow is not installed, the import itself reports that.
     if spec is not None:
       sys.modules[spec.name] = _Placeholder(spec)

@@ -18,7 +18,7 @@ _VERSIONS = ("2.20", "2.21")
 
 @contextlib.contextmanager
 def _without_keras():
-  # None makes its import fail as if it were not installed.
+  # None makes `import keras` fail as if Keras were not installed.
   sys.modules["keras"] = None
   try:
     yield
@@ -27,7 +27,7 @@ def _without_keras():
 
 
 def _import_tensorflow():
-  # It is too late to leave Keras out, or another importer wanted it.
+  # Once either is imported, it is too late to leave Keras out.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
   with _without_keras():
@@ -68,8 +68,8 @@ def import_tensorflow_text():
   """Returns the module tensorflow_text, without the layers that need Keras.
 
   Raises:
-    InputError: it is not installed, or for another TensorFlow; for Windows it
-      does not exist.
+    InputError: it is not installed (Windows has no such package), or it is for
+      another version of TensorFlow.
   """
   import tensorflow
 

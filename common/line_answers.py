@@ -1,4 +1,4 @@
-"""Answers the lines of a stream immediately: a terminal's, or a process's.
+"""Answers lines immediately, as a terminal or another process sends them.
 
 The answers come from a function of a list of texts, independent of any model.
 """
@@ -13,7 +13,7 @@ from typing import TextIO
 
 from common import errors
 
-# Control characters but the tab and the line feed.
+# Control characters except the tab and the line feed.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -23,13 +23,13 @@ def standard_streams():
   target = sys.stdout
   if target.isatty():
     target = _Terminal(target)
-  # Not sys.stdin.buffer: Python aborts if it cannot close that at its end,
-  # because the thread of `read_batches` still waits for a line.
+  # With sys.stdin.buffer, Python would abort at exit: it cannot close that
+  # while the thread of `read_batches` still waits for a line.
   return open(sys.stdin.fileno(), "rb", closefd=False), target
 
 
 class _Terminal(io.TextIOBase):
-  """A terminal without escape sequences from labels and texts."""
+  """Writes to a terminal; escapes control characters of labels and texts."""
 
   def __init__(self, stream):
     super().__init__()
@@ -94,7 +94,7 @@ def require_all_answered(bad: int) -> None:
   if bad:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
-      "answered: in its place is what is wrong; fix and send those again"
+      "answered; the output has an error in each place: fix and send them again"
     )
 
 
@@ -126,9 +126,9 @@ def _answers(answer, lines):
 def read_batches(
   source: Iterable[bytes], batch_size: int
 ) -> Iterator[list[tuple[int, bytes]]]:
-  """Yields lists of the (number, line) that have arrived, without waiting.
+  """Yields lists of (number, line) with all lines that have arrived.
 
-  Errors of reading are raised after the lines that came before them.
+  It raises an error of reading after the lines that came before it.
   """
   waiting: queue.Queue = queue.Queue(maxsize=4 * batch_size)
 

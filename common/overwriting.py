@@ -1,4 +1,4 @@
-"""Refuses commands by the files that their flags name.
+"""Checks the files that a command's flags name.
 
 It refuses missing inputs, and outputs that would overwrite an input.
 """
@@ -98,7 +98,7 @@ def _files_read(settings) -> Iterator[tuple]:
 
 
 def _identity(path):
-  """Returns a value that is equal for all names of a file, with hard links."""
+  """Returns a value that all names of a file share, also its hard links."""
   if file_io.is_remote(path):
     return path
   if os.path.exists(path):

@@ -1,9 +1,9 @@
-"""Shares work among processes, independent of this process's past.
+"""Shares work among processes, also after TensorFlow has computed something.
 
-A process in which TensorFlow has computed something cannot be forked; one
-that has only imported it can. So workers are forked from a server process that
-does nothing else, if the system can fork, and else are new interpreters.
-Starting them takes some seconds, which pays off from about ten seconds of work.
+A process cannot be forked after TensorFlow has computed something in it. So
+workers are forked from a server process that has only imported TensorFlow or,
+if the system cannot fork, they are new interpreters. Starting them takes some
+seconds, which pays off for about ten seconds of work or more.
 """
 
 import concurrent.futures
@@ -53,8 +53,8 @@ def in_order(function, blocks, *, processes: int):
       yield result
   except concurrent.futures.process.BrokenProcessPool as error:
     raise errors.InputError(
-      "a process was killed, perhaps for want of memory: run the same command "
-      "again when less else is running, or with fewer processes"
+      "a process was killed, perhaps because memory ran out: run the same "
+      "command again when more memory is free, or with fewer processes"
     ) from error
   finally:
     # Shut down once, and wait: a pool that does not wait forgets its manager

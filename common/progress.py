@@ -12,7 +12,7 @@ _BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
 
 def bar(total: float, done: int = 0, stream=None) -> tqdm.tqdm:
-  """Returns a bar that shows its description; it is off without a terminal."""
+  """Returns a progress bar, which is disabled without a terminal."""
   stream = stream or sys.stderr
   return tqdm.tqdm(
     total=total, initial=done, file=stream, disable=not _shows_bars(stream),

@@ -13,9 +13,9 @@ def as_text(results: dict) -> str:
 def write(
   path: str | None, results: dict, notes: dict[str, str] | None = None
 ) -> None:
-  """Logs results in the order of their names, and writes them to any file.
+  """Logs results in the order of their names, and writes them to a given path.
 
-  Only the log has the notes: the file has the original's form.
+  Only the log has the notes: the file has the original's format.
   """
   text = as_text(results)
   for name, line in zip(sorted(results), text.splitlines()):

@@ -93,7 +93,7 @@ class Rule(NamedTuple):
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
   not_with: str = ""  # Names of settings that make the flags useless.
-  why: str = ""  # Added to the error: not_with's, if given.
+  why: str = ""  # Added to the error of not_with or, without it, of needs.
 
   @property
   def help(self) -> str:
@@ -104,7 +104,7 @@ class Rule(NamedTuple):
     )
 
   def fault(self, settings: "Settings") -> str:
-    """Returns the fault of the flags, "" if they have an effect."""
+    """Returns why the flags have no effect, or "" if they have one."""
     for name in self.not_with.split():
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
