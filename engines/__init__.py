@@ -1,7 +1,7 @@
-"""Exports of a trained network to ONNX Runtime and LiteRT, and their use."""
+"""Exports trained networks for ONNX Runtime and LiteRT, and runs them."""
 
 import os
 
-# This must precede the import of ONNX Runtime, which otherwise writes an id of
-# the device below the user's cache folder and looks up a host of its maker.
+# This must precede the import of ONNX Runtime, which otherwise stores a device
+# id in the user's cache folder and contacts a server of its vendor.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -30,7 +30,7 @@ def measure(
   for batch in batches:
     expected, computed = compute(**batch), other(**batch)
     for name, rows in expected.items():
-      # The vector, the last output, depends on the hidden states.
+      # The vector depends on the hidden states, so comparing it is enough.
       if name != "last_hidden_state":
         rows = rows.reshape(-1, rows.shape[-1])
         lengths.append(np.linalg.norm(rows, axis=1))

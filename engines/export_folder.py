@@ -1,15 +1,15 @@
 """Writes a folder with a network that other programs can load.
 
-  model.onnx, model.onnx_data                  the network; the second where
-                                               it has more than 2 GB
+  model.onnx, model.onnx_data                  the network; model.onnx_data
+                                               exists if it exceeds 2 GB
   or model.tflite                              the network for LiteRT
   config.json, tokenizer_config.json,          as transformers writes them
   vocab.txt, tokenizer.json, ...
-  modules.json, sentence_bert_config.json,     of vectors: what
-  1_Pooling/config.json, 2_Normalize/          sentence-transformers does next
+  modules.json, sentence_bert_config.json,     for vectors: the pooling of
+  1_Pooling/config.json, 2_Normalize/          sentence-transformers
 
-Hugging Face's optimum, text-embeddings-inference and fastembed, onnx_engine.py
-and litert_engine.py read it.
+Hugging Face's optimum, text-embeddings-inference and fastembed, and this
+project's onnx_engine.py and litert_engine.py read it.
 """
 
 import os
@@ -27,7 +27,7 @@ _CLASSES = {
   "span": "ForQuestionAnswering", "sparse": "ForMaskedLM",
   "tagging": "ForTokenClassification",
 }
-# Transformers has ALBERT's sentence-order head only with its masked-LM head.
+# transformers has ALBERT's sentence-order head only with its masked-LM head.
 _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
 
 
@@ -58,7 +58,7 @@ def write(
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
-    # It needs pooling of a single layer, which is then the network's last.
+    # sentence-transformers pools one layer, here the last of the export.
     if pooling and pooling[0] in sentence_folder.KINDS and (
       sum(map(len, pooling[1])) == 1
     ):

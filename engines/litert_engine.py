@@ -39,7 +39,7 @@ class LiteRTEngine:
     self._threads = threads or process_pool.default_processes()
     try:
       with open(path, "rb") as stream:
-        # Workers open it later, when the file may be gone.
+        # Workers load the model later, when the file may be gone.
         self._content = stream.read()
       self._interpreter = self._open(self._threads)
       signatures = self._interpreter.get_signature_list()
@@ -52,8 +52,8 @@ class LiteRTEngine:
     signature = signatures[network_file.signature_name(self.lengths[0])]
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
     network_file.check_inputs(path, self._inputs)
-    # An interpreter has one set of intermediate results: this one needs a lock,
-    # and each worker has another interpreter.
+    # An interpreter has only one set of intermediate results, so this one needs
+    # a lock, and each worker has a separate interpreter.
     self._lock = threading.Lock()
     self._workers = futures.ThreadPoolExecutor(self._threads)
     self._of_worker = threading.local()
@@ -69,9 +69,9 @@ class LiteRTEngine:
   ) -> dict[str, np.ndarray]:
     """Returns {name: float32 array} for integers [B, T].
 
-    Each text is computed alone, with the shortest signature that fits all. All
-    threads share a single text; of several texts each thread computes others,
-    which takes half the time.
+    Each text is computed alone, with the shortest signature that fits all. If
+    there are several texts, each thread computes some of them, which takes half
+    the time of sharing each text among all threads.
 
     Args:
       outputs: names of the outputs to return; None means all.
@@ -86,8 +86,8 @@ class LiteRTEngine:
     fitting = [n for n in self.lengths if n >= length]
     if not fitting:
       raise errors.InputError(
-        f"a sequence of {length} tokens; the longest that this LiteRT model "
-        f"takes has {self.lengths[-1]}: export it with larger --lengths"
+        f"a sequence has {length} tokens, and this LiteRT model takes at most "
+        f"{self.lengths[-1]}: export it with larger --lengths"
       )
     # No token attends to the padding: its mask is 0.
     padding = [(0, 0), (0, fitting[0] - length)]

@@ -1,8 +1,8 @@
 """Writes a network for LiteRT, on phones, in browsers and on servers.
 
-LiteRT plans its memory for fixed shapes. So the file has a signature for each
-of some lengths, such as "length_16" for one text of 16 tokens, and all share
-one set of weights. It uses the names of onnx_graph.py; inputs are int32 [1, T].
+LiteRT plans its memory for fixed shapes. So the file has one signature for each
+sequence length, such as "length_16" for one text of 16 tokens; all share one
+set of weights. Names are as in onnx_graph.py; inputs are int32 [1, T].
 """
 
 import tempfile
@@ -19,7 +19,7 @@ _MOST_BYTES = 2**31 - 2**24
 
 
 def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
-  """Returns the lengths of --lengths.
+  """Returns the sequence lengths in --lengths as integers.
 
   Args:
     most: number of the model's positions.

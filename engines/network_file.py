@@ -1,4 +1,4 @@
-"""The file of an exported network: its name, its inputs, its signatures.
+"""Names the file of an exported network, its inputs and its signatures.
 
 The exporters and the engines share this module. No TensorFlow.
 """
@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from common import errors
 
-# --format -> name of the network's file.
+# {--format: name of the network's file}
 FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# Hugging Face's name of an input -> our name.
+# {Hugging Face's name of an input: our name}
 INPUTS = {
   "input_ids": "input_ids", "attention_mask": "input_mask",
   "token_type_ids": "segment_ids",
@@ -31,16 +31,16 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
   """Raises InputError for a network with other inputs than INPUTS."""
   if not names or not {*names} <= INPUTS.keys():
     raise errors.InputError(
-      f"{path} is another network: its inputs are "
-      f"{', '.join(names) or 'none'}, and here {', '.join(INPUTS)}; export one "
-      "with export_saved_model.py"
+      f"{path} has other inputs than BERT: {', '.join(names) or 'none'}; "
+      f"expected {', '.join(INPUTS)}: export a model with "
+      "export_saved_model.py"
     )
 
 
 def feed(
   names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
 ) -> dict[str, np.ndarray]:
-  """Returns the inputs of a network whose inputs have these `names`.
+  """Returns {name: array} for a network whose inputs have these `names`.
 
   Args:
     arrays: ids, mask and segments.

@@ -14,14 +14,14 @@ import numpy as np
 from common import run_settings
 from engines import network_file
 
-# head -> its outputs, if not just "logits".
+# {head: its outputs}, where they are not only "logits"
 _OUTPUTS = {
   "embedding": ["sentence_embedding"], "span": ["start_logits", "end_logits"]
 }
 
 
 def engine_of(folder: str) -> str | None:
-  """Returns the engine for a network's folder; None for another folder."""
+  """Returns the engine for an export's folder; None for another folder."""
   for engine, name in network_file.FILES.items():
     if os.path.exists(os.path.join(folder, name)):
       return engine

@@ -29,9 +29,9 @@ class OnnxEngine:
     """
     path = network_file.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
-    # By default it uses all cores, including cores this process may not use.
+    # ONNX Runtime's default counts cores that this process may not use.
     options.intra_op_num_threads = threads or process_pool.default_processes()
-    options.log_severity_level = 3  # Errors alone.
+    options.log_severity_level = 3  # Only errors.
     try:
       self._session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]

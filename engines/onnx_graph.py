@@ -32,13 +32,13 @@ with errors.needs_extra("onnx"):
 
 DATA_FILE = "model.onnx_data"
 MEAN = sentence_pooling.Pooling("mean")
-# The first opset with Gelu, and the file version that came with it.
+# The first opset with Gelu, and the first version of the file format with it.
 _OPSET, _IR_VERSION = 20, 9
-# The limit of a protocol buffer, less the size of the nodes.
+# The limit of a protocol buffer, minus some space for the nodes.
 _BYTES_OF_ONE_FILE = 2**31 - 2**24
 # The values in layers.attention_bias and tf.math.l2_normalize.
 _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
-# Activation -> ONNX's operator and attributes; silu is x times the sigmoid.
+# {activation: ONNX's operator and attributes}; silu is x times the sigmoid.
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
   "gelu_erf": ("Gelu", {"approximate": "none"}), "linear": ("Identity", {}),
@@ -207,7 +207,7 @@ class _Network(_Graph):
       table = self.weight(f"{place}/token_type_embeddings")
       x = self.add("Add", x, self.add("Gather", table, "token_type_ids"))
     table = f"{place}/position_embeddings"
-    # RoBERTa's table has rows before the first token's position.
+    # RoBERTa's table has rows before position 0.
     rows, _ = registry.shapes(self._config)[table]
     first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)

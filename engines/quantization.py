@@ -1,11 +1,11 @@
 """Quantizes the weights of an ONNX model to 8 bits.
 
-Matrices have a scale for each column: with one scale per matrix, the least
-cosine between MiniLM-L6's quantized and float32 vectors is 0.94, not 0.99. They
-use 7 of the 8 bits: otherwise sums of products overflow on CPUs without VNNI.
-Unsigned weights do not overflow, but are 1.6× slower with VNNI.
-States are quantized as they are computed (dynamic quantization); softmax, layer
-norm and the last product of a head stay float32.
+Matrices have a scale for each column: with one scale per matrix, the lowest
+cosine between MiniLM-L6's quantized and float32 vectors is 0.94, not 0.99.
+Weights use 7 of the 8 bits: otherwise sums of products overflow on CPUs without
+VNNI. Unsigned weights do not overflow, but are 1.6× slower with VNNI.
+Hidden states are quantized as they are computed (dynamic quantization);
+softmax, layer norm and the last product of a head stay float32.
 """
 
 import logging
@@ -32,7 +32,7 @@ def quantize(path: str) -> None:
     key="onnx.quant.pre_process", value="onnxruntime.quant"
   )
   data = os.path.join(os.path.dirname(path), onnx_graph.DATA_FILE)
-  # Otherwise it logs for each state that it has no scale yet.
+  # Otherwise ONNX Runtime logs each hidden state's missing scale.
   logging.disable(logging.INFO)
   try:
     quantization.quantize_dynamic(
