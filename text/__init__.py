@@ -1,1 +1,1 @@
-"""Text -> ids and sequences of the model: NumPy alone, no TensorFlow graph."""
+"""Turns text into ids and sequences for a model, with NumPy alone."""

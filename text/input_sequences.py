@@ -1,9 +1,9 @@
 """Two pieces of text -> one input of the model: [CLS] a [SEP] b [SEP].
 
-This needs NumPy and plain lists of ids; no TensorFlow. Pre-training,
-fine-tuning and feature extraction all use it.
-`build_inputs` takes texts that are encoded one by one, `fill_batch` parts of
-one long array of ids, such as windows. Letters: B sequences, T tokens.
+It uses NumPy and lists of ids, and no TensorFlow. Pre-training, fine-tuning and
+feature extraction share it. `build_inputs` takes texts that are encoded one by
+one; `fill_batch` takes parts of one long array of ids, such as windows.
+Letters: B sequences, T tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +16,16 @@ import tokenization
 # The features of sequences that a model reads, int32 [B, T] each.
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
-# As in the original: between the two texts of a line.
+# As in the original: this separates the two texts of a line.
 TEXT_SEPARATOR = " ||| "
-# More tokens than this make matrix products hardly faster.
+# Above this many tokens, larger batches hardly speed up matrix products.
 _TOKENS_TOGETHER = 2048
-# Batches that are cut to their longest sequence are cut to a multiple of this.
+# Batches that are cut to their longest sequence have a multiple of this length.
 LENGTH_MULTIPLE = 8
 
 
 class Spans(NamedTuple):
-  """The ids of each of B sequences; int arrays [B].
+  """Selects the ids of B sequences from an array; int arrays [B].
 
   Attributes:
     start_a, length_a: the first text's part of an array of ids.
@@ -41,12 +41,12 @@ class Spans(NamedTuple):
 def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
   """Returns the lengths to keep of two texts that share a sequence.
 
-  The longer text loses its last piece (the second text if both are equally
-  long) until they fit: a short question keeps its words while a long passage
-  is cut. (Pre-training cuts differently: see instance_maker.)
+  Until both fit, the longer text (the second if both are equally long) loses
+  its last piece: a short question keeps its words while a long passage is cut.
+  (Pre-training cuts differently: see instance_maker.)
   """
-  # Cutting the longer text ends in halves, the larger half for a, unless the
-  # other text needs less than its half.
+  # Cutting the longer text leaves two halves, the larger half for a, unless one
+  # text needs less than its half.
   # Room for 5 gives (9, 2) -> (3, 2), (5, 5) -> (3, 2), (2, 9) -> (2, 3).
   left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
   left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
@@ -54,7 +54,7 @@ def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
 
 
 def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
-  """Shortens two lists in place, as `truncated_lengths` says.
+  """Shortens two lists in place to their `truncated_lengths`.
 
   max_length is the room for both, without [CLS] and [SEP].
   """
@@ -65,17 +65,17 @@ def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
 def window_starts(
   length: int, room: int, stride: int, max_windows: int = 0
 ) -> range:
-  """Returns where the windows of a text of `length` pieces start.
+  """Returns the start positions of the windows of a text.
 
-  The last one is the first that reaches the end of the text. A text without a
-  piece has one window.
+  The last window is the first that reaches the end of the text. A text without
+  pieces has one window.
 
   Args:
     length: pieces of the text.
     room: pieces in a window.
-    stride: from one start to the next; more than `room` would skip pieces, so
-      it then counts as `room`.
-    max_windows: at most this many; 0: all.
+    stride: distance between starts; it is reduced to `room` if it is larger,
+      because that would skip pieces.
+    max_windows: maximum number of windows; 0: all.
   """
   # 10 pieces, room 4, stride 3: windows start at 0, 3 and 6.
   stride = min(stride, room)
@@ -94,9 +94,9 @@ def fill_batch(
     s   0    0    0   0  0   0   1  1   1    1    1   1     0
     m   1    1    1   1  1   1   1  1   1    1    1   1     0
 
-  As in the original: a second text without a piece does not get a [SEP].
-  `ids` are the pieces of all texts one after another; `spans` are [B]. Padding
-  is 0 whatever the vocabulary calls so: no number of a token depends on it.
+  As in the original: an empty second text gets no [SEP].
+  `ids` are the concatenated pieces of all texts; `spans` are [B]. The id of
+  padding is 0 in any vocabulary, since no token's outputs depend on it.
 
   Returns:
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
@@ -142,7 +142,7 @@ def build_inputs(
 ) -> tuple[list[int], list[int]]:
   """Joins one or two texts with the special tokens, without padding.
 
-  Without a second text `ids_b` is None, not empty.
+  If there is no second text, `ids_b` is None, not empty.
   """
   separators = [frame.sep_id] * (1 if ids_b is None else frame.between)
   input_ids = [frame.cls_id, *ids_a, *separators]
@@ -156,17 +156,17 @@ def build_inputs(
 def batch_sizes(
   lengths: Sequence[int], batch_size: int, max_length: int
 ) -> list[int]:
-  """Makes batches of short sequences larger, if shapes may vary.
+  """Returns sizes of batches, larger for short sequences; shapes then vary.
 
-  A batch is several of `batch_size` in one, as long as it has no more than
-  2,048 tokens, nor more than `batch_size` sequences of `max_length`: more would
-  be no faster, or take more memory. Padding up to the longest counts.
+  A batch has at most 2,048 tokens with padding, because more would not be
+  faster, and at most as many as `batch_size` sequences of `max_length`, because
+  more would need more memory. It has at least `batch_size` sequences.
 
   Args:
     lengths: tokens of each sequence, or of all sequences of an example, in
       their order.
-    batch_size: sequences in a batch of long ones.
-    max_length: the most tokens that a sequence can have.
+    batch_size: the number of sequences in a batch of long sequences.
+    max_length: the maximum number of tokens of a sequence.
 
   Returns:
     Multiples of batch_size, the number of sequences in each batch. The last
@@ -178,7 +178,7 @@ def batch_sizes(
     longest = lengths[start]
     padded = max(1, -(-longest // LENGTH_MULTIPLE)) * LENGTH_MULTIPLE
     fitting = lengths[start : start + max_tokens // padded]
-    # A batch ends before a longer sequence, where the order restarts.
+    # A batch ends before a longer sequence, where another sorted window starts.
     longer = (n for n, length in enumerate(fitting) if length > longest)
     parts = max(1, next(longer, len(fitting)) // batch_size)
     sizes.append(parts * batch_size)
@@ -193,7 +193,7 @@ def batches_by_length(
 
   Args:
     lengths: tokens of each sequence.
-    batch_size: sequences in each batch but the last.
+    batch_size: sequences in each batch except the last.
     max_length: makes batches of short sequences larger, see `batch_sizes`,
       unless it is 0.
 
@@ -236,12 +236,12 @@ def pad_batch(
   input_ids: Sequence, segment_ids: Sequence | None = None, *,
   rows: int | None = None, length: int | None = None
 ) -> dict[str, np.ndarray]:
-  """Makes the arrays of a batch of sequences that differ in length.
+  """Pads sequences of different lengths to the arrays of a batch.
 
   Args:
     input_ids: lists of ids, with [CLS] and [SEP].
-    segment_ids: as many lists of segments; None: all are of the first text.
-    rows: B, to fill a batch up with rows of padding; None: as many as lists.
+    segment_ids: as many lists of segment ids; None: all are 0.
+    rows: B, to fill a batch up with rows of padding; None: number of lists.
     length: T; None: the longest list's length.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
