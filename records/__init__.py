@@ -1,1 +1,1 @@
-"""Records -> batches: TFRecord files, caches, the pipeline, packed rows."""
+"""Turns records into batches: TFRecord files, caches, pipeline, packed rows."""

@@ -1,9 +1,9 @@
-"""TFRecord files that are made once and reused while nothing changes.
+"""Writes TFRecord files once and reuses them while their sources are unchanged.
 
 The note `train.tf_record.json` next to `train.tf_record` holds the fingerprint
-of everything that the records were made from, the size and the checksum of the
-file, and facts that its maker stores. It is removed before the records are
-rewritten and written after them, so it always describes the present records.
+of all sources of the records, the size and the checksum of the file, and facts
+that the writer returned. It is removed before the records are rewritten and
+written after them, so it always describes the current records.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
 
   Args:
     path: the file.
-    fingerprint: everything that determines the content, as JSON can hold it:
+    fingerprint: everything that determines the content, in JSON types:
       checksums of the data and the vocabulary, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
-      the records, a dict that JSON can hold.
+      the records, a dict of JSON types.
   """
   note = f"{path}.json"
   # Convert as JSON does: tuples become lists, keys strings.
@@ -55,13 +55,13 @@ def write_blocks(
   writer: tfrecord.RecordWriter, items: Iterable, serialize: Callable, *,
   block: int = 512, processes: int = 1
 ) -> list[dict]:
-  """Writes records of items in blocks, which is fast.
+  """Serializes items in blocks, which is faster, and writes the records.
 
   Returns the facts of each block.
 
   Args:
     writer: an open RecordWriter.
-    items: items, of which only blocks are in memory.
+    items: an iterable; only some blocks of it are in memory at a time.
     serialize: function of a list of items; returns records and their facts.
       With several processes it must pickle.
     block: the maximum length of such a list.
@@ -90,7 +90,7 @@ def _is_whole(path, known):
     return False
   if "sha256" in known:
     return file_sha256(path) == known["sha256"]
-  try:  # In version 0.1 only the records have checksums.
+  try:  # In version 0.1, only the records have checksums.
     return all(True for _ in tfrecord.read_serialized(path))
   except errors.InputError:
     return False
@@ -119,7 +119,7 @@ def weights_sha256(variables: list[tf.Variable]) -> str:
   """Returns the SHA-256 of the names and values of variables."""
   checksum = hashlib.sha256()
   for variable in variables:
-    # Names count: equal values in other variables are another model.
+    # Names matter: equal values in other variables are another model.
     checksum.update(variable.name.encode())
     checksum.update(np.ascontiguousarray(variable.numpy()).data)
   return checksum.hexdigest()

@@ -1,4 +1,4 @@
-"""Several short sequences in one row, for steps that have one fixed shape.
+"""Packs several short sequences into one row, for steps with a fixed shape.
 
 If XLA compiles the step, all batches are padded to T positions. Packing puts
 the sequences of a batch into fewer rows of T positions and computes those. The
@@ -30,8 +30,8 @@ def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
 
   Args:
     input_mask: integers [B, T], or [B, W, T] for W windows of an example.
-      Missing windows of a text take no positions: their states are not
-      read. (Each example has its first.)
+      Missing windows of a text take no positions, because their states are not
+      read. (Each example has its first window.)
     num_groups: G, the number of equal parts of the batch, which are packed
       separately.
   """
@@ -75,7 +75,7 @@ def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
       rows.write(number, row), slots.write(number, slot),
     )
 
-  # There are as many rows as sequences, for sequences that do not share.
+  # There are as many rows as sequences, in case no two fit into one row.
   nothing = tf.zeros([groups, count], tf.int32)
   places = [tf.TensorArray(tf.int32, count) for _ in range(2)]
   start = [0, nothing + length, nothing, *places]
@@ -92,10 +92,10 @@ class Packing(NamedTuple):
   """How the batches of a run are packed, all into the same number of rows.
 
   Attributes:
-    rows: R, of each part.
-    sequences: Q, of the fullest row.
-    parts: how many parts, packed separately, a replica's share of a batch
-      has.
+    rows: R, the number of rows of each part.
+    sequences: Q, the number of sequences in the fullest row.
+    parts: the number of separately packed parts of a replica's share of a
+      batch.
   """
 
   rows: int

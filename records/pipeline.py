@@ -47,7 +47,7 @@ def first_record(path: str) -> dict[str, np.ndarray]:
 def without_empty(files: list[str]) -> list[str]:
   """Returns the files that hold records, and warns of the others.
 
-  Raises InputError: none does.
+  Raises InputError: no file holds any.
   """
   filled = []
   for path in files:
@@ -96,11 +96,11 @@ def check_records(
 
 @contextlib.contextmanager
 def damage_named(files: list[str]):
-  """Names the file in which TensorFlow finds a damaged record in this block.
+  """Wraps a block to name the file in which TensorFlow finds a damaged record.
 
-  TensorFlow itself says no more than "corrupted record at 52". The files are
-  searched, one after another, only when there was damage. Raises InputError:
-  names the file and the record.
+  TensorFlow only says "corrupted record at 52". If it does, this searches the
+  files one after another. Raises InputError: a record is damaged; its file and
+  number are named.
   """
   try:
     yield
@@ -146,7 +146,7 @@ def reordered(
   records: tf.data.Dataset, order: np.ndarray,
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
-  """Returns records in the order that `order_by_length` gave."""
+  """Returns records in the order that `order_by_length` returned."""
   # A record never leaves its window, so `order % window` is its place there.
   # A dataset, unlike a constant, is read window by window.
   places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
@@ -169,7 +169,7 @@ def _open(path_and_compression):
 class Bucketing(NamedTuple):
   """Batches of sequences of similar length, which need little padding."""
 
-  features: dict  # Dict from name to a feature of tf.io, with `input_mask`.
+  features: dict  # {name: feature of tf.io}, with `input_mask`.
   batch_size: int  # Examples in a batch, over all replicas.
 
 
@@ -233,12 +233,12 @@ def shuffled_records(
 def _bucketed(enter, bucketing, seed, first_record):
   """Sorts stretches of a stream by length and shuffles the batches of each.
 
-  `enter` returns the endless stream from a record's number on; the result
-  starts at `first_record`.
+  `enter(n)` returns the endless stream from record n on; the result starts at
+  `first_record`.
   """
   batch_size = bucketing.batch_size
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
-  # It starts at the beginning of a stretch, whose order needs all its records.
+  # This starts at the beginning of a stretch: sorting needs all its records.
   first, offset = divmod(first_record, stretch)
 
   @tf.autograph.experimental.do_not_convert
@@ -307,7 +307,7 @@ def distributed_batches(
       first_row=...) that is applied to parsed batches.
     packed: how to pack sequences; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
-    joined: ints; batch i has joined[i] * B examples. None: one B.
+    joined: ints; batch i has joined[i] * B examples. None: B in each batch.
   """
   replicas = strategy.num_replicas_in_sync
   check_shares(batch_size, replicas, "batch size")
@@ -333,8 +333,8 @@ def distributed_batches(
       mine = tf.reshape(strings[first : first + local * share], [local, share])
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
-    # experimental_distribute_dataset would shard files by itself, and a batch
-    # would no longer be the same records for any number of processes.
+    # experimental_distribute_dataset would shard files automatically, and the
+    # records of a batch would depend on the number of processes.
     batches = _in_batches(records, batch_size, joined).enumerate(first_step)
     parsed = batches.map(shares_of_this_process).unbatch().map(
       finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
@@ -342,7 +342,7 @@ def distributed_batches(
     return tfrecord.without_autotune(parsed.prefetch(tf.data.AUTOTUNE))
 
   if _is_one_cpu(strategy):
-    # The strategy's own iterators on its devices are tuned, too.
+    # This avoids the strategy's iterators, which would autotune again.
     return make_input(tf.distribute.InputContext())
   return strategy.distribute_datasets_from_function(make_input)
 
@@ -378,8 +378,7 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
   positions), the share of computed positions that hold tokens.
 
   Args:
-    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN if it is
-      packed.
+    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN if it is packed.
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
@@ -397,10 +396,9 @@ def training_batches(
 ):
   """Returns endless distributed batches of shuffled records.
 
-  Unlike the original: the order differs. It shuffles a window of 100
-  records; here each epoch is a permutation of all records, a function of the
-  seed and the epoch. For the arguments see `shuffled_records` and
-  `distributed_batches`.
+  Unlike the original: it shuffles a window of 100 records, but here each epoch
+  is a permutation of all records, which the seed and the epoch determine. For
+  the arguments see `shuffled_records` and `distributed_batches`.
   """
   records = shuffled_records(
     files, num_records=num_records, seed=seed,
@@ -417,10 +415,10 @@ def measure_packing(
 ):
   """Finds how many rows the batches of `training_batches` need.
 
-  It reads the records of the whole run, in their order, whatever step the run
-  is at: so a resumed run packs, and adds up, as one that was never stopped.
-  Returns None if packing saves no row. `num_steps` counts the steps of the run;
-  each replica computes its share of a batch in `parts`, one after another.
+  It reads the records of the whole run in their order, also in a resumed run,
+  which then packs and sums exactly like an uninterrupted run. Returns None if
+  packing saves no row. `num_steps` counts the steps of the run; each replica
+  computes its share of a batch in `parts`, one after another.
   """
   together = max(1, _MEASURED_TOGETHER // batch_size)
   records = shuffled_records(files, num_records=num_records, seed=seed)

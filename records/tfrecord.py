@@ -1,7 +1,7 @@
-"""Writes TFRecord files whole, counts records, and reads them with checks.
+"""Writes TFRecord files atomically, counts records, and reads with checks.
 
-Serialization is deterministic, unlike protobuf's: the same features give the
-same bytes, so the same records give the same file.
+Unlike protobuf's, serialization is deterministic: equal features give equal
+bytes, so equal records give equal files.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _VOCABULARY = f".vocabulary{_MANIFEST}"  # Belongs to a single file.
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
-# and value, the value's kind of list, and the numbers of that list.
+# and value, the value's type of list, and the numbers of that list.
 _FEATURES, _ENTRY, _KEY, _VALUE = b"\x0a", b"\x0a", b"\x0a", b"\x12"
 _FLOAT_LIST, _INT64_LIST, _NUMBERS = b"\x12", b"\x1a", b"\x0a"
 
@@ -56,8 +56,8 @@ class RecordWriter:
           self._writer = tf.io.TFRecordWriter(temporary, compression)
         else:
           self._writer = _LocalWriter(temporary)
-      # The file is closed before `atomic_write` ends: a full disk may be
-      # reported only now, and then nothing is renamed.
+      # The file is closed before `atomic_write` renames it, because closing may
+      # report a full disk.
       stack.callback(self._close)
       self._stack = stack.pop_all()
     return self
@@ -174,7 +174,7 @@ def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
     if mark_values.get("vocab_sha256", digest) != digest:
       raise errors.InputError(
         f"{file} was made with another vocabulary than --vocab_file="
-        f"{vocab_file} (see vocab_sha256 in {mark}): its ids are of other "
+        f"{vocab_file} (see vocab_sha256 in {mark}): its ids mean other "
         "words; pass that vocabulary, or make the records again"
       )
 
@@ -205,9 +205,9 @@ def serialize_example(features: dict[str, Sequence]) -> bytes:
 def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
   """Returns many tf.train.Examples, made together.
 
-  The bytes equal `Example.SerializeToString(deterministic=True)`: a function
-  of the values, with the features in the order of their names.
-  Unlike the original: its bytes came in an order that changed with every run.
+  The bytes equal `Example.SerializeToString(deterministic=True)`: they depend
+  only on the values, and features are in the order of their names.
+  Unlike the original: there, the order of features changed from run to run.
   The features are arrays [B, n], whose n may differ; integers become an
   int64_list, floats a float_list.
   """
@@ -225,7 +225,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_start(name, list_tag, length):
-  """Returns the bytes before `length` bytes of numbers of a feature."""
+  """Returns the bytes of a feature that precede `length` bytes of numbers."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
   values = _delimited(
@@ -256,9 +256,9 @@ def _length_bytes(length):
 def _varints(values):
   """Returns the bytes of each row of integers [B, n] as varints.
 
-  7 bits a byte, the lowest first: 300 = 0b10_0101100 -> 0b1_0101100,
-  0b0_0000010; the top bit says "more". Negative numbers count as unsigned
-  64-bit integers, ten bytes each.
+  A byte has 7 bits, the lowest first: 300 = 0b10_0101100 -> 0b1_0101100,
+  0b0_0000010; the top bit marks that more bytes follow. Negative numbers are
+  converted to unsigned 64-bit integers of ten bytes each.
   """
   if values.min(initial=0) < 0:
     values = values.astype(np.int64).view(np.uint64)
@@ -321,15 +321,15 @@ def count_records(path: str) -> int:
 def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   """Yields the features [n] of each record of a TFRecord file.
 
-  Integers come as int64, floats as float32, byte strings as object. For
-  tests and checks: training reads with tf.data. Raises InputError: a record is
-  damaged (CRC), cut off, or no tf.train.Example.
+  Integers come as int64, floats as float32, byte strings as object. Tests and
+  checks use it; training reads with tf.data. Raises InputError: a record is
+  damaged (CRC), cut off, or not a tf.train.Example.
   """
   dtypes = {"int64_list": np.int64, "float_list": np.float32}
   for number, serialized in enumerate(read_serialized(path), 1):
     try:
       example = tf.train.Example.FromString(serialized)
-    except Exception as error:  # DecodeError, whose module moves about.
+    except Exception as error:  # DecodeError's module depends on the version.
       raise errors.InputError(
         f"{path}: record {number} is not a tf.train.Example ({error}); the "
         "file was not written by this project's scripts"
@@ -353,7 +353,7 @@ def read_serialized(path: str) -> Iterator[bytes]:
     for number, record in enumerate(records, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
-    # The names of TensorFlow's graph are removed.
+    # This removes the names of TensorFlow's graph nodes.
     reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", error.message, flags=re.S)
     raise errors.InputError(
       f"{path}: record {number + 1} is damaged or cut off ({reason.strip()}); "
@@ -370,10 +370,10 @@ def stored_records(path: str) -> "tf.data.Dataset":
 
 
 def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-  """Returns a dataset whose iterator ends at once after its last use.
+  """Returns a dataset whose iterator ends immediately after its last use.
 
-  The thread that tunes an iterator looks for its end every 10, 20, 40, ... ms,
-  up to a minute, and the iterator waits for it: as long as it was used. So a
+  An iterator's autotuning thread checks whether to stop after 10, 20, 40, ...
+  ms, up to a minute, and the iterator waits for that thread at its end. So a
   training or a prediction of 20 seconds could take 40.
   """
   options = tf.data.Options()
