@@ -1,4 +1,4 @@
-"""Labels the words of files, of streams of sentences, and of texts."""
+"""Labels the words of sentences, of streams of sentences, and of texts."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from tagging import data, text_spans, windowing
 from text import input_sequences
 
 SOURCE = "standard input"
-_LINES_TOGETHER = 256  # At most this many waiting lines are answered at once.
+_LINES_TOGETHER = 256  # Most lines of a batch.
 
 
 class SentenceTagger:
-  """A network that scores the labels of word pieces, for any sentences."""
+  """Labels sentences or texts with a network that scores word pieces."""
 
   def __init__(
     self, scores: Callable, tokenizer: tokenization.FullTokenizer, labels: list,
@@ -27,8 +27,8 @@ class SentenceTagger:
 
     Args:
       scores: function of a dict of input_ids, input_mask, segment_ids, int32
-        [B, T]; returns [B, T, L], highest for the most probable label.
-      tokenizer, labels: the tokenizer and the labels of the model.
+        [B, T]; returns scores [B, T, L], the highest for the best label.
+      tokenizer, labels: the model's tokenizer and labels.
       batch_size: number of windows in a batch.
       **windowing: keyword arguments of windowing.make_windows.
     """
@@ -36,7 +36,7 @@ class SentenceTagger:
     self._batch_size, self._windowing = batch_size, windowing
 
   def tag(self, sentences: list) -> list:
-    """Returns lists of str, a label for each word of each data.Sentence."""
+    """Returns a list for each data.Sentence, with a label for each word."""
     return [self._named(rows) for rows in self._score(sentences)]
 
   def _named(self, rows):
@@ -55,14 +55,14 @@ class SentenceTagger:
     return windowing.of_sentences(windows, values, len(sentences))
 
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:
-    """Returns a dict for each text: its words, their tags, and their places.
+    """Returns a dict for each text, with its words, their tags and offsets.
 
-    With `at_punctuation` each punctuation mark is a word; otherwise white space
-    alone separates words. Words without a word piece are left out.
+    With `at_punctuation`, each punctuation mark is a word; otherwise only white
+    space separates words. Words without a word piece are omitted.
 
     Returns:
-      Dicts of lists (`words`, `tags`, `probabilities`; `starts` and `ends` in
-      characters) and of `num_words`. The model's scores must be probabilities.
+      Dicts of lists (`words`, `tags`, `probabilities`, `starts` and `ends` in
+      characters) and `num_words`. The model's scores must be probabilities.
     """
     answers, sentences = [], []
     for number, text in enumerate(texts):
@@ -86,21 +86,21 @@ class SentenceTagger:
 
 
 class _Stream:
-  """Labels sentences while they arrive.
+  """Labels sentences as they arrive.
 
-  In columns, a sentence is answered at the empty line that ends it; each JSON
-  line is a sentence. Unreadable input is answered by an error. With document
-  context the answer waits for the end of the document: the next -DOCSTART-
-  line, another `document`, or the end of the input.
+  An empty line ends a sentence in columns; each JSON line is a sentence. The
+  answer to unreadable input is an error. With document context, an answer needs
+  the whole document, which ends at the next -DOCSTART- line, at another
+  `document`, or at the end of the input.
   """
 
   # `_items` takes a number and a line, and yields (item, whether it begins a
-  # document, whether it ends a sentence). `_answer` answers the items due.
+  # document, whether it ends a sentence). `_answer` returns lines for items.
   _items: Callable
   _answer: Callable
 
   def __init__(self, tag: Callable, *, document_context: bool):
-    """Takes a function of a list of data.Sentence that returns their labels."""
+    """Takes a function from a list of data.Sentence to their labels."""
     self._tag, self._by_document = tag, document_context
     self._bad, self._document = 0, 0
     # Tuples of a number, an item that `_items` yields, and a document's number.
@@ -112,8 +112,8 @@ class _Stream:
   ) -> int:
     """Writes lines with labels, in order, as soon as possible.
 
-    Returns how many lines were answered by an error. At most `batch_size`
-    waiting lines are answered together.
+    It returns the number of lines with an error. A batch has at most
+    `batch_size` lines, all of which must already have arrived.
     """
     for lines in line_answers.read_batches(source, batch_size):
       self._write(target, self._due(lines))
@@ -121,7 +121,7 @@ class _Stream:
     return self._bad
 
   def _due(self, lines):
-    """Takes lines with their numbers; returns how many items are due."""
+    """Queues the items of lines; returns the number of complete items."""
     due = 0
     for number, line in lines:
       for item, begins_document, ends_sentence in self._items(number, line):
@@ -140,25 +140,25 @@ class _Stream:
 
 
 class ColumnStream(_Stream):
-  """Answers CoNLL columns by the same lines with one more column.
+  """Answers CoNLL columns with a copy that has a further column of labels.
 
-  A raw sentence is answered by the columns that its words would form.
+  For a raw sentence, the answer has a column of its words and one of labels.
 
-  A sentence with an unreadable line, or with other columns than the first
-  sentence, is answered by one line: "error", a tab, and the message.
+  For a sentence with an unreadable line, or with another number of columns than
+  the first sentence, the answer is a line: "error", a tab, and the message.
   """
 
   def __init__(
     self, tag: Callable, *, document_context: bool, word_column: int = 0,
     is_text: bool = False
   ):
-    """Takes the column of the words; with is_text lines are raw sentences."""
+    """Takes the column of words; with `is_text`, lines are raw sentences."""
     super().__init__(tag, document_context=document_context)
     self._word_column, self._is_text = word_column, is_text
-    self._first = None  # The number and the columns of its first line.
+    self._first = None  # The number and width of the first sentence's line.
 
   def _items(self, number, line):
-    """Yields rows, each a str or InputError; a raw sentence has several."""
+    """Yields the line's rows, each a str or InputError; see `_Stream`."""
     try:
       rows = [line_answers.decode(line)]
       if self._is_text:
@@ -167,11 +167,11 @@ class ColumnStream(_Stream):
       yield error, False, False
       rows = [""] if self._is_text else []
     for row in rows:
-      # The answer includes the empty row.
+      # An empty row is also an item, because the answer repeats it.
       yield row, data.starts_document(row), not data.columns(row)
 
   def _answer(self, waiting):
-    # Maps the number of rows before an error to the error.
+    # `faults` maps the number of rows before an error to the error.
     sentences, rows, words, faults = [], [], set(), {}
     for is_word, block in itertools.groupby(waiting, _is_word):
       block = list(block)
@@ -183,16 +183,16 @@ class ColumnStream(_Stream):
       except errors.InputError as error:
         self._bad += 1
         faults[len(rows)] = f"error\t{' '.join(str(error).split())}\n"
-    # Empty lines alone form no sentence, and are answered unchanged.
+    # Without sentences, the answer consists of the unchanged empty lines.
     predicted = self._tag(sentences) if sentences else []
     answer = list(data.with_column(rows, words, predicted))
-    # Inserting from the end keeps the places of the other faults valid.
+    # Insert from the end, so that the places of earlier faults stay valid.
     for place in reversed(faults):
       answer.insert(place, faults[place])
     return "".join(answer)
 
   def _sentence(self, block):
-    """Refuses an unreadable sentence, or one that differs from the first."""
+    """Returns a block's Sentence; raises InputError for other columns."""
     for number, text, _ in block:
       if isinstance(text, errors.InputError):
         raise errors.InputError(f"{SOURCE}:{number}: {text}") from text
@@ -214,7 +214,7 @@ class ColumnStream(_Stream):
 
 
 def _is_word(line):
-  """Whether (number, text or InputError, document) belongs to a sentence."""
+  """Returns whether (number, text or InputError, document) has a word."""
   text = line[1]
   return isinstance(text, errors.InputError) or bool(
     data.columns(text) and not data.starts_document(text)
@@ -222,16 +222,16 @@ def _is_word(line):
 
 
 class JsonStream(_Stream):
-  """Answers JSON lines by the same objects with their labels.
+  """Answers JSON lines with the same objects plus labels.
 
-  An unreadable line is answered by {"error": message}; the lines after it are
-  still read.
+  The answer to an unreadable line is {"error": message}; reading then
+  continues.
   """
 
   _last = None  # The document of the last readable line.
 
   def _items(self, number, line):
-    """Yields a dict, or the InputError of a bad line."""
+    """Yields the line's dict or InputError; see `_Stream`."""
     try:
       text = line_answers.decode(line)
       errors.require_text(text, f"line {number}")
@@ -239,7 +239,7 @@ class JsonStream(_Stream):
     except errors.InputError as error:
       yield error, False, True
       return
-    # In files, too, consecutive lines with one name are one document.
+    # As in files, consecutive lines with the same name are a document.
     last, self._last = self._last, values.get("document")
     yield values, self._last != last, True
 
@@ -249,7 +249,7 @@ class JsonStream(_Stream):
       for number, values, document in waiting
       if isinstance(values, dict)
     ]
-    # Each readable line takes the next of these.
+    # Each readable line takes the next labels.
     predicted = iter(self._tag(sentences) if sentences else [])
     answer = []
     for _, values, _ in waiting:

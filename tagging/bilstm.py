@@ -1,9 +1,9 @@
 """The paper's feature-based tagger: a BiLSTM on hidden states of BERT.
 
-Section 5.3 of arXiv 1810.04805 freezes the encoder, takes the states of some
-layers as features, and trains a two-layer BiLSTM of 768 units and a classifier
-on them. Letters: B batch, T sequence, H width of BERT, S units of one
-direction of the BiLSTM, D = 2 directions, L labels.
+Section 5.3 of arXiv 1810.04805 freezes the encoder, uses the hidden states of
+some layers as features, and trains a two-layer BiLSTM of 768 units and a
+classifier on them. Letters: B batch, T sequence, H width of BERT, S units of
+one direction of the BiLSTM, D = 2 directions, L labels.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ import layers
 import modeling
 from common import errors
 
-# Maps the names of --feature_layers to the layers and the way to combine them;
-# None: the embeddings.
+# Maps a value of --feature_layers to layers and the way to combine them; None
+# means the output of the embeddings.
 _FEATURES = {
   "embeddings": (None, "concat"), "second_to_last": (slice(-2, -1), "concat"),
   "last": (slice(-1, None), "concat"),
@@ -30,10 +30,7 @@ _DROPOUT = 0.1
 
 
 def check_features(names: list[str], num_hidden_layers: int) -> None:
-  """Checks that a model has the layers of all features.
-
-  Raises InputError: a name is unknown, or the model has too few layers for it.
-  """
+  """Raises InputError if a name is unknown or the model has too few layers."""
   for features in names:
     if features not in FEATURES:
       raise errors.InputError(
@@ -49,7 +46,7 @@ def check_features(names: list[str], num_hidden_layers: int) -> None:
 
 
 def states_read(names: Iterable[str], num_hidden_layers: int) -> list[int]:
-  """Returns the numbers of the encoder outputs that features read, ascending.
+  """Returns, ascending, the numbers of the encoder outputs in features.
 
   0 is the output of the embeddings, n the output of the n-th layer.
   """
@@ -91,7 +88,7 @@ class FeatureTagger(layers.Weights):
       **layers.bilstm_shapes("tagging/bilstm_1", 2 * size, size),
     }, stddev=0.0, seed=seed)
     if self._combined == "weighted_sum":
-      # With zeros the softmax begins as the plain mean.
+      # With zeros, the softmax initially computes the mean of the layers.
       self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
     self._output_weights = _variable("output_weights", layers.initial_uniform(
       "output_weights", [num_labels, 2 * size], 2 * size, seed

@@ -1,4 +1,4 @@
-"""Files of sentences -> words and labels, and back with predicted labels.
+"""Reads sentences with labels from files, and adds predicted labels to files.
 
 CoNLL columns ("conll"):
 
@@ -12,19 +12,18 @@ Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
 
   {"words": ["U.N.", "official"], "labels": ["B-ORG", "O"], "id": 7}
 
-There `tokens` and `ner_tags`, the names that Hugging Face's data sets use, are
-read too, `labels` may be absent, and consecutive lines with the same `document`
-are one document. All other keys come back with the prediction. An array of such
-objects may be a .json file. Annotations of characters, in the forms of spaCy,
-doccano, Prodigy and Label Studio, become IOB2 labels, and predictions become
-spans:
+`tokens` and `ner_tags`, as in Hugging Face's data sets, are equivalent names.
+`labels` may be missing. Consecutive lines with the same `document` are one
+document. The prediction repeats all other keys. A .json file may have an array
+of such objects. Annotations of characters, in the formats of spaCy, doccano,
+Prodigy and Label Studio, become IOB2 labels, and predicted labels become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
 In columns, a line that begins with # at the start of a sentence is a comment if
-its number of columns differs from the words' lines. Ten columns are CoNLL-U,
-whose ranges (2-3) and empty nodes (3.1) are not words.
+its number of columns differs from lines with words. Ten columns are CoNLL-U, in
+which ranges (2-3) and empty nodes (3.1) are not words.
 """
 
 import itertools
@@ -44,7 +43,7 @@ _TAGS = {
   "iob1": "IOB", "iob2": "IOB", "iobes": "IOBES", "bilou": "BILUO",
   "bmes": "BMESO",
 }
-# Maps tags of other schemes to the tags of IOBES.
+# Maps the tags of BILOU and BMES to the tags of IOBES.
 _IOBES = {"L": "E", "U": "S", "M": "I"}
 _CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
 _SPACE = " \t\r"
@@ -53,14 +52,14 @@ _EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
 
 
 class Sentence(NamedTuple):
-  """The words of a sentence of a file.
+  """A sentence of a file.
 
   Attributes:
-    document: number of the document, from 0; the lines before the first
-      -DOCSTART- line are a document, too.
+    document: number of the document, from 0; lines before the first -DOCSTART-
+      line are also a document.
     lines: the number of each word's line, from 1.
     words: the words in order.
-    labels: one for each word, or None if the file has no column of labels.
+    labels: a label for each word, or None if the file has no labels.
   """
 
   document: int
@@ -70,7 +69,7 @@ class Sentence(NamedTuple):
 
 
 def format_of(path: str, file_format: str | None = None) -> str:
-  """Returns the format of a file: --file_format, else by its name."""
+  """Returns a file's format: --file_format, or by the file's name."""
   is_json = path.endswith((".jsonl", ".json"))
   return file_format or ("jsonl" if is_json else "conll")
 
@@ -82,15 +81,15 @@ def read(
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
-  Raises InputError: the file cannot be used; all faulty lines are named.
+  Raises InputError: the file cannot be used; the message lists invalid lines.
 
   Args:
     file_format: one of choices.TAGGING_FORMATS, or None to use the file's name.
-    labelled: whether labels are required; None: they are read if present.
-    scheme: one of SCHEMES; labels must follow it. "none" takes any labels, such
-      as parts of speech. "plain" has types without tags.
-    lenient: whether labels may follow each other in ways that the scheme does
-      not allow; their number is logged.
+    labelled: whether labels are required; None reads labels if present.
+    scheme: one of SCHEMES, which labels must follow. "none" accepts any labels,
+      such as parts of speech. "plain" has types without tags.
+    lenient: whether to accept, count and log labels in an order that the scheme
+      does not allow.
     label_names: the names of numeric labels in JSON.
     **columns: word_column and label_column of `parse_columns`.
   """
@@ -123,11 +122,11 @@ def _require_sentences(sentences, path):
 
 
 def columns(line: str) -> list[str]:
-  """Returns the columns of a line: cut at tabs if it has one, else at spaces.
+  """Returns the columns of a line, split at tabs if any, else at spaces.
 
   No-break spaces belong to words.
   """
-  # str.strip would remove no-break spaces, too.
+  # str.strip without an argument would also remove no-break spaces.
   line = line.strip(_SPACE)
   if "\t" in line:
     return [column.strip(_SPACE) for column in line.split("\t")]
@@ -135,12 +134,12 @@ def columns(line: str) -> list[str]:
 
 
 def starts_document(line: str) -> bool:
-  """Whether a line is a -DOCSTART- line."""
+  """Returns whether a line is a -DOCSTART- line."""
   return columns(line)[:1] == [_DOCUMENT]
 
 
 def text_rows(line: str, place: str) -> list[str]:
-  """Returns the columns' rows for a raw sentence, including the empty row.
+  """Returns the words of a raw sentence, and "" for the empty line after them.
 
   Each punctuation mark and each Han character is a separate word. Raises
   InputError: the line is empty.
@@ -150,7 +149,7 @@ def text_rows(line: str, place: str) -> list[str]:
 
 
 def _text_lines(path):
-  """Returns (line number, row) of the `text_rows` of a file's lines."""
+  """Returns (line number, row) for all `text_rows` of a file."""
   rows, faults = [], errors.Faults()
   for number, line in file_io.read_lines(path):
     with faults.collected():
@@ -167,17 +166,17 @@ def parse_columns(
   """Makes sentences from columns.
 
   Raises InputError: a column is missing, lines differ in their number of
-  columns, labels are not of the scheme, or there is no sentence at all. The
-  error names file and line of the first fault in each sentence.
+  columns, a label does not follow the scheme, or the file has no sentence. The
+  message has file and line of the first fault in each sentence.
 
   Args:
     lines: pairs of a number, from 1, and a line.
     path: the file of the lines, for errors.
     word_column, label_column: column numbers; negative ones count from the end.
     labelled: see `read`.
-    checker: checks the labels; None: IOB2.
-    first: number and columns of the line that sets how many columns there are;
-      None: the line of the first word.
+    checker: checks the labels; None means IOB2.
+    first: number and width of the line that sets the number of columns; None
+      means the line of the first word.
   """
   blocks, empty_at = _blocks(lines)
   _require_sentences(blocks, path)
@@ -189,7 +188,7 @@ def parse_columns(
   number, row = blocks[0][1][0]
   line, width = first or (number, len(row))
   used = {"--word_column": word_column}
-  # A single column contains words alone.
+  # A single column has only words.
   if labelled or (labelled is None and width > 1):
     used["--label_column"] = label_column
   for flag, column in used.items():
@@ -221,11 +220,11 @@ def parse_columns(
 
 
 def _blocks(lines):
-  """Cuts lines at empty lines and at -DOCSTART-, and leaves out comments.
+  """Splits lines at empty lines and at -DOCSTART-, and skips comments.
 
   Returns:
-    List of (document, [(line number, columns), ...]); the numbers of the
-    lines where a sentence is empty.
+    List of (document, [(line number, columns), ...]), and the line numbers of
+    empty sentences.
   """
   blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
   split = [(number, columns(line)) for number, line in lines]
@@ -241,7 +240,7 @@ def _blocks(lines):
       continue
     if rows:
       blocks.append((document, rows))
-    # Two empty lines in a row; one ends a sentence, or follows -DOCSTART-.
+    # A second empty line in a row; the first ends a sentence or a -DOCSTART-.
     elif not row and not is_separated:
       empty_at.append(number)
     is_separated = bool(row)
@@ -251,7 +250,7 @@ def _blocks(lines):
 
 
 def _is_conllu_extra(row):
-  """Whether columns are a range of words, or an empty node, of CoNLL-U."""
+  """Returns whether columns are a range of words or empty node in CoNLL-U."""
   return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
 
 
@@ -259,17 +258,17 @@ def with_column(
   lines: Iterable[tuple[int, str]], words: Collection[int],
   predicted: list[list[str]],
 ) -> Iterator[str]:
-  """Yields lines; the lines of words get the prediction as the last column.
+  """Yields lines with the prediction as the last column of each word.
 
   Args:
     lines: the lines that `parse_columns` read, with their numbers.
-    words: the numbers of the words' lines.
+    words: the numbers of lines with words.
     predicted: the labels of each sentence.
 
   Yields:
-    Lines with their newline. Empty lines and comments stay unchanged; a
-    -DOCSTART- line gets an O, so that conlleval finds as many columns there,
-    and a range of CoNLL-U gets "_".
+    Lines with a newline. Empty lines and comments do not change; a -DOCSTART-
+    line gets an O, because conlleval needs equal numbers of columns; a range of
+    CoNLL-U gets "_".
   """
   labels = itertools.chain.from_iterable(predicted)
   for number, line in lines:
@@ -290,7 +289,7 @@ def with_column(
 
 
 def parse_object(line: str | bytes, place: str) -> dict:
-  """Returns the object in a line of JSON; `place` is its file and number.
+  """Returns the object in a line of JSON; `place` is file and line number.
 
   Raises InputError: the line is not JSON, or has no list of words.
   """
@@ -315,7 +314,7 @@ def parse_object(line: str | bytes, place: str) -> dict:
 
 
 def _entry(values, names):
-  """Returns the first entry that is present, or None."""
+  """Returns the value of the first name that is present, or None."""
   return next((values[name] for name in names if name in values), None)
 
 
@@ -328,11 +327,11 @@ def sentence_of(
   checker: "LabelChecker | None" = None, label_names: Sequence[str] = (),
   document: int = 0,
 ) -> Sentence:
-  """Returns the sentence of an object that `parse_object` returned.
+  """Returns the Sentence in an object that `parse_object` returned.
 
   `number` is the line's number, from 1; `place` is file and line, for errors;
-  `checker` and `label_names` are as in `read`. Raises InputError: a word has no
-  label, or one that the scheme does not allow.
+  `checker` checks labels; for `label_names` see `read`. Raises InputError: a
+  word has no label, or a label that the scheme does not allow.
   """
   words, labels = _entry(values, _WORDS), None
   if words is None:
@@ -357,13 +356,13 @@ def sentence_of(
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     if checker:
       checker.check(labels, places)
-  # One line holds all words of its sentence.
+  # All words of the sentence are in one line.
   return Sentence(document, [number] * len(words), words, labels)
 
 
 def _named(labels, names, place):
-  """Replaces numeric labels by their names; other labels stay unchanged."""
-  # `type`, since True is an int, too.
+  """Replaces numeric labels with their names; other labels do not change."""
+  # This compares types because isinstance(True, int) holds.
   if not isinstance(labels, list) or {*map(type, labels)} != {int}:
     return labels
   if not names:
@@ -380,7 +379,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Yields (number, line) of a file's objects; an array's have their number."""
+  """Yields (number, line) of a file's objects; an array numbers its objects."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):
@@ -398,7 +397,7 @@ def _parse_json(path, labelled, checker, label_names):
         is_text = _entry(values, _WORDS) is None
         names = text_spans.NAMES if is_text else _LABELS
         labelled = _entry(values, names) is not None
-      # The first sentence begins document 0, whatever its name.
+      # The first sentence always begins document 0.
       document += bool(sentences) and values.get("document") != last
       last = values.get("document")
       sentences.append(sentence_of(
@@ -411,7 +410,7 @@ def _parse_json(path, labelled, checker, label_names):
 
 
 def with_labels(values: dict, predicted: list[str]) -> str:
-  """Returns the line of JSON of a sentence with its predicted labels.
+  """Returns a line of JSON for a sentence with its predicted labels.
 
   The labels of a text become spans of characters, [start, end, label].
   """
@@ -425,7 +424,7 @@ def with_labels(values: dict, predicted: list[str]) -> str:
 def with_predictions(
   path: str, file_format: str, predicted: list[list[str]]
 ) -> Iterator[str]:
-  """Yields the lines of a file with the labels of its sentences."""
+  """Yields the lines of a file with the predicted labels of its sentences."""
   if file_format == "jsonl":
     return (
       with_labels(parse_object(line, f"{path}:{number}"), labels)
@@ -443,16 +442,16 @@ def with_predictions(
 
 
 class LabelChecker:
-  """Refuses labels that a scheme does not allow, or counts them.
+  """Refuses or counts labels that a scheme does not allow.
 
   Attributes:
     scheme: one of SCHEMES.
-    num_odd: number of labels that must not follow the label before them.
+    num_odd: number of labels that must not follow the previous label.
     first_odd: the place of the first such label, or "".
   """
 
   def __init__(self, scheme: str, lenient: bool = False):
-    """With `lenient`, labels in an odd order are counted, not refused."""
+    """With `lenient`, labels in an invalid order are counted, not refused."""
     self.scheme, self._lenient = scheme, lenient
     self.num_odd, self.first_odd = 0, ""
 
@@ -460,8 +459,8 @@ class LabelChecker:
     """Checks the labels of a sentence.
 
     `places` are file and line of each label, for the error. Raises InputError:
-    a label is not of the scheme, or, unless lenient, must not follow the label
-    before it: the file uses another scheme.
+    the scheme does not have a label, or, unless lenient, a label must not
+    follow the previous label. Then the file probably has another scheme.
     """
     scheme = self.scheme
     if scheme not in _TAGS:
@@ -469,7 +468,7 @@ class LabelChecker:
     before = "O"
     for label, place in zip(labels, places):
       tag, entity_type = scores.split_label(label)
-      # The tags are compared as a tuple, since "" is in every string.
+      # Compare with a tuple, because every string contains "".
       if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(entity_type):
         known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
         raise errors.InputError(
@@ -480,7 +479,7 @@ class LabelChecker:
         )
       self._check_follows(before, label, place)
       before = label
-    # Only in these schemes an entity can be left open: it needs its last tag.
+    # In all other schemes, an entity of several words needs a final tag.
     if scheme not in ("iob1", "iob2"):
       self._check_follows(before, "O", f"{places[-1]} (end of the sentence)")
 
@@ -498,11 +497,11 @@ class LabelChecker:
 
 
 def may_follow(before: str, label: str, scheme: str) -> bool:
-  """Whether a scheme allows `label` after `before`.
+  """Returns whether a scheme allows `label` after `before`.
 
-  IOB1 has B only between two neighbours of one type, IOB2 at each beginning;
-  IOBES ends an entity of several words with E and marks a single word with S.
-  BILOU uses L and U instead of E and S; BMES uses M instead of I.
+  IOB1 uses B only between neighbouring entities of the same type, IOB2 at the
+  start of each entity. IOBES ends an entity of several words with E and marks a
+  single word with S. BILOU has L and U instead of E and S; BMES M instead of I.
   """
   tag, entity_type = scores.split_label(label)
   tag_before, type_before = scores.split_label(before)
@@ -518,19 +517,19 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
 
 def label_list(sentences: list[Sentence]) -> list[str]:
-  """Returns the labels of training sentences: O first, then sorted."""
+  """Returns the set of labels in sentences: O first, the rest sorted."""
   labels = {label for s in sentences for label in s.labels or ()}
-  # The order depends only on the set, so a resumed run numbers labels alike.
+  # Sorting gives a resumed run the same label numbers.
   return sorted(labels, key=lambda label: (label != "O", label))
 
 
 def label_ids(
   sentences: list[Sentence], labels: list[str], path: str
 ) -> list[list[int]]:
-  """Returns the numbers of each sentence's labels, as indices into `labels`.
+  """Returns each sentence's labels as indices into `labels`.
 
-  Raises InputError: a label is not among the model's `labels` (each is named
-  once, with the line of its first place in `path`).
+  Raises InputError: the model's `labels` lack labels of the file `path`; the
+  message lists each of these with its first line.
   """
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()

@@ -1,7 +1,7 @@
-"""Sentences -> windows of word pieces -> TFRecords.
+"""Reads sentences and writes their windows as TFRecords.
 
 Only a word's first word piece has the word's label, as in the paper (arXiv
-1810.04805, section 5.3); other pieces, [CLS], [SEP] and context have none.
+1810.04805, section 5.3). Other pieces, [CLS], [SEP] and context have no label.
 """
 
 import os
@@ -19,17 +19,17 @@ from tagging import data, windowing
 from text import input_sequences
 from training import components
 
-# The label id of positions without a label to learn or predict.
+# The label id of all other positions, which the loss ignores.
 NO_LABEL = -1
-# Flags of a model's input, saved with its weights, see model_folder.
+# The flags for the model's input, which a model folder stores.
 INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
-# Flags of the head on the features of a frozen encoder.
+# The flags for the head that reads features of a frozen encoder.
 HEAD_FLAGS = ("feature_layers", "bilstm_size")
 _WINDOWS_SHOWN = 5
 
 
 class TaggingData(NamedTuple):
-  """A file of sentences, ready for the model."""
+  """A file of sentences with the model's input."""
 
   path: str
   sentences: list[data.Sentence]
@@ -41,9 +41,9 @@ class TaggingData(NamedTuple):
 
 
 def files_to_read(settings) -> dict[str, str]:
-  """Returns the paths of the files "train", "eval" and "predict" that are used.
+  """Returns the paths of the used files among "train", "eval" and "predict".
 
-  Raises InputError: no file is used, or flags of columns come with JSON lines.
+  Raises InputError: no file is used, or a flag does not apply to any file.
   """
   components.require_one_of(settings, "do_train", "do_eval", "do_predict")
   paths = components.files_to_read(settings)
@@ -65,7 +65,7 @@ def files_to_read(settings) -> dict[str, str]:
 
 def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
   """Returns the sentences of each of `paths`."""
-  # None: labels are read if the file has any, to score the predictions.
+  # None reads labels if the file has any, to score the predictions.
   any_labels = None if settings.predict_labels else False
   options = settings.pick(
     "file_format word_column label_column scheme lenient label_names"
@@ -82,11 +82,10 @@ def model_labels(
   train_sentences: list[data.Sentence] | None, labels_file: str | None,
   config: configuration.BertConfig
 ) -> list[str]:
-  """Returns the labels of the model, from the first source that has them.
+  """Returns the model's labels from the first source that has them.
 
-  1. The training data.
-  2. The file that the training wrote.
-  3. id2label in --bert_config_file, as in output_dir/final_model. Raises
+  The sources are the training data, the file that the training wrote, and
+  id2label in --bert_config_file (as in output_dir/final_model). Raises
   InputError: no source has labels.
   """
   if train_sentences:
@@ -107,10 +106,9 @@ def trained_config(
 ) -> configuration.BertConfig:
   """Returns the configuration of a model with these labels.
 
-  The labels belong to the model: the folder of a run with other labels is
-  refused. The flags of its input do not belong to it.
+  It identifies the model of a run: a folder with other labels is refused.
   """
-  # The start weights' input settings may belong to another task.
+  # The input settings of the initial weights may belong to another task.
   values = model_folder.without_input_settings(config).to_dict()
   id2label = {str(number): label for number, label in enumerate(labels)}
   return configuration.BertConfig.from_dict({**values, "id2label": id2label})
@@ -120,7 +118,7 @@ def write_model(
   folder: str, model, settings, features: str | None = None, *,
   step: int | None = None
 ):
-  """Writes the model folder of a model.TaggingModel at a step."""
+  """Writes a model.TaggingModel to a model folder; `step` is its last step."""
   values = settings.pick(INPUT_FLAGS)
   if features:
     values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
@@ -141,18 +139,18 @@ def prepare(
   path: str, sentences: list[data.Sentence], windows: list[windowing.Window], *,
   labels: list[str], records: str, max_seq_length: int, file_format: str
 ) -> TaggingData:
-  """Writes the records of a file's windows; `labels` are the model's."""
-  # Either all sentences of a file have labels or none has.
+  """Writes the records of a file's windows; `labels` are the model's labels."""
+  # All sentences of a file have labels, or none of them.
   is_labelled = sentences[0].labels is not None
   logging.info(
     "%s: %d sentences, %d words, %d windows", path, len(sentences),
     sum(len(sentence.words) for sentence in sentences), len(windows),
   )
-  # A sentence and the words around it form one text: segment 0.
+  # A sentence and its context form one text, so all segment ids are 0.
   batch = input_sequences.pad_batch(
     [window.input_ids for window in windows], length=max_seq_length
   )
-  # 0 is a label, so padding needs another number.
+  # Padding needs another number than 0, which is a label.
   label_ids = np.full_like(batch["input_ids"], NO_LABEL)
   if is_labelled:
     ids = data.label_ids(sentences, labels, path)
@@ -171,12 +169,12 @@ def prepare(
 
 
 def log_windows(path: str, windows: list[windowing.Window], tokenizer):
-  """Logs the tokens of a file's first windows and the share of [UNK]."""
+  """Logs the tokens of a file's first windows, and its proportion of [UNK]."""
   logging.debug("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
     logging.debug("  %s", " ".join(tokens))
-  # The ids exclude [CLS] and [SEP].
+  # Exclude [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
   unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))
   unknown_tokens.log_share(path, unknown, len(ids))
@@ -186,9 +184,9 @@ def prepare_all(
   settings, paths: dict[str, str], sentences: dict[str, list[data.Sentence]],
   *, tokenizer, labels: list[str]
 ) -> dict[str, TaggingData]:
-  """Writes the records of all files of a command into --output_dir.
+  """Writes the records of all files of a command to --output_dir.
 
-  The keys of all dicts are some of "train", "eval", "predict".
+  The keys of all dicts are among "train", "eval" and "predict".
   """
   prepared, with_context = {}, settings.document_context
   for name, path in paths.items():

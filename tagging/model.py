@@ -1,4 +1,4 @@
-"""The tagging model, its objective, and the states of a frozen encoder.
+"""The tagging model, its objective, and stored states of a frozen encoder.
 
 Letters: B batch, T sequence, H width of BERT, N outputs of the encoder, L
 labels.
@@ -17,15 +17,15 @@ from tagging import bilstm, inputs
 from training import frozen_states, loop
 from variants import registry
 
-# Variables that the checkpoint of an encoder may lack.
+# Patterns of variables that an encoder's checkpoint may lack.
 NEW_VARIABLES = (
   "^output_(weights|bias)$", "^tagging/", "^bilstm/", *heads.POOLER
 )
-_HELD_BYTES = 1 << 29  # Size of the states in memory before they are written.
+_HELD_BYTES = 1 << 29  # Most bytes of states in memory before writing them.
 
 
 class TaggingModel(tf.Module):
-  """The encoder with a classifier of tokens, or with a BiLSTM on features."""
+  """The encoder with a token classifier, or with a BiLSTM on its features."""
 
   def __init__(
     self, config: configuration.BertConfig, num_labels: int, *,
@@ -40,15 +40,16 @@ class TaggingModel(tf.Module):
       features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
         encoder; None to fine-tune a classifier on the last layer.
       bilstm_size: units of each direction of the BiLSTM.
-      stored_features: the features whose states the batches contain, if any.
-      **model_options: keyword arguments of modeling.BertModel, with `seed`.
+      stored_features: features whose states the batches contain, if any.
+      **model_options: keyword arguments of modeling.BertModel, including
+        `seed`.
     """
     super().__init__()
     self.config = config
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
-    # The numbers of the outputs whose states are stored, in that order.
+    # The numbers of the stored encoder outputs, in their order in a record.
     self.stored = bilstm.states_read(stored_features, config.num_hidden_layers)
     if features:
       self.head = bilstm.FeatureTagger(
@@ -60,30 +61,30 @@ class TaggingModel(tf.Module):
   def __call__(
     self, batch: dict, dropout_seed: tf.Tensor | None = None
   ) -> tf.Tensor:
-    """Returns the scores of all labels, float32 logits [B, T, L].
+    """Returns the logits of all labels, float32 [B, T, L].
 
     Args:
-      batch: input_ids, input_mask and segment_ids, integers [B, T]. If it has
-        `states` from `store_states`, the encoder is not run.
+      batch: input_ids, input_mask and segment_ids, integers [B, T]. With
+        `states` from `store_states`, the encoder does not run.
       dropout_seed: int32 [2]; None for no dropout.
     """
-    # A trained encoder has dropout in training, like the head.
+    # In fine-tuning, the encoder has dropout, like the head.
     if not self.is_frozen:
       output = self.bert.encode(batch, dropout_seed)
       is_training = dropout_seed is not None
       return self.head(
         output.sequence_output, is_training, dropout_seed=dropout_seed
       )
-    # A frozen encoder is a fixed function of the text, without dropout.
+    # A frozen encoder has no dropout, so that its states can be stored.
     output = (
       self._restored(batch) if "states" in batch else self.bert.encode(batch)
     )
     return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
 
   def _restored(self, batch):
-    """Returns stored states as the encoder's output; None for missing ones."""
+    """Returns stored states as the encoder's output, with None for the rest."""
     states = batch["states"]  # [B, t, N H]
-    # The parser pads to the batch's longest sequence; the mask has all T.
+    # The parser pads states to the longest sequence of the batch, not to T.
     missing = tf.shape(batch["input_mask"])[1] - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     parts = tf.split(states, len(self.stored), axis=-1)
@@ -103,7 +104,7 @@ class TaggingModel(tf.Module):
 
 
 def objective(model: Callable) -> loop.Objective:
-  """Returns the cross-entropy, the mean over all words of the batch.
+  """Returns the objective: the mean cross-entropy of a batch's words.
 
   Args:
     model: function of (batch, dropout_seed); returns logits [B, T, L].
@@ -113,14 +114,14 @@ def objective(model: Callable) -> loop.Objective:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
   def weights(batch):
-    # The words of this replica; the loop divides by the sum over replicas.
+    # The words of this replica; the loop divides by the sum over all replicas.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
   def sums(batch, dropout_seed):
     logits = model(batch, dropout_seed)  # [B, T, L]
     mask, labels = has_label(batch), batch["label_ids"]
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-    # A prediction never equals NO_LABEL.
+    # This needs no mask, because a prediction never equals NO_LABEL.
     right = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.float32))
     loss = tf.reduce_sum(word_losses(logits, labels))
     words = tf.reduce_sum(mask)
@@ -135,9 +136,8 @@ def objective(model: Callable) -> loop.Objective:
 
 
 def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
-  """Returns cross-entropies [B, T]; they are 0 where there is no label."""
-  # NO_LABEL is replaced by a label and masked afterwards: the cross-entropy
-  # accepts no negative number.
+  """Returns cross-entropies [B, T]; they are 0 at positions without a label."""
+  # The function refuses negative labels, so replace NO_LABEL, then mask it.
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
     tf.maximum(label_ids, 0), logits
   )
@@ -150,17 +150,17 @@ def store_states(
 ) -> inputs.TaggingData:
   """Writes the frozen encoder's states for all windows, unless they exist.
 
-  The states serve all choices of features that are compared. A record holds
-  only its real tokens: [t, N H] float32. For BERT base, all twelve layers and
-  200,000 words of text take about 8 GB. Returns data of records with the
-  model's `stored` states, in the order of `file`.
+  All values of --feature_layers in a comparison share the states. A record has
+  no padding: [t, N H] float32. For BERT base, all twelve layers of 200,000
+  words need about 8 GB. Returns the TaggingData with these records, which have
+  the model's `stored` states, in the order of `file`.
 
   Args:
     path: the TFRecord file.
     model: the model with its weights.
-    strategy, batch_size: how states are computed.
-    trim: whether batches may be cut to their longest sequence; if not, the
-      stored states are padded.
+    strategy, batch_size: the strategy and batch size for computing states.
+    trim: whether to trim batches to their longest sequence; otherwise the
+      stored states have padding.
   """
   width = len(model.stored) * model.config.hidden_size  # N H
   kept = ("input_mask", "label_ids")
@@ -174,7 +174,7 @@ def store_states(
     states = tf.concat(
       [tf.cast(outputs[number], tf.float32) for number in model.stored], axis=-1
     )
-    # The predictor joins batches padded to T; padding is cut before writing.
+    # The predictor joins batches, so all need length T; `serialize` cuts it.
     missing = length - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {"states": states, **{name: batch[name] for name in kept}}
@@ -182,14 +182,14 @@ def store_states(
   def serialize(outputs):
     return [
       tfrecord.serialize_example({
-        # Only real tokens, or all T positions if shapes must not vary.
+        # Without `trim`, all T positions are written.
         "states": np.ravel(states[: mask.sum()] if trim else states),
         "input_mask": mask, "label_ids": labels,
       })
       for states, mask, labels in zip(*outputs.values(), strict=True)
     ]
 
-  # The predictor needs at least one batch, however large its states are.
+  # The predictor needs at least one batch, even of larger states.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))
   frozen_states.ensure(
     path, model.bert, file, of_batch, serialize, strategy=strategy,

@@ -1,4 +1,4 @@
-"""Labels files and streams with a tagging model."""
+"""Labels files and the standard input with a tagging model."""
 
 import operator
 import os
@@ -15,7 +15,7 @@ from training import evaluation_loop, run_report
 
 
 class FilePredictor:
-  """Labels files with one model, which is compiled once for all files."""
+  """Labels files with a model that it compiles once for all files."""
 
   def __init__(
     self, model: tagging_model.TaggingModel, labels: list[str], *,
@@ -23,7 +23,7 @@ class FilePredictor:
   ):
     """Takes the model.
 
-    With `trim` batches may be cut to their longest sequence.
+    With `trim`, it trims batches to their longest sequence.
     """
     self._labels, self._trim = labels, trim
 
@@ -34,12 +34,12 @@ class FilePredictor:
       logits = model(batch)  # [B, T', L]
       # [B, T']
       predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
-      # Padding to one width lets the rows of all batches stack.
+      # Equal widths allow stacking the rows of all batches.
       missing = length - tf.shape(predicted)[1]
       losses = tagging_model.word_losses(logits, batch["label_ids"])
       return {
         "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
-        # The sum, since a mean of means would give short windows more weight.
+        # A mean per window would give the words of short windows more weight.
         "loss": tf.reduce_sum(losses, axis=1),
       }
 
@@ -48,9 +48,9 @@ class FilePredictor:
   def predict(
     self, file: inputs.TaggingData, batch_size: int
   ) -> tuple[list[list[str]], float]:
-    """Returns the labels of a file's sentences, and the mean loss of a word.
+    """Returns the labels of a file's sentences, and the mean loss per word.
 
-    batch_size counts windows over all replicas; short ones get larger batches.
+    `batch_size` counts windows over all replicas; batches of short ones grow.
     """
     windows = file.windows
     lengths = [len(window.input_ids) for window in windows]
@@ -65,7 +65,7 @@ class FilePredictor:
     )
     count = len(file.sentences)
     predicted = windowing.of_sentences(windows, of_windows, count)
-    # Each word of the file is in exactly one window.
+    # Each word has its loss in exactly one window.
     return predicted, outputs["loss"].sum() / sum(map(len, predicted))
 
 
@@ -83,7 +83,7 @@ def write(
 def mistakes(
   sentences: list[data.Sentence], predicted: list[list[str]]
 ) -> list[run_report.Mistake]:
-  """Returns the sentences with a wrong label; more wrong labels are worse."""
+  """Returns a Mistake per sentence with wrong labels; their number ranks it."""
 
   def marked(words, labels):
     named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]
@@ -102,14 +102,14 @@ def mistakes(
 def answer_stream(settings, model, tokenizer, labels, streams):
   """Labels the standard input until it ends.
 
-  `streams` are bytes to read and text to write; tokenizer and labels are the
-  model's. Raises InputError: some lines were unreadable; all other lines have
-  been answered.
+  `streams` are an input of bytes and an output of text; `tokenizer` and
+  `labels` are the model's. Raises InputError: some lines were unreadable; all
+  other lines have answers.
   """
   ids = tf.TensorSpec([None, None], tf.int32)
   context = settings.pick("document_context")
   tagger = answers.SentenceTagger(
-    # One trace serves batches of any size.
+    # The signature allows one trace for batches of any size.
     tf.function(
       lambda batch: model(batch),
       input_signature=[dict.fromkeys(input_sequences.NAMES, ids)],

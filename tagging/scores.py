@@ -1,13 +1,13 @@
-"""Scores of labels: precision, recall and F1 of entities, and their files.
+"""Computes precision, recall and F1 of entities, and writes them to files.
 
   eval_results.txt    name = value lines
   eval_report.txt     precision, recall, F1 and support of each type
 
-and test_results.txt, test_report.txt for a file to predict that has labels.
+and test_results.txt, test_report.txt for a prediction file with labels.
 
-Entities are found and counted like in conlleval, the scorer of the CoNLL shared
-tasks: one rule reads the labels of IOB1, IOB2, IOBES, BILOU and BMES, and also
-gives a meaning to label sequences that no scheme allows.
+The definition of an entity is the one in conlleval, the scorer of the CoNLL
+shared tasks: the same rule applies to labels of IOB1, IOB2, IOBES, BILOU and
+BMES, and to sequences of labels that no scheme allows.
 """
 
 import collections
@@ -19,12 +19,12 @@ from absl import logging
 
 from common import file_io, result_lines
 
-# The tags of an entity's last word, and of its only word: IOBES and BILOU.
+# The tags of an entity's last word, and of an only word, in IOBES and BILOU.
 _LAST, _ALONE = ("E", "L"), ("S", "U")
 
 
 class Entity(NamedTuple):
-  """The words [start, end) of a sentence, and their type: "PER", "LOC", ..."""
+  """An entity's type ("PER", "LOC", ...) and words [start, end)."""
 
   type: str
   start: int
@@ -38,11 +38,11 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def entities(labels: list[str]) -> list[Entity]:
-  """Finds the entities of one sentence, in order.
+  """Returns the entities of a sentence, in order.
 
-  An entity ends before a word that is O, B, S or U or of another type, and
-  after a word that is E, L, S or U. An entity begins at any word that is not O
-  and not inside an entity:
+  An entity ends before a word with the tag O, B, S or U or with another type,
+  and after a word with the tag E, L, S or U. An entity begins at a word that is
+  neither O nor inside an entity:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
@@ -50,7 +50,7 @@ def entities(labels: list[str]) -> list[Entity]:
   Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U.
   """
   spans, start, before = [], None, ("O", "")
-  # The O at the end closes an entity that ends the sentence.
+  # The added O closes an entity at the end of the sentence.
   for place, label in enumerate([*labels, "O"]):
     tag, entity_type = split_label(label)
     ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
@@ -64,7 +64,7 @@ def entities(labels: list[str]) -> list[Entity]:
 
 
 def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
-  """Returns the share of equal labels."""
+  """Returns the proportion of equal labels."""
   equal = [
     label == other
     for pair in zip(gold, predicted, strict=True)
@@ -74,7 +74,7 @@ def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
 
 
 class Counts(NamedTuple):
-  """Counts of each type: correct entities, gold ones, predicted ones."""
+  """The numbers of correct, gold and predicted entities of each type."""
 
   right: collections.Counter
   gold: collections.Counter
@@ -101,14 +101,14 @@ def words(labels: list[str]) -> list[Entity]:
 def count_entities(
   gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
 ) -> Counts:
-  """Counts entities; one is right if its type and both ends are right.
+  """Counts entities, which are correct if their type and both ends are correct.
 
   `find` returns the entities in a sentence's labels: `entities`, or `words`
   for labels of single words.
   """
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
-    # Sets hold one sentence, so equal entities in two sentences count twice.
+    # A set has one sentence, so equal entities in two sentences count twice.
     pair = set(find(gold_sentence)), set(find(predicted_sentence))
     for counter, group in zip(counts, (set.intersection(*pair), *pair)):
       counter.update(entity.type for entity in group)
@@ -116,17 +116,17 @@ def count_entities(
 
 
 def report(counts: Counts) -> str:
-  """Returns a table of the scores of each type, as seqeval prints it.
+  """Returns a table with the scores of each type, in seqeval's format.
 
-  The last rows are micro (all entities together), macro (the mean over types)
-  and weighted (the mean over types, weighted by their support, the number of
-  gold entities of a type).
+  The last rows are averages: micro (over all entities), macro (over types) and
+  weighted (over types, each weighted by its support, which is its number of
+  gold entities).
   """
   types, total = counts.types(), counts.gold.total()
   rows = [(k, *counts.of(k).values(), counts.gold[k]) for k in types]
   averages = [("micro avg", *counts.of_all().values(), total)]
   for name, weights in {
-    # Each type has the same weight, however rare.
+    # All types have the same weight.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
   }.items():
@@ -160,7 +160,7 @@ def _ratio(part, whole):
 
 
 class Evaluation(NamedTuple):
-  """Scores of predicted labels, and a table with the scores of each type."""
+  """Scores of predicted labels by name, and the table of `report`."""
 
   results: dict[str, float]
   report: str
@@ -169,13 +169,13 @@ class Evaluation(NamedTuple):
 def evaluate(
   gold: list[list[str]], predicted: list[list[str]], loss: float, scheme: str
 ) -> Evaluation:
-  """Scores the labels of sentences.
+  """Scores the predicted labels of sentences.
 
-  The results are `loss`, precision, recall, f1, for each type such as PER
-  precision_PER, recall_PER, f1_PER, and accuracy. A ratio whose denominator is
-  0 is 0, as in conlleval. With the scheme "none" the report counts each word as
-  an entity, and the results are only loss and accuracy; with "plain", whose
-  labels have no tags, each run of words with one label counts as an entity.
+  The results are `loss`, precision, recall, f1, accuracy, and for each type,
+  such as PER, precision_PER, recall_PER and f1_PER. A ratio x / 0 is 0, as in
+  conlleval. With the scheme "none", the report counts each word as an entity,
+  and the results are only loss and accuracy. With "plain", whose labels have no
+  tags, consecutive words with the same label are an entity.
   """
   if scheme == "plain":
     gold, predicted = (
@@ -194,7 +194,7 @@ def evaluate(
 
 
 def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
-  """Writes <name>_results.txt, with `others`, and <name>_report.txt."""
+  """Writes <name>_results.txt, including `others`, and <name>_report.txt."""
   path = os.path.join(output_dir, f"{name}_results.txt")
   result_lines.write(path, {**evaluation.results, **others})
   logging.info("scores of each type:\n%s", evaluation.report)
@@ -203,7 +203,7 @@ def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
 
 
 def comparison_table(rows: list[tuple[str, dict]]) -> str:
-  """Returns a table of (features, results) pairs."""
+  """Returns a text table of results, given as (features, results) pairs."""
   columns = ("precision", "recall", "f1", "accuracy", "loss")
   names = [name for name in columns if name in rows[0][1]]
   table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]

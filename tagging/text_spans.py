@@ -1,4 +1,4 @@
-"""Words of a text, and annotations of its characters as labels of words.
+"""Splits texts into words, and converts spans of characters to word labels.
 
 No TensorFlow is imported here.
 """
@@ -10,15 +10,15 @@ import tokenization
 from common import errors
 from tagging import scores
 
-# The names of lists of spans in files of spaCy, Prodigy, doccano, Label Studio.
+# Names of the list of spans in files of spaCy, Prodigy, doccano, Label Studio.
 NAMES = ("entities", "spans", "label", "labels")
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
 
 def word_places(text: str, *, at_punctuation: bool = True) -> list:
-  """Returns (start, end) of the words of a text, as tokenization.py cuts them.
+  """Returns (start, end) of each word in a text, split as in tokenization.py.
 
-  With `at_punctuation` each punctuation mark and Han character is a word.
+  With `at_punctuation`, each punctuation mark and Han character is a word.
   """
   places, start, end = [], None, 0
   for place, char in enumerate(text):
@@ -37,9 +37,9 @@ def word_places(text: str, *, at_punctuation: bool = True) -> list:
 
 @functools.lru_cache(1 << 16)
 def _role(char):
-  """Returns the role of a character among the words around it."""
+  """Returns a character's role: "letter", "space", "alone" or "nothing"."""
   words = _BASIC.tokenize(f"a{char}b")
-  # A control character is removed; it neither belongs to a word nor ends one.
+  # The role "nothing": the tokenizer removes a control character from a word.
   roles = {1: "letter" if words != ["ab"] else "nothing", 2: "space"}
   return roles.get(len(words), "alone")
 
@@ -52,8 +52,8 @@ def words_of(text: str) -> list[str]:
 def of_label_studio(task: dict) -> dict:
   """Returns a task of Label Studio's JSON export with `text` and `entities`.
 
-  The first annotation that was not cancelled has the entities; without one, the
-  task gets no such entry. Raises InputError: the task has another form.
+  The first annotation that was not cancelled gives `entities`, which is missing
+  otherwise. Raises InputError: the task has another format.
   """
   try:
     if "text" not in (values := task["data"]):
@@ -82,11 +82,11 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
   """Returns IOB2 labels for the words of a text.
 
   Args:
-    spans: the file's value: [start, end, label], or objects with these names.
+    spans: list of [start, end, label], or of objects with these names.
     place: file and line, for errors.
 
   Raises:
-    InputError: not a list of such spans, or a span cuts a word or overlaps one.
+    InputError: not such a list, or a span splits a word or overlaps another.
   """
   if not isinstance(spans, list):
     raise errors.InputError(
@@ -130,7 +130,7 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
 
 
 def spans_of(labels: list[str], text: str) -> list[list]:
-  """Returns [start, end, label] of the entities in labels of a text's words."""
+  """Returns [start, end, label] of each entity in the labels of a text."""
   places = word_places(text)
   return [
     [places[entity.start][0], places[entity.end - 1][1], entity.type]

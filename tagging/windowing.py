@@ -1,4 +1,4 @@
-"""Sentences -> windows of word pieces, and back to sentences. No TensorFlow."""
+"""Splits sentences into windows of word pieces. No TensorFlow."""
 
 import itertools
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from tagging import data
 
 
 class Window(NamedTuple):
-  """One input of the model, and the words whose labels it gives.
+  """An input of the model, and the words that get labels from it.
 
   Attributes:
-    input_ids: T ids, [CLS] and [SEP] included.
+    input_ids: T ids, including [CLS] and [SEP].
     sentence: number of the sentence in the file.
     first_word: number of the window's first word in the sentence.
     positions: for each word of the window, the index of its first piece.
@@ -31,20 +31,19 @@ def make_windows(
   sentences: list[data.Sentence], tokenizer: tokenization.FullTokenizer,
   max_seq_length: int, *, document_context: bool = False, path: str = ""
 ) -> list[Window]:
-  """Cuts sentences into windows; each word belongs to exactly one window.
+  """Splits sentences into windows; each word gets its label from one window.
 
-  A sentence that is too long is cut between words. With document_context the
-  rest of each window is filled with the words before and after it in the
-  document (the paper's "maximal document context"): the model reads these
-  words, but their labels come from other windows. Raises InputError: a window
-  has no room for a word.
+  A sentence that is too long is split between words. With document_context, the
+  words before and after it in the document fill the rest of a window (the
+  paper's "maximal document context"): the model reads these words, but they get
+  labels from other windows. Raises InputError: a window has no room for a word.
 
   Args:
     sentences: the sentences of a file, in its order.
     tokenizer: the model's tokenizer.
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
-    document_context: whether windows are filled with context.
-    path: the file of the sentences, for warnings; "" for none.
+    document_context: whether to fill windows with context.
+    path: the file of the sentences, for warnings; "" gives no warnings.
   """
   room = max_seq_length - 2
   if room < 1:
@@ -58,7 +57,7 @@ def make_windows(
   for _, group in itertools.groupby(numbered, lambda pair: pair[1].document):
     document = list(group)
     words = _encoded(document, tokenizer, room, path)
-    # Documents are cut one at a time: context stays within a document.
+    # A document at a time, because context is within a document.
     for number, first, start, end in _targets(document, words, room):
       left, right = start, end
       if document_context:
@@ -76,15 +75,15 @@ def make_windows(
 
 
 def _encoded(document, tokenizer, room, path):
-  """Returns the pieces of each word of a document, at least one per word."""
+  """Returns the piece ids of each word in a document, at least one per word."""
   (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   words = []
   for _, sentence in document:
     encoded = tokenizer.encode_words(sentence.words)
     for word, line, pieces in zip(sentence.words, sentence.lines, encoded):
-      # A word whose characters the tokenizer all removes still has a label.
+      # A word without pieces has a label, which needs a position.
       pieces = pieces or [unknown]
-      # Without a file, as in a server, nobody would read the warning.
+      # A server has no file, and nobody reads its warnings.
       if path and len(pieces) > room:
         logging.warning(
           "%s:%d: the word %.20s... has %d word pieces, of which a window "
@@ -96,16 +95,16 @@ def _encoded(document, tokenizer, room, path):
 
 
 def _targets(document, words, room):
-  """Yields (sentence, first word in it, start, end) of each window's words.
+  """Yields (sentence number, first word, start, end) for each window.
 
-  start and end count the words of the document. Words are taken greedily
-  while their pieces fit into a window.
+  `first word` counts within the sentence, `start` and `end` in the document. A
+  window takes words of a sentence as long as their pieces fit.
   """
   start = 0
   for number, sentence in document:
     sentence_start, sentence_end = start, start + len(sentence.words)
     while start < sentence_end:
-      # Example: words of 2, 3, 1 and 4 pieces, room for 5: two words, then two.
+      # Words of 2, 3, 1 and 4 pieces in windows of 5: two words, then two.
       end, used = start, 0
       while end < sentence_end and used + len(words[end]) <= room:
         used += len(words[end])
@@ -117,22 +116,22 @@ def _targets(document, words, room):
 def widened(
   words: list[list[int]], start: int, end: int, room: int
 ) -> tuple[int, int]:
-  """Adds words on both sides while they fit, balancing the number of pieces.
+  """Extends words `start` to `end` with context, and returns the new range.
 
-  Returns (start, end) with the context. Words are lists of pieces; a window
-  has labels for the words from `start` to `end`, and room for `room` pieces.
+  While words fit into `room` pieces, it adds them on both sides, with about
+  equal numbers of pieces. `words` has the pieces of a document's words.
   """
   left, right = start, end
   sizes = {"left": 0, "right": 0}
   room -= sum(len(pieces) for pieces in words[start:end])
   open_sides = {"left", "right"}
   while open_sides:
-    # The side with fewer pieces comes first; on a tie the left, sorted first.
+    # Extend the side with fewer pieces; in a tie the left, which sorts first.
     side = min(sorted(open_sides), key=sizes.__getitem__)
     place = left - 1 if side == "left" else right
     is_word = 0 <= place < len(words)
     if not is_word or sum(sizes.values()) + len(words[place]) > room:
-      # The side closes for good: skipping a word would leave a gap in the text.
+      # Stop on this side: skipping a word would leave a gap in the text.
       open_sides.remove(side)
       continue
     sizes[side] += len(words[place])
@@ -141,9 +140,9 @@ def widened(
 
 
 def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
-  """Joins the values of windows' words to `count` lists, one per sentence."""
+  """Joins the values of windows to a list of word values for each sentence."""
   joined: list[list] = [[] for _ in range(count)]
-  # Windows are in the order of the words, so joining is enough.
+  # The windows of a sentence are in the order of its words.
   for window, of_words in zip(windows, values, strict=True):
     joined[window.sentence].extend(of_words)
   return joined
