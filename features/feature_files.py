@@ -1,4 +1,4 @@
-"""Writes features as JSON lines or .npz, in bounded memory."""
+"""Writes features as JSON lines or .npz, a block at a time."""
 
 import contextlib
 import json
@@ -24,11 +24,11 @@ class Row(NamedTuple):
 
   Attributes:
     line: number of the line, from 0.
-    content: "features" of its T tokens, or its "vector", or the "weights" of
-      words, or the "similarity" of its two texts.
-    values: floats [L, T, H], layers in the order of --layers; or [D]; or {word:
-      weight}; or one.
-    tokens, input_ids: T tokens and ids, only for features.
+    content: "features" (of T tokens), "vector", "weights" (of words) or
+      "similarity" (of a line's two texts).
+    values: floats [L, T, H] with layers in the order of --layers; floats [D];
+      {word: weight}; or a float.
+    tokens, input_ids: T tokens and ids, only for "features".
   """
 
   line: int
@@ -39,9 +39,9 @@ class Row(NamedTuple):
 
 
 def rows_of(settings, tokenizer, results) -> list[Row]:
-  """Returns the rows for a list of (text_batches.Example, its vectors)."""
+  """Returns the rows for a list of (text_batches.Example, its values)."""
   if settings.similarity:
-    # a, b, a, b, ...: the two texts of a line follow each other.
+    # The vectors of a line's two texts are neighbours: a, b, a, b, ...
     vectors = [vector for _, vector in results]
     cosines = text_vectors.cosines(vectors[::2], vectors[1::2])
     return [
@@ -58,7 +58,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
     return [Row(example.line, "vector", vector) for example, vector in results]
   return [
     Row(
-      line, "features", values[:, : len(ids)],  # Without its batch's padding.
+      line, "features", values[:, : len(ids)],  # Without the batch's padding.
       tokenizer.convert_ids_to_tokens(ids), ids,
     )
     for (line, ids, _), values in results
@@ -66,7 +66,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
 
 
 def json_line(row: Row, layers: Sequence[int] = ()) -> str:
-  r"""Returns a line of JSON, without its end, in the original's form.
+  r"""Returns a line of JSON in the original's format, without a newline.
 
   {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
     [{"index": -1, "values": [...]}, ...]}, ...]}
@@ -77,8 +77,8 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
   if row.content == "weights":
     weights = {word: round(value, 6) for word, value in row.values.items()}
     return json.dumps({"linex_index": row.line, "weights": weights})
-  # As in the original: the key has this spelling, and numbers are rounded like
-  # round(float(x), 6): a float32 times 10^6 is exact in float64.
+  # As in the original: the key is spelled "linex_index", and the numbers are
+  # round(float(x), 6). np.round equals that: x * 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()
   if row.content == "features":
     values = [
@@ -98,10 +98,10 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
 def open_writer(
   path: str, output_format: str, layers: Sequence[int] = ()
 ) -> Iterator[Callable[[list[Row]], None]]:
-  """Provides a function that writes lists of rows of one kind.
+  """Provides a function that writes lists of rows with the same `content`.
 
-  The file may be local or remote; it is complete or does not appear. Raises
-  InputError: the file cannot be written.
+  The file may be local or remote, and is replaced only when it is complete.
+  Raises InputError: the file cannot be written.
   """
   try:
     with (
@@ -116,7 +116,7 @@ def open_writer(
 
 @contextlib.contextmanager
 def _json_lines(stream, layers):
-  """Writes a `json_line` for each row."""
+  """Provides a function that writes a `json_line` for each row."""
   yield lambda rows: stream.write(
     "".join(f"{json_line(row, layers)}\n" for row in rows).encode("utf-8")
   )
@@ -124,20 +124,20 @@ def _json_lines(stream, layers):
 
 @contextlib.contextmanager
 def _numpy_archive(stream, layers):
-  """Writes an uncompressed .npz file for np.load.
+  """Provides a function that writes rows to an uncompressed .npz file.
 
-  features: `layers` int64 [L]; `lengths` int64 [lines], the tokens of each
-    line; `input_ids` int32 [all tokens] and `values` float32 [all tokens, L,
-    H], the tokens of all lines one after another.
+  features: `layers` int64 [L]; `lengths` int64 [lines], the number of tokens in
+    each line; `input_ids` int32 [all tokens] and `values` float32 [all tokens,
+    L, H], the concatenated tokens of all lines.
   vectors: `vectors` float32 [lines, D].
   similarities: `similarities` float32 [lines].
   """
   columns = {}
   folder = os.path.dirname(os.path.abspath(stream.name))
-  # A remote file has no folder on this disk.
+  # A remote file has no local folder.
   folder = folder if os.path.isdir(folder) else None
-  # Entries of a zip cannot grow in turns, so each column is written to a file
-  # first, which has no name, so that a killed run leaves nothing.
+  # A zip file allows writing only one entry at a time, so write each column to
+  # a temporary file without a name first. A killed run leaves no such file.
   with contextlib.ExitStack() as stack:
 
     def write(rows):
@@ -152,7 +152,7 @@ def _numpy_archive(stream, layers):
       return len(data)
 
     yield write
-    # TensorFlow's files can neither seek back nor tell how much they wrote.
+    # TensorFlow's files cannot seek, and `write` does not return a length.
     target = types.SimpleNamespace(write=append, flush=stream.flush)
     with zipfile.ZipFile(target, "w") as archive:
       if layers:
@@ -164,20 +164,20 @@ def _numpy_archive(stream, layers):
 
 
 def _columns(rows):
-  """Returns a dict from name to array; the arrays stack the rows."""
+  """Returns {name: array with the values of all rows}."""
   if rows[0].content != "features":
     name = {"vector": "vectors", "similarity": "similarities"}[rows[0].content]
     return {name: np.array([row.values for row in rows], np.float32)}
   return {
     "lengths": np.array([len(row.input_ids) for row in rows], np.int64),
     "input_ids": np.concatenate([np.int32(row.input_ids) for row in rows]),
-    # [L, T, H] -> [T, L, H], so that tokens of all rows can be joined.
+    # [L, T, H] -> [T, L, H] allows concatenating the tokens of all rows.
     "values": np.concatenate([row.values.swapaxes(0, 1) for row in rows]),
   }
 
 
 def _write_column(member, file, dtype, shape):
-  """Writes an .npy file whose rows of a shape are in another file."""
+  """Writes an .npy file with rows of a shape, read from a temporary file."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   np.lib.format.write_array_header_1_0(member, {
     "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False,
@@ -187,5 +187,5 @@ def _write_column(member, file, dtype, shape):
   shutil.copyfileobj(file, member)
 
 
-# name of --output_format -> context manager of (stream, layers)
+# Maps --output_format to a context manager that takes a stream and layers.
 FORMATS = {"jsonl": _json_lines, "npz": _numpy_archive}

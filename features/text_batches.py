@@ -1,7 +1,7 @@
-"""Lines of text -> inputs of the model, in blocks of several thousand tokens.
+"""Converts lines of text to model inputs, in blocks of thousands of tokens.
 
-A line is one text, or two with " ||| " between them. Lines are read when they
-are needed: memory holds one block.
+A line is one text, or two texts separated by " ||| ". A block's lines are read
+when it is needed, so the memory has only one block.
 """
 
 import itertools
@@ -14,24 +14,24 @@ from text import input_sequences
 
 
 class Example(NamedTuple):
-  """One input of the model; `line` is the number of its line, from 0."""
+  """An input of the model; `line` is its line number, from 0."""
 
   line: int
   input_ids: list[int]
   segment_ids: list[int]
 
 
-# A function of a line's number, from 1, and the line.
+# Takes a line number, from 1, and the line.
 Encoder = Callable[[int, str], list[Example]]
 
 
 def split_pair(line: str) -> tuple[str, str | None]:
   """Returns (text, None), or both texts of a line with two.
 
-  As in the original: white space at both ends is dropped, and if the separator
-  occurs several times, the last one separates the texts.
+  As in the original: white space at both ends is removed, and the last of
+  several separators counts.
   """
-  # Without a separator rpartition puts the whole line last.
+  # Without a separator, rpartition returns the whole line as the last part.
   text_a, separator, text_b = line.strip().rpartition(
     input_sequences.TEXT_SEPARATOR
   )
@@ -41,10 +41,10 @@ def split_pair(line: str) -> tuple[str, str | None]:
 def make_encoder(
   tokenizer: tokenization.FullTokenizer, max_seq_length: int
 ) -> Callable[..., tuple[list[int], list[int]]]:
-  """Returns a function of one or two texts: their (input_ids, segment_ids).
+  """Returns a function from one or two texts to (input_ids, segment_ids).
 
-  The second may be None. Long texts are cut, pairs by `truncate_pair`. Raises
-  InputError: no room for a token next to [CLS] and two [SEP].
+  The second text may be None. The function truncates long texts, and pairs by
+  `truncate_pair`. Raises InputError: no room for [CLS] and two [SEP].
   """
   frame = tokenizer.frame
   if frame.room(max_seq_length) < 0:
@@ -55,11 +55,11 @@ def make_encoder(
 
   def encode(text_a, text_b=None):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
-    # As in the original: a second text without any word piece is ignored.
+    # As in the original: a second text without word pieces is ignored.
     if ids_b:
       input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
     else:
-      # Without the second [SEP] there is room for another piece.
+      # Without the second [SEP], the sequence has room for another piece.
       ids_a, ids_b = ids_a[: frame.room(max_seq_length, False)], None
     return input_sequences.build_inputs(ids_a, ids_b, frame=frame)
 
@@ -70,10 +70,10 @@ def make_line_encoder(
   tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
   as_pair: bool = False,
 ) -> Encoder:
-  """Returns a function that makes an Example of a line's one or two texts.
+  """Returns a function that makes an Example from a line's one or two texts.
 
-  With `as_pair` each of two texts is a separate Example, and a line of one
-  raises InputError.
+  With `as_pair`, each of two texts becomes a separate Example, and a line with
+  one text raises InputError.
   """
   inputs = make_encoder(tokenizer, max_seq_length)
 
@@ -94,7 +94,7 @@ def make_line_encoder(
 def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
   """Yields the Examples of each line of a UTF-8 file.
 
-  Raises InputError: no such file, bad UTF-8, or no pair; the line is named.
+  Raises InputError: no such file, or (with the line) bad UTF-8 or no pair.
   """
   for number, line in file_io.read_lines(path):
     try:
@@ -106,11 +106,11 @@ def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
 def chosen_examples(
   path: str, encode: Encoder, numbers: list[int]
 ) -> list[Example]:
-  """Returns the Examples of some lines, counted from 0, in their order.
+  """Returns the Examples of line `numbers`, which count from 0, in their order.
 
   Raises InputError: the file has no such line.
   """
-  # The rest of the file is not read; each line is one Example.
+  # Each line is one Example; stop reading after the last of them.
   lines = itertools.islice(read_examples(path, encode), max(numbers) + 1)
   examples = {each.line: each for each in lines if each.line in numbers}
   if missing := set(numbers) - examples.keys():
@@ -123,7 +123,7 @@ def chosen_examples(
 def blocks(
   examples: Iterable[Example], max_tokens: int, *, group: int = 1
 ) -> Iterator[list[Example]]:
-  """Cuts a stream of examples into lists, full at `max_tokens` or a bit more.
+  """Yields lists of examples, which end when they reach `max_tokens`.
 
   N = `group` consecutive examples stay in one list; no list is empty.
   """

@@ -1,4 +1,4 @@
-"""The model's vectors of texts, batch by batch.
+"""Computes the model's vectors of texts in batches.
 
 Letters: B batch, T sequence, L layers in --layers, H width, D width of
 a text's vector.
@@ -20,24 +20,24 @@ from text import input_sequences
 from training import distribution
 from variants import registry
 
-# Tokens whose vectors are held in memory at a time: 200 MB for four layers of
-# BERT-base.
+# Number of tokens whose vectors are in memory at a time: 200 MB for four layers
+# of BERT-base.
 _BLOCK_TOKENS = 1 << 14
 
 Settings = run_settings.Settings
-# The signature of input_ids, input_mask and segment_ids [B, T].
+# Takes input_ids, input_mask and segment_ids [B, T].
 Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def layers_to_write(settings: Settings, depth: int) -> list[int]:
-  """Returns --layers as numbers, [] with --pooling or --sparse.
+  """Returns --layers as numbers, or [] with --pooling or --sparse.
 
   Raises:
-    InputError: an entry is not a number, or not a layer of `depth` layers.
+    InputError: an entry is not a number, or not one of `depth` layers.
   """
   if settings.pooling or settings.sparse:
     return []
-  # An empty --layers is an invalid layer, too.
+  # Without an entry, check "", which is an invalid layer.
   named = f"--layers={','.join(settings.layers)}"
   return [
     sentence_pooling.layer_number(text, depth, named)
@@ -49,11 +49,11 @@ def load_model(
   settings: Settings, config: configuration.BertConfig,
   strategy: tf.distribute.Strategy,
 ) -> tuple[modeling.BertModel, heads.MaskedLMHead | None]:
-  """Returns the encoder, and with --sparse its head, with their weights.
+  """Returns the encoder and, with --sparse, its head, with trained weights.
 
   Raises:
     InputError: the checkpoint lacks a variable that the outputs depend on; or
-      --sparse for a model of next words.
+      --sparse with a model that predicts next words.
   """
   head = None
   is_tpu = distribution.is_tpu(strategy)
@@ -63,13 +63,13 @@ def load_model(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
-      # Shapes then depend on the number of tokens, which XLA cannot compile.
+      # It makes shapes depend on the number of tokens: not possible with XLA.
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
     if settings.sparse:
       registry.check_masked_words(config)
       head = heads.MaskedLMHead(config, model.word_embeddings, fused=True)
-  # Some published encoders have no pooler; only --pooling=pooled reads it.
+  # Some published encoders lack the pooler, which only --pooling=pooled reads.
   optional = () if settings.pooling == "pooled" else heads.POOLER
   variables = [*model.variables, *(head.variables if head else ())]
   weight_files.load(variables, source, allowed_missing=optional)
@@ -80,9 +80,9 @@ def make_compute(
   model: modeling.BertModel, settings: Settings, layers: list[int],
   head: heads.MaskedLMHead | None = None,
 ) -> Compute:
-  """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
+  """Returns a function from a batch to float32 [B, L, T, H].
 
-  With a head it is [B, V], see heads.word_weights.
+  With --pooling its result is [B, D], with a head [B, V] (heads.word_weights).
 
   Raises:
     InputError: see `sentence_pooling.Pooling.of`.
@@ -109,36 +109,36 @@ def make_compute(
 
 
 def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-  """Returns float64 [N], the cosine between each row of a and b [N, D].
+  """Returns float64 [N], the cosines between the rows of a and b [N, D].
 
   A vector of zeros has the cosine 0 with any other.
   """
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
   lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-  # If a length is 0, so is the product: the result is 0 / 1.
+  # If a length is 0, the numerator is also 0, so the result is 0 / 1.
   return (a * b).sum(1) / np.where(lengths > 0, lengths, 1)
 
 
 class VectorComputer:
-  """A function of batches that is compiled once and called with Examples."""
+  """Compiles a function of batches once, and applies it to Examples."""
 
   def __init__(
     self, compute: Compute, strategy: tf.distribute.Strategy,
     settings: Settings, network: Callable | None = None,
   ):
-    """Takes the outputs to compute, and the strategy of the model.
+    """Takes the function to compile, and the strategy of its model.
 
     Args:
-      network: function that computes "embedding" instead of the model, from
-        int32 arrays with the names of input_sequences.pad_batch.
+      network: function to use instead of `compute`; it computes "embedding"
+        from int32 arrays with the names of input_sequences.pad_batch.
     """
     jit = settings.jit_compile == "true"
-    # XLA compiles each length anew, so all batches have the same length.
+    # XLA compiles again for each length, so all batches have the same length.
     self._is_static = jit or distribution.is_tpu(strategy)
     self._replicas = replicas = strategy.num_replicas_in_sync
     self._batch_size = settings.batch_size
     self._max_length = settings.max_seq_length
-    # Both texts of a line are computed in one block.
+    # Both texts of a line must be in the same block.
     self._group = 2 if settings.similarity else 1
     compute = tf.function(compute, jit_compile=jit or None, autograph=False)
 
@@ -146,7 +146,7 @@ class VectorComputer:
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
       share = tf.shape(batch[0])[0] // replicas
       start = replica * share
-      # Every replica gets the whole batch and selects its rows, so that one
+      # Every replica gets the whole batch and selects its rows. So a single
       # gather returns the vectors in order.
       return compute(*(values[start : start + share] for values in batch))
 
@@ -163,10 +163,10 @@ class VectorComputer:
       self._step = lambda **batch: network(**batch)["embedding"]
 
   def _compute_batch(self, examples):
-    """Returns a row for each example."""
-    # A compiler needs one shape; otherwise no padding rows are computed.
+    """Returns an array with a row for each example."""
+    # XLA needs a constant shape; otherwise a batch needs no padding rows.
     rows = self._batch_size if self._is_static else len(examples)
-    # All replicas need the same number of rows.
+    # All replicas need equally many rows.
     rows += -rows % self._replicas
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
@@ -178,7 +178,7 @@ class VectorComputer:
   def compute_all(
     self, examples: Iterable[text_batches.Example]
   ) -> Iterator[list[tuple[text_batches.Example, np.ndarray]]]:
-    """Yields lists of (Example, its values), block after block, in order."""
+    """Yields a list of (Example, its values) for each block, in order."""
     for block in text_batches.blocks(
       examples, _BLOCK_TOKENS, group=self._group
     ):

@@ -1,4 +1,4 @@
-"""Finds the vectors with the largest cosines, block after block. No TensorFlow.
+"""Searches the vectors with the largest cosines, in blocks. No TensorFlow.
 
 Letters: Q queries, N vectors of lines, K results, D width.
 """
@@ -10,9 +10,9 @@ import numpy as np
 
 from common import errors, file_io
 
-# Products that are in memory at a time, 16 MB.
+# Number of products in memory at a time, 16 MB.
 _PRODUCTS = 1 << 22
-# Least cosine of a vector with itself, computed in another batch or by 8 bits.
+# Least cosine of a text's vectors from different batches, or from int8.
 _SAME = 0.999
 
 
@@ -22,13 +22,13 @@ def search(
 ) -> list[list[dict]]:
   """Returns [Q][K] dicts of `line`, `text` and `cosine`, the largest first.
 
-  Of equal cosines the lower number comes first. A vector of zeros has the
-  cosine 0 with any other.
+  For equal cosines, the lower line number comes first. A vector of zeros has
+  the cosine 0 with any other.
 
   Args:
     vectors: floats [N, D] of the N lines.
-    top_k: K; it is less where there are fewer lines.
-    queries: floats [Q, D]; None for the vectors themselves, where a line is
+    top_k: K; results are fewer if there are fewer lines.
+    queries: floats [Q, D]; None uses `vectors` as queries, and then a line is
       never its own result.
   """
   is_itself = queries is None
@@ -58,7 +58,7 @@ def search(
 
 
 def read(path: str) -> np.ndarray:
-  """Returns the `vectors` [N, D] of an .npz file; InputError if it has none."""
+  """Returns the `vectors` [N, D] of an .npz file; InputError without them."""
   try:
     with file_io.open_for_reading(path) as stream:
       return np.load(stream)["vectors"]
@@ -70,12 +70,12 @@ def read(path: str) -> np.ndarray:
 
 
 def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
-  """Refuses vectors of other lines or of another model.
+  """Raises InputError for vectors of other lines or of another model.
 
   Args:
     count: N.
-    first: floats [D], the first line's vector by the present model.
-    source: where the vectors are from, for the InputError.
+    first: floats [D], the first line's vector from the current model.
+    source: the source of the vectors, for the error.
   """
   shape, expected = np.shape(vectors), (count, len(first))
   if shape != expected:
