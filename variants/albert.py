@@ -9,7 +9,7 @@ import re
 
 from variants import factorized
 
-# BERT's name below "layer_<n>/" -> ALBERT's below "inner_group_0/".
+# Maps BERT's names below "layer_<n>/" to ALBERT's below "inner_group_0/".
 _LAYER_NAMES = {
   "attention/self": "attention_1/self",
   "attention/output/dense": "attention_1/output/dense",
@@ -22,7 +22,7 @@ _GROUP = "transformer/group_{}/inner_group_0"
 
 
 def tf1_name(berts: str) -> str:
-  """Converts BERT's name of a variable to ALBERT's; the layer is a group."""
+  """Converts BERT's name of a variable to ALBERT's; layer n becomes group n."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
     lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/", berts,
@@ -46,8 +46,8 @@ class AlbertModel(factorized.FactorizedModel):
   def shapes(cls, config, scope="bert"):
     """Returns {name: shape}: embeddings of width E, a layer for each group.
 
-    Raises InputError: one of ALBERT's numbers is missing in the configuration
-    or invalid.
+    Raises InputError: a number that ALBERT needs is missing in the
+    configuration or invalid.
     """
     config.check_number("num_hidden_groups", int, low=1)
     groups = copy.copy(config)
@@ -57,7 +57,7 @@ class AlbertModel(factorized.FactorizedModel):
 
   def _layer_weights(self, number):
     config = self.config
-    # Consecutive layers share a group: 12 layers in 4 groups are 3 by 3.
+    # Consecutive layers share a group: with 12 layers and 4 groups, 3 layers.
     group = number * config.num_hidden_groups // config.num_hidden_layers
     place = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {

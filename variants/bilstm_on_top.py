@@ -1,9 +1,9 @@
 """A BiLSTM on top of an encoder: the last row of the paper's table 5.
 
-As in arXiv 1810.04805, section 5.1, it starts untrained and learns a task with
-the encoder. It reads the last layer's states, and every head reads its states.
-With H / 2 units in each direction the width stays H, so heads and pooler do not
-change. The paper gives neither layers nor units; here it has one layer.
+As in arXiv 1810.04805, section 5.1, the BiLSTM starts untrained and learns a
+task together with the encoder. It reads the last layer's hidden states, and all
+heads read its states. It has one layer with H / 2 units in each direction, so
+that heads and pooler do not change; the paper does not give these numbers.
 """
 
 import functools
@@ -25,9 +25,9 @@ def on(encoder_class: type[modeling.BertModel]) -> type[modeling.BertModel]:
 
 
 class _BilstmOnTop:
-  """The BiLSTM, which computes sequence_output and pooled_output.
+  """Adds a BiLSTM, which computes sequence_output and pooled_output.
 
-  The encoder computes the other outputs. Variables: bilstm/..., float32.
+  The encoder computes the other outputs. The variables are bilstm/..., float32.
   """
 
   @classmethod
@@ -48,24 +48,24 @@ class _BilstmOnTop:
   def __call__(
     self, input_ids, input_mask=None, *others, positions=None, **options
   ):
-    """Encodes sequences; see modeling.BertModel for the arguments."""
+    """Encodes sequences; modeling.BertModel describes the arguments."""
     output = super().__call__(input_ids, input_mask, *others, **options)
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    # `encode` unpacks several texts in a row before the BiLSTM reads them.
+    # `encode` unpacks packed rows before the BiLSTM reads the texts.
     if len(input_mask.shape) == 3:
       return output
     return self._read(output, input_mask, positions)
 
   def encode(self, batch, dropout_seed=None, *, positions=None):
-    """Encodes a batch; see modeling.BertModel for the arguments."""
+    """Encodes a batch; modeling.BertModel describes the arguments."""
     if unpadding.PLAN not in batch:
       return super().encode(batch, dropout_seed, positions=positions)
     output = super().encode(batch, dropout_seed)
     return self._read(output, batch["input_mask"], positions)
 
   def _read(self, output, input_mask, positions):
-    # [B, T, H]; in float32, as all recurrence.
+    # [B, T, H]; recurrent layers always compute in float32.
     states = layers.bilstm(
       tf.cast(output.sequence_output, tf.float32),
       unpadding.token_ends(tf.convert_to_tensor(input_mask)),

@@ -1,8 +1,8 @@
 """DistilBERT (arXiv 1910.01108): BERT without segments, with half the layers.
 
-Its variables have BERT's names. It lacks the segment embeddings and the pooler
-of pre-training; its classifier has a dense layer with ReLU instead, which has
-the pooler's name here.
+Its variables have BERT's names. It lacks the segment embeddings and the
+pre-trained pooler. Its classifier has a dense layer with ReLU, which has the
+name of the pooler here.
 """
 
 import configuration
@@ -17,9 +17,9 @@ class DistilBertModel(modeling.BertModel):
 
   @staticmethod
   def shapes(config, scope="bert"):
-    """Returns {name: shape}: BERT's without the table of segments."""
+    """Returns {name: shape}: BERT's without the segment embeddings."""
     shapes = configuration.bert_shapes(config, scope)
-    # The pooler stays: a classifier's dense layer has its name.
+    # Keep the pooler, because a classifier's dense layer has its name.
     del shapes[f"{scope}/embeddings/token_type_embeddings"]
     return shapes
 

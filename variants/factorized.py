@@ -9,13 +9,13 @@ import modeling
 
 
 class FactorizedModel(modeling.BertModel):
-  """An encoder with a dense layer from the embeddings, E wide, to H.
+  """An encoder with a dense layer from the embeddings' width E to H.
 
   `embedding_output` [B, T, H] is the output of that layer. The configuration
   also has embedding_size, E.
   """
 
-  # Name of the dense layer below the scope.
+  # The dense layer's name, without the scope.
   mapping: str
 
   @classmethod
@@ -27,7 +27,7 @@ class FactorizedModel(modeling.BertModel):
     config.check_number("embedding_size", int, low=1)
     narrow, shapes = config.embedding_size, {}
     for name, shape in configuration.bert_shapes(config, scope).items():
-      # The tables are [rows, E], the vectors of the layer norm [E].
+      # The tables are [rows, E], the layer norm's vectors [E].
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
       shapes[name] = shape
@@ -40,7 +40,7 @@ class FactorizedModel(modeling.BertModel):
   def _embed(self, *arguments):
     narrow = super()._embed(*arguments)  # [S, E]
     weights = self.weights_below(f"{self._scope}/")
-    # A variant may lack the dense layer if E is H.
+    # If E is H, a variant may lack the dense layer.
     if f"{self.mapping}/kernel" not in weights:
       return narrow
     return layers.dense(narrow, weights, self.mapping)

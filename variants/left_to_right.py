@@ -1,8 +1,8 @@
 """BERT that reads from left to right: the paper's table 5 and figure 5.
 
 As in arXiv 1810.04805, section 5.1, the network, its input and its variables
-are BERT's, but a token attends only to itself and to earlier tokens. It is pre-
-trained on the next word (see pretraining/next_word.py) and fine-tuned as it is.
+are BERT's, but a token attends only to itself and to earlier tokens, also in
+fine-tuning. Pre-training predicts the next word, see pretraining/next_word.py.
 """
 
 import tensorflow as tf
@@ -13,11 +13,11 @@ import unpadding
 
 
 class LeftToRightModel(modeling.BertModel):
-  """The encoder; state i depends only on the tokens 0 to i.
+  """The encoder, whose hidden state i depends only on the tokens 0 to i.
 
-  The state of the last token, the final [SEP], is pooled, as in GPT: only this
-  token attends to the whole sequence, and [CLS] only to itself. The paper does
-  not say which token it pooled.
+  As in GPT, it pools the state of the last token, the final [SEP], because only
+  this token attends to the whole sequence; [CLS] attends only to itself. The
+  paper does not say which token it pools.
   """
 
   predicts_next_sentence = False
@@ -26,19 +26,19 @@ class LeftToRightModel(modeling.BertModel):
   def _attention_bias(self, input_ids, input_mask):
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    # This also works for several texts in a row: each keeps its order there,
+    # This is also correct for packed rows: a row keeps the order of each text,
     # and the mask hides the other texts.
     later = layers.later_tokens_bias(layers.sizes(input_ids)[1])
     return super()._attention_bias(input_ids, input_mask) + later
 
   def pooled_positions(self, input_mask):
-    """Returns int32 [B, 1], the last token's position, 0 without tokens."""
+    """Returns int32 [B, 1], the last token's position; 0 without tokens."""
     ends = unpadding.token_ends(tf.convert_to_tensor(input_mask))
     return tf.maximum(ends - 1, 0)[:, tf.newaxis]
 
   def pooled_states(self, states, input_mask):
     """Returns the hidden states [B, H] of the last tokens."""
-    # With a mask [B, F, T], the caller pools the texts of a row.
+    # With a mask [B, F, T], the caller pools each text of a packed row.
     if input_mask is None or len(input_mask.shape) == 3:
       return states[:, -1]
     last = self.pooled_positions(input_mask)

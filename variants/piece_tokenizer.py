@@ -1,7 +1,7 @@
 """The base class of tokenizers whose pieces contain the space before a word.
 
-"▁sm" "ith" or "Ġsm" "ith" is " smith": the mark is part of the piece, whereas
-BERT marks pieces that continue a word.
+"▁sm" "ith" or "Ġsm" "ith" is " smith": a mark begins a word, whereas BERT marks
+the pieces that continue a word.
 """
 
 import re
@@ -11,20 +11,20 @@ import numpy as np
 
 import tokenization
 
-WORD_START = "▁"  # U+2581, SentencePiece's.
-_MARKS = (WORD_START, "Ġ")  # The second is a space of byte-level BPE.
+WORD_START = "▁"  # U+2581, the mark of SentencePiece.
+_MARKS = (WORD_START, "Ġ")  # The second is the mark of byte-level BPE.
 
 
 class PieceTokenizer(tokenization.FullTokenizer):
-  """Tokenizes text into such pieces; used like a FullTokenizer.
+  """Tokenizes text into such pieces, with the methods of FullTokenizer.
 
-  A subclass has `encode_lines`, which all other methods use, and the text of
-  pieces and words.
+  A subclass defines `encode_lines`, on which `tokenize` and `encode` depend,
+  `joined_pieces` and `word_text`.
 
   Attributes:
     vocab_file: path of the vocabulary.
-    vocab: dict of piece -> id; do not change it.
-    inv_vocab: dict of id -> piece.
+    vocab: {piece: id}; do not change it.
+    inv_vocab: {id: piece}.
   """
 
   unk_token = "<unk>"
@@ -38,13 +38,13 @@ class PieceTokenizer(tokenization.FullTokenizer):
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the pieces of `text`; bytes are UTF-8.
 
-    Text without a piece is "<unk>". Special tokens get no special treatment,
-    as in BERT's tokenizer.
+    A part of the text without a piece becomes "<unk>". As in BERT's tokenizer,
+    the text of a special token is ordinary text.
     """
     return self.convert_ids_to_tokens(self.encode(text))
 
   def encode(self, text: str | bytes) -> list[int]:
-    """Returns `convert_tokens_to_ids(tokenize(text))`, faster."""
+    """Returns the ids of the pieces of `text`."""
     return self.encode_lines([text])[0]
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
@@ -52,18 +52,18 @@ class PieceTokenizer(tokenization.FullTokenizer):
     raise NotImplementedError
 
   def word_text(self, word: str) -> str:
-    """Returns a word as its pieces spell it."""
+    """Returns the text of a word's pieces."""
     raise NotImplementedError
 
   def find_answer(
     self, tokens: list[str], answer_text: str, before: str = ""
   ) -> tuple[int, ...] | None:
-    """Returns the first and last of the pieces that an answer is in, or None.
+    """Returns the first and last of the pieces with an answer, or None.
 
-    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907:
-    so characters are compared, and the result includes each piece with any of
-    them. `tokens` are the pieces of the words that contain the answer, `before`
-    is the text of these words before it: the match nearest to its end wins.
+    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907.
+    So this compares characters, and the result includes all pieces with any of
+    them. `tokens` are the pieces of the words with the answer; `before` is the
+    text of these words before the answer. The match nearest to its end counts.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _MARKS:
@@ -75,7 +75,7 @@ class PieceTokenizer(tokenization.FullTokenizer):
     if not places:
       return None
     start = min(places, key=lambda place: abs(place - near))
-    # The end of each piece, in characters of all pieces joined.
+    # The end of each piece, counted in characters of all joined pieces.
     ends = np.cumsum([len(token) for token in tokens])
     return tuple(
       int(np.searchsorted(ends, place, side="right"))

@@ -1,9 +1,9 @@
-"""Maps a configuration to its encoder.
+"""Makes the encoder for a configuration.
 
-The key `variant` of a configuration names a model related to BERT; BERT lacks
-it. Each can have a BiLSTM on top, `bilstm_on_top`. The rest of the project uses
-this module to make encoders and to get the shapes of their variables, so it
-does not depend on the variant.
+The key `variant` of a configuration names a model related to BERT; without it,
+the model is BERT. With `bilstm_on_top`, the encoder has a BiLSTM on top. All
+other modules make encoders, and get the shapes of their variables, from this
+module, and so do not depend on the variant.
 """
 
 import configuration
@@ -29,14 +29,14 @@ _CLASSES = {
 
 def name_of(config: configuration.BertConfig) -> str:
   """Returns the name of a configuration's variant, such as "bert"."""
-  # BertConfig.from_dict makes an attribute of a key that it does not know.
+  # BertConfig.from_dict also makes attributes of keys that it does not know.
   return getattr(config, "variant", "bert")
 
 
 def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
-  Raises InputError: the configuration names a variant that is not known.
+  Raises InputError: the configuration names an unknown variant.
   """
   name = name_of(config)
   if name not in _CLASSES:
@@ -52,12 +52,12 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
 def make_encoder(
   config: configuration.BertConfig, **options
 ) -> modeling.BertModel:
-  """Makes a configuration's encoder; see modeling.BertModel for options."""
+  """Returns a configuration's encoder; modeling.BertModel has the options."""
   return encoder_class(config)(config, **options)
 
 
 def predicts_next_word(config: configuration.BertConfig) -> bool:
-  """Returns whether a model is pre-trained on next, not on masked words."""
+  """Returns whether a model is pre-trained on next words, not masked words."""
   return getattr(encoder_class(config), "predicts_next_word", False)
 
 
@@ -73,7 +73,7 @@ def check_masked_words(config: configuration.BertConfig) -> None:
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
-  """Raises InputError if pairs are used and the variant has no head for it."""
+  """Raises InputError if a used next-sentence loss has no head."""
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
@@ -87,7 +87,7 @@ def check_layer_rates(
   config: configuration.BertConfig, freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
-  """Raises InputError if layers that share weights would need to differ."""
+  """Raises InputError for rates per layer if the layers share weights."""
   # Shared weights would get the last layer's rate, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
@@ -101,5 +101,5 @@ def check_layer_rates(
 def shapes(
   config: configuration.BertConfig, scope: str = "bert"
 ) -> dict[str, tuple[int, ...]]:
-  """Returns {name: shape} of the encoder's variables, in their order."""
+  """Returns {name: shape} for the encoder's variables, in their order."""
   return encoder_class(config).shapes(config, scope)

@@ -1,13 +1,13 @@
 """RoBERTa (arXiv 1907.11692), XLM-R and CamemBERT: BERT with later positions.
 
-No token uses the first rows of their position embeddings, up to the row of the
-padding's id (pad_token_id, 1): the first token's position is 2.
+Positions begin after pad_token_id, 1: the first token has the position 2, and
+no token uses the first two rows of the position embeddings.
 max_position_embeddings is the longest sequence here, 512; transformers counts
 the rows, 514.
 
-A classifier's dense layer with tanh, on <s>, has the name of BERT's pooler; a
-file of another class lacks it. (In training, transformers applies dropout to
-that layer's input, too; here, as in BERT, only to its output.) The models are
+A classifier's dense layer with tanh, on <s>, has the name of BERT's pooler;
+other models lack it. (In training, transformers also applies dropout to that
+layer's input; here, as in BERT, dropout is only on its output.) The models are
 not trained on next sentences.
 """
 
@@ -24,8 +24,8 @@ class RobertaModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's, with more position rows.
 
-    Raises InputError: the configuration has no pad_token_id, or pad_token_id or
-      layer_norm_eps is invalid.
+    Raises InputError: pad_token_id is missing in the configuration, or
+      pad_token_id or layer_norm_eps is invalid.
     """
     if hasattr(config, "layer_norm_eps"):
       config.check_number("layer_norm_eps", (int, float), low=0)
@@ -39,6 +39,6 @@ class RobertaModel(modeling.BertModel):
 
 
 def _first_position(config):
-  """Returns the row of the first token's position."""
+  """Returns the row in the position embeddings for the first token."""
   config.check_number("pad_token_id", int, low=0)
   return config.pad_token_id + 1

@@ -1,16 +1,16 @@
 """Tokenizes text like ALBERT, with SentencePiece's vocabularies.
 
-A vocabulary has 30,000 pieces with scores; a word is cut into the pieces with
-the highest sum of scores (a unigram model, arXiv 1804.10959). tensorflow_text
-computes that. The steps before and after it are ALBERT's:
+A vocabulary has 30,000 pieces with scores. tensorflow_text splits a word into
+the pieces with the highest sum of scores (a unigram model, arXiv 1804.10959).
+This module does the steps before and after that, as in ALBERT:
 
   "Café, 1990,"  ->  "cafe,"  "1990,"            words, lower-cased, accents off
                  ->  ▁cafe ,  ▁1990,             pieces; ▁ begins a word
-                 ->  ▁cafe ,  ▁1990 ,            no comma stays with a digit
+                 ->  ▁cafe ,  ▁1990 ,            a comma after a digit is split
 
-Pieces never reach over a space, so words are cut one by one, and each is cut
-once. (A whole line gives the same, but for lines of many thousands of
-characters, where SentencePiece's 32-bit sums round.)
+No piece contains a space between words, so each word is split separately, and
+only once. (Splitting a whole line gives the same pieces, except in lines of
+many thousands of characters, because SentencePiece's 32-bit sums round.)
 """
 
 import functools
@@ -29,10 +29,10 @@ _REMEMBERED_WORDS = 1 << 17
 
 
 class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
-  """Tokenizes text into SentencePiece's pieces; used like a FullTokenizer.
+  """Tokenizes text into SentencePiece's pieces, like a FullTokenizer.
 
   Attributes:
-    do_lower_case: whether text is lower-cased. Accents are always removed.
+    do_lower_case: whether to lower-case text. Accents are always removed.
   """
 
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
@@ -50,31 +50,31 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     self._without_comma = self._make_without_comma()
 
   def __reduce__(self):
-    # Worker processes read the model themselves.
+    # For pickling: each worker process reads the model from its file.
     return SentencePieceTokenizer, (self.vocab_file, self.do_lower_case)
 
   def encode_lines(
     self, lines: list[str | bytes]
   ) -> tuple[list[int], list[int], None]:
-    """Encodes many lines, whose new words are cut together.
+    """Encodes many lines; see FullTokenizer.encode_lines.
 
-    See FullTokenizer.encode_lines.
+    One call of tensorflow_text splits all new words.
     """
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))
     new = set(every).difference(self._known)
-    # A full cache is cleared, like the caches of tokenization.py.
+    # Clear the cache if it is full, as in tokenization.py.
     if len(self._known) + len(new) > _REMEMBERED_WORDS:
       self._known.clear()
       new = set(every)
-    # One call handles all new words, because a call costs more than a word.
+    # One call for all new words, because a call takes longer than a word.
     self._known.update(zip(new, self._ids_of_words(list(new))))
     ids = list(itertools.chain.from_iterable(self._known[w] for w in every))
     lengths = [sum(len(self._known[word]) for word in line) for line in words]
     return ids, lengths, None
 
   def word_text(self, word: str) -> str:
-    """Returns a word as its pieces spell it, unknown characters included."""
+    """Returns the text of a word's pieces, including unknown characters."""
     pieces = self._spelling.tokenize(_encoded(self._clean(word))).numpy()
     return self.joined_pieces([piece.decode("utf-8") for piece in pieces])
 
@@ -87,7 +87,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     return _open(self.vocab_file, strings=True)
 
   def _clean(self, word):
-    """Returns a word as ALBERT's authors prepare it (NFKD, no accents)."""
+    """Returns a word with ALBERT's text rules (NFKD, no accents)."""
     word = word.replace("``", '"').replace("''", '"')
     # NFKD does not change ASCII.
     if not word.isascii():
@@ -99,7 +99,7 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
     return word.lower() if self.do_lower_case else word
 
   def _ids_of_words(self, words):
-    """Yields the ids of each word, a tuple."""
+    """Yields a tuple with the ids of each word."""
     if not words:
       return
     pieces = self._cut.tokenize([_encoded(self._clean(word)) for word in words])
@@ -113,8 +113,8 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   def _make_without_comma(self):
     """Returns {id of a piece that ends in a digit and a comma: its new ids}.
 
-    The number is cut anew and the comma becomes a separate piece, as in the
-    code of ALBERT's authors; "▁" before the number stays only if it was there.
+    As in the code of ALBERT's authors, the number is split again, and the comma
+    becomes a separate piece. "▁" begins the number only if it begins the piece.
     """
     replaced = {}
     for piece, index in self.vocab.items():
@@ -133,11 +133,11 @@ class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
 
 
 def starts_word(piece: str) -> bool:
-  """Whether a piece begins a word for whole-word masking.
+  """Returns whether a piece begins a word for whole-word masking.
 
-  As in the code of ALBERT's authors: only a piece of English letters and ASCII
-  punctuation that is more than one mark continues the word before it; digits
-  and other scripts stand for themselves.
+  As in the code of ALBERT's authors, a piece continues a word only if it has no
+  characters but English letters and ASCII punctuation, and is not a single
+  punctuation mark. Pieces with digits or other scripts begin a word.
   """
   is_plain = piece.isascii() and not any(map(str.isdigit, piece))
   is_mark = len(piece) == 1 and not piece.isalpha()
@@ -145,13 +145,13 @@ def starts_word(piece: str) -> bool:
 
 
 def _encoded(text):
-  # Lone surrogates are dropped.
+  # "ignore" drops lone surrogates.
   return text.encode("utf-8", "ignore")
 
 
 def _open(vocab_file, *, strings=False):
   """Returns tensorflow_text's tokenizer; its pieces are ids or strings."""
-  # BERT does not need these. The order keeps Keras out.
+  # Imported here because BERT does not need them. This order avoids Keras.
   from common import lean_tensorflow
 
   tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -183,7 +183,7 @@ def _damaged(vocab_file):
 
 
 def _check(vocab_file, pieces):
-  """Raises InputError for a vocabulary that is not like ALBERT's."""
+  """Raises InputError for a vocabulary that is not ALBERT's."""
   needed = ("<unk>", "[CLS]", "[SEP]", "[MASK]", WORD_START)
   missing = [piece for piece in needed if piece not in pieces]
   if missing:

@@ -1,10 +1,10 @@
-"""tokenizer.json: the tokenizers of RoBERTa and other models.
+"""Tokenizes text with a tokenizer.json, as for RoBERTa and other models.
 
-Hugging Face's library `tokenizers` writes the file and tokenizes text by it:
-with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any other
-algorithm. The file also defines which special tokens go around texts, and
-whether text is lower-cased. It is made here of RoBERTa's older files,
-vocab.json and merges.txt.
+Hugging Face's library `tokenizers` writes the file, and reads it to tokenize
+text: with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any
+other algorithm. The file also defines the special tokens around texts, and
+whether text is lower-cased. For RoBERTa's older files, vocab.json and
+merges.txt, this module makes a tokenizer.json.
 """
 
 import bisect
@@ -20,7 +20,7 @@ from common import errors, file_io, json_files
 from variants import piece_tokenizer
 
 _UNKNOWN = ("<unk>", "[UNK]")
-# Tokens with a role, including CamemBERT's "NOTUSED" forms.
+# The special tokens with a role, including CamemBERT's "NOTUSED" tokens.
 _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
@@ -38,23 +38,23 @@ REMEDY = (
 
 
 class FileTokenizer(piece_tokenizer.PieceTokenizer):
-  """Tokenizes text by a tokenizer.json; used like a FullTokenizer.
+  """Tokenizes text with a tokenizer.json, like a FullTokenizer.
 
   Attributes:
-    do_lower_case: False, because the file's rules lower-case if needed.
+    do_lower_case: False, because the file's rules lower-case text if needed.
   """
 
   do_lower_case = False
 
   def __init__(self, vocab_file: str):
-    """Reads the file, or a vocab.json with the merges.txt next to it.
+    """Reads the file, or a vocab.json and the merges.txt next to it.
 
-    Raises InputError: a file is missing or of another program, or places its
+    Raises InputError: a file is missing or from another program, or places its
     special tokens differently from BERT.
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
-    # The library does not order them, and random tokens are drawn by index.
+    # The library's order varies, but masking draws random tokens by index.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     super().__init__(vocab_file, dict(ordered))
     self.unk_token = _first_of(_UNKNOWN, vocab)
@@ -63,14 +63,14 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     )
 
   def __reduce__(self):
-    # Worker processes read the file themselves.
+    # For pickling: each worker process reads the file.
     return FileTokenizer, (self.vocab_file,)
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
     """Encodes many lines, see FullTokenizer.encode_lines.
 
-    The third result marks tokens that continue a word, as data.Corpus.continues
-    of pre-training: the file's rules first split text into words.
+    The third result marks tokens that continue a word, see
+    data.Corpus.continues of pre-training. The file's rules define the words.
     """
     encodings = self._tokenizer.encode_batch(
       list(map(_valid, lines)), add_special_tokens=False
@@ -83,17 +83,17 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     return ids, list(map(len, encodings)), bytes(continues)
 
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each word of a text, which is tokenized as a whole.
+    """Returns the ids of each word, after tokenizing the joined words.
 
     A piece belongs to the word with the piece's last character.
     """
     text = _valid(" ".join(words))
     encoding = self._tokenizer.encode(text, add_special_tokens=False)
-    # "in Rome" gives [3, 8], each end including the space after the word.
+    # For "in Rome", these are [3, 8]: they include the space after each word.
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     of_words: list[list[int]] = [[] for _ in words]
     for index, (start, end) in zip(encoding.ids, encoding.offsets):
-      # A piece that is only a space belongs to the next word.
+      # A piece that is a single space belongs to the next word.
       place = end - 1 if text[start:end].strip() else end
       of_words[bisect.bisect_right(ends, place)].append(index)
     return of_words
@@ -105,7 +105,7 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     return " ".join(text.split())
 
   def word_text(self, word: str) -> str:
-    """Returns a word as its pieces spell it, unknown characters included."""
+    """Returns the text of a word's pieces, including unknown characters."""
     word = _valid(word)
     encoding = self._tokenizer.encode(word, add_special_tokens=False)
     unknown = self.vocab.get(self.unk_token)
@@ -116,7 +116,7 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
 
 
 def tokens_of(vocab_file: str) -> set[str]:
-  """Returns the tokens of a tokenizer.json, added ones included.
+  """Returns the tokens of a tokenizer.json, including added tokens.
 
   Raises InputError like FileTokenizer.
   """
@@ -124,7 +124,7 @@ def tokens_of(vocab_file: str) -> set[str]:
 
 
 def content_of(vocab_file: str) -> str:
-  """Returns a tokenizer.json, made of vocab.json and merges.txt if need be.
+  """Returns the text of a tokenizer.json, or makes it from a vocab.json.
 
   Raises InputError: a file is missing or damaged, or for another tokenizer.
   """
@@ -166,14 +166,14 @@ def _made(vocab_file, folder):
   ]
   try:
     made = Tokenizer(models.BPE(vocab, merges))
-  except Exception as error:  # The library raises no other class.
+  except Exception as error:  # The library raises only Exception itself.
     raise errors.InputError(
       f"{vocab_file} and merges.txt do not fit ({error}); {REMEDY}"
     ) from error
   prefix = json_files.field(values, "add_prefix_space", bool, path, False)
   made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
   made.decoder = decoders.ByteLevel()
-  # A mask stands for a word with the space before it.
+  # A mask replaces a word and the space before it.
   mask = AddedToken("<mask>", lstrip=True, normalized=False)
   made.add_special_tokens([*_BYTE_LEVEL_SPECIALS, mask])
   sep, cls = ((n, made.token_to_id(n)) for n in ("</s>", "<s>"))
@@ -188,28 +188,28 @@ def _is_same_word(word, previous):
 
 
 def _valid(text):
-  """Returns text with "?" for a lone surrogate, so that offsets stay."""
+  """Returns text with "?" for lone surrogates, which keeps offsets valid."""
   text = tokenization.convert_to_unicode(text)
   return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _first_of(tokens, vocab):
-  """Returns the first token that a vocabulary has, or the first of all."""
+  """Returns the first of the tokens in a vocabulary, by default tokens[0]."""
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
 def _open(vocab_file):
-  # BERT needs this package only to learn vocabularies.
+  # Imported here because BERT needs this package only to learn vocabularies.
   import tokenizers
 
   content = content_of(vocab_file)
   try:
     values = json.loads(content)
     for entry in values.get("added_tokens") or ():
-      # Texts may contain markers such as "[E1]", but not "<s>" or "[CLS]".
+      # In a text, a marker such as "[E1]" is a token, but "<s>" or "[CLS]" not.
       entry["special"] = bool(_ROLE.fullmatch(entry["content"]))
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(values))
-  # The library raises plain Exception, or for damaged files a Rust panic.
+  # The library raises Exception, or for some damaged files a Rust panic.
   except BaseException as error:
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
       raise
@@ -226,9 +226,9 @@ def _open(vocab_file):
 
 
 def _specials(vocab_file, tokenizer):
-  """Returns the Specials that the file puts around two texts."""
+  """Returns the Specials that the file's rules add to two texts."""
   pair = tokenizer.encode("a", "b")
-  # <s> a </s></s> b </s>: 1, 2 and 1 special tokens in 3 places.
+  # <s> a </s></s> b </s> has runs of 1, 2 and 1 special tokens.
   runs = [
     (text, [pair.tokens[n] for n in places], pair.type_ids[places[0]])
     for text, places in (

@@ -1,8 +1,8 @@
 """Makes the tokenizer for a vocabulary.
 
-A file called *.model is a SentencePiece model of ALBERT, *.json is a
-tokenizer.json (or RoBERTa's vocab.json, of which one is made), and any other is
-a list of BERT's word pieces.
+A file with the name *.model is ALBERT's SentencePiece model, *.json is a
+tokenizer.json (or RoBERTa's vocab.json, which is converted to one), and any
+other file is a list of BERT's word pieces.
 """
 
 import os
@@ -14,27 +14,27 @@ from variants import sentencepiece, tokenizer_file
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 TOKENIZER_FILE = "tokenizer.json"
-CONFIG = "tokenizer_config.json"  # It may be next to each vocabulary.
-# The first file that a folder has is used.
+CONFIG = "tokenizer_config.json"  # A vocabulary may have it in its folder.
+# Vocabularies in order of precedence.
 NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
 def is_tokenizer_file(vocab_file: str) -> bool:
-  """Returns whether a file is, or becomes, a tokenizer.json, by its name."""
+  """Returns whether a file, by its name, is or becomes a tokenizer.json."""
   return vocab_file.endswith(".json")
 
 
 def name_of(vocab_file: str) -> str:
-  """Returns the name in NAMES that a vocabulary gets in a model's folder."""
+  """Returns the name in NAMES that a vocabulary gets in a model folder."""
   if is_tokenizer_file(vocab_file):
     return TOKENIZER_FILE
   return SENTENCEPIECE if vocab_file.endswith(".model") else LIST
 
 
 def first_of(names: Container[str], variant: str = "bert") -> str | None:
-  """Returns the name in NAMES that is used, from a folder's file names."""
+  """Returns the name in NAMES to use among a folder's file names."""
   known = NAMES[2:] if variant in _WITH_TOKENIZER_FILE else NAMES[:3]
   return next((name for name in known if name in names), None)
 
@@ -43,9 +43,9 @@ def make_tokenizer(
   vocab_file: str, *, do_lower_case: bool = True,
   never_split: Sequence[str] = (),
 ) -> tokenization.FullTokenizer:
-  """Returns the FullTokenizer, or an object used like it, of a vocabulary.
+  """Returns the FullTokenizer, or its subclass, for a vocabulary.
 
-  Raises InputError: the file is missing or damaged, or cannot keep
+  Raises InputError: the file is missing or damaged, or its rules do not have
   `never_split`.
   """
   name = name_of(vocab_file)
@@ -71,16 +71,16 @@ def make_tokenizer(
 def read_config(vocab_file: str) -> tuple[str, dict]:
   """Reads the tokenizer_config.json next to a vocabulary.
 
-  Returns its path and its entries, {} if it is missing. Raises InputError: it
-  is damaged.
+  Returns its path and its entries, {} if it is missing. Raises InputError: the
+  file is damaged.
   """
   return json_files.read_optional(os.path.dirname(vocab_file), CONFIG)
 
 
 def normalizer(vocab_file: str) -> dict:
-  """Returns the BertNormalizer of the tokenizer.json next to a vocabulary.
+  """Returns the BertNormalizer in the tokenizer.json next to a vocabulary.
 
-  The keys are tokenizer_config.json's; {} without the file or normalizer.
+  It has the keys of tokenizer_config.json; {} without the file or normalizer.
   """
   path, values = json_files.read_optional(
     os.path.dirname(vocab_file), TOKENIZER_FILE
@@ -99,10 +99,10 @@ def normalizer(vocab_file: str) -> dict:
 
 
 def text_rules(vocab_file: str) -> dict[str, bool]:
-  """Returns `strip_accents` and `tokenize_chinese_chars` of a word list.
+  """Returns `strip_accents` and `tokenize_chinese_chars` for a word list.
 
-  They are read from the files next to it: tokenizer_config.json decides, as in
-  transformers; unlike there, tokenizer.json gives entries missing in it.
+  They come from the tokenizer_config.json next to it, as in transformers, and
+  unlike there from tokenizer.json if entries are missing.
 
   Raises InputError: a file is damaged.
   """
@@ -111,14 +111,14 @@ def text_rules(vocab_file: str) -> dict[str, bool]:
   rules = {}
   for name in ("strip_accents", "tokenize_chinese_chars"):
     value = json_files.field(values, name, bool, path, others.get(name))
-    # True is the default for every list of word pieces.
+    # Omit True, which is the default for every list of word pieces.
     if value is not None and (name, value) != ("tokenize_chinese_chars", True):
       rules[name] = value
   return rules
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-  """Returns token -> id; raises InputError like `make_tokenizer`."""
+  """Returns {token: id}; raises InputError like `make_tokenizer`."""
   return make_tokenizer(vocab_file).vocab
 
 
@@ -128,7 +128,7 @@ def unknown_id(vocab: dict[str, int]) -> int | None:
 
 
 def continues_word(vocab: dict[str, int]) -> Callable[[str], bool]:
-  """Returns a function: token -> whether it continues a word.
+  """Returns a function that tells whether a token continues a word.
 
   A vocabulary with "<unk>" is SentencePiece's.
   """
@@ -140,7 +140,7 @@ def continues_word(vocab: dict[str, int]) -> Callable[[str], bool]:
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
   """Returns the tokens in the order of their ids.
 
-  A line whose token occurs again further down is "": that id is never used.
+  An id is never used, and has "", if its token occurs again with a higher id.
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]
