@@ -1,4 +1,4 @@
-"""Unpacks archives safely: nothing outside the folder, no devices."""
+"""Unpacks archives, and refuses files outside the folder and devices."""
 
 import os
 import shutil
@@ -9,16 +9,16 @@ from common import errors
 
 
 def is_archive(path: str) -> bool:
-  """Returns whether `unpack` supports a file, by its name."""
+  """Returns whether `unpack` supports a file with this name."""
   return path.endswith((".zip", ".tar.gz", ".tgz", ".tar"))
 
 
 def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into an existing folder.
 
-  A single folder at the top of the archive is left out: its files go directly
-  into `folder`. Raises InputError: the archive is damaged, too large for the
-  disk, or has a member that would be outside the folder, or is a device.
+  If the archive has a single folder at the top, its files go directly into
+  `folder`. Raises InputError: the archive is damaged, too large for the disk,
+  or has a member that is a device or would be outside the folder.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(
@@ -27,13 +27,13 @@ def unpack(path: str, folder: str) -> None:
   try:
     if path.endswith(".zip"):
       with zipfile.ZipFile(path) as zipped:
-        # Any name stays within the folder, and links become plain files.
+        # zipfile writes only within the folder, and makes links plain files.
         zipped.extractall(folder)
     else:
       with tarfile.open(path) as archive:
         archive.extractall(folder, filter="data")
   except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
-    reason = " ".join(str(error).split())  # tarfile's has several lines.
+    reason = " ".join(str(error).split())  # A TarError has several lines.
     raise errors.InputError(
       f"{path} cannot be unpacked ({reason}); remove it and download it again"
     ) from error
@@ -41,14 +41,14 @@ def unpack(path: str, folder: str) -> None:
 
 
 def _lift(folder):
-  """Moves the files of a single top folder up into `folder`."""
-  # macOS adds these files to archives.
+  """Moves the files of a single folder in `folder` up into it."""
+  # macOS adds such files to archives.
   shutil.rmtree(os.path.join(folder, "__MACOSX"), ignore_errors=True)
   entries = [name for name in os.listdir(folder) if name != ".DS_Store"]
   # The archives of the original and of GLUE have one folder.
   if len(entries) != 1 or not os.path.isdir(os.path.join(folder, entries[0])):
     return
-  # The folder is renamed first: it may contain an entry with its name.
+  # Rename the folder first, because it may contain an entry with its name.
   inner = os.path.join(folder, ".unpacked")
   os.rename(os.path.join(folder, entries[0]), inner)
   for name in os.listdir(inner):

@@ -1,7 +1,7 @@
 """Makes a folder for each model and data set: download, unpack, prepare.
 
-All work happens in .NAME.part next to the folder, which gets its name at the
-very end: a folder called NAME is complete.
+The folder is made as .NAME.part and renamed to NAME as the last step, so a
+folder with the final name is complete.
 """
 
 import os
@@ -11,20 +11,20 @@ import shutil
 from common import errors, file_io, json_files
 from reproduction import archives, catalog, transfer
 
-# This file marks a folder as ours and lists the files it was made from.
+# This file marks a folder of download.py, and lists its source files.
 _RECORD = "download.json"
 
 
 def fetch(
   entry: catalog.Entry, folder: str, *, base_url: str | None = None
 ) -> tuple[str, bool]:
-  """Makes the folder of an entry in a folder, unless it is there already.
+  """Makes a folder for an entry inside `folder`, unless it exists.
 
-  Returns its path, and whether anything was done. Raises InputError: the entry
-  is not available, or something else has its name.
+  Returns its path, and whether it was made now. Raises InputError: the entry is
+  not available, or another file or folder has its name.
   """
   target = os.path.join(folder, entry.name)
-  # The record is in the folder before the folder has its name.
+  # The record is written before the folder gets its final name.
   if os.path.exists(os.path.join(target, _RECORD)):
     return target, False
   if os.path.exists(target):
@@ -37,18 +37,18 @@ def fetch(
     transfer.download(file, part, base_url=base_url) for file in entry.files
   ]
   ready = os.path.join(part, "ready")
-  shutil.rmtree(ready, ignore_errors=True)  # An interrupted run left it.
+  shutil.rmtree(ready, ignore_errors=True)  # From an interrupted run.
   os.makedirs(ready)
   _make_ready(entry, paths, ready)
-  # The archives go only after it: an interrupted run does not load them again.
+  # Delete the archives last: after an interruption they are still there.
   os.rename(ready, target)
   shutil.rmtree(part)
   return target, True
 
 
 def _make_ready(entry, paths, folder):
-  """Fills a new folder with the files of an entry, as the scripts read them."""
-  # Several archives of one data set stay separate, in folders of their names.
+  """Fills a new folder with an entry's files in the form that scripts read."""
+  # Each of several archives gets a folder with its name.
   several = sum(archives.is_archive(path) for path in paths) > 1
   for path in paths:
     target = os.path.join(folder, os.path.basename(path))
@@ -69,17 +69,17 @@ def _make_ready(entry, paths, folder):
 
 
 def split_mrpc(folder: str) -> None:
-  """Makes train.tsv, dev.tsv and test.tsv of the official MRPC files.
+  """Makes train.tsv, dev.tsv and test.tsv from the official MRPC files.
 
-  GLUE's dev set is those pairs of the official training set whose two ids
-  mrpc_dev_ids.tsv lists; its test set has the official test pairs numbered.
+  GLUE's dev set has the pairs of the official training set whose ids are in
+  mrpc_dev_ids.tsv. Its test set numbers the official test pairs.
   """
   dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
   header, *rows = _lines(folder, "msr_paraphrase_train.txt")
   test_header, *test = _lines(folder, "msr_paraphrase_test.txt")
   # The published files begin with a byte order mark.
   test_header = test_header.replace("Quality", "index").lstrip("\ufeff")
-  # The second and the third column are the ids of the pair.
+  # The second and the third column have the ids of the pair.
   is_dev = ["\t".join(row.split("\t")[1:3]) in dev_ids for row in rows]
   for name, lines in {
     "train": [header, *(row for row, dev in zip(rows, is_dev) if not dev)],
@@ -93,16 +93,16 @@ def split_mrpc(folder: str) -> None:
 
 
 def _is_text(entry):
-  """Returns whether it is text to pre-train on."""
+  """Returns whether an entry is text for pre-training."""
   return entry.name.startswith("wikitext-")
 
 
 def split_wikitext(folder: str) -> None:
-  """Makes train.txt, valid.txt and test.txt of the raw files of WikiText.
+  """Makes train.txt, valid.txt and test.txt from WikiText's raw files.
 
-  A line is a sentence, and blank lines stand between articles, whose titles
-  and headings are left out. The published lines are paragraphs with spaces
-  around all marks; a sentence ends at a `.`, `!` or `?` that stands alone.
+  In the result, a line is a sentence, and a blank line separates articles;
+  titles and headings are omitted. A published line is a paragraph with spaces
+  around all punctuation; a separate `.`, `!` or `?` ends a sentence.
   """
   for part in ("train", "valid", "test"):
     path = os.path.join(folder, f"wiki.{part}.raw")
@@ -114,14 +114,14 @@ def split_wikitext(folder: str) -> None:
 
 
 def _sentences(lines):
-  """Yields lines of sentences, and a blank one where an article begins."""
+  """Yields lines of sentences, and a blank line before each article."""
   for _, line in lines:
     # "= Title =", "= = Heading = =".
     heading = re.fullmatch(r" *(= )+.*?(= *)+", line)
     if heading and not line.lstrip().startswith("= ="):
       yield "\n"
     elif line.strip() and not heading:
-      # Marks within a word: "well @-@ known", "1 @,@ 000".
+      # Punctuation within a word: "well @-@ known", "1 @,@ 000".
       text = re.sub(r" @(\W)@ ", r"\1", line.strip())
       yield re.sub(r"(?<= [.!?]) ", "\n", text) + "\n"
 
@@ -133,7 +133,7 @@ def _lines(folder, name):
 
 
 def flags_to_paste(entry: catalog.Entry, folder: str) -> list[str]:
-  """Returns the flags that make the scripts use an entry's folder."""
+  """Returns the flags with which scripts use an entry's folder."""
   if entry.program:
     case = ["--do_lower_case=false"] if entry.cased else []
     return [f"--model_dir={folder}", *case]

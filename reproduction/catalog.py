@@ -1,10 +1,10 @@
-"""The released models and data sets: catalog.csv, a line for each file.
+"""Reads catalog.csv: the released models and data sets, a line for each file.
 
 Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
-the same files (its url_checksums, Apache-2.0); WikiText's users publish its
-sums. Without published values only the length that the server reports is
-checked. A model's size is the size of its weights, 4 bytes per parameter: its
-archive is a little smaller.
+the same files (its url_checksums, Apache-2.0); users of WikiText publish its
+sums. For a file without published values, only the length that the server
+reports is checked. A model's size is the size of its weights, 4 bytes per
+parameter; its archive is a little smaller.
 """
 
 import csv
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-  """A file to download; unpublished fields are None."""
+  """A file to download; a field without a published value is None."""
 
   url: str
   size: int | None = None  # In bytes.
@@ -23,28 +23,28 @@ class File(NamedTuple):
 
   @property
   def name(self) -> str:
-    """The last part of the address."""
+    """The last part of the URL."""
     return self.url.partition("?")[0].rpartition("/")[2]
 
 
 class Entry(NamedTuple):
   """A model or a data set."""
 
-  name: str  # What --model or --data calls it, and its folder.
+  name: str  # Value of --model or --data, and the name of its folder.
   files: tuple[File, ...]  # Archives are unpacked into the folder.
   licence: str
-  about: str  # One line for a reader of the list.
-  program: str  # Of models: whose checkpoint it is.
-  bytes_after: int | None  # Of models: size of the weights, roughly.
-  task: str  # Of data: the --task_name that reads it.
-  cased: bool  # Of models: whether text keeps its case.
-  group: str  # Of data: another name of --data, for several of them.
-  # Lines of the published files, headers included; of SQuAD's the questions.
+  about: str  # One line of description.
+  program: str  # For models: the program that wrote the checkpoint.
+  bytes_after: int | None  # For models: approximate size of the weights.
+  task: str  # For data: the --task_name that reads it.
+  cased: bool  # For models: whether text keeps its case.
+  group: str  # For data: a value of --data that selects a group of data sets.
+  # Lines of the published files, including headers; for SQuAD the questions.
   rows: dict[str, int]
 
 
 def read_groups(name: str) -> Iterator[list[dict]]:
-  """Yields the lines of a CSV file of this folder that have one name."""
+  """Yields lists of lines with the same name from a CSV file of this folder."""
   path = pathlib.Path(__file__).with_name(name)
   with open(path, encoding="utf-8", newline="") as stream:
     lines = csv.DictReader(stream)
@@ -53,7 +53,7 @@ def read_groups(name: str) -> Iterator[list[dict]]:
 
 
 def _read(kind):
-  """Returns {name: Entry} of a kind of lines; a name's first line decides."""
+  """Returns {name: Entry} for a kind; a name's first line has the fields."""
   entries = {}
   for lines in read_groups("catalog.csv"):
     first = lines[0]
@@ -78,5 +78,5 @@ def _number(text):
 
 
 MODELS, DATA = _read("model"), _read("data")
-# Data that may not be handed on: `about` says where its owners give it.
+# Data that may not be redistributed: `about` says where its owners offer it.
 ELSEWHERE = _read("elsewhere")

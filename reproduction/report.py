@@ -1,4 +1,4 @@
-"""All finished runs in one table: published, here, band and verdict."""
+"""Reports finished runs in a table: published value, ours, band and verdict."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from reproduction import catalog, rows, runs
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
-# Defaults for results that are older than these fields.
+# Defaults for results that were written before these fields existed.
 _DEFAULTS: dict[str, Any] = {
   "max_steps": "fewer", "fewer": {}, "machine": "", "source": [], "sha256": {},
   "grid": [], "config": {}, "before": None,
@@ -31,7 +31,7 @@ def _deviations(result):
     (CHANGED, f"{name} {value} instead of {row.config[name]}")
     for name, value in result["config"].items() if value != row.config[name]
   ]
-  # A folder's name proves nothing: download.py writes where its files are from.
+  # Trust the source that download.py recorded, not a folder's name.
   if row.model and (result["model"] != row.model or not result["source"]):
     deviations.append((OTHER, _weights_text(result)))
   for name, (lines, published) in result["fewer"].items():
@@ -47,7 +47,7 @@ def _deviations(result):
 
 
 def _weights_text(result):
-  """Returns which weights a run had: path, sums (shortened) and source."""
+  """Returns a text with a run's weights: path, shortened sums and source."""
   sums = [f"{name} {value[:16]}" for name, value in result["sha256"].items()]
   return (
     f"weights {result.get('weights', result['model'])}, SHA-256: "
@@ -57,9 +57,9 @@ def _weights_text(result):
 
 
 def collect(output: str) -> list[dict]:
-  """Returns the lines of the report, one for each row, kind of run and metric.
+  """Returns the report's lines, one for each row, set of deviations and metric.
 
-  A line has: row, source, metric, model, published, low, high (None: open),
+  A line has: row, source, metric, model, published, low, high (None: no limit),
   median, sd (None for a single seed), values, seeds, grid (see _grid),
   deviations, verdict, command, machines, dates.
   """
@@ -76,14 +76,14 @@ def collect(output: str) -> list[dict]:
 
 
 def glue_averages(output: str) -> list[str]:
-  """Returns a sentence for each model and kind of run that did tasks of GLUE.
+  """Returns a sentence on GLUE for each model and set of deviations.
 
-  A task's score is the mean of its metrics on the dev set, as GLUE's server
-  computes it (arXiv 1804.07461), in the median of its runs.
+  A run's score is the mean of the task's metrics on the dev set, as on GLUE's
+  server (arXiv 1804.07461). A task's score is the median over its runs.
   """
   glue = [
     name for name, data in catalog.DATA.items()
-    if data.group == "glue" and name != "ax"  # For diagnosis, not averaged.
+    if data.group == "glue" and name != "ax"  # The average excludes ax.
   ]
   found: dict = {}
   for result in runs.finished(output):
@@ -122,7 +122,7 @@ def _line(metric, results):
   values = [
     result["results"][metric.result] * metric.scale
     for result in results
-    # Scores that only a server computes are missing.
+    # Only a server computes the missing scores.
     if metric.result in result["results"]
   ]
   median = statistics.median(values) if values else None
@@ -143,9 +143,9 @@ def _line(metric, results):
 
 
 def _grid(metric, results):
-  """Returns the scores of all runs of --search, of all seeds; None without.
+  """Returns the scores of --search over all seeds; None without --search.
 
-  `values` has each run's score, and `best` the settings that each seed chose.
+  `values` has the score of each run, and `best` each seed's best settings.
   """
   values = [
     scores[metric.result] * metric.scale
@@ -163,14 +163,14 @@ def _grid(metric, results):
 
 
 def _verdict(metric, median):
-  """Returns the verdict on a run without deviations."""
+  """Returns the verdict on runs without deviations."""
   if median is None or (metric.low is None and metric.high is None):
     return NO_BAND
   return REPRODUCED if metric.is_within(median) else OUTSIDE
 
 
 def band_text(line: dict) -> str:
-  """Returns a band in words: 84 to 88, at least 84, or -."""
+  """Returns a band as text: 84 to 88, at least 84, or -."""
   low, high = line["low"], line["high"]
   if low is None:
     return "-" if high is None else f"at most {high:g}"
@@ -185,7 +185,7 @@ def _median_text(line):
   text = f"{line['median']:.2f}{spread}, {count} seed{'s' * (count != 1)}"
   if not grid:
     return text
-  # As published: the best setting on the dev set, by the first metric.
+  # Like published results: the best settings on the dev set, by first metric.
   return (
     f"{text}: {'; '.join(grid['best'])}, the best of "
     f"{len(grid['values']) // count} settings; median of all "
@@ -210,7 +210,7 @@ def markdown(lines: list[dict]) -> str:
       "; ".join(line["deviations"]) or "none",
       "; ".join(line["machines"] + line["dates"]),
     )
-    # A path or a flag may hold what separates cells.
+    # Escape the separator of cells, which a path or a flag may contain.
     texts.append(f"| {' | '.join(c.replace('|', '&#124;') for c in cells)} |")
   return "\n".join(texts) + "\n"
 
@@ -218,7 +218,7 @@ def markdown(lines: list[dict]) -> str:
 def write(output: str) -> list[str]:
   """Writes report.md and report.json; returns the Markdown and a sentence.
 
-  Raises InputError: there is no finished run.
+  Raises InputError: the folder has no finished run.
   """
   lines = collect(output)
   if not lines:

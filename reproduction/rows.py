@@ -1,9 +1,9 @@
-"""The published results: rows.csv, what was published and how to get it again.
+"""Reads rows.csv: published results, and the commands that reproduce them.
 
 Sources: Devlin et al., arXiv 1810.04805 ("paper"); the README and
-multilingual.md of the original ("README"); and, where the paper has only test
-scores, later papers that ran the same model on the dev sets. Bands are from
-published spreads over seeds: a run within its band counts as reproduced.
+multilingual.md of the original ("README"); and, if the paper has only test
+scores, later papers with dev set scores of the same model. Bands are from
+published spreads over seeds: a run within its band is reproduced.
 """
 
 import shlex
@@ -13,13 +13,13 @@ from reproduction import catalog
 
 
 class Metric(NamedTuple):
-  """A published number, in the unit of its table, such as per cent."""
+  """A published number, in the unit of its table, such as percent."""
 
-  result: str  # Its name in eval_results.txt; "" if a server scores it.
+  result: str  # Its name in eval_results.txt; "" if only a server computes it.
   published: float
-  low: float | None = None  # The band; None: open on this side.
+  low: float | None = None  # The limits of the band; None: no limit.
   high: float | None = None
-  scale: float = 100.0  # From the unit of eval_results.txt.
+  scale: float = 100.0  # Factor for a value of eval_results.txt.
 
   def is_within(self, value: float) -> bool:
     """Returns whether a value, in the metric's unit, is in its band."""
@@ -31,23 +31,23 @@ class Metric(NamedTuple):
 class Row(NamedTuple):
   """A published result, and the recipe for it."""
 
-  name: str  # What --row calls it.
-  source: str  # The table that it is from.
-  model: str  # In the catalog; "" if it must be pre-trained.
-  data: str  # In the catalog; "" for none.
-  script: str  # "" if none can do it: the note says why.
-  # {data} is the data's folder, {output} the run's, {before} the model that the
-  # run of the row in `after` left.
+  name: str  # The value of --row.
+  source: str  # The table with the published result.
+  model: str  # Name in the catalog; "" for a model to pre-train.
+  data: str  # Name in the catalog; "" for none.
+  script: str  # "" if no script does this; the note says why.
+  # {data} is the data's folder, {output} the run's folder, and {before} the
+  # model from a run of the row in `after`.
   flags: tuple[str, ...]
-  metrics: tuple[Metric, ...]  # The first one counts.
+  metrics: tuple[Metric, ...]  # The first is the main metric.
   hours: str  # The published time, with its hardware.
-  after: str  # The row whose finished runs this one starts from; "": none.
+  after: str  # Row from whose finished runs this row starts; "": none.
   note: str
   config: dict[str, str]  # Values that bert_config.json must have.
 
   @property
   def is_chained(self) -> bool:
-    """Whether it trains or scores the model of another row's run."""
+    """Whether the row uses the model from a run of another row."""
     return any("{before}" in flag for flag in self.flags)
 
 
@@ -58,7 +58,7 @@ def _metric(line):
 
 
 def _read():
-  """Yields the Rows; more lines of a name have more metrics."""
+  """Yields the Rows; further lines with a name add metrics."""
   for lines in catalog.read_groups("rows.csv"):
     texts = "name source model data script hours after note"
     yield Row(

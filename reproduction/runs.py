@@ -1,8 +1,8 @@
-"""Runs a row of the table: its command, its seeds, its results.
+"""Runs a row of the table with its command and seeds, and stores the results.
 
-A run is in OUTPUT/ROW/seed_N, which is the --output_dir of the row's script.
-Its results are in result.json there, written when the script is done: a seed
-with that file is not run again, and a killed run is continued.
+A run's folder is OUTPUT/ROW/seed_N, which is the --output_dir of the row's
+script. When the script has ended, its results are written to result.json there.
+A seed with that file is skipped; an interrupted run continues.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
-# Files of weights of Hugging Face, and of TensorFlow.
+# Weight files of Hugging Face and TensorFlow.
 _WEIGHTS = r"\.(safetensors|bin)$|\.data-\d+-of-\d+$"
 _PR_SET_PDEATHSIG = 1  # From linux/prctl.h.
-# Data sets whose tables lie further down: XNLI, IMDB and PAWS-X.
+# Entries of data sets with tables in subfolders: XNLI, IMDB and PAWS-X.
 _DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
 
 
 class Plan(NamedTuple):
-  """How a row is run."""
+  """A row, and the settings to run it with."""
 
   row: rows.Row
   model: str  # Folder of the weights; "" if the row's flags name them.
-  data: str  # Folder or files; "" where the row needs none.
-  output: str  # Folder of all rows.
-  max_steps: int = 0  # Where a smoke run ends.
+  data: str  # Folder or files; "" if the row needs none.
+  output: str  # Folder for all rows.
+  max_steps: int = 0  # Last step of a smoke run.
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
 
   def folder(self, seed: int) -> str:
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights; "" if an earlier run makes them.
 
-  `folder` is --model_dir: a model's folder, or a folder of downloads. Raises
+  `folder` is --model_dir: a model folder, or a folder with downloads. Raises
   InputError: the model is missing; the message has the command to download it.
   """
   if row.is_chained:
@@ -83,7 +83,7 @@ def _config_in(folder):
 def find_data(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's data, or its files of records.
 
-  Raises InputError: it is not there; the message says how to get it.
+  Raises InputError: the data is missing; the message says how to get it.
   """
   if not row.data:
     if not folder:
@@ -107,7 +107,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
 
 
 def _has_files(row, folder):
-  """Returns whether a folder has the files in the row's flags, or any table."""
+  """Returns whether a folder has the files in the row's flags, or a table."""
   named = [
     flag.partition("{data}/")[2] for flag in row.flags if "{data}/" in flag
   ]
@@ -118,9 +118,9 @@ def _has_files(row, folder):
 
 
 def command(plan: Plan, seed: int) -> list[str]:
-  """Returns the command of a seed's run, a list for subprocess.
+  """Returns the command of a seed's run as a list for subprocess.
 
-  Raises InputError: no script does this row.
+  Raises InputError: no script can run this row.
   """
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
@@ -131,8 +131,8 @@ def command(plan: Plan, seed: int) -> list[str]:
     for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
-    # The recipe's warm-up is longer than a whole smoke run. Another row may go
-    # on with it.
+    # The recipe's warm-up is longer than a smoke run. A row that continues
+    # another row's run needs twice the steps.
     flags += [
       f"--num_train_steps={2 * plan.max_steps}", "--num_warmup_steps=0",
       f"--stop_step={plan.max_steps * (2 if row.after else 1)}",
@@ -142,18 +142,18 @@ def command(plan: Plan, seed: int) -> list[str]:
   if "--do_train" in flags:
     flags.append(f"--seed={seed}")
   return [
-    # The user's flags come last: absl takes the last value of a flag.
+    # The user's flags come last, because absl takes the last value of a flag.
     sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
     *flags, f"--output_dir={folder}", *plan.extra,
   ]
 
 
 def _model_flags(folder):
-  """Returns --model_dir, or the paths where there are no weights yet."""
+  """Returns --model_dir, or the flags for a folder without weights."""
   if not folder:
     return []
   names = os.listdir(folder)
-  # Pre-training rows start from a configuration alone.
+  # Rows of pre-training start from a configuration without weights.
   if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
     return [f"--model_dir={folder}"]
   flags = [f"--bert_config_file={_config_in(folder)}"]
@@ -163,15 +163,15 @@ def _model_flags(folder):
 
 
 def run(plan: Plan, seed: int) -> None:
-  """Runs a seed, unless it is done, and writes its result.json.
+  """Runs a seed and writes its result.json, unless that exists.
 
-  Raises InputError: the script failed, or was stopped and may be continued.
+  Raises InputError: the script failed, or was stopped and can continue.
   """
   arguments = command(plan, seed)
   path = os.path.join(plan.folder(seed), _RESULT)
   if os.path.exists(path):
     done = json_files.read(path)["command"]
-    # The interpreter is left out: its path depends on the environment.
+    # Ignore the interpreter, whose path depends on the environment.
     if done[1:] == arguments[1:]:
       return
     raise errors.InputError(
@@ -182,7 +182,7 @@ def run(plan: Plan, seed: int) -> None:
   if before and not (plan.row.is_chained or os.path.exists(plan.folder(seed))):
     _begin_after(plan, seed, before["results"]["global_step"])
   start = time.time()
-  # The script runs in a separate process, as if a user started it.
+  # A separate process, as if a user had started the script.
   code = _call(arguments)
   if code:
     raise errors.InputError(
@@ -193,7 +193,7 @@ def run(plan: Plan, seed: int) -> None:
   grid, results = read_search(plan.folder(seed)), {}
   if grid:
     results = grid[0][1]
-  elif "--do_eval" in arguments:  # Others leave files for a server.
+  elif "--do_eval" in arguments:  # Other rows write files for a server.
     results = read_eval_results(plan.folder(seed))
   json_files.write(path, {
     "row": plan.row.name, "seed": seed, **_start_record(plan, seed),
@@ -202,26 +202,26 @@ def run(plan: Plan, seed: int) -> None:
     "command": arguments, "extra": list(plan.extra),
     "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
     "results": results, "grid": grid,
-    "seconds": round(time.time() - start, 1),  # Only since the last start.
+    "seconds": round(time.time() - start, 1),  # Since the last start.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
 
 
 def _call(arguments):
-  """Runs a command to its end; the child ends with this process."""
+  """Runs a command and returns its exit code; it ends with this process."""
   ends = _end_with_parent if os.name == "posix" else None
   with subprocess.Popen(arguments, preexec_fn=ends) as child:
     try:
       return child.wait()
     except BaseException:
-      # After SIGTERM the script saves its step and ends.
+      # On SIGTERM the script saves its step and ends.
       child.terminate()
       child.wait()
       raise
 
 
 def _end_with_parent():
-  """Asks Linux for SIGTERM when the parent ends, however it ends."""
+  """Makes Linux send SIGTERM to this process when its parent ends."""
   with contextlib.suppress(OSError, AttributeError):
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -229,8 +229,8 @@ def _end_with_parent():
 def _folder_before(plan, seed):
   """Returns the folder of the run that a seed starts from.
 
-  It is the run of the same seed, or of seed 1 if only that is finished: one
-  pre-training serves many fine-tunings.
+  It is the run with the same seed, or with seed 1 if only that has finished,
+  because several fine-tunings can start from one pre-training.
   """
   before = plan._replace(row=rows.ROWS[plan.row.after])
   folders = [before.folder(seed), before.folder(1)]
@@ -239,7 +239,7 @@ def _folder_before(plan, seed):
 
 
 def _model_before(plan, seed):
-  """Returns the folder of the model in {before}; "" where no row has it."""
+  """Returns the folder of the model for {before}; "" if the row lacks that."""
   if not plan.row.is_chained:
     return ""
   return os.path.join(_folder_before(plan, seed), "final_model")
@@ -258,7 +258,7 @@ def _result_before(plan, seed):
 
 
 def _begin_after(plan, seed, step):
-  """Makes the folder of a run that continues the run of an earlier row."""
+  """Makes a run's folder with the last checkpoint of an earlier row's run."""
   before = _folder_before(plan, seed)
   with file_io.new_folder(plan.folder(seed)) as folder:
     for name in os.listdir(before):
@@ -267,7 +267,7 @@ def _begin_after(plan, seed, step):
 
 
 def _start_record(plan, seed):
-  """Returns the fields of result.json that say what a run started from."""
+  """Returns the fields of result.json about a run's initial weights."""
   if plan.row.is_chained:
     weights = weights_record(_model_before(plan, seed))
     return {**weights, "model": plan.row.after}
@@ -279,12 +279,12 @@ def _start_record(plan, seed):
 
 
 def weights_record(folder: str) -> dict:
-  """Returns the fields of result.json that say which weights a run had.
+  """Returns the fields of result.json about the weights in a folder.
 
   Returns:
-    model: the name in the catalog, or the name of the folder; source: the
-    addresses that download.py made the folder from, empty for any other folder;
-    weights: the path; sha256: {file: sum} of the files of weights.
+    model: the name in the catalog, or the name of the folder; source: the URLs
+    in the record of download.py, empty for any other folder; weights: the path;
+    sha256: {file: sum} of the weight files.
   """
   path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)
   download = json_files.read(path) if os.path.exists(path) else {}
@@ -300,23 +300,23 @@ def weights_record(folder: str) -> dict:
 
 
 def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
-  """Returns {file: (lines or questions, as published)} of shortened files."""
+  """Returns {file: (lines or questions, published number)} of shorter files."""
   entry = {**catalog.DATA, **catalog.ELSEWHERE}.get(row.data)
   fewer = {}
   for name, published in (entry.rows if entry else {}).items():
     path = pathlib.Path(folder, name)
     if path.exists():
-      # Questions of a file of SQuAD; lines of any other, its header included.
+      # Count questions in a SQuAD file, and lines in others, with the header.
       unit = rb'"question"\s*:' if path.suffix == ".json" else rb"\n"
       found = len(re.findall(unit, path.read_bytes()))
-      # Versions of a data set differ by a few rows.
+      # A few missing rows are ignored: versions of a data set differ by them.
       if found < 0.99 * published:
         fewer[name] = (found, published)
   return fewer
 
 
 def machine() -> str:
-  """Returns the processor, how many cores this process may use, and GPUs."""
+  """Returns a text with the processor, its usable cores, and the GPUs."""
   name = platform.processor() or platform.machine()
   if os.path.exists("/proc/cpuinfo"):
     text = pathlib.Path("/proc/cpuinfo").read_text()
@@ -331,15 +331,15 @@ def machine() -> str:
 
 
 def read_eval_results(folder: str) -> dict[str, float]:
-  """Returns {name: number} of the eval_results.txt in a folder.
+  """Returns {name: number} from the eval_results.txt in a folder.
 
-  Raises InputError: there is none.
+  Raises InputError: the file is missing.
   """
   path = pathlib.Path(folder, "eval_results.txt")
   if not path.exists():
     raise errors.InputError(f"{path} is missing: the script did not evaluate")
   lines = path.read_text(encoding="utf-8").splitlines()
-  # A score of one of two classes is followed by the class's name.
+  # After the score of one of two classes comes the name of that class.
   return {
     name.strip(): float(value.split()[0])
     for name, _, value in (line.partition(" = ") for line in lines)
@@ -347,9 +347,9 @@ def read_eval_results(folder: str) -> dict[str, float]:
 
 
 def read_search(folder: str) -> list[tuple[dict, dict]]:
-  """Returns (settings, scores) of each run of --search, the best run first.
+  """Returns (settings, scores) for each run of --search, the best run first.
 
-  Settings are {flag: its value as text}. Without search_results.tsv: [].
+  Settings are {flag: value as text}. Without search_results.tsv it returns [].
   """
   path = pathlib.Path(folder, "search_results.tsv")
   if not path.exists():
@@ -357,7 +357,7 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
   header, *lines = (
     line.split("\t") for line in path.read_text("utf-8").splitlines()
   )
-  # The flags come first, then the score that was compared.
+  # Flags come first, then scores, starting with the score for the ranking.
   count = next(
     n for n, name in enumerate(header) if name not in choices.SEARCHED
   )
@@ -369,6 +369,6 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
 
 
 def finished(output: str) -> list[dict]:
-  """Returns the results of all finished runs below a folder, in order."""
+  """Returns the results of all finished runs in a folder, sorted by path."""
   paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
   return [json_files.read(str(path)) for path in paths]

@@ -1,8 +1,8 @@
-"""Downloads files: resumes broken transfers and checks the complete files.
+"""Downloads files: resumes interrupted transfers and checks complete files.
 
-The bytes of an unfinished file are in NAME.part, and what identifies that
-version on the server (its ETag or date) in NAME.part.tag, so that a resumed
-transfer never joins the halves of two versions.
+NAME.part has the bytes of an incomplete file, and NAME.part.tag identifies its
+version on the server (by ETag or date), so that a resumed transfer never joins
+parts of two versions.
 """
 
 import os
@@ -16,20 +16,20 @@ import tqdm
 from common import errors, file_io
 from reproduction import catalog
 
-# Bytes. A block is lost if the connection ends before it is complete.
+# Bytes to read at a time. An incomplete block is lost if the connection ends.
 _BLOCK = 1 << 16
-_TIMEOUT = 9, 30  # Seconds to connect, and without a byte.
+_TIMEOUT = 9, 30  # Seconds for a connection, and for the next byte.
 _TRIES = 5
-# A server that is busy may answer later; one that refuses will not.
+# HTTP statuses after which a retry can succeed.
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 
 class _Unreachable(requests.RequestException):
-  """Nothing answers at a host."""
+  """The host does not answer."""
 
 
 def mirrored(url: str, base_url: str | None) -> str:
-  """Returns where a mirror has a file: https://a.b/c is BASE_URL/a.b/c."""
+  """Returns a file's URL on a mirror: BASE_URL/a.b/c for https://a.b/c."""
   if not base_url:
     return url
   parts = urllib.parse.urlsplit(url)
@@ -40,11 +40,11 @@ def download(
   file: catalog.File, folder: str, *, base_url: str | None = None,
   seconds_between_tries: float = 2.0,
 ) -> str:
-  """Brings a file into a folder, unless it is there; returns its path.
+  """Downloads a file to a folder, unless it exists; returns its path.
 
-  A cut connection is continued, and a busy server asked again, up to five
-  times, with pauses that double; after that, the next call continues. Raises
-  InputError: the server does not give it, or it is not the expected file.
+  If a connection ends or the server is busy, it tries up to five times, with
+  pauses that double; another call then continues. Raises InputError: the server
+  does not have the file, or sends another file than expected.
   """
   path = os.path.join(folder, file.name)
   part, url = path + ".part", mirrored(file.url, base_url)
@@ -74,7 +74,7 @@ def download(
           f"{url} could not be downloaded: {error}{kept or ''}"
         ) from error
     time.sleep(seconds_between_tries * 2**number)
-  # Before the rename: a file of this name is always the published one.
+  # Check before the rename: a file with this name is always the published file.
   _check(part, file, url)
   os.replace(part, path)
   file_io.remove(part + ".tag")
@@ -86,27 +86,27 @@ def _size(path):
 
 
 def _transfer(url, part):
-  """Writes the rest of a file; raises RequestException if it is cut off."""
+  """Downloads the rest of a file; raises RequestException if it ends early."""
   start, tag = _size(part), part + ".tag"
-  # Positions in a compressed answer would be useless.
+  # Ranges need the bytes of the file, not of a compressed answer.
   headers = {"Accept-Encoding": "identity"}
   if start:
     headers["Range"] = f"bytes={start}-"
     if os.path.exists(tag):
-      # The server sends the whole file if it has another version by now.
+      # The server sends the whole file if its version has changed.
       headers["If-Range"] = pathlib.Path(tag).read_text(encoding="utf-8")
   try:
     response = requests.get(
       url, headers=headers, stream=True, timeout=_TIMEOUT
     )
   except (requests.ConnectionError, requests.Timeout) as error:
-    # More tries would take minutes; a host that gave a part may come back.
+    # Retry only for a host that has already sent a part: retries take minutes.
     if start:
       raise
     is_silent = isinstance(error, requests.Timeout)
     raise _Unreachable(error if is_silent else "no connection") from error
   with response:
-    if response.status_code == 416:  # Nothing is missing, or it has shrunk.
+    if response.status_code == 416:  # The part is complete or too long.
       # Status 416 has the header "bytes */SIZE".
       if response.headers.get("Content-Range", "") != f"bytes */{start}":
         os.remove(part)
@@ -116,7 +116,7 @@ def _transfer(url, part):
     if response.status_code != 206:  # The server sends the whole file.
       start = 0
     file_io.remove(tag)
-    # A weak ETag (W/...) is useless here: other bytes may have the same tag.
+    # Ignore a weak ETag (W/...), which does not guarantee equal bytes.
     for version in map(response.headers.get, ("Last-Modified", "ETag")):
       if version and not version.startswith("W/"):
         file_io.write_text(tag, version)
@@ -124,9 +124,9 @@ def _transfer(url, part):
 
 
 def _copy(response, part, start):
-  """Writes an answer to a file from `start` on, with a progress bar."""
+  """Writes a response to a file from offset `start`, with a progress bar."""
   length = response.headers.get("Content-Length")
-  # Content-Length is the length of the rest of the file, from `start` on.
+  # Content-Length is the length of the file after `start`.
   total = None if length is None else start + int(length)
   with open(part, "ab" if start else "wb") as stream, tqdm.tqdm(
     desc=os.path.basename(part).removesuffix(".part"), initial=start,
@@ -142,7 +142,7 @@ def _copy(response, part, start):
 
 
 def _check(path, file, url):
-  """Raises InputError, and removes the file, if it is not the expected one."""
+  """Removes the file and raises InputError if it is not the expected file."""
   size, sha256 = file_io.size_and_sha256(path)
   if file.size not in (None, size):
     found, expected = f"{size:,} bytes", f"{file.size:,}"
