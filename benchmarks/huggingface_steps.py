@@ -1,6 +1,6 @@
 """Hugging Face's training steps and inference, for step_speed.py.
 
-Networks lie on the GPU, if any.
+Networks run on the GPU, if any.
 """
 
 import os
@@ -18,26 +18,26 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids", "labels")
 class _Steps:
   """A network of transformers with torch's AdamW, in float32 or autocast."""
 
-  network = ""  # Name of a class of transformers.
+  network = ""  # Name of a class in transformers.
 
   def __init__(
     self, values, *, dtype, compiled=False, onednn=False, attention="sdpa"
   ):
-    """Makes the network of a dict of sizes with random weights.
+    """Makes a network with random weights from a dict of sizes.
 
-    "bfloat16" means autocast, `compiled` torch.compile. With `onednn` it
-    multiplies float32, for inference on a CPU only: MKL, the default, has half
-    its speed on processors of AMD. `attention` is "sdpa" or "eager".
+    "bfloat16" means autocast, `compiled` torch.compile. `onednn` multiplies
+    float32 with oneDNN, only for inference on a CPU: MKL, the default, has half
+    that speed on AMD processors. `attention` is "sdpa" or "eager".
     """
-    # TF32 on a GPU, as TensorFlow does by default.
+    # TF32 on a GPU, which is TensorFlow's default.
     torch.set_float32_matmul_precision("high")
-    # By default some processors' cores are taken for halves of one.
+    # By default, torch uses only half of some processors' cores.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     self._device = "cuda" if torch.cuda.is_available() else "cpu"
     self._precision = torch.autocast(
       self._device, torch.bfloat16, enabled=dtype == "bfloat16"
     )
-    # Their name of the tanh form, which ours is, in one operation.
+    # GELU in the tanh form, as in ours, as a single operation.
     config = transformers.BertConfig(**{
       **values, "hidden_act": "gelu_pytorch_tanh", "num_labels": 2,
       "attn_implementation": attention,
@@ -51,8 +51,8 @@ class _Steps:
       self._run = mkldnn.to_mkldnn(self._model.eval())
 
   def wait(self):
-    """Returns when the device has done what it was given."""
-    # On a CPU torch runs at once: when a call returns the work is done.
+    """Waits until the device has finished its work."""
+    # On a CPU, torch has finished when a call returns.
     if self._device == "cuda":
       torch.cuda.synchronize()
 
@@ -83,7 +83,7 @@ class Classifier(_Steps):
 
   def predict(self, batch):
     """Computes the logits of a batch."""
-    # Without dropout, as ours.
+    # Without dropout, like ours.
     self._model.eval()
     with torch.inference_mode():
       self._outputs(dict(zip(_NAMES, batch)))

@@ -1,7 +1,7 @@
-"""A plain BERT in JAX, to compare XLA's programs of our steps with.
+"""A plain BERT in JAX, for a comparison with the XLA programs of our steps.
 
-As a textbook has it: all hidden states of all layers, dropout from the device's
-own generator, soft-max and layer norm in float32, clipping, AdamW.
+It is a textbook version: all hidden states of all layers, dropout from the
+device's generator, softmax and layer norm in float32, clipping, AdamW.
 """
 
 import functools
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 
 def shapes(values: dict) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of a dict of sizes."""
+  """Returns {name: shape} of the weights for a dict of sizes."""
   width, inner = values["hidden_size"], values["intermediate_size"]
   layers = range(values["num_hidden_layers"])
   dense = {"pool": (width, width), "word": (width, width), "pair": (width, 2)}
@@ -43,7 +43,7 @@ def _norm(x, w, name):
 
 
 def predict(w, batch, key=None, *, values, dtype):
-  """Returns hidden states [B, T, H], and logits [B, 2] of the pairs."""
+  """Returns hidden states [B, T, H] and next-sentence logits [B, 2]."""
   (ids, mask, segments, *_), site = batch, itertools.count()
 
   def drop(x):
@@ -75,7 +75,7 @@ def _loss(w, batch, key, **options):
 
   states, logits = predict(w, batch, key, **options)
   loss = cross_entropy(logits, batch[-1].reshape(-1))
-  if len(batch) > 4:  # Words [B, P] at positions [B, P].
+  if len(batch) > 4:  # Masked words [B, P] at positions [B, P].
     x = jnp.take_along_axis(states, batch[3][..., None], 1)
     x = jax.nn.gelu(_dense(x, w, "word"))
     loss += cross_entropy(x @ w["words"].astype(x.dtype).T, batch[4])
@@ -99,7 +99,7 @@ def train(state, batch, step, **options):
 
 
 def compiled(work, values: dict, device):
-  """Returns the executable of a step_speed.Work with a dict of sizes."""
+  """Returns the executable of a step_speed.Work for a dict of sizes."""
   place = jax.sharding.SingleDeviceSharding(device)
   spec = functools.partial(jax.ShapeDtypeStruct, sharding=place)
   weights = {n: spec(s, jnp.float32) for n, s in shapes(values).items()}

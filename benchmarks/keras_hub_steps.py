@@ -1,6 +1,6 @@
 """keras-hub's pre-training steps, for step_speed.py.
 
-It has no next-sentence head: that is left out.
+keras-hub has no next-sentence head, so the steps lack it.
 """
 
 import keras
@@ -13,7 +13,7 @@ class Pretraining:
   """BertMaskedLM of keras-hub, trained by its train_on_batch."""
 
   def __init__(self, values, *, dtype, compiled=False):
-    # Weights stay float32, as they do here.
+    # Weights stay float32, as in ours.
     policy = "mixed_bfloat16" if dtype == "bfloat16" else "float32"
     backbone = keras_hub.models.BertBackbone(
       vocabulary_size=values["vocab_size"],
@@ -35,7 +35,7 @@ class Pretraining:
     )
 
   def pretrain(self, batch):
-    """One training step; returns when it is done."""
+    """Takes a training step, and waits for its end."""
     inputs = {
       "token_ids": batch.input_ids, "padding_mask": batch.input_mask,
       "segment_ids": batch.segment_ids,
@@ -44,4 +44,4 @@ class Pretraining:
     self._model.train_on_batch(inputs, batch.masked_lm_ids)
 
   def wait(self):
-    """Returns at once: train_on_batch has waited."""
+    """Does nothing, because train_on_batch has waited."""

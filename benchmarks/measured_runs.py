@@ -1,4 +1,4 @@
-"""Measures a command: wall and processor seconds, and memory."""
+"""Runs a command and measures wall and processor seconds, and memory."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
-# Run as a script, this folder is on the path and its parent is not.
+# A script has only its own folder on the path, not the parent.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from common import errors
@@ -20,7 +20,7 @@ _PAUSE = 0.05  # Seconds between two measurements of memory.
 
 
 class Cost(NamedTuple):
-  """Wall and processor seconds of a run, and the most memory that it had."""
+  """Wall and processor seconds of a run, and its peak memory."""
 
   wall: float
   processor: float
@@ -28,9 +28,9 @@ class Cost(NamedTuple):
 
 
 def set_environment(**more):
-  """Sets the environment of this process and of all that it starts.
+  """Sets the environment of this process and its children.
 
-  Nothing is downloaded. Compiled modules are kept, as for any user: without
+  It disables downloads. It keeps compiled modules, as for any user: without
   them, importing TensorFlow takes 3× longer.
   """
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -42,10 +42,10 @@ def run(command, *, until=None, watches_memory=False):
 
   Args:
     command: list of strings and paths.
-    until: a function without arguments; the command is killed as soon as it
-      returns True. None: it runs to its end.
-    watches_memory: whether the cost has the memory, which takes some time from
-      the command; otherwise that is 0.
+    until: function without arguments; when it returns True, the command is
+      killed. None lets the command end by itself.
+    watches_memory: whether to measure memory, which slows the command a little;
+      otherwise the memory in the cost is 0.
 
   Raises InputError: the command failed, or ended before `until`.
   """
@@ -59,11 +59,11 @@ def run(command, *, until=None, watches_memory=False):
     while process.returncode is None and not is_reached:
       if watches_memory:
         look = time.monotonic()
-        # Shorter peaks are missed; a batch's peak lasts longer.
+        # This misses shorter peaks, but the peak of a batch lasts longer.
         seconds_now, megabytes = usage(process.pid)
         most, seconds = max(most, megabytes), seconds | seconds_now
-        # Linux walks through all pages of a process: without longer pauses,
-        # that took a fifth of a core from BERT-base and its peers.
+        # Linux walks through all pages of a process. Without longer pauses,
+        # that takes a fifth of a core for BERT-base and its peers.
         pause = max(_PAUSE, 50 * (time.monotonic() - look))
       with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(pause)
@@ -78,27 +78,27 @@ def run(command, *, until=None, watches_memory=False):
         f"{log.read().decode('utf-8', 'replace').strip()[-2000:]}"
       )
     output.seek(0)
-    # All children that have ended are counted: the difference is this one. It
-    # leaves out processes whose parent did not wait for them.
+    # os.times counts all children that have ended, so the difference is this
+    # command. It excludes processes whose parent did not wait for them.
     processor = sum(after[2:4]) - sum(before[2:4])
     processor = max(processor, sum(seconds.values()))
     return output.read(), Cost(wall, processor, most)
 
 
 def usage(pid):
-  """Returns the use of a process and its descendants now.
+  """Returns the current use of a process and its descendants.
 
   Returns:
-    {pid: processor seconds so far}, and the memory of all, in MB: Linux's
-    Pss_Anon, which counts a shared page once, and libraries not at all.
+    {pid: processor seconds so far}, and the memory of all processes in MB:
+    Linux's Pss_Anon, which counts a shared page once and excludes libraries.
   """
   seconds, kilobytes, waiting = {}, 0, [pid]
   while waiting:
     folder = pathlib.Path("/proc", str(waiting.pop()))
-    with contextlib.suppress(OSError):  # It has ended.
+    with contextlib.suppress(OSError):  # The process may have ended.
       for path in folder.glob("task/*/children"):
         waiting += path.read_text().split()
-      # The second field is the program's name, which may hold any character.
+      # The second field is the program's name, which may have any character.
       fields = (folder / "stat").read_text().rpartition(")")[2].split()
       ticks = int(fields[11]) + int(fields[12])  # User and system time.
       seconds[folder.name] = ticks / os.sysconf("SC_CLK_TCK")

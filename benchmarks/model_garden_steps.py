@@ -11,7 +11,7 @@ from step_speed import CLIP, DECAY, RATE
 
 
 def _gelu(x):
-  # The original's form, so that all compute the same function.
+  # The original's form, because all programs must compute the same function.
   return tf.nn.gelu(x, approximate=True)
 
 
@@ -45,7 +45,7 @@ class Pretraining:
     self._last = self._step(tf.nest.map_structure(tf.constant, batch))
 
   def wait(self):
-    """Returns when the device has done what it was given."""
+    """Waits until the device has finished its work."""
     self._last.numpy()
 
   def _train_step(self, batch):

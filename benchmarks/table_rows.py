@@ -1,8 +1,8 @@
-"""Rows of the table of table.py: from measured numbers to met or not.
+"""Evaluates and formats the rows of table.py's table.
 
-Terms: a *work* is measured in turns, each of which runs every *contender* once
-and gives each some *measures*, such as wall seconds; a *row* compares one
-measure of a work with a target.
+Terms: a *work* is measured in turns. A turn runs every *contender* once, which
+gives its *measures*, such as wall seconds. A *row* compares a measure of a work
+with a target.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import re
 import statistics
 from typing import NamedTuple
 
-# Imported before the project's modules: it puts them on the path.
+# Imported before the project's modules, because it puts them on the path.
 import measured_runs  # noqa: F401
 from common import errors, file_io
 
@@ -20,41 +20,41 @@ _UNITS = {
   "megabytes": " MB", "added_megabytes": " MB", "milliseconds": " ms",
   "examples_per_second": " examples/s", "texts_per_second": " texts/s",
   "share": " %", "score": "",
-}  # All others are seconds.
+}  # All other measures are seconds.
 
 
 class Row(NamedTuple):
-  """One comparison."""
+  """A comparison of a measure with peers or a target."""
 
   title: str
-  measure: str  # The part before a comma names its unit.
+  measure: str  # The part before a comma determines the unit.
   target: float | None = None
   # "ratio": ours / the best peer's; "speedup": its inverse for costs;
   # "difference": ours - the best peer's; "own": ours.
   result: str = "ratio"
-  peers: str = ""  # Only contenders whose names start so; "": all but ours.
-  ours: str = OURS  # The best contender whose name starts so counts.
+  peers: str = ""  # Prefix of the peers' names; "" means all but ours.
+  ours: str = OURS  # Prefix of our contenders' names; the best counts.
 
   @property
   def is_more_better(self) -> bool:
-    """Whether the largest of the measure is the best."""
+    """Whether the largest value of the measure is the best."""
     return self.measure.partition(",")[0] in _MORE_IS_BETTER
 
 
 class Outcome(NamedTuple):
-  """A row with its numbers, medians of the turns."""
+  """A row with its numbers, which are medians of the turns."""
 
   row: Row
   ours: float
-  peers: dict  # From contender to number.
-  peer: str | None  # The best of them.
+  peers: dict  # {contender: number}.
+  peer: str | None  # The best peer.
   result: float
 
 
 def evaluate(row: Row, turns) -> Outcome | None:
-  """Returns the Outcome of a row, or None if the turns lack what it needs.
+  """Returns the Outcome of a row, or None if the turns lack its measures.
 
-  Turns are a list of dicts from contender to dict from measure to number.
+  `turns` is a list of {contender: {measure: number}}.
   """
   values = medians(turns, row.measure)
   better = max if row.is_more_better else min
@@ -70,7 +70,7 @@ def evaluate(row: Row, turns) -> Outcome | None:
   if row.result == "difference":
     result = best - peers[peer]
   elif row.result == "speedup" and not row.is_more_better:
-    # Seconds of the peer for each second of ours.
+    # The peer's seconds divided by ours.
     result = peers[peer] / best
   elif row.result != "own":
     result = best / peers[peer]
@@ -78,7 +78,7 @@ def evaluate(row: Row, turns) -> Outcome | None:
 
 
 def medians(turns, measure):
-  """Returns dict from contender to the median of a measure, if it has it."""
+  """Returns {contender: median of a measure} for contenders that have it."""
   values = {}
   for contender, measures in itertools.chain(*(turn.items() for turn in turns)):
     if measure in measures:
@@ -97,9 +97,9 @@ def number(value, measure):
 
 
 def markdown(outcomes, notes_of):
-  """Returns the table, and below it where and how each row was measured.
+  """Returns the table, followed by a note on each run.
 
-  Both are dicts from the work's name: to a list of Outcomes, to its `run_note`.
+  `outcomes` and `notes_of` map a work's name to its Outcomes and `run_note`.
   """
   names = "work", "here", "peers", "result", "target", "met", "run"
   lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
@@ -137,7 +137,7 @@ def _cells(outcome):
 
 
 def run_note(run):
-  """Returns where, when, of which code and how results were measured."""
+  """Returns a run's machine, date, commit, number of turns and command."""
   turns = len(run["turns"])
   return (
     f"{run['machine']}; {run['date']}; code {run['code']}; median of {turns} "
@@ -148,7 +148,7 @@ def run_note(run):
 def write_into(page, name, text):
   """Writes text between `<!-- name: begin -->` and `<!-- name: end -->`.
 
-  Raises InputError: the page has not both, once each and in order.
+  Raises InputError: the page lacks one of these lines, or repeats it.
   """
   first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
   new, count = re.subn(
@@ -178,7 +178,7 @@ def headline_table(headlines):
 
 
 def draw(headlines, path):
-  """Draws a bar for each headline, colored by group; 1× is as fast."""
+  """Draws a bar for each headline, colored by group; 1× means equal speed."""
   from matplotlib import figure
 
   height = 1 + 0.34 * len(headlines)
@@ -186,7 +186,7 @@ def draw(headlines, path):
   axes = picture.subplots()
   groups = list(dict.fromkeys(group for group, _ in headlines))
   for place, (group, (row, _, _, peer, result)) in enumerate(headlines):
-    # Bars begin at 1×: slower results go to the left.
+    # Bars begin at 1×, so bars of slower results go to the left.
     axes.barh(
       f"{group}: {row.title}", result - 1, left=1, height=0.7,
       color=f"C{groups.index(group)}",

@@ -1,4 +1,4 @@
-"""The works of table.py: contenders, targets, and the tables of the pages."""
+"""Defines the works of table.py: contenders, targets and titles."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ import step_speed
 from table_rows import OURS, Row, evaluate
 
 ROOT = measured_runs.ROOT
-# The flags of data that a work may need.
+# The data flags that a work may need.
 DATA = {
   "glue": "folder of GLUE's folders (MRPC, CoLA, ...)",
   "squad": "folder of SQuAD 1.1's files",
@@ -30,8 +30,8 @@ _BATCH_SIZE = 16  # The batch of every fine-tuning job.
 _DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
 _GROUPED = "Trainer, grouped by length"
 _GLUE = {_DYNAMIC: 0.5, _PADDED: 0.35}
-# job -> title, folder of GLUE, targets for the time against the Trainer in its
-# modes, flags of finetuning_scores.py
+# {job: (title, folder of GLUE, targets for the time relative to each mode of
+# the Trainer, flags of finetuning_scores.py)}
 _JOBS = {
   "mrpc": ("MiniLM job, MRPC", "MRPC", _GLUE, {}),
   "rte": ("MiniLM job, RTE", "RTE", _GLUE, {}),
@@ -40,16 +40,16 @@ _JOBS = {
   "sst-2": ("MiniLM job, SST-2, 10,000 rows", "SST-2", _GLUE, {
     "num_train_epochs": 1, "max_train_examples": 10000,
   }),
-  # A job of BERT-base takes hours on two cores; its steps are all alike.
+  # Part of a job, because a whole job of BERT-base takes hours on two cores.
   "base": ("BERT-base job, part of MRPC", "MRPC", {**_GLUE, _PADDED: 0.3}, {
     "task": "mrpc", "num_train_epochs": 1,
     "max_train_examples": 60 * _BATCH_SIZE,
   }),
-  # The dev set is larger than what is trained on.
+  # Part of the dev set, which is larger than the training data.
   "squad": ("MiniLM job, SQuAD", None, {_GROUPED: 0.5}, {
     "max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000,
   }),
-  # As many sentences as CoNLL-2003 has to train on, and to score.
+  # The numbers of training and dev sentences in CoNLL-2003.
   "tagging": ("MiniLM job, tagging", None, {_DYNAMIC: 0.5}, {
     "task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250,
   }),
@@ -62,12 +62,12 @@ SCORED = {"sts-b": "STS-B", "mrpc": "MRPC"}
 
 
 class Work(NamedTuple):
-  """Something to measure."""
+  """A function to measure, and the rows for its results."""
 
-  name: str  # As --rows has it.
-  needs: tuple  # Names of flags, see DATA.
+  name: str  # The name for --rows.
+  needs: tuple  # Names of flags in DATA.
   # Function of (flags, an empty folder); runs every contender once and returns
-  # dict from contender to dict from measure to number.
+  # {contender: {measure: number}}.
   turn: Callable
   rows: list
 
@@ -97,7 +97,7 @@ def _jobs():
 
 
 def _job(arguments, folder, name, dtype="float32", **more):
-  """Returns the flags of a job of _JOBS, with short data in a folder."""
+  """Returns the flags of a job in _JOBS; writes its short data to a folder."""
   _, glue, _, values = _JOBS[name]
   values = {
     "task": name, "dtype": dtype, "weights": arguments.weights,
@@ -125,7 +125,7 @@ def _job(arguments, folder, name, dtype="float32", **more):
 
 
 def _trained(folder, *flags):
-  """Returns the folder of a classifier that was trained for a step."""
+  """Trains a classifier for one step; returns its model folder."""
   few, output = folder / "few.tsv", folder / "trained"
   few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
   measured_runs.run([
@@ -137,7 +137,7 @@ def _trained(folder, *flags):
 
 
 def _for_others(model, folder):
-  """Returns the folder of a model in Hugging Face's layout."""
+  """Converts a model to Hugging Face's layout; returns the new folder."""
   measured_runs.run([
     sys.executable, ROOT / "convert_checkpoint.py", "--to=huggingface",
     f"--model_dir={model}", f"--output={folder / 'model'}",
@@ -146,7 +146,7 @@ def _for_others(model, folder):
 
 
 def _base_weights(arguments, folder):
-  """Returns the folder of a random BERT-base with the words of --weights."""
+  """Makes a random BERT-base with the vocabulary of --weights."""
   vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
   size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
   values = {**step_speed.VALUES, "vocab_size": size}
@@ -159,7 +159,7 @@ def _job_turn(arguments, folder, *, name, dtype):
   """Runs whole commands, from the start to the scores."""
   job = _job(arguments, folder, name, dtype)
   runs = {}
-  # Peers first: a missing one is noticed soon.
+  # Peers first, because their packages may be missing.
   for peer in _JOBS[name][2]:
     if peer != _PADDED or arguments.padded:
       job.pad_to_max_length = int(peer == _PADDED)
@@ -172,16 +172,16 @@ def _job_turn(arguments, folder, *, name, dtype):
 
 
 def sentences_with_names(path):
-  """Returns the sentences of a file of SQuAD in CoNLL's columns.
+  """Returns the sentences of a SQuAD file as CoNLL columns.
 
-  Words are in small letters; those that Wikipedia writes with a capital are
-  names, except a sentence's first word.
+  Words are lower-cased. Names are the words that are capitalized in the file,
+  except the first word of a sentence.
   """
   text, articles = "", json.loads(path.read_text(encoding="utf-8"))["data"]
   for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
     for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
       words = re.findall(r"\w+|[^\w\s]", sentence)
-      # Longer ones might be cut off; rare letters would be one piece each.
+      # Longer sentences might be truncated; rare letters are a piece each.
       if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
         tag = "O"
         for place, word in enumerate(words):
@@ -196,14 +196,14 @@ def sentences_with_names(path):
 
 
 def _steps():
-  # Targets of float32 and bfloat16: shares of the peak, and ratios.
+  # The last two are targets for both dtypes: shares of the peak, and ratios.
   sizes = {
     "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
     "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
     "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
-    # A GPU's peers.
+    # For GPUs, without targets.
     "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
     "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
   }
@@ -237,7 +237,7 @@ def _data():
 def _data_turn(arguments, folder):
   text = folder / "text.txt"
   with open(arguments.text, "rb") as stream:
-    # 8 MB of whole lines.
+    # About 8 MB of complete lines.
     text.write_bytes(b"".join(stream.readlines(8_000_000)))
   options = pretraining_data_speed.parse_arguments([
     f"--text={text}", f"--vocab={arguments.vocab}",
@@ -298,10 +298,10 @@ def _lines_turn(arguments, folder, *, work, dtype):
     numbers = ["--engine=onnx", "--quantize=int8"]
   peers = {"transformers": "torch, bfloat16"}
   if dtype != "bfloat16":
-    # oneDNN's float32 products are faster on some processors, MKL's on others.
+    # Depending on the processor, oneDNN's or MKL's float32 products are faster.
     peers = {"transformers": "torch, float32",
              "transformers, oneDNN": "torch, float32, oneDNN"}
-  # Of 32, 64, 128 and 256, this batch size is the peer's fastest.
+  # With this batch size the peer is fastest, among 32, 64, 128 and 256.
   job = engine_speed.Job(
     "", arguments.weights, lines=lines, output=folder / "theirs",
     head="embedding" if work == "features" else "classification",
@@ -374,7 +374,7 @@ def _engine_turn(arguments, folder, *, model):
 
 def _engine_scores_turn(arguments, folder, *, task):
   """Scores all contenders on the dev set, after an epoch of training."""
-  # Imported here: they load TensorFlow.
+  # Imported here because they load TensorFlow.
   from classification import glue, scores
 
   job = _job(arguments, folder, task, num_train_epochs=1)
@@ -398,7 +398,7 @@ def _engine_scores_turn(arguments, folder, *, task):
     )
     if result:
       answers = list(map(float, result["answers"]))
-      # Spearman's correlation, or the share of right classes.
+      # Spearman's correlation, or accuracy.
       score = sum(map(float.__eq__, answers, gold)) / len(gold)
       if task == "sts-b":
         score = scores.correlation(*map(scores.average_ranks, (answers, gold)))
@@ -419,7 +419,7 @@ def _starts():
 
 
 def _start_turn(arguments, folder):
-  """Processor time from the command to the first line of the training log."""
+  """Measures processor time until the first line of the training log."""
   output = folder / "output"
   log = output / "train_log.jsonl"
   command = [
@@ -432,7 +432,7 @@ def _start_turn(arguments, folder):
   _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
   measures = {}
   for measure in _STARTS:
-    # Removes the first start's output: the second would seem done at once.
+    # The first start's log would end the second measurement immediately.
     log.unlink(missing_ok=True)
     _, cost = measured_runs.run(
       command, until=lambda: log.exists() and log.stat().st_size
@@ -441,9 +441,9 @@ def _start_turn(arguments, folder):
   return {OURS: measures}
 
 
-# The works of --short: their flags, and how the page's table and
-# chart, which have the same works, call it, if at all. With few steps the start
-# is a larger part of a job than in a whole one, in all programs.
+# The works of --short: {name: (flags, title in the page's table and chart, or
+# None)}. With few steps, the start is a larger part of the job's time than in a
+# whole job, in all programs.
 SHORT = {
   "job/mrpc/float32": ("--steps=150", "MiniLM on MRPC, float32"),
   "job/mrpc/bfloat16": ("--padded=0 --steps=150", "MiniLM on MRPC, bfloat16"),
@@ -477,7 +477,7 @@ SHORT = {
 
 
 def headline(name, turns):
-  """Returns (group, Outcome) for the page's own table, or None."""
+  """Returns (group, Outcome) for docs/performance.md, or None."""
   text, group = SHORT[name][1], "Prediction"
   if name.startswith(("data", "step/pretrain")):
     group = "Pre-training"

@@ -1,9 +1,8 @@
-"""The tags of finetuning_peer.py: columns, word pieces and scores.
+"""Tagging for finetuning_peer.py: reads columns, aligns tags, and scores.
 
-As there, nothing is of this project: columns are read, tags are put on word
-pieces and entities are counted here, so that a fault of ours cannot hide on
-both sides. Neither torch nor transformers is imported: a test compares these
-scores with the project's where they are not installed.
+Like finetuning_peer.py, this module uses nothing of this project: otherwise a
+bug of ours could affect both sides. It imports neither torch nor transformers,
+because a test without them compares its scores with the project's scores.
 """
 
 import itertools
@@ -11,10 +10,10 @@ import sys
 
 
 def read_columns(path):
-  """Returns [(words, tags), ...] of the sentences of a CoNLL file.
+  """Returns [(words, tags), ...] for the sentences of a CoNLL file.
 
-  The first column has the words, the last one the tags; empty lines end
-  sentences, and lines with -DOCSTART- do not count.
+  The first column has the words, the last column the tags. Empty lines end
+  sentences; lines with -DOCSTART- are skipped.
   """
   rows = map(str.split, path.read_text(encoding="utf-8").split("\n"))
   groups = itertools.groupby(
@@ -27,15 +26,15 @@ def read_columns(path):
 
 
 def first_pieces(word_ids, count):
-  """Returns where the first piece of each of a sentence's `count` words is.
+  """Returns the positions of the first pieces of a sentence's `count` words.
 
-  `word_ids` has for each piece the number of its word; None for [CLS], [SEP].
+  `word_ids` has the word number of each piece, or None for [CLS] and [SEP].
   """
   places = {}
   for place, word in enumerate(word_ids):
     if word is not None:
       places.setdefault(word, place)
-  # Words that are cut off would not be scored, but must be.
+  # All words must be scored, so none may be truncated.
   if len(places) < count:
     sys.exit(
       f"{count - len(places)} of a sentence's {count} words have no word "
@@ -45,9 +44,9 @@ def first_pieces(word_ids, count):
 
 
 def tokenize(tokenizer, sentences, max_seq_length):
-  """Returns (dict of inputs, the words' first pieces) of each sentence.
+  """Returns (dict of inputs, positions of first pieces) for each sentence.
 
-  Takes a fast tokenizer of transformers, and the result of `read_columns`.
+  It takes a fast tokenizer of transformers and the result of `read_columns`.
   """
   encoded = tokenizer(
     [words for words, _ in sentences], is_split_into_words=True,
@@ -61,7 +60,7 @@ def tokenize(tokenizer, sentences, max_seq_length):
 
 
 def with_labels(inputs, pieces, numbers):
-  """Returns inputs with labels: a word's at its first piece."""
+  """Returns inputs with labels; a word's first piece has its label."""
   # torch's cross-entropy ignores -100.
   labels = [-100] * len(inputs["input_ids"])
   for place, number in zip(pieces, numbers, strict=True):
@@ -72,8 +71,8 @@ def with_labels(inputs, pieces, numbers):
 def entities(tags):
   """Returns the set of (name, first word, last word) of a sentence's tags.
 
-  I-NAME goes on only where NAME does; elsewhere it begins an entity, as in
-  conlleval.
+  As in conlleval, I-NAME continues an entity of the type NAME; otherwise it
+  begins an entity.
   """
   spans = []
   for word, tag in enumerate(tags):

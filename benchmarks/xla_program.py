@@ -1,18 +1,18 @@
-"""The XLA programs of our steps, computed and timed where only JAX is.
+"""Lowers our steps to XLA programs, and runs them with JAX only.
 
   python benchmarks/xla_program.py lower programs/ --methods train pretrain
   python benchmarks/xla_program.py run programs/
   python benchmarks/xla_program.py compile --target=v5p --methods train
 
-TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its own
-device: so the step runs on a GPU or TPU of a machine without TensorFlow. A
+TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its
+device. So the step runs on a GPU or TPU of a machine without TensorFlow. A
 program is the whole step: forward and backward pass with dropout, clipping,
-optimizer. `lower` computes it here, too, and stores samples of all results;
-`run` draws the same weights, compares, and prints a Markdown table: steps that
-feed one another, as in training, and their share of the device's measured
-matrix products. Of several --batch_sizes, the largest that fits is found.
-`compile` needs both and `pip install libtpu`, but no TPU: it prints memory,
-bytes and work of the programs for one, next to a plain JAX BERT's.
+optimizer. `lower` also computes the step and stores samples of all results.
+`run` draws the same weights, compares the results, and prints a Markdown table
+with the time of steps, each of which continues from the previous one, and their
+share of the device's measured peak; it skips --batch_sizes that do not fit.
+`compile` needs TensorFlow, JAX and `pip install libtpu`, but no TPU. It prints
+memory, bytes and FLOP of the programs for a TPU, and of a plain JAX BERT.
 """
 
 import argparse
@@ -41,14 +41,14 @@ SIZES = {
   },
 }
 METHODS = ("train", "predict", "pretrain", "pretrain_packed")
-# The values compared of each result: whole results would be too large.
+# The number of values to compare, because whole results are too large.
 _SAMPLES = 512
 
 
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
-  """Returns the values of a variable, the same ones on every machine.
+  """Returns a variable's values, which are equal on all machines.
 
-  The seed is the number of the argument; moments are 0, gains near 1.
+  The seed is the number of the argument. Moments are 0, gains are near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -63,7 +63,7 @@ def sample(values: np.ndarray) -> np.ndarray:
   return flat[places.astype(np.int64)].astype(np.float32)
 
 
-# Where TensorFlow is
+# Functions that need TensorFlow.
 
 
 def work_of(method: str, options: argparse.Namespace, size: int):
@@ -79,7 +79,7 @@ def work_of(method: str, options: argparse.Namespace, size: int):
 def make_step(
   method: str, options: argparse.Namespace, size: int, model_options=None
 ):
-  """Returns a step, its tensors, the variables, FLOP of one example."""
+  """Returns a step, its tensors, its variables, and the FLOP per example."""
   import tensorflow as tf
 
   import our_steps
@@ -104,7 +104,7 @@ def make_step(
 
 
 def program_text(step, tensors) -> str:
-  """Returns a step's StableHLO; nothing is computed for it."""
+  """Returns a step's StableHLO without computing the step."""
   return step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
 
 
@@ -114,7 +114,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
 
   step, tensors, variables, flop = make_step(method, options, size)
   text = program_text(step, tensors)
-  # {number of a result: the argument whose next value it is}
+  # {number of a result: number of the argument that it replaces}
   replaces = {int(result): int(argument) for argument, result in re.findall(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
   )}
@@ -131,7 +131,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   for index, variable in enumerate(read):
     variable.assign(draw(index, *note["variables"][index]))
   results = [r.numpy() for r in tf.nest.flatten(step(*tensors))]
-  # After these, the program returns the variables that it writes.
+  # After these, the program returns the variables that it updates.
   results += [
     read[replaces[result] - len(given)].numpy() for result in sorted(replaces)
   ]
@@ -143,11 +143,11 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   print(f"{path}: {len(text)} characters of StableHLO", flush=True)
 
 
-# Where both are, for a TPU that is not there
+# Functions that need TensorFlow and JAX, and compile for an absent TPU.
 
 
 def compile_all(options: argparse.Namespace) -> None:
-  """Prints a Markdown table: programs for a TPU, ours and the plain one's."""
+  """Prints a Markdown table of our and plain JAX programs for a TPU."""
   import jax_bert
 
   columns = (
@@ -175,14 +175,14 @@ def compile_all(options: argparse.Namespace) -> None:
 
 
 def tpu(target: str):
-  """Returns a chip of a TPU, whose client only compiles."""
+  """Returns a TPU device for which the client can only compile."""
   os.environ.update(
     JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1",
     TPU_WORKER_HOSTNAMES="localhost", ALLOW_MULTIPLE_LIBTPU_LOAD="1",
   )
   from jax.experimental import topologies
 
-  # A host of four chips; v4 and v5p have a third dimension.
+  # A host has four chips; v4 and v5p have a third dimension.
   chips = "2x2" if target in ("v5e", "v6e") else "2x2x1"
   return topologies.get_topology_desc(
     platform="tpu", topology_name=f"{target}:{chips}",
@@ -191,7 +191,7 @@ def tpu(target: str):
 
 
 def compile_here(method: str, options: argparse.Namespace, size: int, device):
-  """Returns the executable of our step for a `tpu`."""
+  """Returns the executable of our step for a device from `tpu`."""
   from jax._src.interpreters import mlir
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
@@ -210,12 +210,12 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
 
 
 def for_tpu(text: str) -> str:
-  """Returns a program that was lowered for a CPU as a TPU takes it."""
-  # It knows no mhlo.copy; this reshape says the same.
+  """Converts a program that was lowered for a CPU to a program for a TPU."""
+  # A TPU lacks mhlo.copy; this reshape is equivalent.
   text = re.sub(
     r"mhlo\.copy (%\S+) : (\S+)", r"stablehlo.reshape \1 : (\2) -> \2", text
   )
-  # TensorFlow selects the device's generator, by two words of the state.
+  # Use the device's default generator, whose state has two words.
   three, two = "tensor<3xui64>", "tensor<2xui64>"
   return re.sub(
     rf"(%\S+), (%\S+) = (stablehlo.rng_bit_generator) (%\S+), algorithm =  "
@@ -227,15 +227,15 @@ def for_tpu(text: str) -> str:
 
 
 def costs(program) -> list[str]:
-  """Returns the cells of an executable in the table of `compile_all`."""
+  """Returns an executable's cells for the table of `compile_all`."""
   analysis = program.cost_analysis()
   memory = program.get_compiled_memory_stats()
   try:
     text = program.hlo_modules()[0].to_string()
-  except RuntimeError:  # JAX cannot read all that the compiler writes (v5p).
+  except RuntimeError:  # JAX cannot parse some output of the compiler (v5p).
     text = ""
-  # The operations of the entry follow one another. The largest number stands
-  # for no estimate.
+  # The entry's operations run one after another, so cycles add up. A very large
+  # number means that the compiler has no estimate.
   entry = text.partition("\nENTRY")[2]
   cycles = map(int, re.findall(r'"estimated_cycles":"(\d+)"', entry))
   cycles = sum(x for x in cycles if x < 1e9) / 1e6
@@ -254,11 +254,11 @@ def costs(program) -> list[str]:
   ]
 
 
-# Where JAX is
+# Functions that need only JAX.
 
 
 def compile_program(text: str, device):
-  """Returns a function of a list of arrays on a device, to one of results."""
+  """Returns a function from a list of arrays on a device to its results."""
   from jax._src.interpreters import mlir
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
@@ -277,10 +277,10 @@ def compile_program(text: str, device):
 
 
 def differences(saved, results: list) -> list[float]:
-  """Returns how far samples of the results are from TensorFlow's.
+  """Returns the differences between results and TensorFlow's samples.
 
-  The first result (loss or logits), the median, and the furthest of all: each
-  the largest difference, as a share of the largest value.
+  They are the first result's (loss or logits), the median and the maximum, each
+  the largest difference of the samples, relative to the largest value.
   """
   shares = []
   for index, result in enumerate(results):
@@ -291,13 +291,13 @@ def differences(saved, results: list) -> list[float]:
 
 
 def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
-  """Returns a program's note with differences and seconds of a step."""
+  """Returns a program's note, with differences and the seconds of a step."""
   import jax
 
   device, saved = jax.devices()[0], np.load(path)
   note = json.loads(str(saved["note"]))
   compute = compile_program(str(saved["program"]), device)
-  # The step's number and other scalars, then the weights.
+  # The step number and the batch, then the weights.
   given = sum(name.startswith("given") for name in saved.files)
   values = [saved[f"given{i}"] for i in range(given)]
   values += [draw(i, *of) for i, of in enumerate(note["variables"])]
@@ -320,7 +320,7 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
 
 
 def measure_peak(dtype: str) -> float:
-  """Returns the device's FLOP per second in a product of square matrices."""
+  """Returns the device's FLOP per second in products of square matrices."""
   import jax
   import jax.numpy as jnp
 
@@ -339,7 +339,7 @@ def measure_peak(dtype: str) -> float:
 
 
 def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
-  """Computes all programs of a folder; returns a Markdown table's lines."""
+  """Runs all programs of a folder; returns the lines of a Markdown table."""
   import jax
 
   peaks, lines = {}, [
@@ -351,7 +351,7 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
     try:
       note = measure(path, rounds, steps)
     except jax.errors.JaxRuntimeError as error:
-      # The largest batch that fits is the answer.
+      # The batch does not fit, for example.
       lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
       continue
     dtype, rate = note["dtype"], note["size"] / note["seconds"]
