@@ -119,9 +119,11 @@ def assert_same(one, other, tolerance=0.0):
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("reference")
-  return run(folder)
+def whole(tmp_path_factory):
+  """A function of (devices, dropout rate): the state after a whole run."""
+  return functools.cache(lambda kind=ONE, rate=0.3: run(
+    tmp_path_factory.mktemp("whole"), kind=kind, rate=rate
+  ))
 
 
 @pytest.mark.parametrize("kind, options", [
@@ -130,12 +132,12 @@ def reference(tmp_path_factory):
   (TWO, {"jit_compile": True}), (ONE, {"iterations_per_loop": 1}),
   (ONE, {"loss_scaling": True}),
 ])
-def test_cuts_of_the_batch_do_not_change_the_result(tmp_path, kind, options):
-  plain = run(tmp_path / "a", rate=0.0)
-  trainer = make_trainer(tmp_path / "b", kind=kind, rate=0.0, **options)
-  other = train(trainer, tmp_path / "b")
-  other = {k: v for k, v in other.items() if not k.startswith("loss_scale")}
-  assert_same(plain, other, tolerance=1e-6)
+def test_cuts_of_the_batch_do_not_change_the_result(
+  tmp_path, whole, kind, options
+):
+  state = run(tmp_path, kind=kind, rate=0.0, **options)
+  state = {k: v for k, v in state.items() if not k.startswith("loss_scale")}
+  assert_same(whole(rate=0.0), state, tolerance=1e-6)
 
 
 def test_batch_that_cannot_be_cut_is_refused(tmp_path):
@@ -143,11 +145,10 @@ def test_batch_that_cannot_be_cut_is_refused(tmp_path):
     make_trainer(tmp_path, gradient_accumulation_steps=3)
 
 
-def test_dropout_is_a_function_of_seed_and_step(tmp_path, reference):
-  same = run(tmp_path / "a")
-  assert_same(reference, same)
-  other = run(tmp_path / "b", seed=1)
-  assert np.abs(other["output/kernel"] - same["output/kernel"]).max() > 1e-4
+def test_dropout_is_a_function_of_seed_and_step(tmp_path, whole):
+  assert_same(whole(), run(tmp_path / "a"))
+  other = run(tmp_path / "b", seed=1)["output/kernel"]
+  assert np.abs(other - whole()["output/kernel"]).max() > 1e-4
 
 
 def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
@@ -159,15 +160,13 @@ def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [ONE, TWO])
-def test_resumed_run_is_bit_identical(tmp_path, kind):
-  whole = run(tmp_path / "whole", kind=kind)
-  folder = tmp_path / "parts"
+def test_resumed_run_is_bit_identical(tmp_path, whole, kind):
   for end in (3, 7, 12):
-    state = run(folder, kind=kind, num_train_steps=end)
-  assert_same(whole, state)
+    state = run(tmp_path, kind=kind, num_train_steps=end)
+  assert_same(whole(kind), state)
 
 
-def test_damaged_newest_checkpoint_is_passed_over(tmp_path, reference, caplog):
+def test_damaged_newest_checkpoint_is_passed_over(tmp_path, whole, caplog):
   run(tmp_path, num_train_steps=8)
   with open(tmp_path / "model.ckpt-8.data-00000-of-00001", "r+b") as stream:
     stream.truncate(100)
@@ -175,12 +174,12 @@ def test_damaged_newest_checkpoint_is_passed_over(tmp_path, reference, caplog):
     state = run(tmp_path)
   assert "skipping" in caplog.text
   assert "model.ckpt-8" in caplog.text
-  assert_same(reference, state)
+  assert_same(whole(), state)
 
 
 def test_finished_run_does_nothing(tmp_path, caplog):
-  run(tmp_path)
-  trainer = make_trainer(tmp_path)
+  run(tmp_path, num_train_steps=1)
+  trainer = make_trainer(tmp_path, num_train_steps=1)
   trainer.start_from(run_folder.starting_point(str(tmp_path), None))
   with caplog.at_level(logging.INFO, logger="absl"):
     trainer.train(lambda step: pytest.fail("asked for data"))
@@ -200,21 +199,17 @@ def interrupting_evaluation(number, at_step):
   )
 
 
-@pytest.mark.parametrize("kind", [ONE, TWO])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
-  whole = run(tmp_path / "a", kind=kind)
+@pytest.mark.parametrize(
+  "kind, number", [(ONE, signal.SIGTERM), (TWO, signal.SIGINT)]
+)
+def test_signal_saves_and_the_run_goes_on(tmp_path, whole, kind, number):
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as exit_info:
-    train(
-      make_trainer(tmp_path / "b", kind=kind), tmp_path / "b",
-      evaluation=interrupting_evaluation(number, at_step=6),
-    )
+    run(tmp_path, evaluation=interrupting_evaluation(number, 6), kind=kind)
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
   assert signal.getsignal(number) == before
-  assert run_folder.newest_checkpoint(str(tmp_path / "b")).step == 6
-  state = run(tmp_path / "b", kind=kind)
-  assert_same(whole, state)
+  assert run_folder.newest_checkpoint(str(tmp_path)).step == 6
+  assert_same(whole(kind), run(tmp_path, kind=kind))
 
 
 def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
@@ -315,7 +310,7 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
 
 
 @pytest.mark.parametrize("init_lr", [1e20, np.nan])
-def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
+def test_ruined_weights_are_not_saved(tmp_path, whole, init_lr):
   kept = []
   evaluation = evaluation_loop.PeriodicEvaluation(
     lambda: {"f1": len(kept)}, every_steps=4, last_step=12, metric="f1",
@@ -328,7 +323,7 @@ def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
       train(ruined, tmp_path, evaluation=evaluation)
     assert len(list(tmp_path.glob("model.ckpt-*.index"))) == 1
   assert kept == [4]
-  assert_same(reference, run(tmp_path))
+  assert_same(whole(), run(tmp_path))
 
 
 def test_weights_that_were_ruined_before_are_not_trained(tmp_path):
@@ -454,7 +449,7 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   assert state["global_step"] == 8
 
 
-def test_a_signal_goes_before_an_evaluation(tmp_path, reference, monkeypatch):
+def test_a_signal_goes_before_an_evaluation(tmp_path, whole, monkeypatch):
   evaluated, kept = [], []
 
   def evaluation(trainer):
@@ -483,7 +478,7 @@ def test_a_signal_goes_before_an_evaluation(tmp_path, reference, monkeypatch):
   trainer = make_trainer(tmp_path)
   state = train(trainer, tmp_path, None, evaluation(trainer))
   assert (evaluated, kept) == ([4, 8, 12], [4])
-  assert_same(reference, state)
+  assert_same(whole(), state)
 
 
 def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
