@@ -5,7 +5,6 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest  # noqa: E402
-import tensorflow as tf  # noqa: E402
 
 from common import errors, folder_lock  # noqa: E402
 
@@ -16,13 +15,20 @@ _LONG_FILES = (
   "test_unpadding",
 )
 
-tf.config.set_logical_device_configuration(
-  tf.config.list_physical_devices("CPU")[0],
-  [tf.config.LogicalDeviceConfiguration()] * 2,
-)
-
-
 folder_lock.WAIT_SECONDS = 0.5
+
+
+def pytest_configure(config):
+  """Loads TensorFlow as scripts do, but not where other processes test."""
+  if config.getoption("dist", "no") != "no":
+    return
+  from common import lean_tensorflow  # noqa: F401, I001
+  import tensorflow as tf
+
+  tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+  )
 
 
 @pytest.fixture(autouse=True)

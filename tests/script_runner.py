@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 _FORKING = multiprocessing.get_context("forkserver")
 # Modules of this project are found if the tests run in its folder.
 _FORKING.set_forkserver_preload([
-  "tensorflow", "tensorboard.summary.v2", "classification.job",
+  "common.lean_tensorflow", "tensorboard.summary.v2", "classification.job",
   "pretraining.model", "serving.network_export", "serving.saved_model",
   "serving.text_models", "squad.job", "tagging.model", "training.loop",
 ])
@@ -59,18 +59,19 @@ def command_line(flags):
   ]
 
 
-def run(script, *words, stdin=b"", code=None, **flags):
+def run(script, *words, stdin=b"", code=None, environment=None, **flags):
   """Runs e.g. "fill_mask.py" to its end; returns Finished.
 
   Args:
     words: arguments after the flags on the command line, such as "--".
     code: the exit code that the script must end with; None: any.
+    environment: dict of variables to add to the environment.
   """
   with tempfile.TemporaryDirectory() as folder:
     streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
     pathlib.Path(streams[0]).write_bytes(stdin)
     process = _FORKING.Process(target=_run_here, args=(
-      script, [*command_line(flags), *words], streams, folder
+      script, [*command_line(flags), *words], streams, folder, environment
     ))
     process.start()
     process.join()
@@ -118,9 +119,9 @@ def refuse(script, said, *words, stdin=b"", **flags):
   return done
 
 
-def _run_here(script, arguments, streams, folder):
+def _run_here(script, arguments, streams, folder, environment):
   """Makes this process the script's; it does not come back."""
-  os.environ.update(_environment())
+  os.environ.update({**_environment(), **(environment or {})})
   # A forked process leaves its temporary files (autograph's, of each function
   # that it compiles) behind: they go with the folder.
   tempfile.tempdir = folder

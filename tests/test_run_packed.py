@@ -44,23 +44,11 @@ def flags_of(tmp_path_factory):
   (folder / "train.json").write_text(
     json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]})
   )
-  lines = [words(rng, rng.randint(2, 6)) for _ in range(150)]
-  documents = ["\n".join(lines[n : n + 3]) for n in range(0, 150, 3)]
-  (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
-  script_runner.succeed(
-    "create_pretraining_data.py", input_file=folder / "text.txt",
-    output_file=folder / "records", vocab_file=VOCAB, do_lower_case=False,
-    max_seq_length=LENGTH, max_predictions_per_seq=5, dupe_factor=2,
-  )
   text = {
     "vocab_file": VOCAB, "do_lower_case": False, "num_train_epochs": 1,
     "max_train_steps": 6,
   }
   flags = {
-    "run_pretraining.py": {
-      "input_file": folder / "records", "max_predictions_per_seq": 5,
-      "num_train_steps": 6, "num_warmup_steps": 1,
-    },
     "run_classifier.py": {**text, "train_file": folder / "train.csv"},
     "run_squad.py": {
       **text, "train_file": folder / "train.json", "max_query_length": 4,
@@ -71,16 +59,36 @@ def flags_of(tmp_path_factory):
   return {name: {**shared, **own} for name, own in flags.items()}
 
 
+@pytest.fixture
+def pretraining_flags(flags_of, tmp_path):
+  rng = random.Random(1)
+  lines = [words(rng, rng.randint(2, 6)) for _ in range(150)]
+  documents = ["\n".join(lines[n : n + 3]) for n in range(0, 150, 3)]
+  (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n")
+  script_runner.succeed(
+    "create_pretraining_data.py", input_file=tmp_path / "text.txt",
+    output_file=tmp_path / "records", vocab_file=VOCAB, do_lower_case=False,
+    max_seq_length=LENGTH, max_predictions_per_seq=5, dupe_factor=2,
+  )
+  return {
+    **STEPS, "bert_config_file": flags_of["run_ner.py"]["bert_config_file"],
+    "input_file": tmp_path / "records", "max_seq_length": LENGTH,
+    "max_predictions_per_seq": 5, "num_train_steps": 6, "num_warmup_steps": 1,
+  }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [
   "run_pretraining.py", "run_classifier.py", "run_squad.py", "run_ner.py"
 ])
-def test_packed_runs_are_fuller_and_resume(flags_of, tmp_path, script):
+def test_packed_runs_are_fuller_and_resume(request, tmp_path, script):
+  if script == "run_pretraining.py":
+    given = request.getfixturevalue("pretraining_flags")
+  else:
+    given = request.getfixturevalue("flags_of")[script]
+
   def six_steps(folder, **flags):
-    done = script_runner.succeed(
-      script, **flags_of[script], output_dir=folder, **flags
-    )
-    return done
+    return script_runner.succeed(script, **given, output_dir=folder, **flags)
 
   resumed_runs.assert_same_weights(
     lambda folder: six_steps(folder, pack_sequences=True), tmp_path
@@ -123,15 +131,13 @@ def test_a_bilstm_on_top_resumes_and_stays_with_the_model(
 @pytest.mark.parametrize(
   "pack_sequences", [True, pytest.param(False, marks=pytest.mark.slow)]
 )
-def test_xla_compiles_one_step(flags_of, tmp_path, monkeypatch, pack_sequences):
-  monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path / 'xla'}")
-  process = script_runner.start(
+def test_xla_compiles_one_step(flags_of, tmp_path, pack_sequences):
+  done = script_runner.succeed(
     "run_classifier.py", **flags_of["run_classifier.py"],
     output_dir=tmp_path / "out", pack_sequences=pack_sequences,
+    environment={"XLA_FLAGS": f"--xla_dump_to={tmp_path / 'xla'}"},
   )
-  _, error = process.communicate()
-  assert process.returncode == 0, error
-  assert "step 6/6" in error
+  assert "step 6/6" in done.err
   modules = [path.name for path in (tmp_path / "xla").glob("*_step_*.txt")]
   compiled = [name for name in modules if "before_optimizations" in name]
   assert len(compiled) == 1, compiled
