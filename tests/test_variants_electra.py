@@ -5,7 +5,6 @@ import pathlib
 import numpy as np
 import pytest
 
-import configuration
 import heads
 import modeling
 import stored_weights
@@ -108,20 +107,6 @@ def test_a_checkpoint_of_one_model_has_no_generator():
     converter.open_source(folder, generator=True)
 
 
-# transformers: ElectraModel of these sizes, and a classifier's dense layer.
-@pytest.mark.parametrize("sizes, count", [
-  ({}, 13_483_008),
-  ({"embedding_size": 768, "hidden_size": 768, "num_attention_heads": 12,
-    "intermediate_size": 3072}, 108_891_648),
-], ids=["small", "base"])
-def test_weights_of_the_released_sizes(sizes, count):
-  config = modeling.BertConfig.from_dict(
-    configuration.from_huggingface({"model_type": "electra", **sizes})
-  )
-  pooler = config.hidden_size * (config.hidden_size + 1)
-  assert config.num_parameters(registry.shapes) - pooler == count
-
-
 def test_each_class_has_its_own_names_of_a_classifier(tmp_path):
   reader = weight_files.open_reader(
     str(GOLDEN / "ElectraForSequenceClassification")
@@ -139,10 +124,3 @@ def test_each_class_has_its_own_names_of_a_classifier(tmp_path):
     heads_of_it = {n: t for n, t in names.items() if "classifier" in t}
     assert heads_of_it.items() >= expected.items()
     assert len(heads_of_it) == (4 if kind == "Sequence" else 2)
-
-
-def test_the_width_of_embeddings_is_needed():
-  config = config_of()
-  del config.embedding_size
-  with pytest.raises(errors.InputError, match="embedding_size is None"):
-    registry.make_encoder(config)
