@@ -76,26 +76,6 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
     trained_head.require(head, settings)
 
 
-def ask_words(bert):
-  return bert.tag("the street")
-
-
-QUESTIONS = {
-  "tagging": ask_words, "classification": lambda bert: bert.classify("a star"),
-  "span": lambda bert: bert.answer("who", "he was"),
-  "masked_lm": lambda bert: bert.fill_mask("the [MASK]"),
-}
-
-
-@pytest.mark.parametrize("trained, head", [
-  ("classification", "tagging"), ("tagging", "classification"),
-  ("classification", "span"), ("embedding", "masked_lm"),
-])
-def test_python_says_what_the_model_does(folders, trained, head):
-  with pytest.raises(errors.InputError, match=SAID[trained]):
-    QUESTIONS[head](text_models.load(str(folders[trained])))
-
-
 @pytest.mark.parametrize("script, trained, flags", [
   ("run_squad.py", "classification", {"interactive": True}),
   ("run_ner.py", "classification", {"do_predict": True, "predict_file": "-"}),

@@ -128,27 +128,6 @@ def learn(files, teacher, output_dir, **flags):
 
 
 @pytest.mark.slow
-def test_a_student_starts_from_every_second_layer(files, teacher, tmp_path):
-  learn(files, teacher, tmp_path, log_steps=1, learning_rate=0.0, do_eval=True)
-  theirs = stored_weights.read(str(teacher))
-  ours = stored_weights.read(str(tmp_path / "final_model"))
-  assert ours.pop("global_step") > 0
-  for name, value in ours.items():  # Nothing moved at a rate of 0.
-    same = name.replace("layer_1/", "layer_2/")
-    np.testing.assert_array_equal(value, theirs[same], err_msg=name)
-  step = script_runner.logged(tmp_path)[0]
-  total = (
-    5 * step["soft_targets_loss"] + 2 * step["masked_lm_loss"]
-    + step["cosine_loss"]
-  )
-  assert step["loss"] == pytest.approx(total, rel=1e-4)
-  assert step["soft_targets_loss"] > 0 and step["cosine_loss"] > 0
-  assert set(results_in(tmp_path)) == {
-    "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy"
-  }
-
-
-@pytest.mark.slow
 def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
   def six_steps(output_dir):
     return learn(

@@ -9,6 +9,7 @@ from common import errors
 from serving import raw_text
 from serving_models import (
   FOLDER,
+  LABELS,
   LENGTH,
   assert_close,
   in_python,
@@ -20,6 +21,8 @@ from serving_models import (
 from text import input_sequences
 
 TEXTS = ["The \u00c9mile Stra\u00dfe, 1999!", "", "cat " * 90, "\u4e2d\u0000b"]
+
+
 def run(model, *texts):
   outputs = model.from_text(*(tf.constant(rows) for rows in texts))
   return {name: value.numpy() for name, value in outputs.items()}
@@ -39,6 +42,15 @@ def test_bfloat16_stores_matrices_and_stays_near():
   difference = run(half, TEXTS)["embedding"]
   difference -= run(make("embedding"), TEXTS)["embedding"]
   assert 0 < np.abs(difference).max() < 0.05
+
+
+def test_several_classes_at_once():
+  model = make("classification", output_activation="sigmoid")
+  outputs = run(model, ["the cat"])
+  (expected,) = in_python(model, "the cat")["logits"]
+  assert strings(outputs["labels"][0]) == LABELS
+  assert_close(outputs["probabilities"][0], tf.sigmoid(expected))
+  assert "label" not in outputs
 
 
 def test_fillings():

@@ -172,30 +172,6 @@ def test_other_heads_in_another_program(head, tmp_path):
       assert_close(outputs[name], value)
 
 
-@pytest.mark.slow
-def test_saved_model_cli(folder, pair_model):
-  tool = (
-    "import tensorflow_text\n"
-    "from tensorflow.python.tools import saved_model_cli\n"
-    "saved_model_cli.main()"
-  )
-  finished = subprocess.run(
-    [
-      sys.executable, "-c", tool, "run", "--dir", folder, "--tag_set=serve",
-      "--signature_def=serving_default",
-      "--input_exprs=text_a=['the cat'];text_b=['a box']",
-    ],
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-    capture_output=True,
-    text=True,
-  )
-  assert finished.returncode == 0, finished.stderr
-  shown = finished.stdout.split("Result for output key probabilities:\n")[1]
-  probabilities = [float(x) for x in shown.split("]]")[0].strip("[ \n").split()]
-  expected = softmax(in_python(pair_model, "the cat", "a box")["logits"])[0]
-  assert_close(probabilities, expected)
-
-
 def test_warmup_requests(folder):
   """As tensorflow-serving-api 2.19.1 read them: lengths of one byte and two."""
   first, second = tfrecord.read_serialized(
@@ -228,13 +204,6 @@ def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs[name] = tf.constant(values)
   with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
     raw_text.checked(pair_model.model, **inputs)
-
-
-def test_the_signature_of_ids_checks_them(folder):
-  signature = tf.saved_model.load(folder).signatures["ids"]
-  ids = tf.zeros([1, 10**5], tf.int32)
-  with pytest.raises(tf.errors.InvalidArgumentError, match="rows of more than"):
-    signature(input_ids=ids, input_mask=ids, segment_ids=ids)
 
 
 def test_the_reason_of_a_refused_row_is_told(folder):
