@@ -16,7 +16,6 @@ import functools
 import json
 import math
 import pathlib
-import urllib.request
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -416,15 +415,15 @@ def test_run_classifier_predicts_by_an_engine(engine, trained, tmp_path):
   check_classifier(folder, ROWS["windows"], answers, tmp_path, engine=engine)
 
 
-@pytest.mark.parametrize("flags", [{"normalize": True}, {"similarity": True}])
-def test_extract_features_pools_pairs_by_an_engine(flags, trained, tmp_path):
+def test_extract_features_pools_pairs_by_an_engine(trained, tmp_path):
   folder, _ = trained("vectors")
   path = write_lines(tmp_path, map(" ||| ".join, zip(TEXTS, SECOND)))
   tables = []
   for engine in ("tensorflow", "onnx"):
     script(
       "extract_features.py", model_dir=folder, input_file=path, engine=engine,
-      output_file=tmp_path / engine, pooling="max", batch_size=2, **flags,
+      output_file=tmp_path / engine, pooling="max", batch_size=2,
+      similarity=True,
     )
     tables.append(list(map(json.loads, lines_in(tmp_path / engine))))
   assert_same(*tables)
@@ -509,7 +508,7 @@ def responses(model, *requests):
   return asyncio.run(answered())
 
 
-@table(*(set(ROWS) - {"classes", "pairs", "number", "follows"}))
+@table("windows", "span", "tags", "words", "weights")
 def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
   row, (folder, answers) = ROWS[name], trained(name)
   flags = {"tag_words": "white_space"} if row.head == "tagging" else row.flags
@@ -575,23 +574,3 @@ def test_a_server_of_a_network(trained, tmp_path):
   inputs = signatures["serving_default"]["inputs"]
   assert sorted(inputs) == ["text_a", "text_b"]
   assert "text_a" in page and "classification" in page
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["onnx", "litert"])
-def test_serve_as_a_user_types_it(form, trained, tmp_path):
-  folder, answers = trained("windows")
-  path = export(
-    folder, tmp_path / "[out]", "classification", format=form, quantize="int8",
-    max_quantization_difference=1,
-  )
-  process, url = served.start_script(path)
-  try:
-    body = json.dumps({"instances": ROWS["windows"].instances()}).encode()
-    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as response:
-      predictions = json.load(response)["predictions"]
-  finally:
-    process.kill()
-    process.wait()
-  assert_same(ROWS["windows"].ask(text_models.load(path)), predictions)
-  assert [row.keys() for row in predictions] == [row.keys() for row in answers]
