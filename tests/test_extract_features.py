@@ -238,14 +238,6 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, said):
   assert not (tmp_path / "out").exists()
 
 
-def test_normalized_vectors_have_length_one(tmp_path):
-  extract(tmp_path, pooling="mean", normalize=True)
-  vectors = np.array([line["vector"] for line in read_lines(tmp_path / "out")])
-  expected = mean_vectors()
-  expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-  assert_close(vectors, expected)
-
-
 def test_the_layers_of_a_vector(tmp_path):
   extract(tmp_path, pooling="mean", pooling_layer="0,-1+0")
   means = np.array([values_of(line).mean(axis=0) for line in golden()])

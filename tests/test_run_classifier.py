@@ -246,7 +246,6 @@ def test_the_best_weights_may_be_used(trained, folder, tmp_path):
 def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
   copy = tmp_path / "run"
   shutil.copytree(trained[0], copy)
-  shutil.rmtree(copy / "seed_4")
   (copy / "seeds_results.txt").unlink()
   done = classify(
     folder, copy, **training(folder), do_eval=True, seeds="3,4",

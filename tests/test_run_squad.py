@@ -328,15 +328,6 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
   )
 
 
-def test_answers_that_are_not_found_are_listed(trained):
-  folder, done = trained
-  assert "1 questions cannot be trained on" in done.err
-  log = (folder / "log.txt").read_text()
-  skipped = json.loads(*re.findall(r"\] (\{.*)", log))
-  assert skipped["answer"] == "Basel"
-  assert skipped["reason"] == "not found at its place"
-
-
 @pytest.mark.parametrize("flags, sentence", [
   ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
   ({"interactive": True, "init_checkpoint": None},
