@@ -23,7 +23,6 @@ from common import (
   errors,
   flag_help,
   flags,
-  lazy_tensorflow,
   overwriting,
   program,
 )
@@ -40,8 +39,7 @@ def parse_flags(
   Args:
     module_name: the script's `__name__`; an imported script does nothing here.
     imports_tensorflow: whether every run needs TensorFlow, which is then
-      imported without Keras; False to import it on first use. A function is
-      called after the flags are parsed.
+      imported without Keras. A function is called after the flags are parsed.
   """
   if module_name != "__main__":
     return
@@ -168,7 +166,6 @@ def begin_imports(imports_tensorflow: bool) -> None:
   gc.disable()
   atexit.register(gc.freeze)
   if not imports_tensorflow:
-    lazy_tensorflow.install()
     return
   try:
     from common import lean_tensorflow  # noqa: F401

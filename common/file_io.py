@@ -37,12 +37,12 @@ _TEMPORARY = re.compile(
 def _gfile():
   """Returns tf.io.gfile."""
   try:
-    import tensorflow as tf
+    from common import lean_tensorflow
   except ImportError as error:
     raise errors.InputError(
       "a path with :// needs TensorFlow; install it or copy the file here"
     ) from error
-  return tf.io.gfile
+  return lean_tensorflow.tensorflow.io.gfile
 
 
 def is_remote(path: str) -> bool:

@@ -71,8 +71,6 @@ def import_tensorflow_text():
     InputError: it is not installed (Windows has no such package), or it is for
       another version of TensorFlow.
   """
-  import tensorflow
-
   version = _minor(program.installed_version("tensorflow-text"))
   loaded = _minor(tensorflow.__version__)
   if version not in ("", loaded):
@@ -100,3 +98,4 @@ def import_tensorflow_text():
 
 
 _import_tensorflow()
+import tensorflow  # noqa: E402

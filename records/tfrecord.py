@@ -1,7 +1,8 @@
 """Writes TFRecord files atomically, counts records, and reads with checks.
 
 Unlike protobuf's, serialization is deterministic: equal features give equal
-bytes, so equal records give equal files.
+bytes, so equal records give equal files. Writing a local file needs no
+TensorFlow; what does imports it.
 """
 
 import contextlib
@@ -10,14 +11,17 @@ import gzip
 import os
 import re
 import struct
+import typing
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import google_crc32c
 import numpy as np
-import tensorflow as tf
 
 from common import errors, file_io, json_files
+
+if typing.TYPE_CHECKING:
+  import tensorflow as tf
 
 # A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
@@ -46,6 +50,7 @@ class RecordWriter:
 
   def __init__(self, path: str):
     self.path = path
+    self._faults: tuple = (OSError,)
 
   def __enter__(self):
     with contextlib.ExitStack() as stack:
@@ -53,6 +58,10 @@ class RecordWriter:
       compression = "GZIP" if self.path.endswith(".gz") else None
       with self._errors_named():
         if compression or file_io.is_remote(self.path):
+          from common import lean_tensorflow
+
+          tf = lean_tensorflow.tensorflow
+          self._faults += (tf.errors.OpError,)
           self._writer = tf.io.TFRecordWriter(temporary, compression)
         else:
           self._writer = _LocalWriter(temporary)
@@ -83,7 +92,7 @@ class RecordWriter:
   def _errors_named(self):
     try:
       yield
-    except (OSError, tf.errors.OpError) as error:
+    except self._faults as error:
       reason = getattr(error, "message", None) or error.strerror
       raise errors.InputError(f"cannot write {self.path}: {reason}") from error
 
@@ -325,6 +334,8 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   checks use it; training reads with tf.data. Raises InputError: a record is
   damaged (CRC), cut off, or not a tf.train.Example.
   """
+  import tensorflow as tf
+
   dtypes = {"int64_list": np.int64, "float_list": np.float32}
   for number, serialized in enumerate(read_serialized(path), 1):
     try:
@@ -347,6 +358,8 @@ def read_serialized(path: str) -> Iterator[bytes]:
 
   Raises InputError: the file is missing, or a record is damaged or cut off.
   """
+  import tensorflow as tf
+
   number = 0
   try:
     records = stored_records(path).as_numpy_iterator()
@@ -365,6 +378,8 @@ def read_serialized(path: str) -> Iterator[bytes]:
 
 def stored_records(path: str) -> "tf.data.Dataset":
   """Returns a dataset of the bytes of a file's records, compressed or not."""
+  import tensorflow as tf
+
   compression = "GZIP" if is_gzip(path) else ""
   return without_autotune(tf.data.TFRecordDataset(path, compression))
 
@@ -376,6 +391,8 @@ def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
   ms, up to a minute, and the iterator waits for that thread at its end. So a
   training or a prediction of 20 seconds could take 40.
   """
+  import tensorflow as tf
+
   options = tf.data.Options()
   options.autotune.enabled = False
   return dataset.with_options(options)

@@ -175,6 +175,7 @@ def load(folder: str, batch_size: int, threads: int) -> Servable:
     head = network.head(network.settings, batch_size)
     return ServedHead(folder, head, network.tokenizer)
   with errors.needs_tensorflow():
+    from common import lean_tensorflow  # noqa: F401
     from serving import saved_model
 
   return saved_model.LoadedModel(folder, batch_size, threads)

@@ -81,6 +81,7 @@ def load(
     export.check(settings)
     return TextModel(export, settings, batch_size)
   with errors.needs_tensorflow():
+    from common import lean_tensorflow  # noqa: F401
     from serving import trained_model
 
   model = trained_model.TrainedModel(settings, num_threads)

@@ -13,6 +13,7 @@ import pytest
 
 import script_runner
 import serving_models
+import small_corpus
 import test_layout
 from common import errors, lean_tensorflow
 from serving import text_models
@@ -61,6 +62,23 @@ def test_texts_and_answers_import_no_tensorflow():
   assert len(names) > 7
   imports = [f"import {name}" for name in sorted({*names, *ANSWERS})]
   assert without("tensorflow", [*imports, "print(0)"]) == 0
+
+
+def test_records_are_made_without_tensorflow(tmp_path):
+  flags = {
+    "input_file": small_corpus.write_text(tmp_path),
+    "vocab_file": small_corpus.write_vocab(tmp_path),
+    "output_file": tmp_path / "a.tfrecord", "max_seq_length": 16,
+    "max_predictions_per_seq": 2,
+  }
+  assert without("tensorflow", [
+    "import json, runpy", "sys.argv = sys.argv[1:]",
+    "try: runpy.run_path(sys.argv[0], run_name='__main__')",
+    "except SystemExit as end: print(json.dumps(end.code))",
+  ], "create_pretraining_data.py", *(
+    f"--{name}={value}" for name, value in flags.items()
+  )) is None
+  assert (tmp_path / "a.tfrecord").exists()
 
 
 @pytest.fixture(scope="module")
