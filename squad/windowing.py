@@ -14,19 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 import tokenization
-from common import errors, process_pool
+from common import errors
 from squad import alignment, data
 from text import input_sequences
 from variants import piece_tokenizer
 
 # As in the original: unique ids begin with this number.
 FIRST_UNIQUE_ID = 1000000000
-
-_BLOCK = 256  # Passages that a process encodes at a time.
-# For this many words or more, several processes tokenize the passages. A single
-# process needs about eight seconds for that; starting others takes a few.
-# (The training passages of SQuAD have about 2.2 million words.)
-_MANY_WORDS = 5_000_000
 
 
 class Lengths(NamedTuple):
@@ -122,45 +116,21 @@ class Window(NamedTuple):
     return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
 
 
-def encode_passages(
-  passages: list, tokenizer: tokenization.FullTokenizer
-) -> list:
-  """Encodes passages, which are lists of words, in a worker process.
-
-  Returns:
-    List of (ids int32 [n], number of pieces of each word int32 [m]).
-  """
-  encoded = []
-  for words in passages:
-    pieces = tokenizer.encode_words(words)
-    ids = list(itertools.chain.from_iterable(pieces))
-    counts = list(map(len, pieces))
-    encoded.append((np.array(ids, np.int32), np.array(counts, np.int32)))
-  return encoded
-
-
 def make_passages(
   questions: list, tokenizer: tokenization.FullTokenizer
 ) -> dict[int, Passage]:
   """Returns {Question.passage: Passage} for the passages of all questions."""
   words = {question.passage: question.doc_tokens for question in questions}
-  texts = list(words.values())
-  blocks = (texts[n : n + _BLOCK] for n in range(0, len(texts), _BLOCK))
-  is_long = sum(map(len, texts)) >= _MANY_WORDS
-  processes = process_pool.default_processes() if is_long else 1
-  encode = functools.partial(encode_passages, tokenizer=tokenizer)
-  encoded = itertools.chain.from_iterable(
-    process_pool.in_order(encode, blocks, processes=processes)
-  )
-  return {
-    number: Passage(
-      # Workers return only ids, because pickling every token takes longer.
-      tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
-      ids=ids,
+  passages = {}
+  for number, text in words.items():
+    pieces = tokenizer.encode_words(text)
+    counts = list(map(len, pieces))
+    ids = list(itertools.chain.from_iterable(pieces))
+    passages[number] = Passage(
+      tokenizer.convert_ids_to_tokens(ids), np.array(ids, np.int32),
       words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
     )
-    for number, (ids, counts) in zip(words, encoded)
-  }
+  return passages
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tiny_model
 import tokenization
-from common import errors, process_pool, run_settings
+from common import errors, run_settings
 from records import pipeline, tfrecord
 from squad import data, inputs, windowing
 
@@ -146,40 +146,6 @@ def test_half_an_answer_is_none(released):
   )
   starts = [(w.tokens[w.start_position], w.start) for w in windows]
   assert starts == [("[CLS]", 0), ("three", 1), ("three", 2)]
-
-
-def test_processes_change_nothing(released, monkeypatch):
-  monkeypatch.setattr(windowing, "_MANY_WORDS", 0)
-  questions = data.from_texts(
-    [("Who?", f"it was number {number} of\u00a0many") for number in range(600)]
-  )
-
-  def contents(processes):
-    monkeypatch.setattr(process_pool, "default_processes", lambda: processes)
-    windows = windowing.make_windows(
-      questions, released("uncased"), windowing.Lengths(14, 2, 4)
-    )
-    return [(w.unique_id, w.tokens, w.passage.words.tolist()) for w in windows]
-
-  assert contents(2) == contents(1)
-
-
-def test_more_processes_are_started_for_many_words_alone(
-  released, monkeypatch
-):
-  counts = []
-
-  def in_order(encode, blocks, *, processes):
-    counts.append(processes)
-    return map(encode, blocks)
-
-  monkeypatch.setattr(windowing, "_MANY_WORDS", 5)
-  monkeypatch.setattr(process_pool, "default_processes", lambda: 7)
-  monkeypatch.setattr(process_pool, "in_order", in_order)
-  few = [("who", "a b"), ("where", "a b"), ("when", "c d")]
-  for pairs in (few, [*few, ("why", "e")]):
-    windowing.make_passages(data.from_texts(pairs), released("uncased"))
-  assert counts == [1, 7]
 
 
 def test_too_little_room_is_refused_in_one_sentence():
