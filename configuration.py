@@ -462,12 +462,11 @@ def head_of(values: dict) -> str | None:
     for ending, head in _CLASS_HEADS.items():
       if str(name).endswith(ending):
         return head
+  # Only run_ner.py has a scheme; it may have started from a classifier.
+  if "scheme" in (values.get("input_settings") or ()):
+    return "tagging"
   problem = PROBLEMS.get(str(values.get("problem_type")))
-  if problem:
-    return problem.head
-  # Only run_ner.py writes a scheme.
-  is_tagger = "scheme" in (values.get("input_settings") or ())
-  return "tagging" if is_tagger else None
+  return problem.head if problem else None
 
 
 def _rows_before(config):

@@ -51,7 +51,8 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
   "transformers class of a Hugging Face output; by default detected from the "
-  "weights, which cannot tell token from sequence classifiers.",
+  "weights, where another program's head for tokens looks like one for "
+  "sequences.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(

@@ -235,12 +235,16 @@ def write(
     folder: an existing folder.
     weights: by TF1 name.
     config: as in a bert_config.json.
-    architecture: a class of transformers; by default found from the names, see
-      weight_names.architecture_of.
+    architecture: a class of transformers; by default found from the names and
+      the configuration.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """
   variant = config.get("variant", "bert")
-  architecture = architecture or weight_names.architecture_of(weights, variant)
+  if not architecture:
+    architecture = weight_names.architecture_of(weights, variant)
+    # Its variables have the names of a classifier's.
+    if configuration.head_of(config) == "tagging":
+      architecture = architecture.replace("ForSequenceC", "ForTokenC")
   rows = weight_names.to_write(weights, variant, architecture)
   tensors = {
     row.name: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)

@@ -114,6 +114,24 @@ def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
   assert case_of(tmp_path / "again") is not lower
 
 
+def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
+  model = HUGGINGFACE / "BertForTokenClassification"
+  source = converter.open_source(str(model))
+  # It may have been a classifier before.
+  values = {
+    **source.config.to_dict(), "problem_type": "single_label_classification"
+  }
+  for part, settings in (("Token", {"scheme": "iob2"}), ("Sequence", {})):
+    config = configuration.BertConfig.from_dict(
+      {**values, "input_settings": settings}
+    )
+    folder = tmp_path / part
+    converter.convert(
+      source._replace(config=config), str(folder), "huggingface"
+    )
+    assert f"BertFor{part}Cl" in (folder / "config.json").read_text()
+
+
 def test_the_class_can_be_told(tmp_path):
   name = "BertForTokenClassification"
   model = HUGGINGFACE / name
