@@ -22,24 +22,17 @@ from common import errors
 from text import input_sequences
 
 
-def check(
-  settings, config: configuration.BertConfig, task_kind: str, replicas: int
-):
-  """Raises InputError: nothing can be learned, or vectors cannot be made.
-
-  `replicas` is the number of devices that share a batch.
-  """
+def check(settings, config: configuration.BertConfig, task_kind: str):
+  """Raises InputError: nothing can be learned, or vectors cannot be made."""
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
-  parts = replicas * settings.gradient_accumulation_steps
   if (
     task_kind == data.RETRIEVAL and settings.do_train
-    and not settings.negative_column and settings.train_batch_size < 2 * parts
+    and not settings.negative_column and settings.train_batch_size == 1
   ):
     raise errors.InputError(
-      f"--train_batch_size={settings.train_batch_size} in parts of 1 example "
-      "has no other pairs to tell a pair from: pass a larger one, fewer "
-      "--gradient_accumulation_steps, or --negative_column"
+      "--train_batch_size=1 has no other pairs to tell a pair from; pass a "
+      "larger one, or --negative_column"
     )
 
 
@@ -151,6 +144,8 @@ class BiEncoder(model.Network):
 
 class Retriever(BiEncoder):
   """Learns which second text of a batch belongs to each first text."""
+
+  compares_examples = True
 
   def example_losses(self, vectors, label_ids, class_weights=None):
     """Returns float32 [B], see `in_batch_losses`."""

@@ -228,9 +228,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   if teacher and settings.do_train and not has_labels:
     learned = teacher.config  # Unlabelled data have the teacher's classes.
   task = tasks.read_task(settings, learned)
-  bi_encoder.check(
-    settings, config, task.task_kind, strategy.num_replicas_in_sync
-  )
+  bi_encoder.check(settings, config, task.task_kind)
   options = sequences.options_of(settings, task.task_kind, task.labels)
   if task.text_pairs and task.task_kind not in data.OF_VECTORS:
     config.check_pairs(sequences.tokenizer_of(options).specials.segment_b)

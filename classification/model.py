@@ -40,6 +40,8 @@ class Network(tf.Module):
 
   # Patterns of names of variables that no output depends on.
   allowed_missing: tuple[str, ...] = ()
+  # Whether the loss of an example depends on all examples of its batch.
+  compares_examples = False
 
   def __init__(
     self, config: configuration.BertConfig, task_kind: str, **model_options
@@ -242,9 +244,6 @@ def objective(
     of_class = tf.gather(class_weights, batch["label_ids"])
     return real * tf.where(has_label > 0, of_class, 1.0), has_label
 
-  def weighted_mean(values, weights):
-    return tf.reduce_sum(values * weights), tf.reduce_sum(weights)
-
   def weights(batch):
     total = tf.reduce_sum(example_weights(batch)[0])
     # A batch of classes of weight 0 has the loss 0 / 1e-20, not 0 / 0.
@@ -253,26 +252,72 @@ def objective(
   def sums(batch, dropout_seed):
     logits = model(batch, dropout_seed, skip_empty=skip_empty)  # [B, L]
     labels = batch["label_ids"]
-    losses = model.example_losses(logits, labels, class_weights)  # [B]
+    losses = batch.get("whole_losses")  # [B]
+    if losses is None:
+      losses = model.example_losses(logits, labels, class_weights)
     # [B]; the losses are summed here, and divided by the whole batch's weights.
     counts, has_label = example_weights(batch)
-    metrics = {"classifier_loss": weighted_mean(losses, counts * has_label)}
+    metrics = {"classifier_loss": _mean_of(losses, counts * has_label)}
     loss = metrics["classifier_loss"][0]
+    if "logits_gradient" in batch:
+      # A zero, with the gradient of the loss of the whole batch.
+      product = tf.reduce_sum(logits * batch["logits_gradient"])
+      loss += product - tf.stop_gradient(product)
     if distills:
       soft = distills.example_losses(batch, logits, skip_empty=skip_empty)
-      metrics["soft_labels_loss"] = weighted_mean(soft, counts)
+      metrics["soft_labels_loss"] = _mean_of(soft, counts)
       shares = tf.where(has_label > 0, distills.weight, 1.0)  # [B]
       loss = (1.0 - distills.weight) * loss
       loss += tf.reduce_sum(soft * counts * shares)
     if task_kind in (data.SINGLE, data.CHOICE):
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
-      metrics["classifier_accuracy"] = weighted_mean(right, has_label)
+      metrics["classifier_accuracy"] = _mean_of(right, has_label)
     if "input_mask" in batch:
       metrics.update(pipeline.token_metrics(batch))
     return {"classifier": loss}, metrics
 
-  return loop.Objective(weights=weights, sums=sums)
+  if not model.compares_examples:
+    return loop.Objective(weights=weights, sums=sums)
+  return loop.Objective(
+    weights, sums, functools.partial(model, skip_empty=skip_empty),
+    lambda batch, logits: with_whole_losses(
+      model, batch, logits, example_weights(batch)[0]
+    ),
+  )
+
+
+def _mean_of(values, weights):
+  return tf.reduce_sum(values * weights), tf.reduce_sum(weights)
+
+
+def with_whole_losses(
+  model: Network, batch: dict, logits: tf.Tensor, weights: tf.Tensor
+) -> dict:
+  """Returns a replica's share of a batch with losses among the whole batch.
+
+  It adds whole_losses, float32 [B], and logits_gradient, like `logits`: the
+  gradient of the sum of all replicas' losses times `weights`, float32 [B].
+  Call it in the context of a replica; all of them have B examples.
+  """
+  replica = tf.distribute.get_replica_context()
+  whole, first = [logits, batch["label_ids"], weights], 0
+  if replica.num_replicas_in_sync > 1:
+    # Gathering forgets the sizes of the other axes.
+    whole = [
+      tf.ensure_shape(gathered, [None, *share.shape[1:]])
+      for gathered, share in zip(replica.all_gather(whole, axis=0), whole)
+    ]
+    first = replica.replica_id_in_sync_group * layers.sizes(logits)[0]
+  with tf.GradientTape() as tape:
+    tape.watch(whole[0])
+    losses = model.example_losses(*whole[:2])
+    loss = tf.reduce_sum(losses * whole[2])
+  rows = slice(first, first + layers.sizes(logits)[0])
+  return {
+    **batch, "whole_losses": losses[rows],
+    "logits_gradient": tape.gradient(loss, whole[0])[rows],
+  }
 
 
 # A teacher's soft labels (arXiv 1503.02531).

@@ -6,6 +6,7 @@ scale 20, and of CosineSimilarityLoss.
 """
 
 import contextlib
+import dataclasses
 import json
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 import tensorflow as tf
 
 import heads
+import optimization
 import script_runner
 import stored_weights
 import tiny_model
+import two_replicas
 from checkpoints import sentence_folder
 from classification import bi_encoder, data, inputs, model, scores, sequences
 from common import errors
@@ -23,6 +26,7 @@ from serving import text_models
 from test_classification_data import settings as read_settings
 from test_classification_task import config, read_task
 from tiny_model import assert_close
+from training import loop
 from vector_models import settings_and_task
 
 
@@ -141,23 +145,118 @@ def test_a_bilstm_on_top_is_in_the_pooled_vector_alone():
     assert sum("bilstm" in v.name for v in trained) == count
 
 
-@pytest.mark.parametrize("changes, replicas, fault", [
-  ({"train_batch_size": 1}, 1, "train_batch_size=1 in parts of 1"),
-  ({"gradient_accumulation_steps": 2}, 2, "train_batch_size=4 in parts of 1"),
-  ({"pooling_layer": ["2"]}, 1, "'2' is no layer"),
-  ({"gradient_accumulation_steps": 2}, 1, None),
-  ({"train_batch_size": 1, "negative_column": "worse"}, 1, None),
-  ({"train_batch_size": 1, "do_train": False}, 1, None),
+@pytest.mark.parametrize("changes, fault", [
+  ({"train_batch_size": 1}, "train_batch_size=1 has no other pairs"),
+  ({"pooling_layer": ["2"]}, "'2' is no layer"),
+  ({}, None),
+  ({"train_batch_size": 1, "negative_column": "worse"}, None),
+  ({"train_batch_size": 1, "do_train": False}, None),
 ])
-def test_what_can_teach_nothing_is_refused(changes, replicas, fault):
+def test_what_can_teach_nothing_is_refused(changes, fault):
   settings, _ = settings_and_task("retrieval", **{
-    "train_batch_size": 4, "gradient_accumulation_steps": 1, "do_train": True,
-    "negative_column": None, **changes,
+    "train_batch_size": 4, "do_train": True, "negative_column": None, **changes,
   })
   with pytest.raises(errors.InputError, match=fault) if fault else (
     contextlib.nullcontext()
   ):
-    bi_encoder.check(settings, tiny_model.tiny(), "retrieval", replicas)
+    bi_encoder.check(settings, tiny_model.tiny(), "retrieval")
+
+
+# A batch in parts.
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def step(folder, replicas, parts, *, changed=lambda _, each: each, **options):
+  """One step of 8 pairs with equal texts; one of them counts for nothing.
+
+  Returns the loss, the metrics, the gradient's norm and, by name, a tenth of
+  the clipped gradients: Adam's first moments.
+  """
+  strategy = (
+    two_replicas.strategy() if replicas == 2 else tf.distribute.get_strategy()
+  )
+  settings, asked = settings_and_task("retrieval")
+  config_changes = options.pop("config", NO_DROPOUT)
+  with strategy.scope():
+    network = bi_encoder.make(
+      settings, tiny_model.tiny(**config_changes), asked, seed=5
+    )
+  rng = np.random.RandomState(2)
+  pairs = {name: values.numpy() for name, values in batch(8).items()}
+  pairs["input_ids"] = rng.randint(0, 30, [8, 2, 8])
+  pairs["label_ids"] = rng.permutation(16).reshape([8, 2])
+  pairs["label_ids"][5] = pairs["label_ids"][1, 0], pairs["label_ids"][7, 1]
+  pairs["is_real_example"] = np.array([1, 1, 1, 0, 1, 1, 1, 1])
+  pairs = {n: tf.constant(values, tf.int32) for n, values in pairs.items()}
+  trainer = loop.Trainer(
+    strategy=strategy, variables=network.variables,
+    trained=network.trained_variables(),
+    objective=changed(network, model.objective(network)),
+    optimizer=optimization.make_optimizer("adamw", jit_compile=False),
+    learning_rate=lambda step: tf.constant(1e-3),
+    options=loop.TrainOptions(
+      output_dir=str(folder), num_train_steps=1, batch_size=8,
+      gradient_accumulation_steps=parts, **options,
+    ),
+  )
+  loss, metrics, _, norm, _ = trainer.step(
+    two_replicas.halves(pairs) if replicas == 2 else pairs
+  )
+  moments = {
+    name: value.numpy() for name, value in trainer.state().items()
+    if name.endswith("adam_m")
+  }
+  return float(loss), metrics, float(norm), moments
+
+
+@pytest.fixture(scope="module")
+def uncut(tmp_path_factory):
+  return step(tmp_path_factory.mktemp("uncut"), 1, 1)
+
+
+@pytest.mark.parametrize("replicas, parts, scaled", [
+  (1, 4, False), (2, 2, True),
+  pytest.param(2, 1, False, marks=pytest.mark.slow),
+])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(
+  tmp_path, uncut, replicas, parts, scaled
+):
+  loss, metrics, norm, moments = step(
+    tmp_path, replicas, parts, loss_scaling=scaled
+  )
+  assert [loss, norm] == pytest.approx([uncut[0], uncut[2]], rel=1e-5)
+  assert_close(metrics["classifier_loss"], uncut[1]["classifier_loss"])
+  assert moments.keys() == uncut[3].keys() and len(moments) == 37
+  for name, value in moments.items():
+    assert_close(value, uncut[3][name], 1e-6)
+  assert 0 < np.abs(moments["bert/embeddings/word_embeddings/adam_m"]).max()
+
+
+def test_both_passes_drop_the_same_units(tmp_path, uncut):
+  def with_gap(network, _):
+    passes = []
+
+    def spied(*args, **options):
+      passes.append(network(*args, **options))
+      return passes[-1]
+
+    spied.task_kind, spied.compares_examples = "retrieval", True
+    spied.example_losses = network.example_losses
+    objective = model.objective(spied)
+
+    def compare(share, vectors):
+      return {**objective.compare(share, vectors), "first": vectors}
+
+    def sums(part, seed):
+      losses, _ = objective.sums(part, seed)
+      gap = tf.reduce_max(tf.abs(part["first"] - passes[-1]))
+      return losses, {"gap": (gap, gap)}
+
+    return dataclasses.replace(objective, compare=compare, sums=sums)
+
+  loss, metrics, _, _ = step(tmp_path, 2, 2, changed=with_gap, config={})
+  assert abs(loss - uncut[0]) > 0.01 and float(metrics["gap"][0]) < 1e-5
 
 
 # Ranks.

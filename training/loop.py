@@ -23,7 +23,7 @@ import layers
 import optimization
 from checkpoints import weight_files
 from common import errors
-from training import distribution, run_folder, train_log
+from training import batch_parts, distribution, run_folder, train_log
 
 # The exit code after SIGTERM or SIGINT: the run was saved, start it again.
 # It is the EX_TEMPFAIL of sysexits.h.
@@ -55,10 +55,16 @@ class Objective:
       to a scalar, dict from name of a metric to a pair of scalars (sum,
       weight)). dropout_seed is int32 [2] in training and None in evaluation.
       From a metric `tokens_per_example` the log works out tokens per second.
+    outputs: for a loss that compares all examples of a batch: function of
+      (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
+    compare: function of (a replica's share of a cut batch, its outputs); adds
+      tensors to it, from which `sums` takes the loss and its gradient.
   """
 
   weights: Callable
   sums: Callable
+  outputs: Callable | None = None
+  compare: Callable | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +195,7 @@ class Trainer:
     self._variables, self._trained = list(variables), list(trained)
     self._objective, self._optimizer = objective, optimizer
     self._learning_rate, self._options = learning_rate, options
+    self._parts = batch_parts.Parts(parts, options.seed)
     self._evaluation, self._extra, self._largest_norm = None, {}, 0.0
     self._compile(options.jit_compile, alone=strategy.num_replicas_in_sync == 1)
     with strategy.scope():
@@ -201,21 +208,19 @@ class Trainer:
     """Makes functions of graphs of the steps; `alone`: one replica."""
     # Rows of words can be added up no sooner than where gradients are used,
     # unless gradients of several parts or replicas must be summed.
-    is_cut = self._options.gradient_accumulation_steps > 1
-    self._adds_gradients = is_cut or not alone
+    self._adds_gradients = self._parts.count > 1 or not alone
     # A step of several replicas exchanges gradients, which XLA cannot do for
     # MirroredStrategy: then only what precedes the exchange is compiled.
     # Without AutoGraph, which takes longer to convert the network's code than
-    # TensorFlow takes to trace it. The loop over parts needs it.
+    # TensorFlow takes to trace it.
     self.step = tf.function(
       self._step, jit_compile=(jit and alone) or None, autograph=False
     )
-    self._compiled_gradients = self._gradients
-    if is_cut or (jit and not alone):
-      self._compiled_gradients = tf.function(
-        self._gradients, jit_compile=(jit and not alone) or None,
-        autograph=is_cut,
-      )
+    self._compiled_gradients, self._compiled_outputs = [
+      tf.function(function, jit_compile=True, autograph=False)
+      if jit and not alone else function
+      for function in (self._gradients, self._parts.outputs)
+    ]
     # Nested tf.functions slow down tracing.
     self._step_of_block = self.step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
@@ -266,8 +271,13 @@ class Trainer:
     # the replicas' gradients is the gradient of one large batch, however
     # unevenly its weighted examples are distributed.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
+    place = step, replica.replica_id_in_sync_group
+    if self._objective.outputs and self._adds_gradients:
+      # Gradients of the outputs are cached (GradCache, arXiv 2101.06983).
+      outputs = self._compiled_outputs(self._objective.outputs, batch, *place)
+      batch = self._objective.compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
-      batch, weights, step, replica.replica_id_in_sync_group
+      batch, weights, *place
     )
     whole_loss = loss
     if replica.num_replicas_in_sync > 1:
@@ -309,27 +319,24 @@ class Trainer:
       dict from the name of a variable whose rows were looked up to
       the squared norm of those rows, loss, metrics.
     """
-    parts = self._options.gradient_accumulation_steps
-    seed = tf.stack([tf.cast(self._options.seed, tf.int64), step])
-
     def part_of(index):
-      # Every part of every replica drops other units, in every step the same
-      # ones after a restart: dropout is a function of (seed, step, salt).
-      salt = replica_id * parts + index
       return self._part_gradients(
-        tf.nest.map_structure(lambda values: _cut(values, parts)[index], batch),
-        weights, tf.random.experimental.stateless_fold_in(seed, salt),
+        *self._parts.part(batch, index, step, replica_id), weights
       )
 
     total = part_of(0)
-    if parts > 1:
+    if self._parts.count > 1:
       # A loop of the graph, so that there are two copies of the network in it
       # however many parts there are.
-      for index in tf.range(1, parts):
-        total = tf.nest.map_structure(tf.add, total, part_of(index))
+      _, total = tf.while_loop(
+        lambda index, _: index < self._parts.count,
+        lambda index, total: (
+          index + 1, tf.nest.map_structure(tf.add, total, part_of(index))
+        ), (1, total),
+      )
     return total
 
-  def _part_gradients(self, part, weights, dropout_seed):
+  def _part_gradients(self, part, dropout_seed, weights):
     # Frozen variables are read too, and need no gradient.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
@@ -636,12 +643,6 @@ def _as_row(scalars, structure):
   # This runs in tracing: the body of a loop can only return tensors.
   structure.append(scalars)
   return tf.stack([tf.cast(s, tf.float32) for s in tf.nest.flatten(scalars)])
-
-
-def _cut(values, parts):
-  """[B, ...] -> [parts, B / parts, ...]"""
-  shape = tf.shape(values)
-  return tf.reshape(values, tf.concat([[parts, -1], shape[1:]], 0))
 
 
 def _next_multiple(step, interval):

@@ -1,0 +1,47 @@
+"""The parts of its share of a batch that a replica computes, one after another.
+
+Letters: B examples of a replica's share.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Parts(NamedTuple):
+  """How a share is cut: into `count` equal parts, with dropout by `seed`."""
+
+  count: int
+  seed: int
+
+  def part(self, batch, index, step: tf.Tensor, replica_id) -> tuple:
+    """Returns part `index`, from 0, of a replica's share; and a dropout_seed.
+
+    The share is tensors [B, ...] in any structure; the seed is int32 [2].
+    """
+    # Every part of every replica drops other units, in every step the same
+    # ones after a restart: dropout is a function of (seed, step, salt).
+    seed = tf.stack([tf.cast(self.seed, tf.int64), step])
+    salt = replica_id * self.count + index
+    return (
+      tf.nest.map_structure(lambda values: self._cut(values)[index], batch),
+      tf.random.experimental.stateless_fold_in(seed, salt),
+    )
+
+  def outputs(
+    self, function: Callable, batch, step: tf.Tensor, replica_id
+  ) -> tf.Tensor:
+    """Returns function(part, dropout_seed) of all parts, float32 [B, ...]."""
+    rows = tf.map_fn(
+      lambda index: function(*self.part(batch, index, step, replica_id)),
+      tf.range(self.count), fn_output_signature=tf.float32,
+      # To need less memory is why there are parts.
+      parallel_iterations=1,
+    )
+    return tf.reshape(rows, [-1, *rows.shape[2:]])
+
+  def _cut(self, values):
+    """[B, ...] -> [parts, B / parts, ...]"""
+    shape = tf.shape(values)
+    return tf.reshape(values, tf.concat([[self.count, -1], shape[1:]], 0))
