@@ -207,7 +207,7 @@ def _notes(path, derived, tensors):
     notes.append(
       f"{', '.join(derived)}: not read, since a model makes it of the rest"
     )
-  modules, poolings = sentence_folder.read_modules(path)
+  modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
       "a sentence-transformers model: only its encoder is read; its sentence "

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 
 import configuration
-from common import errors, file_io, json_files
+from common import choices, errors, file_io, json_files
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
@@ -74,14 +74,14 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
     return {}
-  names, poolings = read_modules(folder)
+  names, poolings, pooling_path = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names[:2] != ["Transformer", "Pooling"] or names[2:] not in (
     [], ["Normalize"]
   ):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   elif len(poolings) != 1 or poolings[0] not in KINDS:
-    problem = f"{path}: the pooling is {', '.join(poolings) or 'none'}"
+    problem = f"{pooling_path}: the pooling is {', '.join(poolings) or 'none'}"
   length = _max_length(folder)
   if not problem:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
@@ -110,10 +110,13 @@ def read_sparse(folder: str) -> dict:
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
     return {}
-  names, rules = read_modules(folder)
+  names, rules, rules_path = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
+  for rule, known in zip(rules, choices.SPARSE_RULES):
+    if not problem and rule not in known:
+      problem = f"{rules_path}: {rule!r} is none of {', '.join(known)}"
   if problem:
     raise errors.InputError(
       f"{problem}; weights of words are made by Transformer and {SPARSE}, "
@@ -123,29 +126,29 @@ def read_sparse(folder: str) -> dict:
   return {**dict(zip(keys, rules)), **_max_length(folder)}
 
 
-def read_modules(folder: str) -> tuple[list[str], list[str]]:
+def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   """Returns the names of a folder's modules and of its modes of pooling.
 
   Modes have our names where we have them; SpladePooling has two, its
-  strategy and activation. Both lists are empty without modules.json. Raises
-  InputError: a file is damaged.
+  strategy and activation. Both lists are empty without modules.json. The path
+  is that of the file with the modes. Raises InputError: a file is damaged.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
-    return [], []
+    return [], [], path
   modules = json_files.field(
     {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
   if names[1:2] not in (["Pooling"], [SPARSE]):
-    return names, []
+    return names, [], path
   path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
   if names[1] == SPARSE:
     return names, [
       str(values.get("pooling_strategy", "max")),
       str(values.get("activation_function", "relu")),
-    ]
+    ], path
   # Newer versions write a name or several, older ones a truth for each.
   modes = values.get("pooling_mode") or [
     key.removeprefix("pooling_mode_") for key, is_on in values.items()
@@ -153,7 +156,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str]]:
   ]
   short = {their_name: name for name, their_name in KINDS.items()}
   modes = [modes] if isinstance(modes, str) else modes
-  return names, [short.get(str(mode), str(mode)) for mode in modes]
+  return names, [short.get(str(mode), str(mode)) for mode in modes], path
 
 
 def _prompt_problem(folder):

@@ -77,7 +77,7 @@ def of(settings: run_settings.Settings) -> str:
   `require`.
   """
   folder = os.path.dirname(settings.bert_config_file)
-  names, _ = sentence_folder.read_modules(folder)
+  names, *_ = sentence_folder.read_modules(folder)
   if names[1:] == [sentence_folder.SPARSE]:
     return "sparse"
   values = json_files.read(settings.bert_config_file)

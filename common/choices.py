@@ -30,6 +30,7 @@ OWN_TASK_KINDS = (
   "single", "regression", "multi_label", "ranking", "similarity", "retrieval"
 )
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
+SPARSE_RULES = ("max", "sum"), ("relu", "log1p_relu")  # Pooling, activation.
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = (

@@ -85,12 +85,12 @@ EXPORT = (
   Option(
     "sparse_pooling", "max",
     "A word's weight in a text: the maximum or the sum over all tokens.",
-    "sparse", choices=("max", "sum"),
+    "sparse", choices=choices.SPARSE_RULES[0],
   ),
   Option(
     "sparse_activation", "relu",
     "A token's weight for a word: log(1 + relu(logit)); log1p_relu applies "
-    "log(1 + x) twice.", "sparse", choices=("relu", "log1p_relu"),
+    "log(1 + x) twice.", "sparse", choices=choices.SPARSE_RULES[1],
   ),
   Option(
     "top_k", 5, "How many fillings of each [MASK].", "masked_lm", lower_bound=1
