@@ -12,14 +12,12 @@ for each line, and --similarity the cosine of its two texts:
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
 
---search prints the nearest lines for each line of another file; for the same
-file, it prints near-duplicates:
+--search prints the nearest lines for each line of another file:
 
   python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
       --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
 
---sparse turns a line into words and their weights (SPLADE), which the masked-LM
-head computes:
+--sparse writes words and their weights (SPLADE), by the masked-LM head:
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model

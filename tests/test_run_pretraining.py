@@ -3,12 +3,10 @@
 import json
 import pathlib
 
-import numpy as np
 import pytest
 
 import resumed_runs
 import script_runner
-import stored_weights
 import tiny_model
 from checkpoints import weight_files
 from script_runner import results_in, succeed
