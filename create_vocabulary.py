@@ -3,8 +3,8 @@
   python create_vocabulary.py --input_file="text/*.txt" --output_file=vocab.txt
 
 The text is UTF-8, read line by line. 20 MB of novels (4.5 million words) take
-6 s on two CPU cores: half to count, half to learn. --max_words limits the
-memory. The same text gives the same bytes.
+6 s on two CPU cores: half to count, half to learn. The same text gives the same
+bytes.
 
 Rows: [PAD], up to 99 [unused] tokens, [UNK], [CLS], [SEP], [MASK] and the other
 [unused] tokens, as in the released vocabularies (with --num_unused_tokens=99
@@ -40,16 +40,6 @@ flags.DEFINE_integer(
   "The N most frequent characters get rows of their own, and so are never "
   "[UNK]. Chinese or Japanese text needs more, some 8000.", lower_bound=1,
 )
-flags.DEFINE_integer(
-  "max_words", 2_000_000,
-  "Different words to count (200 bytes of memory each); beyond them the "
-  "rarest are dropped.", lower_bound=1,
-)
-flags.DEFINE_integer(
-  "max_learned_words", 200_000,
-  "Pieces are learned from the N most frequent words (1 kB of memory each).",
-  lower_bound=1,
-)
 
 command.parse_flags(__name__, imports_tensorflow=False)
 
@@ -60,6 +50,10 @@ from absl import logging
 from common import errors, file_io
 from pretraining import data, vocabulary
 
+# Different words to count (200 bytes each); beyond them the rarest are dropped.
+_MAX_WORDS = 2_000_000
+# Pieces are learned from the most frequent words (1 kB each).
+_MAX_LEARNED_WORDS = 200_000
 _SECONDS_BETWEEN_REPORTS = 10.0
 _LINES_BETWEEN_CHECKS = 4096
 
@@ -83,19 +77,16 @@ def main(_):
 
 def make_vocabulary(settings, paths):
   """Learns a vocabulary from files; returns its tokens."""
-  counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
+  counts = vocabulary.WordCounts(settings.do_lower_case, _MAX_WORDS)
   count_words(paths, counts)
   if counts.max_undercount:
     logging.info(
-      "More than --max_words=%d different words: rare ones were dropped, and "
-      "a count may be too small by %d",
-      settings.max_words, counts.max_undercount,
+      "More than %d different words: rare ones were dropped, and a count may "
+      "be too small by %d", _MAX_WORDS, counts.max_undercount,
     )
   return vocabulary.make_vocabulary(
-    counts,
-    **settings.pick(
-      "do_lower_case vocab_size num_unused_tokens min_frequency "
-      "max_characters max_learned_words"
+    counts, max_learned_words=_MAX_LEARNED_WORDS, **settings.pick(
+      "do_lower_case vocab_size num_unused_tokens min_frequency max_characters"
     ),
   )
 

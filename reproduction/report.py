@@ -3,7 +3,6 @@
 import os
 import shlex
 import statistics
-from typing import Any
 
 from common import errors, file_io, json_files
 from reproduction import catalog, rows, runs
@@ -11,17 +10,11 @@ from reproduction import catalog, rows, runs
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
-# Defaults for results that were written before these fields existed.
-_DEFAULTS: dict[str, Any] = {
-  "max_steps": "fewer", "fewer": {}, "machine": "", "source": [], "sha256": {},
-  "grid": [], "config": {}, "before": None,
-}
 _SEVERITY = [SMOKE, CHANGED, OTHER, LESS_DATA]
 
 
 def _deviations(result):
   """Returns a run's deviations as (verdict, text), the most serious first."""
-  result = {**_DEFAULTS, **result}
   row, deviations = rows.ROWS[result["row"]], []
   if result["smoke"]:
     deviations.append((SMOKE, f"stopped after {result['max_steps']} steps"))
@@ -50,7 +43,7 @@ def _weights_text(result):
   """Returns a text with a run's weights: path, shortened sums and source."""
   sums = [f"{name} {value[:16]}" for name, value in result["sha256"].items()]
   return (
-    f"weights {result.get('weights', result['model'])}, SHA-256: "
+    f"weights {result['weights']}, SHA-256: "
     f"{', '.join(sums) or 'unknown'}, source: "
     f"{', '.join(result['source']) or 'a folder that download.py did not make'}"
   )
@@ -65,7 +58,6 @@ def collect(output: str) -> list[dict]:
   """
   kinds: dict[tuple, list] = {}
   for result in runs.finished(output):
-    result = {**_DEFAULTS, **result}
     if result["row"] in rows.ROWS:
       kind = (result["row"], *_deviations(result))
       kinds.setdefault(kind, []).append(result)
@@ -87,7 +79,6 @@ def glue_averages(output: str) -> list[str]:
   ]
   found: dict = {}
   for result in runs.finished(output):
-    result = {**_DEFAULTS, **result}
     row = rows.ROWS.get(result["row"])
     metrics = [
       100 * value for name, value in result["results"].items()
@@ -136,7 +127,7 @@ def _line(metric, results):
     "grid": _grid(metric, results),
     "deviations": [text for _, text in deviations],
     "command": results[0]["command"],
-    "machines": sorted({result["machine"] for result in results} - {""}),
+    "machines": sorted({result["machine"] for result in results}),
     "dates": sorted({result["date"] for result in results}),
     "verdict": deviations[0][0] if deviations else _verdict(metric, median),
   }

@@ -270,7 +270,7 @@ def _start_record(plan, seed):
   """Returns the fields of result.json about a run's initial weights."""
   if plan.row.is_chained:
     weights = weights_record(_model_before(plan, seed))
-    return {**weights, "model": plan.row.after}
+    return {**weights, "model": plan.row.after, "config": {}}
   config = json_files.read(_config_in(plan.model))
   return {
     **weights_record(plan.model),

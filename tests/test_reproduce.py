@@ -44,7 +44,8 @@ def result(row="mrpc-base", seed=1, model=BASE, value=0.86, **others):
     "row": row, "seed": seed, "model": model, "command": ["python", "x.py"],
     "extra": [], "smoke": False, "results": {"eval_accuracy": value},
     "seconds": 1.0, "date": "2026-01-02", "source": ["https://a.b/c.zip"],
-    **others,
+    "max_steps": 0, "fewer": {}, "machine": "CPU", "weights": model,
+    "sha256": {}, "grid": [], "config": {}, "before": None, **others,
   }
 
 
