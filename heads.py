@@ -120,11 +120,9 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
 class ReplacedTokenHead(layers.Weights):
   """Predicts whether each token was replaced (ELECTRA's discriminator)."""
 
-  def __init__(self, config, *, seed: int = 12345):
-    # Unlike the original: both layers use initializer_range; there the second
-    # had TensorFlow's default initializer.
+  def __init__(self, config):
     shapes = replaced_token_shapes(config)
-    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
+    super().__init__(shapes, stddev=config.initializer_range, seed=0)
     self._activation = layers.get_activation(config.hidden_act)
 
   def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:

@@ -132,18 +132,18 @@ def define_output_flags(*, required=True):
   )
 
 
-def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
+def define_training_flags():
   """Flags of every training run, except for its length."""
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
-    "train_batch_size", train_batch_size,
+    "train_batch_size", 32,
     "Examples in one optimizer step, over all devices together.", lower_bound=1,
   )
   flags.DEFINE_integer(
     "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
   )
-  _define_optimizer_flags(learning_rate)
+  _define_optimizer_flags()
   flags.DEFINE_integer(
     "gradient_accumulation_steps", 1,
     "Number of parts in which each device computes its share of a batch, one "
@@ -238,10 +238,10 @@ def define_prediction_flags():
   )
 
 
-def _define_optimizer_flags(learning_rate):
+def _define_optimizer_flags():
   """Learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
-    "learning_rate", learning_rate,
+    "learning_rate", 5e-5,
     "Peak learning rate: after the warm-up it falls as "
     "--learning_rate_schedule says.", lower_bound=0.0,
   )
