@@ -323,7 +323,7 @@ def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
   with caplog.at_level(logging.WARNING):
     claim(folder, RUN, noted)
     assert run_folder.starting_point(folder, None, noted).step == 5
-  assert "whose run this is cannot be told: it goes on if" in caplog.text
+  assert "the owner of this run is unknown: it goes on if" in caplog.text
   # Not before the weights have turned out to fit.
   assert path.read_text() == content
   save(folder, 6)

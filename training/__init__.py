@@ -1,1 +1,1 @@
-"""Batches -> trained weights: harness, loop, evaluation, run folders, flags."""
+"""Trains weights on batches: harness, loop, evaluation, run folders, flags."""

@@ -1,7 +1,7 @@
-"""Advice where the results of a training are poor: a sentence each, with flags.
+"""Gives advice, sentences with flags, if the results of a training are poor.
 
-No TensorFlow is imported here. The published recipes stay without advice: the
-shortest, of RTE, takes 233 steps.
+No TensorFlow is imported here. Published recipes have enough steps to get no
+advice: the shortest, for RTE, takes 233.
 """
 
 import math
@@ -9,14 +9,14 @@ import math
 import numpy as np
 
 _FEW_STEPS = 100
-_POOR = 0.8  # A mean recall, an F1 or a correlation below it.
-_UNBALANCED = 4  # Examples of the largest class for one of a rare class.
+_POOR = 0.8  # A mean recall, an F1 or a correlation below this is poor.
+_UNBALANCED = 4  # The largest class is this many times larger than a rare one.
 
 
 def sentences(settings, report, last_step: int) -> list[str]:
-  """Returns advice on the run_report.Report of an evaluation, or [].
+  """Returns sentences of advice for the run_report.Report of an evaluation.
 
-  `last_step` is the training's; it counts only if `settings` train.
+  `last_step` is the last step of the training, if `settings` train.
   """
   advice, fault = [], ""
   if report.confusions is None:
@@ -58,10 +58,10 @@ def sentences(settings, report, last_step: int) -> list[str]:
 
 
 def _epochs_of_enough_steps(settings, last_step):
-  """Returns epochs in batches of 16, or 0 where the steps are enough.
+  """Returns the epochs, in batches of 16, that give enough steps, or 0.
 
-  Official tasks, a frozen encoder and a number of steps in the flags are left
-  as they are; a table of fewer than 16 rows lacks rows rather than steps.
+  It returns 0 for enough steps, official tasks, a frozen encoder, flags with a
+  number of steps, and for fewer than 16 rows, which need rows, not steps.
   """
   names = ("task_name", "freeze_encoder", "max_train_steps", "stop_step")
   if not settings.do_train or last_step >= _FEW_STEPS or any(

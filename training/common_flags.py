@@ -1,8 +1,8 @@
-"""Flags that several scripts share, in groups, each defined once.
+"""Defines the flags that several scripts share, in groups.
 
-A script calls the groups it uses when it is loaded; a default that differs
-from script to script is an argument. Names and defaults are the original's
-where it has the flag. Nothing here needs TensorFlow: --help answers at once.
+A script calls the functions of its groups when it is loaded; arguments set
+defaults that differ between scripts. Names and defaults are the original's if
+it has the flag. This module needs no TensorFlow, so --help is fast.
 """
 
 from common import choices, command, errors, file_io, flags
@@ -10,7 +10,7 @@ from training import repeated_runs
 
 
 def _check_model_dir():
-  # Imported here: --help needs none of it.
+  # Imported here, because --help does not need it.
   from checkpoints import model_folder
 
   folder = flags.FLAGS.model_dir
@@ -19,7 +19,7 @@ def _check_model_dir():
 
 
 def define_model_flags(*, max_seq_length=128, required=True):
-  """Flags that say which model, and where its weights come from."""
+  """Defines the flags for the model and its start weights."""
   flags.DEFINE_string(
     "bert_config_file", None,
     "The model's shape: bert_config.json, or config.json of Hugging Face.",
@@ -38,21 +38,22 @@ def define_model_flags(*, max_seq_length=128, required=True):
   flags.DEFINE_integer(
     "max_seq_length", max_seq_length,
     "Longest sequence in word pieces, [CLS] and [SEP] included; by default at "
-    "most the model's positions. As data files were made.", lower_bound=1,
+    "most the model's positions. Records need the length they were made with.",
+    lower_bound=1,
   )
 
 
 def define_model_dir_flag(replaced):
-  """--model_dir; `replaced` names the flags that it sets."""
+  """Defines --model_dir; `replaced` names the flags that it sets."""
   flags.DEFINE_string(
     "model_dir", None,
-    f"Folder with a model: sets {replaced}, each unless it is given itself.",
+    f"Folder with a model: sets {replaced}, unless they are given.",
   )
   command.check_early(_check_model_dir)
 
 
 def define_text_flag():
-  """--input_file of scripts that read whole texts."""
+  """Defines --input_file of scripts that read whole texts."""
   flags.DEFINE_string(
     "input_file", None,
     "Text files to read: names or glob patterns, separated by commas.",
@@ -61,13 +62,13 @@ def define_text_flag():
 
 
 def define_masking_flags(note=""):
-  """Flags that say which tokens are masked; `note` says in which records."""
+  """Defines the flags of masking; `note` says in which records."""
   flags.DEFINE_integer(
     # As in the original: there may be more predictions than tokens, or none.
     "max_predictions_per_seq", 20,
-    "Most masked tokens of a record: the same for create_pretraining_data.py "
-    "and run_pretraining.py. 0: next sentences alone.", lower_bound=0,
-    upper_bound=1 << 16,
+    "Maximum number of masked tokens in a record, equal for "
+    "create_pretraining_data.py and run_pretraining.py. 0: only next "
+    "sentences.", lower_bound=0, upper_bound=1 << 16,
   )
   flags.DEFINE_float(
     "masked_lm_prob", 0.15, f"Fraction of the tokens that are masked{note}.",
@@ -76,7 +77,7 @@ def define_masking_flags(note=""):
   flags.DEFINE_bool(
     "do_whole_word_mask", False,
     f"Mask all pieces of a word together instead of single pieces{note}.",
-    not_with="mask_runs", why=", whose runs are of whole words",
+    not_with="mask_runs", why=", whose runs consist of whole words",
   )
   flags.DEFINE_enum(
     "mask_runs", None, choices.MASKED_RUNS,
@@ -85,13 +86,13 @@ def define_masking_flags(note=""):
   )
   flags.DEFINE_list(
     "mask_shares", ["80", "10", "10"],
-    "Per cent of the masked tokens that become [MASK], stay as they are, and "
+    "Percentages of the masked tokens that become [MASK], stay unchanged, and "
     "become random tokens.",
   )
 
 
 def require_or_model_dir(name):
-  """Refuses a script without a flag, unless --model_dir replaces it."""
+  """Requires a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
     [name, "model_dir"], lambda values: values[name] or values["model_dir"],
     f"Flag --{name} must have a value, or --model_dir.",
@@ -99,7 +100,7 @@ def require_or_model_dir(name):
 
 
 def define_tokenizer_flags(*, required=True):
-  """Flags that say how text becomes word pieces."""
+  """Defines the flags of the tokenizer."""
   flags.DEFINE_string(
     "vocab_file", None,
     "One word piece per line, or ALBERT's SentencePiece model (*.model).",
@@ -109,22 +110,22 @@ def define_tokenizer_flags(*, required=True):
   flags.DEFINE_bool(
     "do_lower_case", True,
     "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased ones. If not given: as the tokenizer_config.json "
-    "next to --vocab_file says, if there is one.",
+    "models, false for cased ones. By default taken from the "
+    "tokenizer_config.json next to --vocab_file, if it exists.",
   )
   flags.DEFINE_list(
     "never_split", [],
-    "Tokens of the vocabulary, such as C++, that stay whole between white "
-    "space: as they stand, or as the text is lower-cased. If neither flag is "
-    "given: as the tokenizer_config.json next to --vocab_file says.",
+    "Tokens of the vocabulary, such as C++, that are not split where white "
+    "space surrounds them, as written or lower-cased. By default taken from "
+    "the tokenizer_config.json next to --vocab_file.",
   )
   flags.DEFINE_string(
-    "never_split_file", None, "More of them, in a file with one a line."
+    "never_split_file", None, "File of more such tokens, one a line."
   )
 
 
 def define_output_flags(*, required=True):
-  """The folder of a run."""
+  """Defines --output_dir, the folder of a run."""
   flags.DEFINE_string(
     "output_dir", None,
     "Folder of this run's checkpoints, logs and results. A run continues from "
@@ -133,7 +134,7 @@ def define_output_flags(*, required=True):
 
 
 def define_training_flags():
-  """Flags of every training run, except for its length."""
+  """Defines the flags of every training run, except for its length."""
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
@@ -158,12 +159,12 @@ def define_training_flags():
   )
   flags.DEFINE_bool(
     "pack_sequences", False,
-    "Where XLA compiles the step, or on a TPU: compute several short sequences "
-    "in one row of --max_seq_length. Losses and gradients stay those of the "
-    "same examples; dropout drops other units.", needs="do_train",
+    "If XLA compiles the step, or on a TPU: compute several short sequences in "
+    "one row of --max_seq_length. This changes losses and gradients only by "
+    "other random numbers of dropout.", needs="do_train",
   )
   flags.DEFINE_integer(
-    # Unlike the original: on every device; there it is for TPUs alone.
+    # Unlike the original: it applies to every device, not only to TPUs.
     "iterations_per_loop", 1000,
     "Largest number of steps that run on the devices without the host.",
     lower_bound=1,
@@ -173,39 +174,39 @@ def define_training_flags():
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    # As in the original: it keeps what TensorFlow keeps by default.
+    # As in the original: this is TensorFlow's default.
     "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1,
     needs="do_train",
   )
   flags.DEFINE_integer(
     "log_steps", 100,
-    "Log the values of training every N steps; if not given, every hundredth "
-    "part of a run that is shorter than 10,000 steps.",
+    "Log the values of training every N steps; by default a hundred times in "
+    "runs of fewer than 10,000 steps.",
     lower_bound=1, needs="do_train",
   )
   flags.DEFINE_integer(
     "stop_step", 0,
-    "Save and end at this step of the schedule; the same command with a larger "
-    "one, or none, goes on. 0: at the end.", lower_bound=0, needs="do_train",
+    "Stop at this step of the schedule and save; the same command with a "
+    "larger step, or 0, continues. 0: off.", lower_bound=0, needs="do_train",
   )
   flags.DEFINE_integer(
     "max_bad_steps", 10,
     "End the run after N consecutive steps without a finite loss and "
-    "gradient; fewer are skipped and named.", lower_bound=1, needs="do_train",
+    "gradient; fewer are skipped and logged.", lower_bound=1, needs="do_train",
   )
   flags.DEFINE_list(
     "profile_steps", [],
     "first,last: steps to record for TensorBoard's profiler.", needs="do_train",
   )
   flags.DEFINE_integer(
-    # Unlike the original: there a training has no seed, and no two are alike.
+    # Unlike the original: there, training has no seed, and all runs differ.
     "seed", 12345,
-    "Of initial weights, order and dropout: the same seed, the same run.",
+    "Seed of initial weights, order and dropout: equal seeds give equal runs.",
   )
 
 
 def define_epoch_flags():
-  """Flags that measure the length of a run in passes over the data."""
+  """Defines the flags for the length of a run in passes over the data."""
   flags.DEFINE_float(
     "num_train_epochs", 3.0, "Passes over the training data.",
     lower_bound=0.0, upper_bound=1e6,
@@ -229,17 +230,17 @@ def define_epoch_flags():
 
 
 def define_prediction_flags():
-  """Flags of scripts that write predictions."""
+  """Defines the flags of scripts that write predictions."""
   flags.DEFINE_bool("do_predict", False, "Whether to write predictions.")
   flags.DEFINE_integer(
     "predict_batch_size", 8,
-    "Examples in one prediction batch; of short ones more, where shapes vary.",
+    "Examples in a prediction batch; more if they are short and shapes vary.",
     lower_bound=1,
   )
 
 
 def _define_optimizer_flags():
-  """Learning rate, optimizer and frozen weights."""
+  """Defines the flags of learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
     "learning_rate", 5e-5,
     "Peak learning rate: after the warm-up it falls as "
@@ -252,17 +253,17 @@ def _define_optimizer_flags():
   )
   flags.DEFINE_enum(
     "optimizer", "bertadam", choices.OPTIMIZERS,
-    "bertadam: the original's, Adam without bias correction. adamw: with it. "
-    "lamb: for very large batches.", needs="do_train",
+    "bertadam: the original's Adam, without bias correction. adamw: with bias "
+    "correction. lamb: for very large batches.", needs="do_train",
   )
   flags.DEFINE_float(
     # As in the original: there these three values are constants.
     "adam_beta2", 0.999,
-    "How much of the second moment each step keeps; 0.98 for large batches.",
+    "Decay rate of the second moment; 0.98 for large batches.",
     lower_bound=0.0, upper_bound=0.999999, needs="do_train",
   )
   flags.DEFINE_float(
-    "adam_epsilon", 1e-6, "What is added to the root of the second moment.",
+    "adam_epsilon", 1e-6, "Added to the square root of the second moment.",
     lower_bound=1e-12, needs="do_train",
   )
   flags.DEFINE_float(
@@ -272,8 +273,8 @@ def _define_optimizer_flags():
   )
   flags.DEFINE_float(
     "layerwise_lr_decay", 1.0,
-    "Learning rate of each encoder layer, as a factor of that of the layer "
-    "above.", lower_bound=0.0, upper_bound=1.0, needs="do_train",
+    "Learning rate of each encoder layer, as a multiple of the rate of the "
+    "layer above.", lower_bound=0.0, upper_bound=1.0, needs="do_train",
     not_with="freeze_encoder", why=", which trains no layer",
   )
   flags.DEFINE_integer(
@@ -291,7 +292,7 @@ def _define_optimizer_flags():
 
 
 def define_evaluation_flags():
-  """Flags of evaluation during training."""
+  """Defines the flags of evaluation during training."""
   flags.DEFINE_integer(
     "eval_steps", 0,
     "Evaluate every N steps of training, and after the last; 0: only at the "
@@ -305,13 +306,14 @@ def define_evaluation_flags():
   )
   flags.DEFINE_integer(
     "early_stopping_patience", 0,
-    "Stop after N consecutive evaluations without a better --save_best; 0: "
-    "never.", lower_bound=0, needs="do_train eval_steps save_best",
+    "Stop after N consecutive evaluations without a better result for "
+    "--save_best; 0: never.", lower_bound=0,
+    needs="do_train eval_steps save_best",
   )
 
 
 def define_device_flags():
-  """Flags that say where and in which precision to compute."""
+  """Defines the flags for the devices and the precision."""
   flags.DEFINE_enum(
     "distribution_strategy", "auto", choices.DISTRIBUTION_STRATEGIES,
     "Where to compute. auto: the TPU with --use_tpu, all workers that "
@@ -319,12 +321,12 @@ def define_device_flags():
   )
   flags.DEFINE_enum(
     "dtype", "float32", choices.DTYPES,
-    "Type of matrix products and activations. Weights, soft-max, layer norm "
+    "Type of matrix products and activations. Weights, softmax, layer norm "
     "and loss stay float32; float16 scales the loss.",
   )
   flags.DEFINE_enum(
     "jit_compile", "auto", ("auto", "true", "false"),
-    "Whether XLA compiles the step. auto: on a GPU; elsewhere LAMB's formula.",
+    "Whether XLA compiles the step. auto: on a GPU; elsewhere LAMB's update.",
   )
   flags.DEFINE_integer(
     "num_logical_cpus", 0,
@@ -344,7 +346,7 @@ def define_device_flags():
 
 
 def define_fine_tuning_flags(*, max_seq_length=128, required=True):
-  """Flags of scripts that fine-tune; `required`: every use needs a model."""
+  """Defines the flags of fine-tuning; `required`: every use needs a model."""
   define_model_flags(max_seq_length=max_seq_length, required=required)
   define_tokenizer_flags(required=required)
   define_output_flags(required=False)
@@ -355,12 +357,11 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_device_flags()
   flags.DEFINE_bool(
     "bilstm_on_top", False,
-    "Adds a new BiLSTM to the model: it reads the last layer's states, and the "
-    "head reads its own (BERT's paper, table 5). A trained model has it by "
-    "itself.",
+    "Adds a new BiLSTM between the last layer and the head (BERT's paper, "
+    "table 5). Not needed for a trained model, whose configuration has it.",
   )
   flags.rule("do_train do_eval", needs="output_dir")
-  # Lines of the standard input write no file.
+  # Answers to lines of the standard input need no folder.
   flags.rule("do_predict", needs="output_dir|predict_file=-")
 
 
@@ -379,19 +380,19 @@ def _check_search():
 
 
 def define_search_flag(metric, *, not_with):
-  """--search; `metric` says which score chooses the best model."""
+  """Defines --search; `metric` is the score that selects the best model."""
   flags.DEFINE_spaceseplist(
     "search", None,
     "Trains and evaluates once with each combination of values, such as "
-    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', in a folder of "
-    "output_dir each; the table is in search_results.tsv, the best model by "
+    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', each in a folder "
+    "of output_dir; the table is in search_results.tsv, the best model by "
     f"{metric} in final_model.", needs="do_train do_eval", not_with=not_with,
   )
   command.check_early(_check_search)
 
 
 def define_distillation_flags():
-  """Flags of a student that learns from a teacher."""
+  """Defines the flags of a student that learns from a teacher."""
   flags.DEFINE_string(
     "teacher_checkpoint", None,
     "Folder of a trained model, with its own configuration and the same "
@@ -400,13 +401,13 @@ def define_distillation_flags():
   flags.DEFINE_float(
     "distillation_temperature", 2.0,
     "Divides the logits of teacher and student in the loss of soft targets: "
-    "above 1, what the teacher thinks unlikely counts more.",
+    "above 1, labels that the teacher finds unlikely count more.",
     lower_bound=0.01, needs="teacher_checkpoint",
   )
   flags.DEFINE_bool(
     "init_from_teacher", False,
-    "Start from every second layer of the teacher, and the rest of its weights "
-    "as they are.", needs="teacher_checkpoint",
+    "Start from every second layer and all other weights of the teacher.",
+    needs="teacher_checkpoint",
   )
   flags.rule(
     "init_checkpoint model_dir", not_with="init_from_teacher",

@@ -12,8 +12,8 @@ def model_config(settings, head: str | None = None):
   """Returns the BertConfig of --bert_config_file and --bilstm_on_top.
 
   Raises InputError: it cannot be used, --max_seq_length does not fit it, this
-  machine cannot hold the model, or weights that are not trained have another
-  head than `head`.
+  machine cannot hold the model, or the weights have another head than `head`
+  and the run does not train.
   """
   if head and not settings.do_train:
     trained_head.require(head, settings)
@@ -30,8 +30,8 @@ def model_config(settings, head: str | None = None):
 def make_strategy(settings):
   """Returns the tf.distribute.Strategy that the device flags describe.
 
-  Raises InputError: there is none, or its replicas cannot share a batch of a
-  size that the flags ask for.
+  Raises InputError: the flags describe no strategy, or its replicas cannot
+  share a batch equally.
   """
   strategy = distribution.make_strategy(
     settings.distribution_strategy,
@@ -40,7 +40,7 @@ def make_strategy(settings):
       "num_logical_cpus"
     ),
   )
-  # Only of these: a default that nothing uses must not be refused.
+  # Other phases are not checked, because their batch sizes have no effect.
   for name in _phases(settings):
     pipeline.check_shares(
       settings.get(f"{name}_batch_size"), strategy.num_replicas_in_sync,
@@ -50,7 +50,7 @@ def make_strategy(settings):
 
 
 def _phases(settings):
-  """Returns which of "train", "eval" and "predict" there will be."""
+  """Returns which of the phases "train", "eval" and "predict" the run has."""
   do_train, do_eval, do_predict, eval_steps = map(
     settings.get, ("do_train", "do_eval", "do_predict", "eval_steps")
   )
@@ -64,7 +64,7 @@ def _phases(settings):
 
 
 def jit_compile(settings, strategy) -> bool:
-  """Whether XLA is to compile the step, by --jit_compile."""
+  """Whether XLA compiles the step, according to --jit_compile."""
   if settings.jit_compile == "auto":
     return distribution.default_jit_compile(strategy)
   return settings.jit_compile == "true"
@@ -73,14 +73,14 @@ def jit_compile(settings, strategy) -> bool:
 def shapes_may_vary(settings, strategy) -> bool:
   """Whether batches may be cut to their longest sequence.
 
-  Not where XLA compiles the step: it would compile each length anew.
+  They may not if XLA compiles the step, because it would compile each length.
   """
   compiles = jit_compile(settings, strategy)
   return not compiles and not distribution.is_tpu(strategy)
 
 
 def model_options(settings, strategy):
-  """Returns the keyword arguments of modeling.BertModel but its config."""
+  """Returns the keyword arguments of modeling.BertModel, without the config."""
   return {
     "seed": settings.seed,
     "compute_dtype": distribution.COMPUTE_DTYPES[settings.dtype],
@@ -98,11 +98,11 @@ def claim_folder(
   """Claims a folder for this run, before anything is written.
 
   Args:
-    task: what kind of run this is; another kind's folder is refused.
-    config: configuration.BertConfig; another model's folder is refused.
+    task: name of the run's task; the folder of another task is refused.
+    config: configuration.BertConfig; the folder of another model is refused.
     strategy: only the chief of its processes writes.
     output_dir: the folder; --output_dir if None.
-    **fixed: what else must not change while the run trains.
+    **fixed: other settings that must not change while the run trains.
 
   Returns:
     The folder (None without a folder to write to), and
@@ -123,14 +123,14 @@ def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
 
 
 def starting_point(settings, folder, trained_with=None):
-  """Returns the run_folder.StartingPoint of a run in a folder, or in None.
+  """Returns the run_folder.StartingPoint of a run; `folder` may be None.
 
   Raises InputError: there are no weights, and the run does not train.
   """
   start = run_folder.starting_point(
     folder, settings.init_checkpoint, trained_with
   )
-  # Unlike the original: it evaluates and predicts with random weights.
+  # Unlike the original: random weights are not evaluated or used to predict.
   if start.origin == "random" and not settings.do_train:
     where = f"there is no checkpoint in {folder}; " if folder else ""
     raise errors.InputError(
@@ -140,7 +140,7 @@ def starting_point(settings, folder, trained_with=None):
 
 
 def _trained_with(settings, fixed):
-  """Returns run_folder.TrainedWith, None where the run does not train."""
+  """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
   data = ("input_file", "train_file", "data_dir", "unlabelled_file")
@@ -148,7 +148,7 @@ def _trained_with(settings, fixed):
   watched = {name: settings.get(name) for name in names if settings.get(name)}
   for name in watched.keys() & data:
     value = watched[name]
-    # Its files are looked up, so that one more shard is noticed.
+    # Finding the files of --input_file also detects an added shard.
     paths = tfrecord.find_files(value) if name == "input_file" else [value]
     watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
   fixed = {"optimizer": settings.optimizer, **fixed}
@@ -156,21 +156,21 @@ def _trained_with(settings, fixed):
 
 
 def answers_stream(settings) -> bool:
-  """Whether the lines of the standard input are to be answered."""
+  """Whether the run answers lines of the standard input."""
   return settings.do_predict and settings.predict_file == "-"
 
 
 def files_to_read(settings) -> dict[str, str]:
-  """Returns the paths of "train", "eval" and "predict", where asked for."""
+  """Returns the paths of "train", "eval" and "predict" that the run reads."""
   return {
     name: settings.get(f"{name}_file") for name in _phases(settings)
-    # Lines are answered as they come; there is no file to read.
+    # Lines of the standard input are not read from a file.
     if name != "predict" or not answers_stream(settings)
   }
 
 
 def require_one_of(settings, *names):
-  """Refuses a command that asks for nothing.
+  """Refuses a command that would do nothing.
 
   Raises InputError: none of the named boolean flags is true.
   """

@@ -1,8 +1,8 @@
-"""Distillation from a teacher: losses, and the student's first weights.
+"""Distillation from a teacher: losses, and the student's initial weights.
 
-Soft targets are of Hinton et al. (arXiv 1503.02531), the cosine of hidden
-states and the choice of layers of DistilBERT (arXiv 1910.01108). Letters: L
-labels or words, H width of the hidden states.
+Soft targets are as in Hinton et al. (arXiv 1503.02531); the cosine of hidden
+states and the choice of layers are as in DistilBERT (arXiv 1910.01108).
+Letters: L labels or words, H width of the hidden states.
 """
 
 import re
@@ -22,15 +22,15 @@ from variants import vocabularies
 def soft_target_losses(
   student: tf.Tensor, teacher: tf.Tensor, temperature: float
 ) -> tf.Tensor:
-  """How far the student's probabilities are from the teacher's, float32 [...].
+  """Returns the divergence of the student's from the teacher's probabilities.
 
-  T^2 KL(softmax(teacher / T) || softmax(student / T)) of logits [..., L]: 0
-  where they agree. The square keeps gradients as large as gradients of
-  labels at every temperature T.
+  It is T^2 KL(softmax(teacher / T) || softmax(student / T)) of logits [..., L],
+  float32 [...]. The factor T^2 keeps gradients at every temperature T as large
+  as gradients of labels.
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)
-  # [..., L]. From logarithms, so that a probability of 0 gives 0, not NaN.
+  # [..., L]. With logarithms, a probability of 0 gives 0, not NaN.
   divergence = tf.exp(log_teacher) * (log_teacher - log_student)
   return temperature**2 * tf.reduce_sum(divergence, axis=-1)
 
@@ -38,10 +38,10 @@ def soft_target_losses(
 def soft_sigmoid_losses(
   student: tf.Tensor, teacher: tf.Tensor, temperature: float
 ) -> tf.Tensor:
-  """`soft_target_losses` where several labels can be right at once.
+  """Returns `soft_target_losses` if several labels can be right, float32 [...].
 
-  Each label is a choice of two, with the probability of a sigmoid; the mean
-  over the labels, float32 [...].
+  Each label is a binary choice, with the probability of a sigmoid. The loss is
+  the mean over the labels.
   """
 
   def of_two(logits):
@@ -74,15 +74,15 @@ class Teacher(NamedTuple):
 def find_teacher(settings, config: configuration.BertConfig) -> Teacher | None:
   """Returns the teacher of --teacher_checkpoint; `config` is the student's.
 
-  Raises InputError: it is not a folder of a model, or reads other ids or
-  another case than the student.
+  Raises InputError: it is not a model's folder, or the teacher needs other ids
+  or another case than the student.
   """
   folder = settings.teacher_checkpoint
   if not folder:
     return None
   paths = _files(folder)
   teacher = configuration.BertConfig.from_json_file(paths["bert_config_file"])
-  # Both read the same batch.
+  # Teacher and student read the same batch.
   teacher.check_sequence_length(settings.max_seq_length)
   if teacher.vocab_size != config.vocab_size:
     raise errors.InputError(
@@ -105,7 +105,7 @@ def _files(folder):
 
 
 def _check_same_text(settings, teacher_vocab):
-  """Raises InputError if teacher and student make other ids of a text."""
+  """Raises InputError if teacher and student tokenize texts differently."""
   student_vocab, load = settings.vocab_file, vocabularies.load_vocab
   if load(student_vocab) != load(teacher_vocab):
     raise errors.InputError(
@@ -123,7 +123,7 @@ def _check_same_text(settings, teacher_vocab):
 
 
 def with_starting_weights(settings):
-  """Returns settings whose --init_checkpoint is where the weights come from."""
+  """Returns settings, with the teacher as --init_checkpoint if flags say so."""
   if not settings.init_from_teacher:
     return settings
   return settings.replace(init_checkpoint=settings.teacher_checkpoint)
@@ -132,10 +132,10 @@ def with_starting_weights(settings):
 def student_start(
   settings, start, teacher: Teacher | None, config: configuration.BertConfig
 ):
-  """Returns the run_folder.StartingPoint of a student, made of another.
+  """Returns `start`, or for --init_from_teacher every second teacher layer.
 
-  The settings are of `with_starting_weights`, the config is the student's.
-  Raises InputError: the teacher has not twice as many layers.
+  `settings` come from `with_starting_weights`; `config` is the student's.
+  Raises InputError: the teacher does not have twice as many layers.
   """
   takes_weights = start.origin == "init" and settings.init_from_teacher
   if not (teacher and takes_weights):
@@ -146,10 +146,10 @@ def student_start(
 
 
 class EverySecondLayer:
-  """A teacher's weights, read as weights of a student with half the layers.
+  """Reads a teacher's weights as weights of a student with half the layers.
 
-  Layer i of the student is layer 2 i of the teacher, from 0; everything else
-  is the teacher's.
+  Layer i of the student is layer 2 i of the teacher, from 0; all other weights
+  are the teacher's.
   """
 
   def __init__(self, teacher: Teacher, num_layers: int):

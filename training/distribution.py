@@ -1,7 +1,7 @@
-"""Where a run computes: one device, several, several machines, or TPUs.
+"""Selects where a run computes: one device, several, several machines, or TPUs.
 
-One function, `make_strategy`, turns the flags of `common_flags.device_flags`
-into a tf.distribute.Strategy; every script builds its model in its scope.
+`make_strategy` turns the flags of `common_flags.define_device_flags` into a
+tf.distribute.Strategy; every script builds its model in the strategy's scope.
 """
 
 import os
@@ -21,10 +21,10 @@ def make_strategy(
   tpu_zone: str | None = None, gcp_project: str | None = None,
   master: str | None = None, num_tpu_cores: int = 8, num_logical_cpus: int = 0
 ) -> tf.distribute.Strategy:
-  """Returns the strategy that a run's flags ask for.
+  """Returns the strategy for a run's flags.
 
-  Raises InputError: flags that contradict each other, a TF_CONFIG that
-  describes no cluster, a TPU that cannot be reached or has too few cores.
+  Raises InputError: flags contradict each other, TF_CONFIG describes no
+  cluster, or a TPU cannot be reached or has too few cores.
 
   Args:
     name: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
@@ -32,17 +32,17 @@ def make_strategy(
       several, else one device. "off" does not distribute at all (TensorFlow's
       default strategy).
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
-      a name or a grpc:// address; `master` an address, read when there is no
+      a name or a grpc:// address; `master` is an address, used if there is no
       name.
-    num_logical_cpus: cuts the CPU into this many devices, to try a distributed
-      run on a machine without accelerators. Must be set before TensorFlow
-      has touched its devices.
+    num_logical_cpus: splits the CPU into this many devices, to try a
+      distributed run on a machine without accelerators. This works only before
+      TensorFlow initializes its devices.
   """
   if use_tpu and name not in ("auto", "tpu"):
     raise errors.InputError(
       f"--use_tpu contradicts --distribution_strategy={name}; drop one"
     )
-  # First of all: a device that was used cannot be split any more.
+  # This comes first: TensorFlow cannot split a device that was used.
   if num_logical_cpus > 1:
     tf.config.set_logical_device_configuration(
       tf.config.list_physical_devices("CPU")[0],
@@ -62,8 +62,8 @@ def make_strategy(
 def _strategy_without_tpu(name):
   if name == "auto" and "TF_CONFIG" in os.environ:
     name = "multi_worker_mirrored"
-  # Workers must find each other before TensorFlow has touched its devices,
-  # which it does to list them.
+  # Workers must connect before TensorFlow initializes its devices, which
+  # listing the devices does.
   if name == "multi_worker_mirrored":
     return _multi_worker_strategy()
   gpus = tf.config.list_logical_devices("GPU")
@@ -94,16 +94,16 @@ def _tpu_strategy(address, zone, project, num_cores):
       tpu=address, zone=zone, project=project
     )
     tf.config.experimental_connect_to_cluster(resolver)
-    # Clears the TPU's memory; before any tensor is there.
+    # This clears the TPU's memory, so it must precede all tensors.
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-  except Exception as error:  # The cloud's client libraries have their own.
-    # TensorFlow's goes on with lists of devices and kernels.
+  except Exception as error:  # Cloud libraries have their own exceptions.
+    # TensorFlow's message goes on with lists of devices and kernels.
     reason = str(error).partition("\n")[0].rstrip(" .:")
     raise errors.InputError(
       f"cannot reach a TPU at {address or 'this machine'}: {reason}; check "
       "--tpu_name, --tpu_zone and --gcp_project"
     ) from error
-  # Hosts times cores of each.
+  # The number of hosts times the cores of each host.
   available_cores = topology.num_tasks * topology.num_tpus_per_task
   if num_cores > available_cores:
     raise errors.InputError(
@@ -121,11 +121,11 @@ def _tpu_strategy(address, zone, project, num_cores):
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-  """Returns whether this process is the one that writes files."""
+  """Returns whether this process writes the files."""
   resolver = strategy.cluster_resolver
   if resolver is None or resolver.task_type in (None, "", "chief"):
     return True
-  # A cluster need not name a chief; its first worker is the one then.
+  # In a cluster without a chief, the first worker writes.
   has_chief = "chief" in resolver.cluster_spec().as_dict()
   return not has_chief and resolver.task_id == 0
 
@@ -133,7 +133,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def all_gather(
   strategy: tf.distribute.Strategy, values: list[float]
 ) -> np.ndarray:
-  """Returns the N numbers of every replica, float64 [replicas, N], to all."""
+  """Returns the N numbers of each replica to all, float64 [replicas, N]."""
 
   def of_replica():
     # float64 holds numbers of steps exactly.
@@ -146,9 +146,9 @@ def all_gather(
 
 
 def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
-  """Returns whether XLA pays here: on a GPU yes, on a CPU it does not.
+  """Returns whether XLA is worth its compilation: on a GPU, but not on a CPU.
 
-  A TPU compiles everything by itself, so nothing needs to be asked for.
+  On a TPU it is False, because TensorFlow compiles everything there anyway.
   """
   return not is_tpu(strategy) and bool(tf.config.list_logical_devices("GPU"))
 

@@ -1,6 +1,6 @@
-"""Evaluate and predict over a strategy; evaluate while training.
+"""Evaluates and predicts over a strategy, and evaluates during training.
 
-Like loop.py, nothing here has to do with BERT.
+Like loop.py, it is independent of BERT.
 """
 
 import math
@@ -20,11 +20,10 @@ from training import distribution
 def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
   """Returns a function that evaluates a loop.Objective, compiled once.
 
-  It takes a distributed dataset and how many batches of it to take, and returns
-  a dict from the name of each metric to its mean over examples (weighted), and
-  "loss": the mean over batches. As in the original: the two kinds of mean
-  differ where batches differ in weight. It raises InputError if there is not
-  one batch.
+  The function takes a distributed dataset and the number of batches to read. It
+  returns {name of a metric: its weighted mean over examples} and "loss", the
+  mean over batches. As in the original: the two means differ if batches differ
+  in weight. It raises InputError if there is no batch.
   """
 
   def replica_step(batch):
@@ -32,7 +31,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     weights = replica.all_reduce("SUM", objective.weights(batch))
     sums, metrics = objective.sums(batch, None)
     loss = tf.add_n([sums[name] / weights[name] for name in sums])
-    # Each replica's loss is divided by the whole batch's weights: a plain sum.
+    # Each loss is divided by the whole batch's weights, so a sum is enough.
     return replica.all_reduce("SUM", (loss, metrics))
 
   @tf.function(autograph=False)
@@ -43,16 +42,16 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     )
 
   def evaluate(batches, num_batches):
-    # The range first: zip would else take one batch more and drop it.
+    # The range comes first, or zip would take one more batch and drop it.
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
       raise errors.InputError(
         "the evaluation data are less than one batch; lower --eval_batch_size"
       )
-    # Summed in float64 on the host: the step's own sums are exact enough.
+    # Batches are summed in float64; float32 is exact enough within a batch.
     losses, metrics = zip(*tf.nest.map_structure(np.float64, results))
     totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
-    # As in the original: the mean of nothing (no masked word at all) is 0.
+    # As in the original: the mean is 0 without any weight (no masked word).
     means = {
       name: total / weight if weight else np.float64(0)
       for name, (total, weight) in totals.items()
@@ -63,30 +62,30 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
 
 
 class Predictor:
-  """A function of batches that is compiled once, however often it predicts.
+  """Applies a function to batches, and compiles it once for all predictions.
 
-  A reference to it keeps its model alive; nothing else does.
+  It keeps its model alive; no global cache does.
   """
 
   def __init__(
     self, strategy: tf.distribute.Strategy, function: Callable, *,
     joins_short: bool = True
   ):
-    """Takes what is to be computed.
+    """Makes a predictor.
 
     Args:
-      strategy: that in whose scope the model was made.
-      function: of a batch (dict of tensors [B, ...]); returns a dict of
-        tensors [B, ...].
-      joins_short: whether a batch of short records may be several times as
-        large, see input_sequences.batch_sizes; not where outputs are as large
-        for a short record as for a long one.
+      strategy: the strategy in whose scope the model was made.
+      function: function of a batch (dict of tensors [B, ...]); returns a dict
+        of tensors [B, ...].
+      joins_short: whether batches of short records may be several times larger,
+        see input_sequences.batch_sizes; False if the outputs of short and long
+        records have the same size.
     """
     self._strategy = strategy
-    # A TPU compiles each shape.
+    # A TPU would compile each shape.
     self._joins_short = joins_short and not distribution.is_tpu(strategy)
 
-    # Batches may differ in shape: in how many windows their texts have.
+    # Batches may differ in shape: their texts may have more or fewer windows.
     @tf.function(reduce_retracing=True, autograph=False)
     def step(batch):
       outputs = strategy.run(function, args=(batch,))
@@ -105,15 +104,15 @@ class Predictor:
     Returns arrays [num_records, ...].
 
     Args:
-      records: serialized.
-      features: of a record, for tf.io.
-      batch_size: examples in a batch, over all replicas, or a part of one that
-        `joins_short`. The last batch is filled with records from the beginning,
-        whose outputs are dropped.
-      lengths: tokens of each record, [num_records]; batches are then made of
-        records of like length, so that a function that cuts batches to their
-        longest sequence has little padding to compute; batches of short records
-        may be larger. None: file order. The features have an `input_mask`.
+      records: serialized records.
+      features: {name: feature of tf.io} of a record.
+      batch_size: examples in a batch, over all replicas; `joins_short` may join
+        several batches. The last batch is filled with records from the
+        beginning, whose outputs are dropped.
+      lengths: tokens of each record, [num_records]. Batches then have records
+        of similar length, so a function that cuts batches to their longest
+        sequence computes little padding. The features need an `input_mask`.
+        None: file order.
     """
     places, joined = np.arange(num_records), None
     if lengths is not None:
@@ -138,16 +137,15 @@ class Predictor:
     self, records: tf.data.Dataset, features: dict, *, batch_size: int,
     window: int
   ) -> Iterator[dict[str, np.ndarray]]:
-    """Computes outputs as `predict` does, holding few of them in memory.
+    """Computes outputs like `predict`, window by window, to limit the memory.
 
-    Yields arrays [n, ...]; n is the window but for the last ones.
+    Yields arrays [n, ...]; n is `window`, or less at the end.
 
     Args:
-      records, features, batch_size: as of `predict`; the features have an
-        `input_mask`.
-      window: this many consecutive records are sorted by length, so that
-        batches need little padding, and their outputs are given together. A
-        multiple of batch_size fills every batch.
+      records, features, batch_size: as in `predict`.
+      window: this many consecutive records are sorted by length, if they have
+        an `input_mask`, so that batches need little padding; their outputs are
+        yielded together. A multiple of batch_size fills every batch.
     """
     # The next window is read while this one is computed.
     together = tfrecord.without_autotune(records.batch(window).prefetch(1))
@@ -165,10 +163,10 @@ class Predictor:
   def _outputs(self, records, features, num_records, batch_size, joined):
     """Yields the outputs of all batches, dicts of numpy arrays.
 
-    The last batch is filled. A batch is fetched when the next one is on its
-    way, so that a device does not wait for the host.
+    The last batch is filled. Outputs of a batch are fetched after the next
+    batch is started, so that the device does not wait for the host.
     """
-    # 10 records in batches of 4: three, and the last has records 0 and 1 again.
+    # 10 records give 3 batches of 4; the last repeats records 0 and 1.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
       self._strategy, records.repeat().take(num_batches * batch_size), features,
@@ -184,31 +182,31 @@ class Predictor:
 
 
 class PeriodicEvaluation:
-  """Evaluates every N steps, keeps the best, knows when to stop."""
+  """Evaluates every N steps, keeps the best weights, decides when to stop."""
 
   def __init__(
     self, evaluate: Callable, *, every_steps: int, last_step: int,
     metric: str | None = None, patience: int = 0,
     keep_best: Callable = lambda step: None, names: list[str] | None = None
   ):
-    """Says what to evaluate and what to do with it.
+    """Makes an evaluation.
 
-    Raises InputError: the metric is not in names.
+    Raises InputError: `metric` is not in `names`.
 
     Args:
-      evaluate: function without arguments; returns dict from name to number.
-      last_step: of the schedule; it is evaluated, too.
-      metric: name of the result that is compared, with or without `eval_` at
-        its beginning; smaller is better for names that end in "loss". Of equal
-        ones that with the lower loss is better. None compares nothing.
-      patience: after this many evaluations in a row that were not better the
-        training stops; 0: never.
+      evaluate: function without arguments; returns {name: number}.
+      last_step: last step of the schedule, after which it evaluates, too.
+      metric: name of the result that is compared, with or without the prefix
+        `eval_`; smaller is better for names that end in "loss". If values are
+        equal, the lower loss is better. None compares nothing.
+      patience: number of consecutive evaluations without a better result after
+        which training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
         far.
       names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
-      # Now: a misspelt name would else show after hours of training.
+      # Otherwise, a misspelt name would be found after hours of training.
       metric = _find_metric(metric, names)
     self.every_steps, self._last_step = every_steps, last_step
     self._evaluate, self._keep_best = evaluate, keep_best
@@ -225,23 +223,23 @@ class PeriodicEvaluation:
 
   @property
   def should_stop(self) -> bool:
-    """Whether patience is at its end."""
+    """Whether `patience` is exhausted."""
     return 0 < self._patience <= self._state["worse_since"]
 
   def is_due(self, step: int) -> bool:
-    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    """Whether to evaluate the weights of `step`, if that was not done yet."""
     is_time = step % self.every_steps == 0 or step >= self._last_step
     return bool(step) and is_time and step != self._state["evaluated_step"]
 
   def state(self) -> dict:
-    """Returns the state to store in a checkpoint, as JSON can hold it."""
+    """Returns the state to store in a checkpoint, in JSON types."""
     return dict(self._state)
 
   def restore(self, state: dict | None, step: int) -> None:
-    """Takes back what `state` gave in a checkpoint of `step`.
+    """Restores a `state` from a checkpoint of `step`.
 
-    The best value of another metric says nothing: the comparison then begins
-    anew.
+    If the state is of another metric, its best value is meaningless, and the
+    comparison starts again.
     """
     if state is None:
       return
@@ -252,7 +250,7 @@ class PeriodicEvaluation:
       self._state.update(state)
       return
     logging.info(
-      "--save_best is %s now and was %s: what was best is forgotten", metric,
+      "--save_best is %s now and was %s: the earlier best is forgotten", metric,
       state["metric"],
     )
 
@@ -291,7 +289,7 @@ class PeriodicEvaluation:
 
 
 def _find_metric(metric, names):
-  """Returns a result's name: as it is given, or with or without `eval_`.
+  """Returns the name of a result, which may differ from `metric` by `eval_`.
 
   Raises InputError: there is no such result.
   """
@@ -305,7 +303,7 @@ def _find_metric(metric, names):
 
 
 def _rank(metric, value, loss):
-  """Returns a pair that is the larger, the better; least for no number."""
+  """Returns a pair that is larger for a better value, least if not finite."""
   if value is None or not math.isfinite(value):
     return -math.inf, -math.inf
   has_loss = loss is not None and math.isfinite(loss)

@@ -1,6 +1,6 @@
-"""The states of a frozen encoder for each record, computed once and stored.
+"""Computes the hidden states of a frozen encoder once and stores them.
 
-An encoder that is not trained gives the same states in every epoch: they are
+An encoder that is not trained gives the same states in every epoch, so they are
 written next to the records (the feature-based approach of arXiv 1810.04805,
 section 5.3).
 """
@@ -21,15 +21,15 @@ def ensure(
   *, strategy: tf.distribute.Strategy, batch_size: int, window: int,
   joins_short: bool = True, **decided
 ) -> None:
-  """Writes the states of all records, unless they are there already.
+  """Writes the hidden states of all records, unless they exist already.
 
   Args:
-    encoder: with its weights, of which the states are a function.
-    data: what has `records`, a TFRecord file, and their `features`.
+    encoder: the module whose weights determine the states.
+    data: an object with `records`, a TFRecord file, and their `features`.
     of_batch: the function of an evaluation_loop.Predictor.
     serialize: function of its outputs; returns a list of records.
-    strategy, batch_size, window, joins_short: as of the Predictor.
-    **decided: what else decides the states.
+    strategy, batch_size, window, joins_short: as in the Predictor.
+    **decided: other settings that determine the states.
   """
   # Without the pooler, which is trained with the head or not read.
   weights = [v for v in encoder.variables if "/pooler/" not in v.name]

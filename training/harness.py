@@ -1,8 +1,8 @@
 """Trains the model of a task, in the same way for every script.
 
-A script brings a `Task`: its model, loss, data, evaluation, and how it writes a
-folder. `train` starts from the weights, takes the steps of the flags, evaluates
-in between, and leaves best_model and final_model.
+A script passes a `Task`: its model, loss, data, evaluation, and a function that
+writes a folder. `train` loads the start weights, runs the steps that the flags
+set, evaluates in between, and writes best_model and final_model.
 """
 
 import functools
@@ -27,29 +27,28 @@ class TrainingData(NamedTuple):
   """Records to train on."""
 
   files: list[str]  # TFRecord files.
-  features: dict  # Dict from name to a feature of tf.io, of their records.
-  num_records: int  # How many they hold.
+  features: dict  # {name: feature of tf.io} of the records.
+  num_records: int  # The number of records in all files.
   trim: bool = False  # Whether batches are cut to their longest sequence.
-  transform: Callable | None = None  # Of pipeline.distributed_batches, or None.
+  transform: Callable | None = None  # See pipeline.distributed_batches.
 
 
 class Task(NamedTuple):
-  """A script's part of the training.
+  """The part of a training that differs between scripts.
 
   Attributes:
-    model: what has `variables` and `trained_variables()`, those that the loss
-      reaches (flags may freeze some of them).
-    config: of the model.
-    strategy: in whose scope the model was made.
-    objective: its loss.
+    model: an object with `variables` and `trained_variables()`, the variables
+      that the loss reaches (flags may freeze some of them).
+    config: the model's configuration.
+    strategy: the strategy in whose scope the model was made.
+    objective: the model's loss.
     output_dir: folder of the run.
-    length: training steps, warm-up steps.
-    new_variables: regular expressions of the names that --init_checkpoint need
-      not hold.
-    data: function without arguments, called once the weights are there.
-    evaluate: function without arguments; returns dict from name to number.
+    length: the numbers of training steps and of warm-up steps.
+    new_variables: regular expressions of names that --init_checkpoint may lack.
+    data: function without arguments, called after the weights are loaded.
+    evaluate: function without arguments; returns {name: number}.
     result_names: names of these numbers, if they are known in advance.
-    write: function of a folder and a step; writes the weights of now.
+    write: function of a folder and a step; writes the current weights.
     begins: function without arguments, called before the first step.
   """
 
@@ -68,7 +67,7 @@ class Task(NamedTuple):
 
 
 def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
-  """Trains from `start`; returns the step of the weights that it leaves."""
+  """Trains from `start`; returns the step of the final weights."""
   trainer = make_trainer(settings, task)
   trainer.start_from(start, allowed_missing=task.new_variables)
   data = task.data()
@@ -89,7 +88,7 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
   if step == settings.stop_step < task.length[0]:
     logging.info(
       "stopped at step %d of %d, which is saved: to go on, run the same "
-      "command with a larger --stop_step or without it; the data may be others",
+      "command with a larger --stop_step or without it; the data may change",
       step, task.length[0],
     )
   if evaluation and settings.save_best:
@@ -112,7 +111,7 @@ def training_batches(settings, task: Task, data: TrainingData, step: int):
 def choose_weights(
   settings, task: Task, best_step: int | None, last_step: int
 ) -> int:
-  """Loads the best weights if --use_best asks for it; returns their step."""
+  """Loads the best weights with --use_best; returns the weights' step."""
   path = os.path.join(task.output_dir, "best_model")
   what = "final_model, evaluation and predictions have the weights of"
   if best_step is not None and settings.get("use_best"):
@@ -137,11 +136,11 @@ def choose_weights(
 def training_length(settings, num_examples: int) -> tuple[int, int]:
   """Returns (training steps, warm-up steps) of the epoch flags.
 
-  As in the original: both are rounded down. Raises InputError: the data do not
-  make one step.
+  As in the original: both are rounded down. Raises InputError: the data are
+  less than one step.
   """
-  # MRPC's 3,668 examples in batches of 32 for 3 epochs: 343 steps, of them 34
-  # of warm-up.
+  # MRPC's 3,668 examples in batches of 32 give 343 steps in 3 epochs, with 34
+  # steps of warm-up.
   batches = num_examples / settings.train_batch_size
   num_train_steps = int(batches * settings.num_train_epochs)
   if not num_train_steps:
@@ -150,14 +149,14 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
       f"{settings.num_train_epochs} epochs make no step; lower "
       "--train_batch_size or raise --num_train_epochs"
     )
-  # With its own schedule: the rate falls to 0 at that step.
+  # --max_train_steps also shortens the schedule: the rate falls to 0 there.
   if settings.max_train_steps:
     num_train_steps = min(num_train_steps, settings.max_train_steps)
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 
 def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
-  """What --bucket_by_length asks for, of records of `features`.
+  """Returns the pipeline.Bucketing for --bucket_by_length, or None.
 
   Raises InputError: batches are not cut to their longest sequence.
   """
@@ -174,7 +173,7 @@ def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
 def packed_rows(
   settings, strategy, data: TrainingData, num_train_steps: int
 ) -> packing.Packing | None:
-  """What --pack_sequences asks for, in a run of `num_train_steps`.
+  """Returns the packing.Packing for --pack_sequences, or None.
 
   Raises InputError: padding is not computed.
   """
@@ -194,8 +193,8 @@ def packed_rows(
   )
   if not packed:
     logging.warning(
-      "--pack_sequences: there is a batch none of whose sequences fit into one "
-      "row of %d; nothing is packed", settings.max_seq_length,
+      "--pack_sequences: in some batch, no two sequences fit into one row of "
+      "%d; nothing is packed", settings.max_seq_length,
     )
     return None
   logging.info(
@@ -229,7 +228,7 @@ def _train_options(settings, task):
 
 
 def _log_steps(settings, num_train_steps):
-  """Returns --log_steps; the curve of a short run has a hundred points, too."""
+  """Returns --log_steps; by default a short run also logs a hundred points."""
   if "log_steps" in settings.given:
     return settings.log_steps
   return max(1, min(settings.log_steps, num_train_steps // 100))
@@ -252,9 +251,9 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
   """Returns the trainer that the flags describe."""
   num_train_steps, num_warmup_steps = task.length
   logging.debug(
-    "--seed=%d: of initial weights, order, dropout and masks", settings.seed
+    "--seed=%d sets initial weights, order, dropout and masks", settings.seed
   )
-  # Without the marks of replicas, which the flags' rules do not know.
+  # These names lack the suffixes of replicas, which no freezing rule expects.
   by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
   names = _trained_names(settings, task.config, by_name)
   return loop.Trainer(
@@ -271,7 +270,7 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
 
 
 def _trained_names(settings, config, names):
-  """Returns the names of those variables that the flags do not freeze."""
+  """Returns the names of the variables that the flags do not freeze."""
   registry.check_layer_rates(
     config, settings.freeze_layers, settings.layerwise_lr_decay
   )
@@ -284,7 +283,7 @@ def _trained_names(settings, config, names):
 
 
 def _make_optimizer(settings, task, names):
-  # On a CPU too XLA pays for LAMB's formula alone.
+  # XLA speeds up LAMB's update even on a CPU.
   compiles = settings.jit_compile != "false" and (
     settings.optimizer == "lamb"
     or not components.shapes_may_vary(settings, task.strategy)
@@ -302,9 +301,9 @@ def _make_optimizer(settings, task, names):
 def periodic_evaluation(
   settings, task: Task, keep_best: Callable
 ) -> evaluation_loop.PeriodicEvaluation | None:
-  """What --eval_steps, --save_best and patience ask for.
+  """Returns the PeriodicEvaluation for the evaluation flags, or None.
 
-  `keep_best` is a function of the step, which keeps the weights of now. Raises
+  `keep_best` is a function of the step that saves the current weights. Raises
   InputError: --save_best is not among the results.
   """
   if not settings.eval_steps:

@@ -1,4 +1,4 @@
-"""Several runs of one command: by --seeds, or over the grid of --search.
+"""Runs a command several times, for --seeds or for the grid of --search.
 
 No TensorFlow is imported here.
 """
@@ -27,7 +27,7 @@ def parse_seeds(texts):
   if not all(-(2**63) <= seed < 2**63 for seed in seeds):
     raise errors.InputError(f"{flag}: expected numbers of at most 64 bits")
   if len(set(seeds)) < len(seeds):
-    raise errors.InputError(f"{flag}: a seed is there twice; take others")
+    raise errors.InputError(f"{flag}: a seed is there twice; list each once")
   return seeds
 
 
@@ -54,7 +54,7 @@ def parse_search(
   parts: Sequence[str] | None, parse: Callable[[str, str], Any],
   given_flags: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-  """Returns the runs of --search: their folders' names -> values of flags.
+  """Returns the runs of --search: {name of a run's folder: values of flags}.
 
   Args:
     parts: such as ["learning_rate=5e-5,3e-5", "num_train_epochs=2,3"].
@@ -74,7 +74,7 @@ def parse_search(
     if name not in choices.SEARCHED:
       raise errors.InputError(
         f"--search={text}: {name!r} is none of the flags that can be searched: "
-        f"{', '.join(choices.SEARCHED)}; pass such as learning_rate=5e-5,3e-5"
+        f"{', '.join(choices.SEARCHED)}; an example is learning_rate=5e-5,3e-5"
       )
     if name in given_flags:
       raise errors.InputError(
@@ -134,7 +134,7 @@ def search_table(
 def run_all(
   settings: run_settings.Settings, run: Callable, runs: dict[str, dict]
 ) -> dict[str, dict[str, float]]:
-  """Runs a command in a folder of each name; returns the scores by name.
+  """Makes each run in a folder of its name; returns {name: scores}.
 
   Args:
     run: function of the settings of a run; returns its scores.

@@ -1,24 +1,24 @@
-"""The folder of a run: whose it is, its checkpoints, where a run starts from.
+"""Manages the folder of a run: its owner, its checkpoints, its starting point.
 
-  run_fingerprint.json              what kind of run the folder belongs to
+  run_fingerprint.json              identifies the run that owns the folder
   model.ckpt-20.index, .data-...    weights and optimizer state after step 20
-  model.ckpt-20.commit              says that those two are whole
-  checkpoint                        TensorFlow's note of which one is newest
+  model.ckpt-20.commit              marks these two files as complete
+  checkpoint                        TensorFlow's record of the newest checkpoint
 
   run.lock                          the process that trains here, or did last
 
-A checkpoint of ours counts only when its .commit file exists and the sizes and
-checksums in there are right, its own too. That file is written last, when the
-others are on the disk, so a kill at any moment leaves a checkpoint that counts
-or none. Paths with "://" work too, as far as TensorFlow knows them.
+A checkpoint of this project is valid only if its .commit file exists and the
+sizes and checksums in that file are right, including the file's own. The file
+is written last, after the others are on the disk, so a kill at any moment
+leaves a valid checkpoint or none. Paths with "://" work if TensorFlow has them.
 
-The original's checkpoints have no .commit file. They count when its own file
-`checkpoint` names them and all their values can be read: a run of the original
-continues here, and one of ours that the original continued does so at the
-newest step. The first checkpoint that is saved here gives them .commit files.
+The original's checkpoints have no .commit file. They are valid if the
+original's file `checkpoint` names them and all their values can be read. So
+both programs can continue each other's runs at the newest step. The first
+checkpoint that this project saves there gives them .commit files.
 
-Only a start that trains locks the folder. One that evaluates or predicts next
-to a training reads whole checkpoints and removes nothing.
+Only a process that trains locks the folder. A process that evaluates or
+predicts during a training reads complete checkpoints and removes nothing.
 """
 
 import contextlib
@@ -34,26 +34,26 @@ from checkpoints import weight_files
 from common import errors, file_io, folder_lock, json_files
 
 _FINGERPRINT = "run_fingerprint.json"
-_TRAINED_WITH = "trained_with"  # A part of that file, see TrainedWith.
+_TRAINED_WITH = "trained_with"  # A key of that file, see TrainedWith.
 _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
 )
-# The first line of our file `checkpoint`. Where it is absent, another program
-# was the last to save here. TensorFlow skips such lines.
+# The first line of this project's file `checkpoint`; TensorFlow skips it. If it
+# is absent, another program saved here last.
 _OURS = "# A checkpoint counts only with its .commit file.\n"
 
-# Folder -> content of the fingerprint, where there are checkpoints of another
-# program: only loading them shows whether they are of this model. It is written
-# with the first checkpoint.
+# {folder: fingerprint} of folders with checkpoints of another program. It is
+# written with the first checkpoint of this run, because only loading the others
+# shows whether they fit the model.
 _unwritten_fingerprints: dict[str, str] = {}
 
 
 class TrainedWith(NamedTuple):
-  """The settings that a run records when it starts, as JSON can hold them."""
+  """The settings that a run records when it starts, in JSON types."""
 
   fixed: dict  # Must not change: the optimizer, ...
-  watched: dict  # Seldom changes on purpose: the data, ...
+  watched: dict  # A change is logged, since it may be a mistake: the data, ...
 
 
 class StartingPoint(NamedTuple):
@@ -61,10 +61,10 @@ class StartingPoint(NamedTuple):
 
   Attributes:
     origin: "resume", "init" or "random".
-    path: prefix of the run's own checkpoint, "<folder>/model.ckpt-<step>"; the
-      path given by the user; None.
-    own_step: how many updates this run has made.
-    extra: the dict that `save` was given with the run's own checkpoint.
+    path: for "resume", the prefix "<folder>/model.ckpt-<step>" of the run's
+      checkpoint; for "init", the path that the user gave; for "random", None.
+    own_step: the number of updates that this run has made.
+    extra: the dict that was passed to `save` with the run's checkpoint.
   """
 
   origin: str
@@ -74,9 +74,9 @@ class StartingPoint(NamedTuple):
 
   @property
   def step(self) -> int:
-    """How many steps the weights were trained for; see weight_files.step_of.
+    """The number of steps that made the weights; see weight_files.step_of.
 
-    If the run trains the weights of --init_checkpoint, its steps begin at 0.
+    If the run trains the weights of --init_checkpoint, its steps start at 0.
     """
     is_init = self.origin == "init"
     return weight_files.step_of(self.path) if is_init else self.own_step
@@ -86,11 +86,11 @@ def starting_point(
   folder: str | None, init_checkpoint: str | None,
   trained_with: TrainedWith | None = None
 ) -> StartingPoint:
-  """Decides where a run starts from; the order is important.
+  """Returns the first of these starting points that exists.
 
-  1. The newest whole checkpoint in its folder, which `check_output_dir` has
-     found to be this run's. Watched settings that differ from the run's first
-     settings are logged.
+  1. The newest complete checkpoint in the folder, which `check_output_dir` has
+     found to belong to this run. Watched settings that have changed since the
+     run began are logged.
   2. The checkpoint that the user gave.
   3. Random weights.
   """
@@ -136,24 +136,24 @@ def _name_changes(folder, watched):
 def check_output_dir(
   folder: str, fingerprint: dict, trained_with: TrainedWith | None = None
 ) -> None:
-  """Makes a folder, or finds that it is there, for one run.
+  """Makes the folder of a run, or checks that the folder belongs to the run.
 
-  A start that trains locks it until the process ends, and removes what killed
-  processes of the run left behind. Raises InputError: the folder belongs to
-  another run (the first difference is named), holds checkpoints of an unknown
-  one, or another process trains there.
+  A process that trains locks it until the process ends, and removes the files
+  that killed processes of the run left behind. Raises InputError: the folder
+  belongs to another run (the first difference is named), holds checkpoints of
+  an unknown run, or another process trains there.
 
   Args:
-    fingerprint: what must not change between two starts of one run: kind of
-      run, task, model configuration, ...; JSON can hold it.
-    trained_with: None for a start that does not train.
+    fingerprint: settings that must not change between two starts of a run, such
+      as the task and the model's configuration, in JSON types.
+    trained_with: None if the process does not train.
   """
   try:
     tf.io.gfile.makedirs(folder)
     _check_owner(folder, fingerprint, trained_with)
     if trained_with:
       folder_lock.acquire(folder)
-      # Once more: before the lock another run may have begun and ended here.
+      # Checked again: another run may have begun and ended before the lock.
       is_noted = _check_owner(folder, fingerprint, trained_with)
       _remove_leftovers(folder)
       if not is_noted:
@@ -166,9 +166,9 @@ def check_output_dir(
 
 
 def _check_owner(folder, fingerprint, trained_with):
-  """Whether the checkpoints in a folder are known to be of this run.
+  """Whether the fingerprint shows that checkpoints belong to this run.
 
-  Raises InputError: they are of another one.
+  Raises InputError: they belong to another run.
   """
   steps = _steps(folder)
   if steps and tf.io.gfile.exists(os.path.join(folder, _FINGERPRINT)):
@@ -199,7 +199,7 @@ def _read_fingerprint(folder):
     return values
   except errors.InputError as error:
     logging.warning(
-      "%s; whose run this is cannot be told: it goes on if its weights fit",
+      "%s; the owner of this run is unknown: it goes on if its weights fit",
       error,
     )
   return None
@@ -211,16 +211,16 @@ def _note_owner(folder, fingerprint, trained_with):
   if _steps(folder):
     _unwritten_fingerprints[folder] = content
   else:
-    # Nothing was saved by whoever was here before: the folder is free.
+    # Without checkpoints, the folder belongs to no other run.
     json_files.write_sealed(os.path.join(folder, _FINGERPRINT), content)
 
 
 def _remove_leftovers(folder):
-  """Removes what killed processes could not finish, if none runs here."""
+  """Removes the unfinished files of killed processes; needs the lock."""
   names = set(tf.io.gfile.listdir(folder))
   for name in sorted(names):
     match = _NAME.match(name)
-    # A checkpoint of another program may be in the making.
+    # Another program may be writing a checkpoint.
     alone = match and not _foreign_steps(folder) and not names & {
       f"{match[1]}.index", f"{match[1]}.commit"
     }
@@ -237,7 +237,7 @@ def _check_same_run(folder, stored, fingerprint, trained_with):
   # Flat, so that the error can name one field of a configuration.
   stored, current = _flat(stored), _flat(current)
   for key in sorted(stored.keys() | current.keys()):
-    # As JSON, in which the two can differ only visibly.
+    # They are compared as JSON, in which the error can show every difference.
     there, here = (
       json.dumps(d.get(key, "(absent)")) for d in (stored, current)
     )
@@ -262,26 +262,26 @@ def save(
 ) -> str:
   """Saves and commits a checkpoint, removes the oldest; returns its prefix.
 
-  Raises InputError: it cannot be written, say for want of space. Earlier
-  checkpoints are still there.
+  Raises InputError: the checkpoint cannot be written, for example because the
+  disk is full. Earlier checkpoints stay.
 
   Args:
-    folder: a folder of `check_output_dir`.
-    step: updates made so far.
-    tensors: name to array, tensor or tf.Variable.
-    extra: to be found again in `newest_checkpoint`; JSON can hold it.
-    max_to_keep: how many checkpoints stay, this one included; 0 for all.
+    folder: a folder that `check_output_dir` has checked.
+    step: the number of updates so far.
+    tensors: {name: array, tensor or tf.Variable}.
+    extra: a dict of JSON types, which `newest_checkpoint` returns.
+    max_to_keep: number of checkpoints that stay, with this one; 0 for all.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
   try:
     _adopt_foreign(folder)
     with weight_files.temporary_prefix(prefix) as temporary:
       weight_files.write_values(temporary, tensors)
-      # One of this step that is there already counts until the new one is
-      # ready to take its place.
+      # An earlier checkpoint of this step stays valid until the new one is
+      # ready to replace it.
       file_io.remove(f"{prefix}.commit")
-    # In this order: until the commit is written, the older ones are all there
-    # is; they are removed after it.
+    # Old checkpoints are removed after the commit, because until then only they
+    # are valid.
     _commit(prefix, extra or {})
     kept = _remove_oldest(folder, int(step), max_to_keep)
     _write_state(folder, kept)
@@ -295,7 +295,7 @@ def save(
 
 
 def _commit(prefix, extra):
-  """Writes the file that says that a checkpoint is whole."""
+  """Writes the .commit file, which marks a checkpoint as complete."""
   files = [f for f in weight_files.files_of(prefix) if f[-5:] != ".meta"]
   marker = {
     "files": {os.path.basename(path): _summary(path) for path in files},
@@ -319,14 +319,14 @@ def _read_commit(path):
 
 
 def _adopt_foreign(folder):
-  """Makes checkpoints of another program ours, before one of ours is saved.
+  """Gives another program's checkpoints .commit files, before the first save.
 
-  From now on the file `checkpoint` is ours, and says nothing about them.
+  After that save, the file `checkpoint` no longer names them.
   """
   for step in _foreign_steps(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     if not tf.io.gfile.exists(f"{prefix}.commit"):
-      with contextlib.suppress(errors.InputError):  # One that is damaged.
+      with contextlib.suppress(errors.InputError):  # Damaged ones are skipped.
         _check_foreign(prefix, step)
         _commit(prefix, {})
   fingerprint = _unwritten_fingerprints.pop(folder, None)
@@ -335,30 +335,30 @@ def _adopt_foreign(folder):
 
 
 def _remove_oldest(folder, step, max_to_keep):
-  """Returns the steps that stay, ascending; `step` is the last of them."""
+  """Removes old checkpoints; returns the remaining steps, ascending."""
   # Newer checkpoints are damaged: the run would have resumed from them.
   steps = [s for s in _steps(folder, "commit") if s <= step]
   gone = steps[max_to_keep:] if max_to_keep else []
   for old in gone:
     prefix = os.path.join(folder, f"model.ckpt-{old}")
-    # The commit and the index first: a checkpoint that is half removed must
-    # not count, and what is left of it goes with the next start.
+    # The commit and the index go first: a checkpoint that is half removed must
+    # not be valid, and the next start removes the remaining files.
     for path in [f"{prefix}.commit", *reversed(weight_files.files_of(prefix))]:
       file_io.remove(path)
   return sorted(set(steps) - set(gone))
 
 
 def _write_state(folder, steps):
-  """Writes the file by which tf.train.latest_checkpoint finds the newest."""
+  """Writes the file that tf.train.latest_checkpoint reads."""
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]
   file_io.write_text(os.path.join(folder, "checkpoint"), _OURS + "".join(lines))
 
 
 def newest_checkpoint(folder: str) -> StartingPoint | None:
-  """Returns the newest checkpoint that is whole, whoever wrote it.
+  """Returns the newest complete checkpoint, of this or another program.
 
-  Newer ones that are not whole are skipped, with a warning.
+  Newer incomplete checkpoints are skipped, with a warning.
   """
   foreign = _foreign_steps(folder)
   for step in sorted({*_steps(folder), *foreign}, reverse=True):
@@ -393,19 +393,19 @@ def _foreign_steps(folder):
 
 
 def _check_foreign(prefix, step):
-  """Raises InputError if a checkpoint without a .commit file is not whole."""
+  """Raises InputError if a checkpoint without a .commit file is invalid."""
   reader = weight_files.open_reader(prefix)
   if "global_step" not in reader.shapes:
-    raise errors.InputError("it is no training checkpoint: no global_step")
+    raise errors.InputError("it is not a training checkpoint: no global_step")
   for name in reader.shapes:
-    reader.read(name)  # Its checksum is checked.
+    reader.read(name)  # Reading checks the checksum.
   stored_step = int(reader.read("global_step"))
   if stored_step != step:
     raise errors.InputError(f"its global_step is {stored_step}")
 
 
 def _steps(folder, suffix=""):
-  """Steps of which the folder has a file (of this suffix), newest first."""
+  """Returns the steps that have a file (with this suffix), newest first."""
   if not tf.io.gfile.isdir(folder):
     return []
   matches = map(_NAME.match, tf.io.gfile.listdir(folder))
@@ -414,7 +414,7 @@ def _steps(folder, suffix=""):
 
 
 def _check_files(folder, files):
-  """Raises InputError if a file is not as the commit marker says."""
+  """Raises InputError if a file differs from its entry in the .commit file."""
   for name, expected in files.items():
     summary = _summary(os.path.join(folder, name))
     if summary["bytes"] != expected["bytes"]:

@@ -1,10 +1,10 @@
-"""Shows a fine-tuned model to its readers: a page, and the model's card.
+"""Writes a report page and a model card for a fine-tuned model.
 
   report.html             scores, curves, the largest mistakes, settings
   final_model/README.md   what the model does, its data, scores and use
 
-The page needs no other file and no network. The card begins with the metadata
-that hubs read.
+The page needs no other file and no network access. The card begins with the
+metadata that model hubs read.
 """
 
 import glob
@@ -34,7 +34,7 @@ _MOST_POINTS = 200
 
 
 class Mistake(NamedTuple):
-  """A wrong prediction; `size` says how wrong it is, of one order per task."""
+  """A wrong prediction; `size` orders the mistakes of a task, largest worst."""
 
   size: float
   text: str
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
   Attributes:
     use: what the model does, one of USES.
-    results: name -> number.
+    results: {name: number}.
     details: the scores of each class as text, "" if none.
     labels: names of the classes.
     confusions: int [L, L], examples of class `row` predicted as `column`.
@@ -64,7 +64,7 @@ class Report(NamedTuple):
   text_pairs: bool = False
 
 
-# use -> (the head of exports, the call in Python).
+# {use: (head of exports, call in Python)}
 USES = {
   "text-classification": ("classification", 'classify(["a text"])'),
   "text-ranking": ("classification", 'classify(["a text"])'),
@@ -77,7 +77,7 @@ USES = {
 def write(settings, report: Report) -> None:
   """Writes report.html into --output_dir and, after training, the card.
 
-  Logs the page's advice.
+  It also logs the page's advice.
   """
   folder = settings.output_dir
   lines = train_log.read(folder)
@@ -132,7 +132,7 @@ def _row(cells):
 
 
 def _curves(lines):
-  """Yields the loss, and each score of evaluations in training, by step."""
+  """Yields curves of the loss and of each evaluation score, by step."""
   series = {}
   for line in lines:
     for name, value in line.items():

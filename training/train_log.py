@@ -1,4 +1,4 @@
-"""The logs of a training run: progress, TensorBoard, train_log.jsonl."""
+"""Logs a training run: progress, TensorBoard, train_log.jsonl."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from absl import logging
 
 from common import file_io, progress
 
-# On a terminal there is a bar; elsewhere a line comes this often.
+# The interval of lines if standard error is not a terminal with a bar.
 _SECONDS_BETWEEN_LINES = 30.0
 _LOG_FILE = "train_log.jsonl"
 
@@ -23,7 +23,7 @@ class BlockResults(NamedTuple):
 
   losses: tf.Tensor  # float32 [N], NaN for a step that was skipped.
   norms: tf.Tensor  # float32 [N], of the gradients before clipping.
-  overflows: tf.Tensor  # bool [N], skipped for float16's range alone.
+  overflows: tf.Tensor  # bool [N], skipped because of float16's range.
   metrics: dict  # Name -> (sum, weight) over the block.
   learning_rate: tf.Tensor  # Of the last step.
   applied_updates: tf.Tensor  # Steps of the whole run that were not skipped.
@@ -31,27 +31,28 @@ class BlockResults(NamedTuple):
 
 
 class TrainingLog:
-  """Takes the results of each block of steps and tells them.
+  """Logs the results of each block of steps.
 
   Results are read from the device one block late, when the next block is
-  already queued, so that telling never holds up computing.
+  already queued, so that logging never delays the computation.
 
   Attributes:
-    seconds_per_step: what a step took of late; 0.0 before the first block.
-    bad_steps_in_row: how many steps, up to the last one told, had no finite
-      loss or gradient. An overflow that a smaller loss scale fixes is none.
+    seconds_per_step: recent time of a step; 0.0 before the first block.
+    bad_steps_in_row: number of consecutive steps, up to the last logged step,
+      without a finite loss and gradient. An overflow that a smaller loss scale
+      fixes does not count.
   """
 
   def __init__(self, options, *, first_step: int, writes_files: bool = True):
-    """Opens the files, but in processes that are not the chief."""
+    """Opens the log files, unless this process is not the chief."""
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
-    # (step, moment, results) of a block that is not told yet, and of the last.
+    # (step, time, results) of a block that is not logged yet, and of the last.
     self._waiting: tuple[int, float, BlockResults] | None = None
     self._last: tuple[int, float, BlockResults] | None = None
     self._profiling = False
-    # Not time.time(): that clock may be set back.
+    # The monotonic clock cannot be set back, unlike time.time().
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from: tuple[int, float] | None = None
     # These collect the steps since the last logged step.
@@ -64,7 +65,7 @@ class TrainingLog:
       self._files = _Files(options.output_dir, first_step)
 
   def block_begins(self, step: int) -> None:
-    """Notes the time; starts the profiler where --profile_steps begins."""
+    """Records the time; starts the profiler where --profile_steps begins."""
     if self._speed_from is None:
       logging.info(
         "compiling the training step: nothing is shown until step %d is done",
@@ -77,7 +78,7 @@ class TrainingLog:
       self._profiling = True
 
   def evaluated(self, step: int, results: dict[str, float]) -> None:
-    """Tells the results of an evaluation during training."""
+    """Logs the results of an evaluation during training."""
     self.flush()
     shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, shown)
@@ -90,7 +91,7 @@ class TrainingLog:
   def block_done(
     self, step: int, num_steps: int, results: BlockResults
   ) -> None:
-    """Takes note of a block of steps, after which `step` are done."""
+    """Records a block of steps, which ends at `step`."""
     self._measure(num_steps)
     moment = time.monotonic()
     self._waiting = step, moment, results
@@ -101,12 +102,12 @@ class TrainingLog:
       self._stop_profiler()
 
   def _measure(self, num_steps):
-    """Tells the block before this one, and works out what a step takes.
+    """Logs the block before this one, and measures the time of a step.
 
-    Where the device works by itself, the call of a block returns at once and
-    the wait for its results comes a block later; on a CPU the call takes
-    all the time. So the time of the call belongs to the steps of this block,
-    the time of the wait to the steps of the block before.
+    On an accelerator, the call of a block returns at once, and the wait for its
+    results comes a block later; on a CPU, the call takes all the time. So the
+    time of the call counts for the steps of this block, and the time of the
+    wait for the steps of the block before.
     """
     returned = time.monotonic()
     seconds = (returned - self._block_began) / num_steps
@@ -118,7 +119,7 @@ class TrainingLog:
     self._block_began = time.monotonic()
 
   def close(self) -> None:
-    """Tells what is left to tell and closes the files."""
+    """Logs the remaining results and closes the files."""
     self.flush()
     if self._metrics:
       self._show(is_due=True)
@@ -133,7 +134,7 @@ class TrainingLog:
     self._profiling = False
 
   def flush(self) -> None:
-    """Tells the last block, once it has been computed."""
+    """Waits for the last block and logs it."""
     if not self._waiting:
       return
     (step, moment, results), self._waiting = self._waiting, None
@@ -147,7 +148,7 @@ class TrainingLog:
     self._show(is_due=step % self._options.log_steps == 0)
 
   def _show(self, is_due):
-    """Shows the values of now, and writes them down if that is due."""
+    """Shows the current values, and writes them to the files if `is_due`."""
     step, moment, results = self._last
     is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
     is_shown = self._bar.disable and (
@@ -191,17 +192,17 @@ class TrainingLog:
 
   def _values(self, step, moment, results):
     """Returns the logged values: means since the last log, and speed."""
-    # NaN stands for a step that was skipped.
+    # Skipped steps have the loss NaN.
     finite = [loss for loss in self._losses if np.isfinite(loss)]
     values = {"loss": np.mean(finite) if finite else np.nan}
     for name in self._metrics[0]:
-      # Blocks may differ in weight: sums are divided, not means averaged.
+      # Blocks may differ in weight, so an average of their means is wrong.
       total, weight = np.sum([m[name] for m in self._metrics], axis=0)
       values[name] = total / weight if weight else np.nan
     values["learning_rate"] = results.learning_rate
-    # Before clipping.
+    # This is the norm before clipping.
     values["gradient_norm"] = self._norms[-1]
-    # Over all starts of the run, since both count from its beginning.
+    # This includes earlier starts of the run: both count from its beginning.
     values["skipped_steps"] = step - results.applied_updates
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale
@@ -239,10 +240,10 @@ class TrainingLog:
 
 
 def write_last_evaluation(folder: str, step: int, results: dict) -> None:
-  """Shows TensorBoard the evaluation after a training with those within it.
+  """Adds the evaluation after a training to TensorBoard's evaluation curves.
 
-  Nothing is written if the weights of that step were evaluated in training, and
-  of the results only numbers are.
+  It writes only results that are numbers, and nothing if the training has
+  evaluated the weights of that step.
   """
   logged = read(folder, step)
   if any(
@@ -273,8 +274,8 @@ class _Files:
     tf.io.gfile.makedirs(folder)
     self._summaries = tf.summary.create_file_writer(folder)
     path = os.path.join(folder, _LOG_FILE)
-    # A run that was killed had logged steps after its last checkpoint; they are
-    # done, and logged, again.
+    # A killed run may have logged steps after its last checkpoint; they are
+    # repeated, and logged again.
     kept = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
     file_io.write_text(path, "".join(kept))
     self._lines = tf.io.gfile.GFile(path, "a")
@@ -284,7 +285,7 @@ class _Files:
       for name, value in values.items():
         tf.summary.scalar(name, value)
     self._summaries.flush()
-    # JSON knows no NaN and no Infinity.
+    # JSON has neither NaN nor Infinity.
     finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
     self._lines.write(json.dumps({"step": step, **finite}) + "\n")
     self._lines.flush()
@@ -302,7 +303,7 @@ def read(folder: str, last_step: float = math.inf) -> list[dict]:
   lines = []
   with tf.io.gfile.GFile(path, "r") as stream:
     for text in stream:
-      # Unless a kill cut it short, or it was damaged on the disk.
+      # A line that a kill cut short, or that is damaged, is skipped.
       with contextlib.suppress(ValueError, TypeError, KeyError):
         line = json.loads(text)
         if line["step"] <= last_step:
