@@ -7,7 +7,7 @@ from features import feature_files
 from pretraining import masking_rule
 from serving import models
 from tagging import bilstm
-from training import distribution
+from training import distribution, run_report
 
 
 def test_choices_are_what_is_implemented():
@@ -19,3 +19,4 @@ def test_choices_are_what_is_implemented():
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert choices.SERVING_HEADS == tuple(models.KINDS)
+  assert {head for head, _ in run_report.USES.values()} < {*models.KINDS}

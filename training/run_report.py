@@ -69,7 +69,7 @@ USES = {
   "text-classification": ("classification", 'classify(["a text"])'),
   "text-ranking": ("classification", 'classify(["a text"])'),
   "sentence-similarity": ("embedding", 'embed(["a text", "another"])'),
-  "question-answering": ("squad", 'answer("a question", "its context")'),
+  "question-answering": ("span", 'answer("a question", "its context")'),
   "token-classification": ("tagging", 'tag(["a text"])'),
 }
 
