@@ -1,1 +1,1 @@
-"""Text -> instances -> records for masked-LM and next-sentence training."""
+"""Turns text into records of pre-training instances, and trains on them."""

@@ -1,8 +1,8 @@
 """Shares work among the machines of an Apache Beam runner.
 
-Beam only hands out the work and gathers the results. The files equal one
-machine's, byte for byte. Every worker must be able to reach them (gs://..., a
-shared disk) and needs this project's package.
+Beam only distributes the work and collects the results. The files have the same
+bytes as on one machine. Every worker needs this project's package and access to
+the files (gs://..., a shared disk).
 """
 
 import functools
@@ -46,16 +46,16 @@ def in_order(
 ) -> list:
   """Returns function(block) for each block, in the order of blocks.
 
-  Raises InputError: `function` raises it for a block (the other blocks are
-  worked on nevertheless), or the pipeline fails.
+  Raises InputError: `function` raises it for a block (all other blocks are
+  still computed), or the pipeline fails.
 
   Args:
     options: as in `make_pipeline`.
     function: function of one block. It must pickle, and the blocks, too. Its
       result comes back through JSON.
-    blocks: list of the work's parts. It is part of the pipeline that is sent
-      to the runner, so blocks name data and do not hold them.
-    results: a file between the workers and this process, which is removed.
+    blocks: list of the parts of the work. The pipeline that is sent to the
+      runner contains it, so blocks should name their data, not hold it.
+    results: path of a file in which the results come back; it is removed.
   """
   if not blocks:
     return []  # Starting a cluster takes minutes.
@@ -91,7 +91,7 @@ def in_order(
   return [result for _, _, result in done]
 
 
-# Some runners have several threads in a process, whose memory is for one block.
+# Some runners have several threads, but the memory is enough for one block.
 _one_at_a_time = threading.Lock()
 
 
@@ -101,7 +101,7 @@ def _attempt(function, numbered):
   try:
     with _one_at_a_time:
       return number, "", function(block)
-  # Runners repeat work that raises, and report it in pages.
+  # Runners would repeat work that raises, and print long tracebacks.
   except errors.InputError as error:
     return number, str(error), None
 

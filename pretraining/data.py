@@ -1,11 +1,11 @@
-"""Text -> a corpus: documents, which are sentences, which are ids of tokens.
+"""Reads text into a corpus of documents, which are sentences of token ids.
 
 One array holds all ids, two more the starts of sentences and documents, so a
 corpus needs about three bytes per token. No TensorFlow.
 
 A text of any size is cut into shards, which consist of pieces of files. Files
-are cut at blank lines, between documents; a document that goes on for the size
-of another shard is cut at a line, so that memory stays bounded.
+are cut at blank lines, between documents. A document that continues for the
+size of another shard is cut at the end of a line, which bounds the memory.
 """
 
 import array
@@ -24,8 +24,8 @@ from variants import vocabularies
 
 _LINES_PER_BLOCK = 4096
 
-# Values of Corpus.continues.
 _LARGE_SHARE, _LARGE_CUT = 0.5, 0.1  # Thresholds of warn_of_shape.
+# Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
@@ -45,9 +45,9 @@ def whole_files(files: list[str]) -> list[Piece]:
 def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """Cuts files into shards of about `shard_bytes` of text.
 
-  Small files share a shard, large files are cut between documents. So a shard
+  Small files share a shard; large files are cut between documents, so a shard
   also holds the rest of its last document. A rest as large as `shard_bytes` is
-  cut: no shard is larger than twice that size.
+  cut, so no shard is larger than twice that size.
   """
   shards: list = []
   room = 0
@@ -68,10 +68,10 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
 def _find_cut(path, near, furthest):
   """Returns the offset of the first blank line from `near` on, or the end.
 
-  Without a blank line within `furthest` bytes, returns the first line's.
+  Without a blank line within `furthest` bytes, returns the first line's end.
   """
   with file_io.open_for_reading(path) as stream:
-    # One byte earlier: a line that starts at `near` must not be lost.
+    # Reading starts one byte earlier, to keep a line that starts at `near`.
     stream.seek(near - 1)
     first = offset = near - 1 + len(stream.readline())
     for line in stream:
@@ -87,8 +87,8 @@ def _find_cut(path, near, furthest):
 def text_lines(path: str, line: str) -> list[str]:
   """Returns the lines of text in a line of a file: usually the line itself.
 
-  An object of JSON with a `text` is a document, which a blank line ends.
-  Unlike the original: it learns the JSON itself, and the tags of wikiextractor,
+  A JSON object with a `text` is a document, so a blank line follows its text.
+  Unlike the original: it trains on JSON's syntax and on wikiextractor's tags,
   which are refused here. Raises InputError: a line is such a tag.
   """
   if not line.startswith(("{", "<", "\ufeff")):
@@ -117,7 +117,8 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
       no blank line separates them. As in the original: True.
 
   Raises:
-    InputError: a file is missing or a line is not UTF-8 (its number named).
+    InputError: a file is missing, or a line, whose number is named, is not
+      UTF-8.
   """
   for piece in pieces:
     yield from _piece_lines(piece)
@@ -160,7 +161,7 @@ class Vocabulary:
     self, vocab: dict[str, int],
     specials: tokenization.Specials = tokenization.BERTS
   ):
-    """Raises InputError where a special token is missing."""
+    """Raises InputError if a special token is missing."""
     tokens, layout = specials[:3], specials[3:]
     missing = [token for token in tokens if token not in vocab]
     if missing:
@@ -173,8 +174,8 @@ class Vocabulary:
     self.unk_id = vocabularies.unknown_id(vocab)
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
-    # As in the original: a random number means a place in the list of tokens,
-    # so the order of the dict decides which id it is.
+    # As in the original: a random number is an index in the list of tokens, so
+    # the order of the dict determines its id.
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
     continues = vocabularies.continues_word(vocab)
@@ -186,12 +187,12 @@ class Corpus(NamedTuple):
 
   Sentence s is ids[sentence_starts[s]:sentence_starts[s + 1]]; document d is
   the sentences document_starts[d] to document_starts[d + 1] (not included).
-  Neither is ever empty. Memory: 2 bytes a token (4 where the vocabulary has
-  more than 65,536), 8 a sentence and 8 a document.
+  No sentence or document is empty. Memory: 2 bytes a token (4 if the vocabulary
+  has more than 65,536), 8 a sentence and 8 a document.
 
   Attributes:
-    ids: of all tokens.
-    sentence_starts, document_starts: of int64.
+    ids: the ids of all tokens.
+    sentence_starts, document_starts: arrays of int64.
     continues: one byte for each token, if words come from a segmenter:
       STARTS_WORD, CONTINUES_WORD, NO_WORD; else None.
     num_words: words of text, separated by white space.
@@ -234,9 +235,9 @@ def read_corpus(
 
   Args:
     lines: lines of text.
-    encode_lines: function of a list of lines that returns (ids of all lines
-      one after another, number of ids of each line), and as a third item the
-      `continues` of all tokens, or None.
+    encode_lines: function of a list of lines that returns (the concatenated ids
+      of all lines, the number of ids of each line, the `continues` of all
+      tokens or None).
     dtype: see Vocabulary.
   """
   # array.array grows in place; numpy would copy everything for each block.
@@ -269,8 +270,8 @@ def read_corpus(
 def warn_of_shape(corpus: Corpus, max_seq_length: int, packing: str) -> None:
   """Warns if lines are not sentences or documents are short.
 
-  As in the original: the second part of a pair is random where a document has
-  one sentence, and of a long sentence only the start is used.
+  As in the original: the second part of a pair is random if a document has one
+  sentence, and only the start of a long sentence is used.
   """
   if packing not in ("sentence_pairs", "sentence_order"):
     return
@@ -279,15 +280,15 @@ def warn_of_shape(corpus: Corpus, max_seq_length: int, packing: str) -> None:
     errors.warn_once(
       f"{alone / corpus.num_documents:.0%} of the documents have one sentence, "
       "so that no second part of a pair can follow it: write blank lines "
-      "between documents alone, or pass --packing=full_sentences"
+      "only between documents, or pass --packing=full_sentences"
     )
   lengths = np.diff(corpus.sentence_starts)
   cut = int(np.maximum(lengths - max_seq_length, 0).sum())
   if cut > _LARGE_CUT * len(corpus.ids):
     errors.warn_once(
-      f"{cut / len(corpus.ids):.0%} of the tokens are more than fit into a "
-      f"sequence with the rest of their line, and a record has {max_seq_length}"
-      ": write one sentence a line, or pass --packing=full_sentences"
+      f"{cut / len(corpus.ids):.0%} of the tokens are not used, because their "
+      f"lines are longer than a record's {max_seq_length} tokens: write one "
+      "sentence a line, or pass --packing=full_sentences"
     )
 
 
@@ -299,14 +300,14 @@ def encode_segmented(
   The ids equal the ids of the text without segmentation, since every Han
   character is a token anyway. Segmentation adds which characters form a word,
   for masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
-  characters of each word continue it, as "##" pieces do.
+  character of each word continues the word, as "##" pieces do.
   """
   ids: list[int] = []
   lengths, continues = [], bytearray()
   for line in lines:
     before = len(ids)
-    # White space ends a word here; the tokenizer alone would cut every Han
-    # character off.
+    # Words are split at white space here, because the tokenizer would split
+    # them at every Han character.
     for word in line.split():
       for place, token in enumerate(tokenizer.basic_tokenizer.tokenize(word)):
         pieces = tokenizer.wordpiece_tokenizer.tokenize(token)

@@ -1,10 +1,10 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
 This implements masking_rule on tensors.
-The masks are a function of (seed, step, row in the batch) alone: they change
-from epoch to epoch, and a resumed run has the same ones, however many replicas
-share a batch. tensorflow_text's masking ops depend on a generator's state and
-so cannot guarantee that.
+The masks depend only on (seed, step, row in the batch): they change from epoch
+to epoch, and are equal in a resumed run and for any number of replicas.
+tensorflow_text's masking ops depend on a generator's state and so cannot
+guarantee that.
 
 Letters: B sequences in a batch, T their length, P predictions per sequence.
 """
@@ -19,13 +19,13 @@ from pretraining import data, masking_rule
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-  """How to mask.
+  """The settings of masking.
 
   Attributes:
-    vocabulary: [CLS] and [SEP] are never masked, and random words are drawn
-      from all others and these.
+    vocabulary: the vocabulary. [CLS] and [SEP] are never masked, but random
+      words are drawn from all tokens, including these.
     max_predictions: P.
-    masked_lm_prob: share of the tokens, special ones counted, that is masked.
+    masked_lm_prob: masked share of the tokens, including special tokens.
     whole_words: whether all pieces of a word are masked together.
     runs: "spans" or "ngrams", to mask runs of whole words; or None.
     seed: integer.
@@ -57,7 +57,7 @@ class Masking:
     """
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
-    # All rows of a step are drawn from its seed together.
+    # One seed for each step draws the numbers of all its rows.
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
 
     def uniform(channels, seed):
@@ -100,7 +100,7 @@ class Masking:
     return tf.minimum(tf.maximum(budget, 1), self.max_predictions)
 
   def _run_lengths(self, numbers):
-    """Returns int32 [B, T], the words of a run, of uniform [B, T] below 1."""
+    """Returns the words of each run, int32 [B, T], for uniform numbers < 1."""
     limits = list(itertools.accumulate(masking_rule.RUN_LENGTHS[self.runs]))
     # float32 numbers * limits[-1] may round up to that limit itself.
     scaled = numbers[..., tf.newaxis] * limits[-1]
@@ -143,7 +143,7 @@ def _choose_pieces(candidates, keys, budget):
 
 
 def _choose_runs(candidates, word_starts, keys, budget, lengths):
-  """Takes runs of words that start at words in random order.
+  """Chooses runs of words, which start at words in random order.
 
   As in masking_rule.mask_runs, a run ends earlier at the end of its segment, at
   a masked word, and where the next word would exceed the budget.
@@ -151,12 +151,12 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
   Args:
     candidates: bool [B, T], the tokens that may be predicted.
     word_starts: int32 [B, T].
-    keys: float32 [B, T] below 1; a run may start earlier where it is smaller.
-    budget: int32 [B], tokens to take at most.
-    lengths: int32 [B, T], the words of a run that starts there.
+    keys: float32 [B, T] below 1; runs start at words in the order of the keys.
+    budget: int32 [B], the maximum number of tokens to choose.
+    lengths: int32 [B, T], the number of words of a run that starts there.
 
   Returns:
-    Bool [B, T], the tokens taken, and int32 [B, T], where their run starts.
+    Bool [B, T], the chosen tokens, and int32 [B, T], where their run starts.
   """
   # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
   # the special tokens 0 1 2 2 0.

@@ -1,8 +1,8 @@
 """Reads pre-training records: files, features, batches.
 
-It reads every kind of record that create_pretraining_data.py writes: with masks
-or to be masked while they are read, with next-sentence labels or without,
-compressed or not.
+It reads all records that create_pretraining_data.py writes: with masks or to be
+masked while they are read, with or without next-sentence labels, compressed or
+not.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from variants import vocabularies
 
 _CHECKED_FIRST = 1 << 7  # Records per file; others are checked when read.
 _WORDS_OF = 1 << 10  # Records whose words are counted.
-_PLATEAU = 0.95  # Share of the loss of guessing words by their frequency.
+_PLATEAU = 0.95  # As a share of the loss of guesses by word frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
 
 
 class PretrainingInput:
-  """Files of records, and how they become batches.
+  """Reads files of records and makes batches of them.
 
   Attributes:
     files: the TFRecord files that hold records.
     is_masked: whether the records have masks.
-    features: dict from name to tf.io.FixedLenFeature, of a record.
+    features: {name: tf.io.FixedLenFeature} of a record.
   """
 
   def __init__(
@@ -47,7 +47,7 @@ class PretrainingInput:
 
     Args:
       files: TFRecord files; empty files are skipped.
-      config: of the model that reads them.
+      config: the configuration of the model that reads them.
       max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
       vocab_file: the records' vocabulary, needed if they have no masks.
@@ -63,7 +63,7 @@ class PretrainingInput:
         f"{files[0]} has no next-sentence labels; pass "
         "--use_next_sentence_loss=false"
       )
-    # From name to (values per record, their upper bound; None for floats).
+    # {name: (values per record, their exclusive upper bound; None for floats)}
     shapes: dict[str, tuple[int, int | None]] = {
       "input_ids": (max_seq_length, config.vocab_size),
       "input_mask": (max_seq_length, 2),
@@ -91,7 +91,7 @@ class PretrainingInput:
       return
     if not vocab_file:
       raise errors.InputError(
-        f"{files[0]} has no masks, they are made while it is read; pass the "
+        f"{files[0]} has no masks, which are made while it is read; pass the "
         "--vocab_file that it was written with"
       )
     tokenizer = vocabularies.make_tokenizer(vocab_file)
@@ -103,8 +103,8 @@ class PretrainingInput:
   def _check_ranges(self, count=None):
     """Refuses files whose first `count` records (None: all) have wrong numbers.
 
-    Unlike the original: a segment without a row in its table counts as none,
-    and a wrong id is TensorFlow's error or, on a GPU, a word without a vector.
+    Unlike the original: there, a segment outside its table has a zero vector,
+    and a wrong id is an error of TensorFlow or, on a GPU, has a zero vector.
     """
     for path in self.files:
       records = itertools.islice(tfrecord.read_records(path), count)
@@ -146,7 +146,7 @@ class PretrainingInput:
     """Warns if a trained model has learned little more than word frequencies.
 
     Args:
-      name: of the head that predicts words.
+      name: name of the head that predicts words.
       loss: the head's loss.
       labels: function from a batch to its labels and their weights.
     """

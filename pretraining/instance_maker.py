@@ -1,13 +1,13 @@
-"""A corpus -> instances: what the model reads and must predict. No TensorFlow.
+"""Makes instances, a model's inputs and labels, of a corpus. No TensorFlow.
 
 An *instance* is one or two ranges of the corpus's ids (segments A and B), the
-masked positions and the ids that replace them: some dozen numbers, however
-long the sequence. `Instances.features` turns many of them at a time into the
+masked positions and the ids that replace them: a few dozen numbers, even for a
+long sequence. `Instances.features` turns many instances at a time into the
 padded arrays of records.
 
 As in the original: the same text, flags and seed give the same instances in
-the same order. So random numbers must be drawn in its order, even where the
-result of a draw is not used.
+the same order. So random numbers must be drawn in the original's order, even if
+the result of a draw is not used.
 """
 
 import array
@@ -34,14 +34,14 @@ class RecordOptions:
 
   Attributes:
     masking: the unit of masking: "pieces", "whole_words", "spans", "ngrams", or
-      "none"; then instances tell where words start instead.
+      "none", for instances that have the starts of words instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's;
       "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
       as fit, without next-sentence prediction. In "full_sentences" they
       continue in the next document, after a [SEP].
 
-  The others are flags of create_pretraining_data.py.
+  All other attributes are flags of create_pretraining_data.py.
   """
 
   max_seq_length: int
@@ -137,7 +137,7 @@ def _all_pairs(corpus, documents, options, rng, *, room):
 
 def _target(max_tokens, options, rng):
   """Draws how many tokens a sequence should have."""
-  # Some sequences are short, because sequences of fine-tuning will be.
+  # Some sequences are short, because sequences in fine-tuning may be short.
   if rng.random() < options.short_seq_prob:
     return rng.randint(2, max_tokens)
   return max_tokens
@@ -146,9 +146,9 @@ def _target(max_tokens, options, rng):
 def _segment_pairs(corpus, documents, place, options, rng, *, room):
   """Yields the SegmentPairs of the document documents[place].
 
-  Sentences are collected until they fill a sequence; the first of them, a
-  random number, become segment A, and B is the rest or, half of the time,
-  sentences of a random document.
+  Sentences are collected until they fill a sequence. The first of them, in
+  random number, become segment A; B is the rest or, half of the time, sentences
+  of a random document.
   """
   target = _target(room, options, rng)
   starts = corpus.sentence_starts
@@ -160,7 +160,7 @@ def _segment_pairs(corpus, documents, place, options, rng, *, room):
     size = chunk_end - sentence
     a_end = sentence + (rng.randint(1, size - 1) if size > 1 else 1)
     a = starts[sentence], starts[a_end]
-    # As in the original: one sentence alone always gets a random next one.
+    # As in the original: a single sentence always gets a random next segment.
     is_random_next = size == 1 or rng.random() < 0.5
     if is_random_next:
       rest = target - (a[1] - a[0])
@@ -177,9 +177,9 @@ def _ordered_pairs(corpus, document, options, rng, *, room):
   """Yields SegmentPairs of one document; half of them are swapped.
 
   ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
-  segments always follow each other in the text, and the model has to tell
-  which one comes first. A last sentence that is left over is paired with the
-  one before it; a document of one sentence has no order and gives no pair.
+  segments always follow each other in the text, and the model predicts which
+  segment comes first. A single last sentence is paired with the sentence before
+  it; a document of one sentence has no order and gives no pair.
   """
   target = _target(room, options, rng)
   starts = corpus.sentence_starts
@@ -200,16 +200,16 @@ def _ordered_pairs(corpus, document, options, rng, *, room):
 
 
 def _chunk_end(starts, sentence, last, target):
-  """Returns the first end of a sentence with `target` tokens before it."""
+  """Returns the first end of a sentence after `target` or more tokens."""
   enough = starts[sentence] + target
   return bisect.bisect_left(starts, enough, sentence + 1, last)
 
 
 def _random_range(corpus, documents, place, target, rng):
-  """Returns (start, end) of sentences of about `target` tokens elsewhere.
+  """Returns (start, end) of about `target` tokens in a random document.
 
-  As in the original: ten tries to find another document, so a single document
-  serves as its own random document.
+  As in the original: it tries ten times to find another document, so a single
+  document also serves as the random document.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = rng.randint(0, len(documents) - 1)
@@ -224,8 +224,8 @@ def _random_range(corpus, documents, place, target, rng):
 def _truncated(a, b, max_tokens, rng):
   """Removes tokens from the longer (start, end) until both fit.
 
-  As in the original: B loses one if both are equally long, and for each token a
-  random number decides whether the first or the last token goes.
+  As in the original: B loses a token if both are equally long, and each time a
+  random number decides whether the first or the last token is removed.
   """
   length_a, length_b = a[1] - a[0], b[1] - b[0]
   surplus = length_a + length_b - max_tokens
@@ -245,7 +245,7 @@ def _truncated(a, b, max_tokens, rng):
 
 
 def _cut(token_range, cuts):
-  """Removes one token per cut: the first token if it is true, else the last."""
+  """Removes one token per cut: the first if the cut is true, else the last."""
   front = sum(cuts)
   return token_range[0] + front, token_range[1] - (len(cuts) - front)
 
@@ -277,7 +277,7 @@ def _joined(corpus, documents, vocabulary):
 
 
 def _packed(corpus, start, end, options, rng):
-  """Yields SegmentPairs without B of as many whole sentences as fit.
+  """Yields SegmentPairs with an empty B, and as many sentences as fit in A.
 
   A sentence that is longer than a sequence is cut into several.
   """

@@ -1,8 +1,8 @@
-"""Which tokens of an instance the model must predict, and what it sees there.
+"""Chooses the tokens that the model must predict, and replaces them.
 
-A Masker gets the segment pairs of a corpus one by one, masks each by
-masking_rule with the random numbers of the original, in its order, and keeps
-the masks of all in small arrays.
+A Masker takes the segment pairs of a corpus one by one and masks each by
+masking_rule, with the original's random numbers in the original's order. It
+stores the masks of all pairs in small arrays.
 """
 
 import random
@@ -13,8 +13,8 @@ import numpy as np
 
 from pretraining import data, masking_rule
 
-_WORD = re.compile(rb"[\x00\x01]\x01*")  # As data.STARTS_WORD.
-_WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
+_WORD = re.compile(rb"[\x00\x01]\x01*")  # See data.STARTS_WORD.
+_WORDS = re.compile(rb"[\x00\x01]+")  # The words up to a NO_WORD.
 _TOGETHER = 1 << 12  # Instances that become arrays together.
 
 
@@ -43,7 +43,7 @@ class Masker:
     self, corpus: data.Corpus, vocabulary: data.Vocabulary, options,
     rng: random.Random,
   ):
-    """Takes the instance_maker.RecordOptions, and where numbers come from."""
+    """Makes a masker from instance_maker.RecordOptions and a generator."""
     self._corpus, self._vocabulary = corpus, vocabulary
     self._options, self._rng = options, rng
     prob, most = options.masked_lm_prob, options.max_predictions_per_seq
@@ -99,7 +99,7 @@ class Masker:
     )
 
   def _budget(self, pair):
-    """Returns how many tokens of a SegmentPair to mask at most."""
+    """Returns the maximum number of tokens of a SegmentPair to mask."""
     a_start, a_end, b_start, b_end, _ = pair
     tokens = a_end - a_start + b_end - b_start
     frame = self._vocabulary.frame
@@ -119,7 +119,7 @@ class Masker:
     return [range(*word.span()) for word in _WORD.finditer(flags)]
 
   def _words_and_ends(self, pair):
-    """Returns the words, and for each the end of the run it may start.
+    """Returns the words, and for each the last end of a run that starts there.
 
     Runs end with their segment, or at a [SEP] in it. Words are ranges of token
     numbers in A + B.

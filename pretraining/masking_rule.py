@@ -5,7 +5,7 @@ or whole words in random order (BERT), or runs of whole words (SpanBERT,
 ALBERT). 80 % of these become [MASK], 10 % stay, and 10 % become a random token,
 unless other Shares are set (table 8 of BERT's paper).
 
-dynamic_masking is the same rule on tensors, with other random numbers.
+dynamic_masking implements this rule on tensors, with other random numbers.
 """
 
 import bisect
@@ -17,7 +17,7 @@ from common import errors
 
 
 class Shares(NamedTuple):
-  """How tokens that are to be predicted are replaced.
+  """The shares of predicted tokens that are replaced in each way.
 
   Attributes:
     mask: share that becomes [MASK].
@@ -37,23 +37,23 @@ SPAN_LENGTHS = [0.2 * 0.8 ** (length - 1) for length in range(1, 11)]
 NGRAM_LENGTHS = [1 / length for length in range(1, 4)]
 RUN_LENGTHS = {"spans": SPAN_LENGTHS, "ngrams": NGRAM_LENGTHS}
 
-# From how a token is replaced ("mask", "keep", "random") and its place to the
-# id that the model sees there.
+# A function of a token's replacement ("mask", "keep" or "random") and place; it
+# returns the id in the model's input.
 Replace = Callable[[str, int], int]
 
 
 def budget(length: int, masked_lm_prob: float, max_predictions: int) -> int:
   """Returns how many tokens to predict in a sequence of `length`.
 
-  As in the original: round() goes to the even one of two equally near
-  integers, [CLS] and [SEP] count, and at least one token is masked, even with
-  probability 0, unless there may be no predictions.
+  As in the original: round() rounds halves to even, [CLS] and [SEP] count, and
+  at least one token is masked, even with probability 0, unless max_predictions
+  is 0.
   """
   return min(max_predictions, max(1, round(length * masked_lm_prob)))
 
 
 def parse_shares(texts: Sequence[str]) -> Shares:
-  """Returns the Shares of --mask_shares, per cent of [MASK], kept, random.
+  """Returns the Shares of --mask_shares: percentages of [MASK], kept, random.
 
   Raises:
     InputError: they are not three numbers that add up to 100.
@@ -67,8 +67,8 @@ def parse_shares(texts: Sequence[str]) -> Shares:
   if min(mask, keep, other) < 0 or not is_whole:
     raise errors.InputError(
       f"--mask_shares={','.join(texts)}: expected three numbers of 0 or more "
-      "that add up to 100, the per cent of masked tokens that become [MASK], "
-      "stay, and become random tokens, such as 80,10,10"
+      "that add up to 100, the percentages of masked tokens that become "
+      "[MASK], stay, and become random tokens, such as 80,10,10"
     )
   rest = keep + other
   return Shares(mask / 100, keep / rest if rest else SHARES.keep)
@@ -125,8 +125,8 @@ def mask_runs(
 ) -> dict[int, int]:
   """Masks runs of words that start at random words.
 
-  A run ends earlier than its random length says at the end of its segment, at
-  a masked word, and where the next word would exceed the budget.
+  A run may be shorter than its random length: it ends at the end of its
+  segment, at a masked word, and where the next word would exceed the budget.
 
   Args:
     words, budget, replace, rng: as in `mask_words`.

@@ -91,7 +91,7 @@ class PretrainingModel(tf.Module):
 def objective(
   model: PretrainingModel, distills: "Distillation | None" = None
 ) -> loop.Objective:
-  """The sum of the heads' losses, each a mean over its labels in the batch.
+  """Returns the objective: the sum of the heads' mean losses in a batch.
 
   `distills` adds the distillation losses in training.
   """
@@ -145,7 +145,7 @@ def result_names(model: PretrainingModel) -> list[str]:
 
 
 def loss_and_accuracy(logits, labels, weights):
-  """Returns sums over all labels: weighted loss, correct ones, weights."""
+  """Returns sums over all labels: weighted loss, weighted hits, weights."""
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
   predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
   correct = tf.cast(tf.equal(predicted, labels), tf.float32)
@@ -209,7 +209,7 @@ class Distillation:
     self._model = PretrainingModel(
       teacher.config, with_next_sentence=False, **model_options
     )
-    # Without the masked-LM head random weights would make the soft targets.
+    # It must have a masked-LM head, or random weights make the soft targets.
     weight_files.load(
       self._model.variables, teacher.path,
       allowed_missing=self._model.unused_variables(),

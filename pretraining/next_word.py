@@ -1,8 +1,8 @@
 """Pre-training on the next word, for models that read from left to right.
 
-Every token but [CLS] is predicted from the tokens before it, [SEP] included, by
-the masked-LM head. BERT predicts 15 % of the tokens, so a step teaches more
-words here, and costs more: the product with the table of words covers all
+The masked-LM head predicts every token except [CLS], including [SEP], from the
+tokens before it. BERT predicts 15 % of the tokens, so a step trains more
+predictions here, and costs more: the product with the word table covers all
 tokens, about 7× more.
 
 Letters: B sequences, T their length, P masked tokens of each, n words that are
@@ -22,7 +22,7 @@ class NextWordModel(model.PretrainingModel):
 
   def __init__(self, config, **model_options):
     super().__init__(config, with_next_sentence=False, **model_options)
-    # This needs shapes that may depend on the number of words.
+    # Skipping padding needs shapes that depend on the number of words.
     self._skips_padding = model_options.get("skip_padding", False)
 
   @property
@@ -51,7 +51,7 @@ class NextWordModel(model.PretrainingModel):
 
 
 def unmasked(batch: dict) -> tf.Tensor:
-  """Returns the ids of the text, int32 [B, T], with all masked words back."""
+  """Returns the ids of the text, int32 [B, T], with masked words restored."""
   ids = batch["input_ids"]
   # Records of --dynamic_masking hold the text as it is.
   if "masked_lm_ids" not in batch:

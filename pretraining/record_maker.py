@@ -1,4 +1,4 @@
-"""Text -> TFRecords of pre-training instances.
+"""Turns text into TFRecords of pre-training instances.
 
 A record is a tf.train.Example. T is max_seq_length, P max_predictions_per_seq;
 unused places are 0.
@@ -39,7 +39,7 @@ class RecordMaker:
   """Makes records according to instance_maker.RecordOptions."""
 
   def __init__(self, options: instance_maker.RecordOptions):
-    """Raises InputError where the vocabulary cannot be used."""
+    """Raises InputError if the vocabulary cannot be used."""
     self._options = options
     self.tokenizer = vocabularies.make_tokenizer(
       options.vocab_file, do_lower_case=options.do_lower_case,
@@ -84,9 +84,9 @@ class RecordMaker:
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
-    As in the original: record i goes to writer i mod n. Raises InputError if
-    there are fewer records than files. Unlike the original: it leaves files
-    without a record.
+    As in the original: record i goes to writer i mod n. Raises InputError:
+    there are fewer records than files. Unlike the original: it then writes
+    files without records.
 
     Args:
       corpus: the text.
@@ -98,7 +98,7 @@ class RecordMaker:
     if corpus.num_documents == 1 and self._options.packing == "sentence_pairs":
       logging.warning(
         "%s: its text is a single document, so segments that are labelled as "
-        "random next ones come from that document too: put blank lines between "
+        "random also come from that document: put blank lines between "
         "documents, or give more text (larger shards)", writers[0].path,
       )
     instances = instance_maker.create_instances(

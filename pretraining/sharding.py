@@ -1,4 +1,4 @@
-"""Text of any size -> a TFRecord file for each shard of it.
+"""Turns text of any size into TFRecord files, one for each shard.
 
 The content of a shard's file depends only on its text, the options and the
 shard's number: not on the number of processes, on the order in which they
@@ -7,10 +7,10 @@ under a temporary name and renamed, so an existing file is complete, and a run
 makes only the missing ones. A manifest next to them records the options and
 the input; files of other options are never mixed with them.
 
-Unlike the original: which takes all of the text at once. Shard i has the
-records that it makes from that shard's text with --random_seed plus i, so a
-random next segment comes from the same shard. A shard whose text gives no
-record has no file.
+Unlike the original: it processes the whole text at once. Shard i has the
+records that the original makes from that shard's text with --random_seed plus
+i, so a random next segment comes from the same shard. A shard whose text gives
+no record has no file.
 """
 
 import dataclasses
@@ -116,7 +116,7 @@ class ShardedRun:
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
       **flags,
-      "split_sentences": False,  # Version 0.1 could.
+      "split_sentences": False,  # Version 0.1 had this option.
       "inputs": {
         # Sizes are compared: text that grew or shrank makes other shards.
         piece.path: piece.end for piece in data.whole_files(files)
@@ -176,7 +176,7 @@ class ShardedRun:
     results, tokens, unknown = {}, 0, 0
     made = in_order(functools.partial(make_shard, self.options), others)
     for shard, (result, text) in zip(others, made):
-      # From Beam they come as lists.
+      # Beam returns them as lists.
       result, text = ShardResult(*result), ShardText(*text)
       results[shard.name] = result
       tokens += text.tokens
@@ -187,7 +187,7 @@ class ShardedRun:
     return results
 
   def _existing(self):
-    """Returns the names in the folder: one request, also for many shards."""
+    """Returns the names in the folder, with one request for all shards."""
     return set(file_io.names_in(os.path.dirname(self.manifest) or "."))
 
   def _recorded(self):
@@ -258,10 +258,10 @@ def make_shard(
 ) -> tuple[ShardResult, ShardText]:
   """Makes a shard's file, unless it exists or its text gives no record."""
   if file_io.exists(shard.output):
-    # It is counted and hashed here, by a worker: all files could take hours.
+    # The workers count and hash existing files, which could take hours.
     return _examined(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
-  # Unlike the original: a file ends a document, since its next one may be in
+  # Unlike the original: a file ends a document, since the next file may be in
   # another shard.
   corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)

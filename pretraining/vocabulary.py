@@ -1,11 +1,10 @@
-"""Lines of text -> word counts -> a WordPiece vocabulary.
+"""Counts the words of a text and learns a WordPiece vocabulary.
 
-The pieces are learned by Hugging Face's `tokenizers`, which merges the most
-frequent pair of neighbouring pieces again and again. Characters are chosen
-first, so that no frequent one is missing and words rarely become [UNK].
+Hugging Face's `tokenizers` learns the pieces: it repeatedly merges the most
+frequent pair of neighbouring pieces. Characters are chosen first, so that no
+frequent character is missing and words rarely become [UNK].
 
-tokenization.BasicTokenizer splits the words, because the words of training are
-split by it too.
+tokenization.BasicTokenizer splits the words, as it does in training.
 """
 
 import collections
@@ -55,8 +54,8 @@ class WordCounts:
 
   def _drop_rare(self):
     while len(self.words) > self._max_words // 2:
-      # A word that is dropped and comes again starts at 0: its count may then
-      # lack as many as the floor.
+      # A dropped word that occurs again starts at 0, so its count may be too
+      # small by the floor.
       self._floor += 1
       self.max_undercount += self._floor
       rare = {w: n for w, n in self.words.items() if n <= self._floor}
@@ -115,21 +114,21 @@ def learn(
 
   Args:
     words: how often each word occurs.
-    alphabet: the characters that have a piece each; words with others are
-      left out, because they become [UNK] with any pieces.
+    alphabet: the characters that have a piece each; words with other characters
+      are left out, because they become [UNK] with any pieces.
     num_pieces: number of pieces to find; fewer if the words give no more.
     min_frequency: minimum count of a piece.
     max_words: learn from the N most frequent words.
 
   Returns:
-    The same for the same counts, in any order.
+    Pieces, which depend only on the counts, not on their order.
   """
   known = set(alphabet)
   counts = [item for item in words.items() if known.issuperset(item[0])]
   # Ties sort by word, so the words left out depend on the counts alone.
   counts.sort(key=lambda item: (-item[1], item[0]))
-  # The order is fixed here: the learner breaks ties between equally frequent
-  # pairs by the order of pieces, and finds characters in any order itself.
+  # This fixes the order of characters, which the learner would not: it breaks
+  # ties between equally frequent pairs by the order of pieces.
   characters = [*alphabet, *(f"##{c}" for c in alphabet)]
   trainer = tokenizers.trainers.WordPieceTrainer(
     vocab_size=len(characters) + num_pieces, min_frequency=min_frequency,

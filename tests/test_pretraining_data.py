@@ -185,7 +185,7 @@ def corpus_of(*documents):
   ([[3], [4], [5, 6]], "sentence_pairs", "67% of the documents have one sent"),
   ([[3], [4, 1], [5, 6]], "sentence_pairs", ""),
   ([[3], [4], [5]], "full_sentences", ""),
-  ([[40, 3], [9, 8]], "sentence_pairs", "50% of the tokens are more than fit"),
+  ([[40, 3], [9, 8]], "sentence_pairs", "50% of the tokens are not used"),
   ([[12, 3], [9, 8]], "sentence_pairs", ""),
 ])
 def test_text_of_another_shape_is_warned_of(documents, packing, said, caplog):
