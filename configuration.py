@@ -308,7 +308,7 @@ PROBLEMS = {
     Problem("classification", "multi_label", "sigmoid"),
   "ranking": Problem("classification", "ranking", "relevance"),
   "ranking_logit": Problem("classification", "ranking_logit", "linear"),
-  # The last "linear" wins in KIND_OF_ACTIVATION: it alone implies no ranking.
+  # KIND_OF_ACTIVATION keeps the last "linear", which does not imply a ranking.
   "regression": Problem("classification", "regression", "linear"),
   "multiple_choice": Problem("classification", "choice"),
   "similarity": Problem("embedding", "similarity"),
@@ -455,7 +455,7 @@ def _reranker(values):
 def head_of(values: dict) -> str | None:
   """Returns the head that a model's JSON names, or None if it names none.
 
-  The weights do not tell "classification" from "tagging": names are equal.
+  Weights of "classification" and "tagging" have the same names.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():

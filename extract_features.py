@@ -209,7 +209,7 @@ def answer_lines(settings, encode, rows_of_all, layers):
   Each answer is the JSON that the same line of a file would give.
 
   Raises:
-    InputError: some lines could not be answered; raised after all others are.
+    InputError: some lines could not be answered; all others are answered first.
   """
 
   def answer(lines):

@@ -335,7 +335,7 @@ class AdamWeightDecay:
       decay=self.decays(layers.variable_name(variable)), **options
     )
     for part, value in zip(state, values):
-      # Nobody uses the new value, so it is not read back.
+      # Nothing uses the new value, so it is not read back.
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):

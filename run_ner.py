@@ -236,7 +236,7 @@ def run_model(settings, run, features, output_dir):
       # Taggers do not read the pooler, and Hugging Face's have none.
       model.variables, start.path, allowed_missing=heads.POOLER
     )
-  # All processes compute, one writes.
+  # All processes compute, but only the chief writes.
   is_chief = distribution.is_chief(run.strategy)
   if settings.do_eval:
     file = run.files["eval"]

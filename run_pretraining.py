@@ -168,7 +168,7 @@ def write_model(settings, model, folder, step):
   model_writer.write(
     folder, weight_files.by_name(model.variables),
     model_folder.with_input_settings(model.config, made_with), vocab_file,
-    # Records do not say whether they are lower-cased; the folder may.
+    # Records do not contain the case; the vocabulary's folder may.
     vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
   )
 

@@ -1,4 +1,4 @@
-"""The wheel: the project's files as one package, bert_tf2.
+"""Builds the wheel: the project's files as one package, bert_tf2.
 
 In a clone, scripts contain `import modeling` and `from squad import answers`.
 In the wheel, the same files are one package, and the build rewrites these lines

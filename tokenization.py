@@ -169,7 +169,7 @@ class Specials(NamedTuple):
 
   Attributes:
     cls, sep, mask: tokens.
-    between: how many `sep` stand between two texts.
+    between: the number of `sep` tokens between two texts.
     segment_b: the segment of the second text and its `sep`.
   """
 

@@ -5,8 +5,8 @@ A batch is [B, T], and the layers compute rows [S, H]:
   PaddedRows   every position, padding included: S = B T; TpuRows on a TPU
   TokenRows    only tokens: everything but attention leaves padding out
 
-XLA needs one shape for all batches. There, PackedBatch packs several sequences
-into one row of T positions, which the network computes as one sequence.
+XLA needs one shape for all batches. For XLA, PackedBatch packs sequences into
+rows of T positions, and the network computes each row as one sequence.
 
 docs/padding.md lists the cases in which padding is still computed. Shapes use
 the letters of modeling.py; packing has R rows of T positions, and Q sequences
@@ -82,7 +82,7 @@ class TpuRows(PaddedRows):
   """PaddedRows whose attention a TPU computes without copies.
 
   The products of attention have the axes [B, T]. With one axis [S], XLA would
-  copy query, key, value and context into other layouts: a seventh of a step.
+  spend a seventh of a step on copying queries, keys, values and contexts.
   """
 
   def dense_to_heads(self, rows, weights, name, heads):
@@ -121,9 +121,9 @@ class TokenRows(
   def of_mask(cls, input_mask: tf.Tensor, heads: int) -> "TokenRows":
     """Makes the rows from a mask [B, T] and the number of attention heads."""
     mask = tf.cast(input_mask, tf.bool)  # [B, T]
-    # To give the same outputs as PaddedRows, two more kinds of positions are
-    # rows: all of a sequence without tokens, which attends everywhere, and the
-    # first position, [CLS], which heads read even where it is masked.
+    # To give the same outputs as PaddedRows, further positions are rows: all
+    # positions of a sequence without tokens, which attends everywhere, and the
+    # first position, [CLS], which heads read even if it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
     # A mask [[1, 1, 0], [1, 0, 0]] gives position_of [0, 1, 3] and row_of

@@ -149,7 +149,7 @@ def literal_name(path: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-  """Returns names separated by commas; only the first and last of many."""
+  """Returns names separated by commas; of many, only the first and last."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 

@@ -23,11 +23,10 @@ _held: dict[str, filelock.BaseFileLock] = {}
 
 
 def acquire(folder: str):
-  """Locks a folder until this process ends; does nothing if already done.
+  """Locks a folder until this process ends; a second call does nothing.
 
-  If another process has the lock, this waits `WAIT_SECONDS`, since that may be
-  saving its last step. Raises InputError: another process, which is named, has
-  the lock.
+  If another process has the lock, this waits `WAIT_SECONDS` for its last save.
+  Raises InputError: another process, which is named, has the lock.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:

@@ -57,8 +57,8 @@ def in_order(function, blocks, *, processes: int):
       "command again when more memory is free, or with fewer processes"
     ) from error
   finally:
-    # Shut down once, and wait: a pool that does not wait forgets its manager
-    # thread, and a worker may then never be told to end.
+    # This must wait: otherwise the pool loses its manager thread, and a worker
+    # may never end.
     pool.shutdown(wait=True, cancel_futures=True)
 
 

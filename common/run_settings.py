@@ -87,7 +87,8 @@ class Rule(NamedTuple):
   """The conditions under which flags have an effect.
 
   Conditions are names of settings: "do_train save_best" means both,
-  "do_eval|seeds" either, "head=span" this value, "!do_train" that it is off.
+  "do_eval|seeds" means either, "head=span" this value, "!do_train" that it is
+  off.
   """
 
   names: str  # The flags' names, separated by spaces.

@@ -85,7 +85,7 @@ def totals(facts_of_blocks: list[dict], *names: str) -> dict[str, int]:
 
 def _is_whole(path, known):
   """Whether a file of records matches its note."""
-  # The size is compared first: it costs nothing.
+  # The size is compared first, because that reads no data.
   if not file_io.exists(path) or file_io.size(path) != known["bytes"]:
     return False
   if "sha256" in known:
@@ -97,7 +97,7 @@ def _is_whole(path, known):
 
 
 def _read_note(path):
-  """Returns the JSON next to a file, {} if it is missing or unusable."""
+  """Returns the values of a note, {} if it is missing or unusable."""
   if not file_io.exists(path):
     return {}
   try:

@@ -51,7 +51,7 @@ def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
 
   Args:
     lengths: int32 [G, S], 0 to T each; the G groups have separate rows.
-      Length 0 takes no place, and its row and slot mean nothing.
+      Length 0 takes no place; ignore its row and slot.
     length: T.
 
   Returns:

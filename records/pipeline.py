@@ -202,7 +202,7 @@ def shuffled_records(
 
   @tf.autograph.experimental.do_not_convert
   def one_epoch(epoch):
-    # Records are skipped only in the epoch that is resumed in its middle.
+    # Records are skipped only in the epoch in which the run resumes.
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
     )
@@ -446,7 +446,7 @@ def _token_counts(strings, features):
 
 
 def _parse(serialized, features):
-  """Parses a whole batch at once, 4× faster than one by one."""
+  """Parses a whole batch at once, 4× faster than record by record."""
   batch = tf.io.parse_example(serialized, features)
   # TFRecords hold int64 only; TPUs want int32.
   return {
@@ -471,7 +471,7 @@ def trim_to_longest(
   mask = batch["input_mask"]
   longest = tf.reduce_max(unpadding.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
-  # Position 0 is kept: heads read it whatever the mask is.
+  # Position 0 is kept, because heads read it even if it is masked.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
   per_token = (*input_sequences.NAMES, "label_ids")
   return {

@@ -1,4 +1,4 @@
-"""Two pieces of text -> one input of the model: [CLS] a [SEP] b [SEP].
+"""Builds inputs of a model from one or two texts: [CLS] a [SEP] b [SEP].
 
 It uses NumPy and lists of ids, and no TensorFlow. Pre-training, fine-tuning and
 feature extraction share it. `build_inputs` takes texts that are encoded one by
@@ -217,7 +217,7 @@ def in_batches(
     sequences: pairs of ids and segment ids.
     compute: function of a batch, dict of int32 arrays [B, T], and of the
       numbers of its sequences; returns B values.
-    batch_size: B, for long sequences; B is larger for short ones.
+    batch_size: B for long sequences; short sequences have a larger B.
 
   Returns:
     A value for each sequence, in order.
