@@ -27,7 +27,7 @@ def log_share(place: str, unknown: int, tokens: int) -> None:
   logging.info("%s: %.2f %% of the tokens are [UNK]", place, percent)
   if percent > _MANY_PERCENT:
     logging.warning(
-      "%s: %.1f %% of the tokens are [UNK], which teach the model nothing: "
-      "check that --vocab_file and --do_lower_case fit the text",
-      place, percent,
+      "%s: %.1f %% of the tokens are [UNK], and the model learns nothing from "
+      "them: check that --vocab_file and --do_lower_case fit the text", place,
+      percent,
     )

@@ -86,8 +86,8 @@ class LiteRTEngine:
     fitting = [n for n in self.lengths if n >= length]
     if not fitting:
       raise errors.InputError(
-        f"a sequence has {length} tokens, and this LiteRT model takes at most "
-        f"{self.lengths[-1]}: export it with larger --lengths"
+        f"a sequence has {length} tokens; the longest that this LiteRT model "
+        f"takes has {self.lengths[-1]}: export it with larger --lengths"
       )
     # No token attends to the padding: its mask is 0.
     padding = [(0, 0), (0, fitting[0] - length)]

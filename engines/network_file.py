@@ -31,9 +31,9 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
   """Raises InputError for a network with other inputs than INPUTS."""
   if not names or not {*names} <= INPUTS.keys():
     raise errors.InputError(
-      f"{path} has other inputs than BERT: {', '.join(names) or 'none'}; "
-      f"expected {', '.join(INPUTS)}: export a model with "
-      "export_saved_model.py"
+      f"{path} is another network: its inputs are "
+      f"{', '.join(names) or 'none'}; expected {', '.join(INPUTS)}: export a "
+      "model with export_saved_model.py"
     )
 
 

@@ -238,7 +238,7 @@ def test_another_network_is_refused(tmp_path):
     opset_imports=[onnx.helper.make_opsetid("", 20)],
   )
   onnx.save(model, str(tmp_path / "model.onnx"))
-  with pytest.raises(errors.InputError, match="inputs are pixels, and here"):
+  with pytest.raises(errors.InputError, match="inputs are pixels; expected"):
     onnx_engine.OnnxEngine(str(tmp_path / "model.onnx"))
 
 

@@ -251,7 +251,7 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
   """Returns the trainer that the flags describe."""
   num_train_steps, num_warmup_steps = task.length
   logging.debug(
-    "--seed=%d sets initial weights, order, dropout and masks", settings.seed
+    "--seed=%d: seed of initial weights, order, dropout, masks", settings.seed
   )
   # These names lack the suffixes of replicas, which no freezing rule expects.
   by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
