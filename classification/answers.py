@@ -1,18 +1,16 @@
-"""Answers a classifier's texts: streams of lines, and files of predictions.
+"""Classifies streams of lines and files of examples.
 
-A line contains one text, or, for models that are trained on several, texts
-with a tab or " ||| " between them: the two texts of a pair, or a text and the
-endings to choose from.
+A line contains one text, or several texts separated by tabs or " ||| ": the two
+texts of a pair, or a text and the endings to choose from.
 
-  test_results.tsv         the original's: a probability for each class
+  test_results.tsv         as in the original: a probability for each class
   predictions.tsv          names, probabilities and inputs:
 
     id      label  probability  bad   good  text
     test-1  good   0.97         0.03  0.97  A warm film.
 
-A cell with a tab, a quote or a line end is quoted as in CSV, so that any id or
-text can be read back. Letters: B batch, T tokens,
-L labels.
+A cell with a tab, a quote or a newline is quoted as in CSV, so that a reader
+gets the exact id or text. Letters: B batch, T tokens, L labels.
 """
 
 import contextlib
@@ -31,17 +29,17 @@ from classification import data, scores, sequences
 from common import errors, file_io, line_answers
 from text import input_sequences
 
-# This many batches of waiting lines are sorted by length together.
+# Number of batches of waiting lines to sort by length.
 _BATCHES_SORTED_TOGETHER = 50
-# This many examples are sorted by length together; memory holds their scores.
+# Number of examples to sort by length; their scores are in memory.
 SCORED_TOGETHER = 1 << 12
-# Names that a class's column must not have.
+# Names of columns that a class must not use.
 _COLUMNS = (
   "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
 )
 
 
-# The kind of a task and its labels are read from either.
+# Both types have the kind of a task and its labels.
 Task = sequences.InputOptions | scores.Results
 
 
@@ -52,9 +50,9 @@ class Prediction(NamedTuple):
   """The prediction for one text.
 
   Attributes:
-    label: the class; a tuple of classes if several are possible at once; a
-      number for regression, and the cosine for a pair of vectors.
-    scores: dict from each class to its probability; {} for numbers.
+    label: the class; a tuple of classes for multi_label; a number for
+      regression; or the cosine for a pair of vectors.
+    scores: {class: probability}; {} for numbers.
   """
 
   label: object
@@ -65,10 +63,10 @@ def predict_texts(
   logits: Callable, options: sequences.InputOptions, texts: list[tuple],
   batch_size: int | None = None,
 ) -> list[Prediction]:
-  """Classifies texts of any size.
+  """Classifies texts of any length.
 
   Args:
-    logits, batch_size: as in `scores_of`.
+    logits, batch_size: see `scores_of`.
     texts: tuples of str: (text,), (text, second text), or for multiple choice
       (text, ending, ending, ...).
   """
@@ -85,13 +83,13 @@ def scores_of(
   logits: Callable, options: sequences.InputOptions,
   examples: list[data.Example], batch_size: int | None = None,
 ) -> np.ndarray:
-  """Returns the outputs that `predicted_labels` takes, float32 [n, L].
+  """Returns the scores for `predicted_labels`, float32 [n, L].
 
   Args:
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
       [B, T]; returns [B, L], or vectors of texts [B, D].
-    batch_size: batches hold N texts of similar length, or more if they are
-      short (input_sequences.batch_sizes); None: one batch.
+    batch_size: number of texts of similar length in a batch; batches of short
+      texts have more (input_sequences.batch_sizes). None: one batch.
   """
   arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
@@ -103,13 +101,13 @@ def scores_of(
     longest = lengths[places[0]]
     batch = {n: values[places, :longest] for n, values in arrays.items()}
     batch_outputs.append(np.asarray(logits(batch)))
-  # The rows return to the order of the examples: [rows, L].
+  # Restore the order of the examples: [rows, L].
   outputs = np.concatenate(batch_outputs)[np.argsort(np.concatenate(batches))]
   if options.task_kind in data.OF_VECTORS:
     outputs = outputs.reshape([len(examples), 2, -1])
   elif options.task_kind == data.CHOICE:
     outputs = outputs.reshape([len(examples), -1])
-  else:  # The mean over a text's windows.
+  else:  # Compute the mean over a text's windows.
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
     outputs = sums / num_rows[:, None].astype(np.float32)
   return scores.of_logits(options.task_kind, outputs)
@@ -119,14 +117,14 @@ def score_blocks(
   logits: Callable, options: sequences.InputOptions,
   examples: Iterable[data.Example], batch_size: int,
 ) -> Iterator[np.ndarray]:
-  """Yields `scores_of` of some thousand examples at a time, in their order."""
+  """Yields the result of `scores_of` for each block of examples, in order."""
   rest = iter(examples)
   while block := list(itertools.islice(rest, SCORED_TOGETHER)):
     yield scores_of(logits, options, block, batch_size)
 
 
 def _example(number, parts, options):
-  """Returns the data.Example of a tuple of texts."""
+  """Returns the data.Example for a tuple of texts."""
   for part in parts:
     errors.require_text(part, repr(parts)[:100])
   if options.task_kind != data.CHOICE:
@@ -150,7 +148,7 @@ def _example(number, parts, options):
 
 
 def greeting(options: sequences.InputOptions, text_pairs: bool | None) -> str:
-  """Returns a line that says what to type and how it is answered."""
+  """Returns a line that describes the input to type and the answer."""
   typed = {
     False: "a text", True: "two texts with a tab between them",
     None: "a text, or two with a tab between them",
@@ -166,8 +164,8 @@ def greeting(options: sequences.InputOptions, text_pairs: bool | None) -> str:
 def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
   """Returns the texts of a line.
 
-  `text_pairs` says whether the model was trained on several texts per example.
-  False: the whole line is one text. None: a separator decides.
+  `text_pairs` tells whether the model was trained on several texts per example.
+  With False, the whole line is one text. With None, separators are optional.
   """
   if text_pairs is False:
     return (line.strip(),)
@@ -176,7 +174,7 @@ def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
 
 
 def format_prediction(prediction: Prediction, output_format: str) -> str:
-  """Returns a line: JSON, or the label and the score of each class in TSV."""
+  """Returns a line of JSON, or of TSV with the label and all class scores."""
   label, of_classes = prediction
   if output_format == "json":
     values = {"label": label, **({"scores": of_classes} if of_classes else {})}
@@ -194,10 +192,10 @@ def answer_lines(
 ) -> int:
   """Classifies each line of a stream, see line_answers.answer_lines.
 
-  Waiting lines, such as the lines of a file, are read ahead and answered some
-  batches at a time, which limits the memory for any number of lines. Returns
-  how many lines were answered by an error. `predict` is a function of a list
-  of tuples of texts, and of batch_size.
+  It reads waiting lines, such as the lines of a file, ahead, and answers some
+  batches at a time, which limits the memory for any number of lines. It returns
+  the number of lines with an error. `predict` takes a list of tuples of texts,
+  and batch_size.
   """
 
   def answer(lines):
@@ -208,7 +206,7 @@ def answer_lines(
     ]
 
   def format_error(number, error):
-    # A message of several lines must stay one answer.
+    # An answer is one line, but a message may have several.
     sentence = " ".join(str(error).split())
     if output_format == "json":
       return json.dumps({"error": sentence}, ensure_ascii=False)
@@ -227,16 +225,16 @@ def answer_standard_input(
   """Answers the lines of the standard input until it ends.
 
   Args:
-    logits, options: as in `predict_texts`.
+    logits, options: see `predict_texts`.
     settings: `interactive`, `answer_format` and `predict_batch_size`.
-    text_pairs: as in `split_texts`.
+    text_pairs: see `split_texts`.
 
   Raises:
     InputError: lines were unreadable in a run that is not interactive; all
-      other lines have been answered.
+      other lines have answers.
   """
   if settings.interactive or sys.stdin.isatty():
-    # Standard error, since the answers may be piped on.
+    # Print to standard error, because a pipe may read the answers.
     print(greeting(options, text_pairs), file=sys.stderr, flush=True)
   bad = answer_lines(
     functools.partial(predict_texts, logits, options),
@@ -251,9 +249,10 @@ def answer_standard_input(
 
 
 def predicted_labels(task: Task, outputs: np.ndarray) -> list:
-  """Returns the predictions as labels of data.Example; on ties the first class.
+  """Returns the predictions in the form of data.Example.label.
 
-  `outputs` are probabilities [n, L], or numbers [n, 1].
+  `outputs` are probabilities [n, L], or numbers [n, 1]. On ties the first class
+  wins.
   """
   if task.task_kind in data.OF_NUMBERS:
     return outputs[:, 0].tolist()
@@ -268,12 +267,12 @@ def predicted_labels(task: Task, outputs: np.ndarray) -> list:
 def rows(
   task: Task, examples: list, outputs: np.ndarray, *, gold: bool = False
 ) -> Iterator[dict]:
-  """Yields the row of each example, a dict from column to str.
+  """Yields each example's row: {column: str}.
 
-  With `gold` the correct label precedes the prediction. `outputs` are as in
-  `predicted_labels`. A reranker's rows have the rank for their query, too.
+  With `gold`, the correct label precedes the prediction. For `outputs` see
+  `predicted_labels`. Rows of a reranker also have the rank for their query.
   """
-  # str() of a float32 gives the fewest digits that read back equal.
+  # str() of a float32 has the fewest digits that identify the number.
   outputs = np.asarray(outputs, np.float32)
   answers = predicted_labels(task, outputs)
   name = "labels" if task.task_kind == data.MULTI_LABEL else "label"
@@ -308,17 +307,16 @@ def _shown(label):
 
 @contextlib.contextmanager
 def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
-  """Yields a function that writes rows; the first row's keys are the header.
+  """Provides a function that writes rows; the first row's keys are the header.
 
-  The file appears when the block ends; until then, and if the block raises,
-  it stays unchanged.
+  The file is replaced when the block ends without an error.
   """
   columns: list[str] = []
   with file_io.open_for_writing(path) as stream:
 
     def write_line(cells):
       line = "\t".join(map(_quoted, cells)) + "\n"
-      # Half a surrogate pair, possible in JSON, is written as its escape.
+      # JSON may contain a lone surrogate, which is written as its escape.
       stream.write(line.encode("utf-8", "backslashreplace"))
 
     def write(rows):
@@ -341,23 +339,23 @@ def write_predictions(
   folder: str, suffix: str, task: Task, examples: Iterable[data.Example],
   parts: Iterable[np.ndarray], *, predicted: list | None = None,
 ) -> None:
-  """Writes the two files of predictions while they are computed.
+  """Writes the two prediction files while `parts` are computed.
 
-  Each file appears when it is complete, or stays unchanged. Parts are float32
-  [n, L]; `suffix` is part of the files' names, such as "_mismatched"; predicted
-  labels are added to `predicted`.
+  A file is replaced only when it is complete. `parts` are scores, float32
+  [n, L]; `suffix` is a part of the files' names, such as "_mismatched";
+  predicted labels are appended to `predicted`.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   examples = iter(examples)
   if task.task_kind in data.OF_RANKS:
-    # The rows of a query may lie anywhere, so ranks need all of them.
+    # The rows of a query may be anywhere, so ranks need all rows.
     parts = [np.concatenate(list(parts))]
   with (
     open_table(named_path) as write, file_io.open_for_writing(path) as unnamed,
   ):
     for outputs in parts:
-      # As in the original: no header, numbers as numpy shows a float32.
+      # As in the original: no header, and numbers in NumPy's float32 format.
       lines = ["\t".join(map(str, row)) + "\n" for row in outputs]
       unnamed.write("".join(lines).encode("utf-8"))
       block = list(itertools.islice(examples, len(outputs)))

@@ -1,4 +1,4 @@
-"""The weights of classes in the loss, from --class_weights."""
+"""Parses --class_weights, the weights of classes in the loss."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ def parse(
 ) -> list[float]:
   """Returns the weight of each class in the loss.
 
-  Raises InputError: the kind has no classes; `text` is invalid or all zero;
-  or, balanced, a class has no example, or all examples.
+  Raises InputError: the kind has no classes; `text` is invalid or all zero; or,
+  if balanced, a class has no example or all examples.
 
   Args:
-    text: "balanced", or numbers in the order of `labels`, "1,2.5"; or
-      "name=number" for some classes, where the others keep 1. Balanced is
+    text: "balanced"; numbers in the order of `labels`, "1,2.5"; or
+      "name=number" for some classes, while the others keep 1. Balanced is
       n / (classes * count), like scikit-learn's compute_class_weight, so that
-      all classes have the same weight; for several labels negatives /
-      positives, so that having a class has the same weight as not having it.
+      all classes have the same total weight; for multi_label it is negatives /
+      positives, so that both sides of a class have the same total weight.
     examples: the training data.
   """
   if task_kind not in (data.SINGLE, data.MULTI_LABEL):

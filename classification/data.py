@@ -1,10 +1,10 @@
-"""The data of classifiers: texts with labels from your own files.
+"""Reads the examples of classifiers from the user's files.
 
   text,label                  text<tab>label        {"text": ..., "label": ...}
   "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
 
-Columns are found by name. Bad rows are reported together, or skipped, counted
-and listed. Official files are read in glue.
+Columns are identified by name. Invalid rows are reported together, or skipped,
+counted and listed. `glue` reads official files.
 """
 
 import ast
@@ -26,10 +26,10 @@ SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
 CHOICE = "choice"  # One of several endings of a text.
-# Kinds of a reranker, which gives a query and a passage a score:
+# Kinds of a reranker, which scores a query with a passage:
 RANKING = "ranking"  # The sigmoid of the logit.
-RANKING_LOGIT = "ranking_logit"  # The logit, of sentence-transformers' models.
-# Kinds of a bi-encoder, which makes a vector of each text of a pair:
+RANKING_LOGIT = "ranking_logit"  # The logit, in sentence-transformers' models.
+# Kinds of a bi-encoder, which makes a vector for each text of a pair:
 SIMILARITY = "similarity"  # The cosine of two texts is their score.
 RETRIEVAL = "retrieval"  # The second text of a pair is the nearest of all.
 OF_RANKS = (RANKING, RANKING_LOGIT)
@@ -39,30 +39,30 @@ OF_PAIRS = (*OF_RANKS, *OF_VECTORS)  # An example needs two texts.
 KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, *OF_PAIRS)
 OF_NUMBERS = (REGRESSION, *OF_PAIRS)  # The prediction is a number.
 _LABELS_SHOWN = 20
-# The values that a column of --label_columns may contain.
+# The values that are valid in a column of --label_columns.
 _FLAGS = {
   "0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True
 }
-_LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records hold float32.
-# SNLI and MNLI have this label where annotators disagreed.
+_LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records have float32.
+# The label in SNLI and MNLI if annotators disagreed.
 _DISAGREED = ("gold_label", "-")
-_WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # All of its pairs belong together.
+_WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # Labels of kinds without a label column.
 
 
 class Example(NamedTuple):
-  """One text, or two, and the label.
+  """One or two texts with a label.
 
   Attributes:
     guid: the example's name: "train-1", or the data's id.
     text_b: None if the example has one text.
     label: the class (str); a float for regression; a tuple of str, which may
-      be empty, for several classes at once; None if unknown. In multiple
-      choice the class is the number of the right ending, from "0". For
-      retrieval 1.0. For several passages a tuple of their relevances, then
-      -1 where other queries have more passages.
-    endings: the texts to choose from (multiple choice) or the passages of a
-      query, each of which follows text_a; then text_b is None. In retrieval,
-      texts worse than text_b.
+      be empty, for multi_label; None if unknown. For multiple choice it is the
+      number of the correct ending, from "0"; for retrieval 1.0; for several
+      passages a tuple of their relevances, padded with -1 to the number of
+      passages of other queries.
+    endings: the texts to choose from (multiple choice), or the passages of a
+      query, each of which follows text_a; then text_b is None. For retrieval,
+      texts that fit worse than text_b.
     place: "file:line", for errors.
   """
 
@@ -75,7 +75,7 @@ class Example(NamedTuple):
 
 
 class BadRow(NamedTuple):
-  """A row that cannot become an example: its first line, and the fault."""
+  """An invalid row: its file, its first line, and the fault."""
 
   path: str
   line: int
@@ -92,12 +92,13 @@ def examples_of(
   """Yields an Example or a BadRow for each row of a table, in order.
 
   Args:
-    make: function of a row's number (from 1; bad rows count, so that a bad row
-      does not rename the others), values by column and place. It raises
-      InputError for a bad row, and returns None to leave a row out.
-    has_ids: whether rows have ids, which must differ.
-    label: the column of the labels, if they are read. Rows without an agreed
-      label are left out and counted.
+    make: function of a row's number, values by column, and place. Numbers count
+      from 1 and include bad rows, so that skipping a row does not rename later
+      rows. The function raises InputError for a bad row, and returns None to
+      skip a row.
+    has_ids: whether rows have ids, which must be unique.
+    label: the column of the labels, if they are read. Rows on whose label the
+      annotators disagreed are skipped and counted.
   """
   first_places: dict[str, str] = {}
   disagreed = 0
@@ -124,7 +125,7 @@ def examples_of(
 
 
 def check_new_id(example: Example, first: dict) -> None:
-  """Raises InputError for an id in `first`, from ids to places; adds it."""
+  """Adds an id to `first`, {id: place}; raises InputError if it is there."""
   guid = _checked_name(example.guid)
   if guid in first:
     raise errors.InputError(
@@ -134,7 +135,7 @@ def check_new_id(example: Example, first: dict) -> None:
 
 
 def _checked_name(name):
-  """Returns a label or an id, which JSON may give half a surrogate pair."""
+  """Returns a label or an id; raises InputError for a lone surrogate."""
   if not name.isascii() and re.search("[\ud800-\udfff]", name):
     raise errors.InputError(
       f"{ascii(name):.60} holds half a character (a lone surrogate), which no "
@@ -143,13 +144,13 @@ def _checked_name(name):
   return name
 
 
-# Your own files.
+# The user's files.
 
 
 def _columns(settings):
-  """Returns the columns of text a, text b, label, id and the negative text.
+  """Returns the columns of text a, text b, label, id and negative text.
 
-  Text b is better than the negative text. None stands for missing columns.
+  A hard negative fits text a worse than text b. Missing columns are None.
   """
   return (
     settings.text_column, settings.text_b_column, settings.label_column,
@@ -158,7 +159,7 @@ def _columns(settings):
 
 
 def read(path: str, settings, task_kind: str, **options) -> list[Example]:
-  """Returns the examples of a file; for arguments see ExampleStream."""
+  """Returns a file's examples as a list; for arguments see ExampleStream."""
   examples: list[Example] = []
   ExampleStream(path, settings, task_kind, examples=examples, **options)
   return examples
@@ -167,8 +168,8 @@ def read(path: str, settings, task_kind: str, **options) -> list[Example]:
 class ExampleStream:
   """The examples of a file, which is read again for each iteration.
 
-  Memory holds one example at a time, whatever the size of the file, besides
-  the bad rows and, with a column of ids, the ids.
+  For any size of the file, the memory has only one example, the bad rows and,
+  with a column of ids, the ids.
   """
 
   def __init__(
@@ -179,16 +180,16 @@ class ExampleStream:
     """Checks the whole file.
 
     Raises InputError: see `score_range`; or the file is missing or lacks a
-    column; or rows are bad and not skipped. The error names file and lines.
+    column; or rows are bad and not skipped. The error has file and lines.
 
     Args:
-      path: a header and rows, or a JSON object on each line.
+      path: a file with a header and rows, or with a JSON object on each line.
       settings: run_settings.Settings that describe the file.
-      labels: the allowed classes; empty for any.
+      labels: the valid classes; empty for any.
       split: the first part of the names of rows without ids: "train-1".
-      has_labels: whether the column of labels is read.
-      limit: the stream has only the first N examples; 0: all.
-      examples: list to which all examples are added.
+      has_labels: whether to read the column of labels.
+      limit: number of examples in the stream; 0: all.
+      examples: list to which this appends all examples.
     """
     self._path, self._settings, self._split = path, settings, split
     self._task_kind, self._labels = task_kind, labels
@@ -225,7 +226,7 @@ class ExampleStream:
     def make(number, row, place):
       name = f"{self._split}-{number}"
       return Example(
-        # Ids in JSON are often numbers.
+        # Ids in JSON may be numbers.
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
         self._label(_flagged(row, flagged) if flagged else row[label])
@@ -270,7 +271,7 @@ def _report_bad_rows(bad, count, skips):
   if not bad:
     return
   summary = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
-  # A file without a good row is refused even with --on_bad_row=skip.
+  # Refuse a file with only bad rows, even with --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
       "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
@@ -281,7 +282,7 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  # The column is missing in all objects of a JSON file.
+  # If all objects of a JSON file lack the column, report that once.
   is_missing = {row.fault for row in bad} == {bad[0].fault} and (
     bad[0].fault.startswith("no '")
   )
@@ -292,7 +293,7 @@ def _report_bad_rows(bad, count, skips):
 
 
 def write(path: str, examples: list[Example], settings) -> None:
-  """Writes examples as JSON lines, which the same settings read again."""
+  """Writes examples as JSON lines, which can be read with the same settings."""
   lines = []
   for example in examples:
     values = example.text_a, example.text_b, example.label, example.guid
@@ -341,10 +342,10 @@ def _open_table(path, names, settings):
 
 def _text(row, column, may_be_number=False):
   value = row[column]
-  # In Python True is an int, but not a number here.
+  # In Python True is an int, but it is not a valid number here.
   if may_be_number and isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
-  # Cells of tables are always texts; JSON has other types, too.
+  # Cells of tables are always texts, unlike values in JSON.
   if not isinstance(value, str):
     raise errors.InputError(
       f"{column!r} is {value!r:.40}, not a text; write it between quotes"
@@ -354,7 +355,7 @@ def _text(row, column, may_be_number=False):
 
 
 def _flagged(row, columns):
-  """Returns the names of the columns whose value in a row is 1, not 0."""
+  """Returns the names of the columns with the value 1 in a row of 0 and 1."""
   for name in columns:
     if str(row[name]).strip().lower() not in _FLAGS:
       raise errors.InputError(
@@ -365,8 +366,8 @@ def _flagged(row, columns):
 
 
 def _class(value):
-  """Returns the name of a class, which JSON may write as a number."""
-  # True is an int in Python; the file spells it "true".
+  """Returns the name of a class, which may be a number in JSON."""
+  # In Python True is an int; in the file it is "true".
   if isinstance(value, bool):
     return str(value).lower()
   if isinstance(value, (int, float)):
@@ -399,14 +400,14 @@ def _classes(value, separator):
       f"label {value!r:.40} has a number for each class; write the names of "
       "the classes that the text has, such as a,b"
     )
-  # Each class once, in the order of the file.
+  # Remove repeated classes, and keep the order of the file.
   return tuple(dict.fromkeys(map(_class, value)))
 
 
 def _list_of(text):
   """Returns the list in a cell that pandas wrote, such as "['a', 'b']".
 
-  Raises InputError: there is no list, or it has NumPy's form without commas.
+  Raises InputError: not a list, or a list in NumPy's form without commas.
   """
   try:
     values = ast.literal_eval(text.strip())
@@ -424,13 +425,13 @@ def _list_of(text):
 
 
 def score_range(settings, task_kind: str) -> tuple[float, float]:
-  """Returns the lowest and highest possible score: --score_range.
+  """Returns the lowest and the highest valid score, for example --score_range.
 
-  For regression it is all of float32, for a relevance 0 and above. Raises
-  InputError: not a range.
+  For regression, float32 limits the scores; a relevance is at least 0.
+  Raises InputError: --score_range is not a range.
   """
   if task_kind in OF_RANKS:
-    # The binary cross-entropy needs shares.
+    # Binary cross-entropy needs labels from 0 to 1.
     is_share = settings.get("do_train") and settings.ranking_loss == "pointwise"
     return 0.0, 1.0 if is_share else _LARGEST_SCORE
   if task_kind != SIMILARITY:
@@ -449,12 +450,12 @@ def score_range(settings, task_kind: str) -> tuple[float, float]:
 
 def _score(value, low, high):
   try:
-    # float(True) would be 1.0.
+    # Exclude True, because float(True) is 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
-  # A whole number of 400 digits raises OverflowError.
+  # An integer with 400 digits raises OverflowError.
   except (TypeError, ValueError, OverflowError):
     score = math.nan
-  # float() also reads "nan" and "inf".
+  # This also excludes "nan" and "inf", which float() accepts.
   if low <= score <= high:
     return score
   needed = "of float32, as regression needs"
@@ -468,14 +469,14 @@ def _score(value, low, high):
 
 
 def query_numbers(examples: Iterable[Example]) -> np.ndarray:
-  """Returns int [N], equal for examples with the same first text."""
+  """Returns int [N], equal numbers for examples with the same first text."""
   numbers: dict[str, int] = {}
   texts = [each.text_a for each in examples]
   return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
 
 
 def check_labelled(examples: Iterable[Example]) -> None:
-  """Raises InputError for an example without a label."""
+  """Raises InputError if an example has no label."""
   for example in examples:
     if example.label is None:
       raise errors.InputError(
@@ -485,20 +486,20 @@ def check_labelled(examples: Iterable[Example]) -> None:
 
 
 def classes_of(label: object) -> tuple:
-  """Returns the classes in an Example's label: none, one or several."""
+  """Returns a tuple of the classes in an Example's label; it may be empty."""
   if label is None:
     return ()
   return label if isinstance(label, tuple) else (label,)
 
 
 def label_list(examples: list[Example]) -> list[str]:
-  """Returns the classes of examples, sorted; InputError if too few.
+  """Returns the sorted classes of examples; InputError if too few.
 
-  Classes sort by size if all are finite numbers, else by characters: the order
-  of the model's outputs must not depend on the order of the rows.
+  Finite numbers are sorted by value, other names by characters. So the order of
+  the model's outputs does not depend on the order of the rows.
   """
   names = {name for example in examples for name in classes_of(example.label)}
-  # With several classes at once, a single class is learned against its absence.
+  # For multi_label, a single class is enough: a text has it or not.
   needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
   if len(names) < needed:
     listed = ", ".join(map(repr, names)) or "none"
@@ -514,7 +515,7 @@ def label_list(examples: list[Example]) -> list[str]:
 def class_counts(
   examples: list[Example], labels: Sequence[str]
 ) -> dict[str, int]:
-  """Returns the number of examples of each of `labels`."""
+  """Returns {label: number of examples} for each of `labels`."""
   counts = collections.Counter(
     label for example in examples for label in classes_of(example.label)
   )
@@ -522,7 +523,7 @@ def class_counts(
 
 
 def unknown_class(label: str, labels: Sequence[str]) -> str:
-  """Returns the message for an unknown class."""
+  """Returns the error message for an unknown class."""
   shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
   hint = ""
   if len(labels) > 2 and are_numbers([label, *labels]):
@@ -531,7 +532,7 @@ def unknown_class(label: str, labels: Sequence[str]) -> str:
 
 
 def are_numbers(labels: Iterable[str]) -> bool:
-  """Whether all names of classes are finite numbers."""
+  """Returns whether all names of classes are finite numbers."""
   try:
     return all(math.isfinite(float(label)) for label in labels)
   except ValueError:
@@ -541,16 +542,15 @@ def are_numbers(labels: Iterable[str]) -> bool:
 def split_off(
   examples: list[Example], fraction: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
-  """Divides examples into a training part and an evaluation part.
+  """Splits examples into a training part and an evaluation part.
 
-  Each class has the same share in both, to within one example; for numbers,
-  each part of their range has. The only example of a class is trained on.
-
-  `fraction` is the share of the evaluation part; the seed selects it. Both
-  lists keep the order of `examples`; InputError if one would be empty.
+  `fraction` is the proportion of the evaluation part, which the seed selects.
+  It is the same for each class, up to one example, and for each part of the
+  range of numbers. The only example of a class goes into training. Both lists
+  keep the order of `examples`; InputError if one is empty.
   """
   counts = collections.Counter(example.label for example in examples)
-  # Numbers have no classes: after sorting, each part of the range is sampled.
+  # Numbers have no classes; after sorting, the choice covers their range.
   is_number = any(isinstance(label, float) for label in counts)
   places = [
     place for place, example in enumerate(examples)
@@ -558,14 +558,14 @@ def split_off(
   ]
   rng = np.random.RandomState(seed)
   order = rng.permutation(len(places))
-  # Sorting is stable, so a class's examples stay in random order. Every
-  # (1 / fraction)-th sorted example is chosen, with a random start.
+  # The sort is stable, so the examples of a class stay in random order. Of the
+  # sorted examples, choose every (1 / fraction)-th, with a random start.
   chosen = sorted(
     (places[number] for number in order),
     key=lambda place: examples[place].label,
   )
-  # Each step of this staircase chooses an example; the random start makes the
-  # expected number right. A fraction of 0.25 chooses every fourth.
+  # `steps` increases by 1 at each chosen example; with 0.25, that is at every
+  # fourth. The random start makes the expected number of examples exact.
   steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
   to_score = {place for place, taken in zip(chosen, np.diff(steps)) if taken}
   if not to_score or len(to_score) == len(examples):

@@ -1,15 +1,15 @@
-"""Reads the official files of GLUE and similar tasks, one row for each task.
+"""Reads the official files of GLUE and similar tasks, which a table describes.
 
   task     files                                 texts and label
   MRPC     train.tsv dev.tsv test.tsv            "#1 String" "#2 String" Quality
   MNLI     train.tsv dev_matched.tsv ...         sentence1 sentence2 gold_label
 
-Columns are found by the names in the header, so a file in another layout is
-refused, not misread; only CoLA's train.tsv and dev.tsv have no header.
-As in the original: which rows there are, their names (guid), their texts and
-the order of the labels, for CoLA, MNLI, MRPC and XNLI.
-Unlike the original: a row that cannot be what the file means is refused with
-its line, and a test file that has labels is read with them.
+Columns are identified by the names in the header, so a file in another layout
+is refused, not misread; only CoLA's train.tsv and dev.tsv have no header.
+As in the original: the rows, their names (guid), their texts and the order of
+the labels, for CoLA, MNLI, MRPC and XNLI.
+Unlike the original: an invalid row is refused with its line, and labels in a
+test file are read.
 """
 
 import collections
@@ -36,30 +36,30 @@ _SUBMITTED_ROWS = {
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
-# With more broken rows, or a larger part, a file cannot be the official one.
+# With more broken rows than either limit, a file is not the official file.
 _MOST_BROKEN, _MOST_BROKEN_PART = 10, 0.05
 
 
 class Layout(NamedTuple):
-  """Where the examples of one split are.
+  """The files and columns with the examples of a split.
 
   Attributes:
-    files: paths below the data folder, {language} filled in; the first
-      existing one is read.
+    files: paths in the data folder, with {language} as a placeholder; the first
+      existing file is read.
     text_a, text_b, label: names of columns, or numbers for a file without a
-      header; None if there is no such column.
-    id: the column with the rows' names, if any; otherwise rows are numbered,
+      header; None if the column does not exist.
+    id: the column with the rows' names, if any; otherwise rows have numbers,
       from 1 after a header and from 0 without a header.
     endings: (column that begins each ending, columns of the endings).
     width: number of columns of a file without a header.
     language: the column of the language; rows in other languages are skipped.
     renamed: {label in the file: label of the task}.
-    has_labels: False if labels may be missing: data to predict. A value that
-      is not a class then gives no label.
+    has_labels: False for data to predict, in which labels may be missing. A
+      value that is not a class then means a missing label.
     may_be_empty: whether a text may be empty.
-    broken: None, or the texts that mean missing ones. Rows with them,
-      and other broken rows, are left out with a warning: the official
-      file is known to have some.
+    broken: None, or the texts that mean a missing text. The official file has
+      some broken rows; these and rows with such texts are skipped with a
+      warning.
   """
 
   files: tuple = ()
@@ -77,15 +77,15 @@ class Layout(NamedTuple):
 
 
 class Task(NamedTuple):
-  """A task of the table.
+  """An official task.
 
   Attributes:
     name, title: the name in --task_name, and the authors' spelling.
     task_kind: one of data.KINDS.
     labels: the classes in the order of the model's outputs.
-    metrics: the official metrics; the first is the leader board's.
+    metrics: the official metrics; the first is the leaderboard's.
     layouts: {name of split: Layout}.
-    language: the default language; None if the data have one language.
+    language: the default language; None for data in one language.
     scores: (lowest, highest) score of regression.
     hint: advice for a missing file.
     reader: function of (Task, path of the split's file or folder, prefix of
@@ -108,8 +108,8 @@ class Task(NamedTuple):
 def _read_folders(task, folder, prefix):
   """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
 
-  They come in the order of the numbers, and the classes take turns: sorted by
-  class they would be learned one after the other.
+  The numbers define the order, so the classes take turns. In an order by class,
+  training would see one class after the other.
   """
   numbered = []
   for label in task.labels:
@@ -131,18 +131,18 @@ def _read_folders(task, folder, prefix):
 
 
 def _number(stem):
-  # 127_8 is text 127, rated 8. Sorting by number puts 9 before 10.
+  # 127_8 is text 127 with the rating 8. Numbers sort 9 before 10.
   number = stem.split("_")[0]
   return int(number) if number.isdecimal() else math.inf
 
 
 def _splits(*columns, files=None, folders=("",), **options):
-  """Returns {split: Layout} for files that have the same columns.
+  """Returns {split: Layout} for files with the same columns.
 
   Args:
-    columns, **options: text_a, text_b, label, id and others of Layout.
-    files: {split: names}, with spaces between them.
-    folders: the files are in one of them, since mirrors differ.
+    columns, **options: text_a, text_b, label, id and other fields of Layout.
+    files: {split: names separated by spaces}.
+    folders: possible folders of the files, because mirrors differ.
   """
   files = files or {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
   return {
@@ -155,9 +155,9 @@ def _splits(*columns, files=None, folders=("",), **options):
 
 
 _PAIR = ("sentence1", "sentence2")
-# Rows cut in two are joined; three rows lack a question.
+# The file has rows that are cut in two, and three rows without a question.
 _QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
-# Data to predict keep all rows, since the leader board counts them.
+# Data to predict keep all rows, because the leaderboard needs all of them.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
 _MNLI = _splits(*_PAIR, "gold_label", "index", may_be_empty=True, files={
   split: f"{split}.tsv" for split in (
@@ -168,7 +168,7 @@ _XNLI = {
   **_splits(
     "premise", "hypo", "label", folders=("", "XNLI-MT-1.0/"),
     files={"train": "multinli/multinli.train.{language}.tsv"},
-    # As in the original: the training files have another word for it.
+    # As in the original: training files spell this label differently.
     renamed={"contradictory": "contradiction"}, may_be_empty=True,
   ),
   **_splits(
@@ -184,20 +184,20 @@ _PAWS_X = _splits(
     "test": "test_2k.tsv",
   },
 )
-# An ending is sent2, the sentence's beginning, and one of the four endings.
+# An ending consists of sent2, the sentence's beginning, and an ending column.
 _SWAG = _splits(
   "sent1", None, "label",
   endings=("sent2", ("ending0", "ending1", "ending2", "ending3")),
   files={"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
 )
-# Folders of files; the folder's name is the class.
+# Folders of files, whose name is the class.
 _IMDB = _splits(
   folders=("", "aclImdb/"), files={"train": "train", "test": "test"}
 )
 
 _ROWS = [
-  # Source, label, the author's mark, sentence. As in the original: of CoLA's
-  # files only the test set has a header.
+  # The columns are source, label, the author's mark, sentence.
+  # As in the original: among CoLA's files, only the test set has a header.
   Task("cola", "CoLA", _BINARY, ("matthews",), {
     **_splits(3, None, 1, width=4,
               files={"train": "train.tsv", "dev": "dev.tsv"}),
@@ -238,7 +238,7 @@ TASKS = {task.name: task for task in _ROWS}
 def register(task: Task) -> None:
   """Adds a task, with a lower-case name, to the tasks of --task_name.
 
-  Its layouts name the train, dev and test files below --data_dir; `read` reads
+  Its layouts have the train, dev and test files in --data_dir; `read` reads
   them as tables, or calls `task.reader`.
   """
   if _plain(task.name) in map(_plain, TASKS):
@@ -258,7 +258,7 @@ def load_module(path: str) -> None:
   if not os.path.isfile(path):
     raise errors.InputError(f"--task_module={path}: no such file")
   before = set(TASKS)
-  # The name is not __main__, so the file's script part does not run.
+  # With this name, `if __name__ == "__main__"` in the file is false.
   runpy.run_path(path, run_name="task_module")
   if set(TASKS) == before:
     raise errors.InputError(
@@ -267,7 +267,7 @@ def load_module(path: str) -> None:
 
 
 def find(name: str) -> Task:
-  """Finds a task by its name: "STS-B", "sts-b" and "stsb" are equal."""
+  """Returns the task with a name; "STS-B", "sts-b" and "stsb" are equal."""
   for task in TASKS.values():
     if _plain(task.name) == _plain(name):
       return task
@@ -282,7 +282,7 @@ def _plain(name):
 
 
 def has_pairs(task: Task) -> bool:
-  """Whether the examples of a task are pairs of texts."""
+  """Returns whether the examples of a task are pairs of texts."""
   return any(
     layout.text_b is not None or layout.endings
     for layout in task.layouts.values()
@@ -290,9 +290,9 @@ def has_pairs(task: Task) -> bool:
 
 
 def splits(task: Task, purpose: str) -> list[str]:
-  """Returns the splits to "train", "eval" or "predict", the original's first.
+  """Returns the splits for "train", "eval" or "predict", the original's first.
 
-  IMDB, which has no dev split, is scored on its test split; AX has no labels.
+  IMDB has no dev split, so "eval" uses its test split; AX has no labels.
   """
   def named(start):
     return [split for split in task.layouts if split.startswith(start)]
@@ -309,9 +309,9 @@ def read(
 ) -> list[Example]:
   """Returns the examples of a split of a task, in the order of the file.
 
-  IMDB's two classes take turns. A label is None if the file has none. Raises
+  IMDB's two classes take turns. A label that the file lacks is None. Raises
   InputError: the task has no such split or language, a file or a column is
-  missing, or rows are broken. The error names file and line.
+  missing, or rows are broken. The message has file and line.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
@@ -341,7 +341,7 @@ def read(
 
 
 def exists(task: Task, data_dir: str, split: str) -> bool:
-  """Whether the file of a split exists; for tasks with one language."""
+  """Returns whether a split's file exists, for tasks with one language."""
   return any(
     file_io.exists(os.path.join(data_dir, name))
     for name in task.layouts[split].files
@@ -349,13 +349,13 @@ def exists(task: Task, data_dir: str, split: str) -> bool:
 
 
 def _read_table(task, layout, path, prefix, language):
-  """Returns the examples of a table; bad rows are treated as in `_report`."""
+  """Returns the examples of a table; `_report` handles bad rows."""
   table = tables.open_table(
     path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
     header=range(layout.width or 0), joins_cut_rows=layout.broken is not None,
   )
   beginning, endings = layout.endings or (None, ())
-  # Only the endings are checked: their common beginning may be empty.
+  # Check only the endings, because their common beginning may be empty.
   texts = [n for n in (layout.text_a, layout.text_b, *endings) if n is not None]
   label = layout.label if layout.has_labels else None
   table.require([*texts, beginning, label, layout.language])
@@ -367,8 +367,8 @@ def _read_table(task, layout, path, prefix, language):
       return None
     for name in texts:
       _check_text(row[name], layout)
-    # As in the original: the header is row 0, and rows in other languages
-    # count too.
+    # As in the original: numbers start with the header as row 0, and include
+    # rows in other languages.
     name = row[layout.id] if has_ids else number - bool(layout.width)
     return Example(
       f"{prefix}-{name}", row[layout.text_a], row.get(layout.text_b),
@@ -396,7 +396,7 @@ def _check_text(text, layout):
 
 
 def _label(value, task, layout):
-  """Returns a label of the task; None for others if labels may be missing."""
+  """Returns a value's label; None for other values if labels may be missing."""
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
@@ -420,12 +420,12 @@ def _label(value, task, layout):
 
 
 def _report(path, bad, count, layout):
-  """Refuses a file with bad rows, or logs the known ones that are left out."""
+  """Refuses a file with bad rows, or logs rows that are known to be broken."""
   if layout.broken is None:
     faults = errors.Faults()
     faults.messages += map(str, bad)
     faults.refuse(path)
-  # An official file has fewer: this file is damaged or another one.
+  # The official file has fewer broken rows, so this file is not the official.
   if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
     raise errors.InputError(
       f"{bad[0]}; {len(bad)} of {len(bad) + count} rows are broken, more than "
@@ -456,7 +456,7 @@ def _checked(task, layout, examples):
   return checked
 
 
-# The files that GLUE's server (gluebenchmark.com) accepts.
+# Files for GLUE's server (gluebenchmark.com).
 
 
 def _submitted_name(task, split):
@@ -465,7 +465,7 @@ def _submitted_name(task, split):
 
 
 def check_submission(task: Task) -> None:
-  """Raises InputError for a task outside GLUE, before the training."""
+  """Raises InputError if a task is not in GLUE, before training."""
   names = [_submitted_name(task, split) for split in splits(task, "predict")]
   if not _SUBMITTED_ROWS.keys() >= set(names):
     raise errors.InputError(
@@ -477,12 +477,12 @@ def check_submission(task: Task) -> None:
 def write_submission(
   folder: str, task: Task, split: str, predictions: list
 ) -> str:
-  """Writes the file of a test set atomically; returns its path.
+  """Writes a test set's file atomically; returns its path.
 
   "index" counts from 0 in the order of the test file; "prediction" is a class
-  as spelled in the training file, or for STS-B a score from 0 to 5. All eleven
-  files, zipped, are one submission. `predictions` has the class or the score of
-  each test example in order.
+  as spelled in the training file, or for STS-B a score from 0 to 5. A
+  submission is a zip file of all eleven files. `predictions` has the class or
+  the score of each test example, in order.
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")
@@ -492,7 +492,7 @@ def write_submission(
     predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]
   lines = [f"{index}\t{value}\n" for index, value in enumerate(predictions)]
   file_io.write_text(path, "".join(["index\tprediction\n", *lines]))
-  # This only warns: the user may predict a part of the test set.
+  # Only warn, because the user may predict a part of the test set.
   if len(predictions) != _SUBMITTED_ROWS[name]:
     logging.warning(
       "%s: %d predictions, but the server expects %d: it will refuse the file",

@@ -1,8 +1,8 @@
-"""Examples of a classifier -> TFRecords -> batches.
+"""Writes a classifier's examples as TFRecords, and makes batches from them.
 
-An example is W sequences of T tokens: usually one, and then its record is
-exactly the original's; one for each window of a long text; one for each ending
-to choose from; for a bi-encoder one for each text. Letters: B batch, W
+An example has W sequences of T tokens: usually one, and then its record equals
+the original's; one for each window of a long text; one for each ending to
+choose from; or, for a bi-encoder, one for each text. Letters: B batch, W
 sequences, T tokens, H width, L labels.
 """
 
@@ -25,22 +25,22 @@ from records import cached_records, pipeline, tfrecord
 from text import input_sequences
 from training import distribution, frozen_states, harness
 
-_FORMAT = 3  # Increases when the records of the same data change.
-# Number of examples in memory at a time, and in a process's block.
+_FORMAT = 3  # Increase this when the records of the same data change.
+# Number of examples in memory, and in a worker process's block.
 BLOCK_EXAMPLES = 4096
-STATES_TOGETHER = 1 << 14  # Examples whose states are held in memory.
-# Starting processes takes as long as one process needs for this much text.
+STATES_TOGETHER = 1 << 14  # Number of examples with their states in memory.
+# For this much text, a single process takes as long as starting others.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
 
 class ClassifierData(NamedTuple):
-  """Examples, ready for the model.
+  """The records of examples.
 
   Attributes:
     records: the TFRecord file.
-    num_records: the number of examples in it.
+    num_records: the number of examples in the file.
     max_sequences: W of the example with the most sequences.
-    features: dict for tf.io.parse_example. Sequences are parsed to [B, W, T];
+    features: dict for tf.io.parse_example, which returns sequences [B, W, T];
       examples with fewer sequences end with sequences without tokens.
   """
 
@@ -56,15 +56,15 @@ class ClassifierData(NamedTuple):
 def label_ids(
   examples: list[data.Example], task_kind: str, labels: tuple
 ) -> np.ndarray:
-  """Returns int64 [B]; [B, L], 0 or 1, for several labels; float32 for numbers.
+  """Returns class numbers, int64 [B]; for multi_label 0 or 1, [B, L].
 
-  For retrieval it is [B, W], equal for equal texts; for ranking the relevances,
-  float32 [B] or [B, W]. As in the original: an example without a known label
-  has the first label, 0.
+  For numbers it returns float32 [B]; for retrieval [B, W], equal for equal
+  texts; for ranking the relevances, float32 [B] or [B, W].
+  As in the original: an example without a known label has the first label, 0.
   """
   if task_kind == data.RETRIEVAL:
-    # Batches hold 32 bits. The chance that two of 10,000 texts share a checksum
-    # is 1 %; then one of them cannot be a negative of the other.
+    # Batches have 32 bits. Two of 10,000 texts share a checksum with a chance
+    # of 1 %, and then cannot be negatives of each other.
     return np.array([
       [zlib.crc32(text.encode("utf-8", "surrogatepass")) - 2**31
        for text in (each.text_a, each.text_b, *each.endings)]
@@ -72,7 +72,7 @@ def label_ids(
     ], np.int64)
   if task_kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
-  # Unknown classes have been refused while reading.
+  # The readers have refused unknown classes.
   if task_kind == data.MULTI_LABEL:
     return np.array([
       [label in data.classes_of(each.label) for label in labels]
@@ -86,13 +86,13 @@ def label_ids(
 
 
 def _serialize_block(examples, options):
-  """Returns the records of examples, and statistics; runs in any process."""
+  """Returns the records of examples, and statistics; workers call this."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.task_kind, options.labels)
   arrays, num_rows = sequences.encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
-  # Examples with the same number of rows are serialized together.
+  # Serialize all examples with the same number of rows together.
   for count in np.unique(num_rows):
     chosen = np.flatnonzero(num_rows == count)
     # [examples, count], rows of `arrays`.
@@ -102,7 +102,7 @@ def _serialize_block(examples, options):
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original: there, examples that fill up a batch have 0.
+    # As in the original: examples that fill up its batches have 0 there.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     if options.has_unlabelled:
       features["has_label"] = np.array(
@@ -110,7 +110,7 @@ def _serialize_block(examples, options):
       )
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer = sequences.tokenizer_of(options)
-  # Two tokens are [CLS] [SEP] without any text.
+  # A sequence with two tokens, [CLS] [SEP], has no text.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
     "min_sequences": int(num_rows.min()), "max_sequences": int(num_rows.max()),
@@ -123,11 +123,11 @@ def write_records(
   writer: tfrecord.RecordWriter, examples: Iterable,
   options: sequences.InputOptions, *, processes: int,
 ) -> dict:
-  """Writes a record for each example; returns statistics about them.
+  """Writes a record for each example; returns statistics.
 
-  These are num_records, min_sequences, max_sequences; the number of pieces
-  (tokens), and of [UNK] among them (unknown); the number of examples without a
-  piece of their text (num_empty), and the first of their places (empty).
+  These are num_records, min_sequences and max_sequences; the numbers of pieces
+  (tokens) and of [UNK] among them (unknown); the number of examples whose text
+  has no piece (num_empty), and the places of the first such examples (empty).
   """
   statistics = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
@@ -147,7 +147,7 @@ def _digest(examples):
   """Returns a checksum of the examples' contents, and their size in bytes."""
   checksum, size = hashlib.sha256(), 0
   for example in examples:
-    # The place is excluded: renaming a file does not change its data.
+    # Exclude the place, because renaming a file does not change its data.
     content = repr(example[:-1]).encode("utf-8", "surrogatepass")
     checksum.update(content)
     size += len(content)
@@ -157,7 +157,7 @@ def _digest(examples):
 def prepare(
   path: str, examples, options: sequences.InputOptions
 ) -> ClassifierData:
-  """Writes the records of examples, unless they exist already.
+  """Writes the records of examples, unless they exist.
 
   `examples` is a list of data.Example, or a data.ExampleStream.
   """
@@ -166,11 +166,11 @@ def prepare(
   checksum, size = _digest(examples)
   fields = dataclasses.asdict(options)
   fingerprint = {
-    # Records of earlier versions have the name "kind".
+    # The name in earlier versions, whose records stay valid.
     "kind": fields.pop("task_kind"),
     **fields,
     "format": _FORMAT,
-    # The checksum of the content replaces the path.
+    # A checksum of the content replaces the path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,
   }
@@ -199,7 +199,7 @@ def prepare(
 def prepare_all(
   folder: str, splits: dict, options: sequences.InputOptions
 ) -> dict[str, ClassifierData]:
-  """Writes <name>.tf_record for the examples of each name."""
+  """Writes <name>.tf_record for each {name: examples} in `splits`."""
   return {
     name: prepare(os.path.join(folder, f"{name}.tf_record"), examples, options)
     for name, examples in splits.items()
@@ -207,10 +207,10 @@ def prepare_all(
 
 
 def log_examples(examples, options):
-  """Logs examples and their ids, like the original its first five."""
+  """Logs examples and their ids, as the original does for its first five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
-  # The first row of each example is shown.
+  # Log only the first row of each example.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):
     ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
@@ -223,11 +223,11 @@ def log_examples(examples, options):
 
 
 def _features(options, min_sequences, max_sequences):
-  """Returns how tf.io.parse_example reads records."""
+  """Returns the features of records for tf.io.parse_example."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:
-    # Examples with fewer sequences than others in the batch get zeros.
+    # An example with fewer sequences than others in its batch gets zeros.
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
@@ -248,10 +248,10 @@ def keep_states(
   model, examples: ClassifierData, *, strategy: tf.distribute.Strategy,
   batch_size: int
 ) -> ClassifierData:
-  """Writes the states that the pooler reads, unless they exist already.
+  """Writes the hidden states that the pooler reads, unless they exist.
 
-  Training pooler and classifier on them takes seconds. The records keep the
-  order of the examples and hold first_states [W, H] and sequence_mask [W].
+  With them, training pooler and classifier takes seconds. The records keep the
+  order of the examples, and have first_states [W, H] and sequence_mask [W].
   """
   skip_empty = not distribution.is_tpu(strategy)
   sequences, width = examples.max_sequences, model.config.hidden_size
@@ -261,7 +261,7 @@ def keep_states(
     states, mask = model.first_states(
       pipeline.trim_to_longest(batch), skip_empty=skip_empty
     )
-    # The width of the widest example of all, since records have one size.
+    # Pad to the most sequences of an example: all records have the same size.
     missing = sequences - tf.shape(mask)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {
@@ -272,7 +272,7 @@ def keep_states(
     }
 
   def serialize(outputs):
-    # A feature of a record is one row of numbers: [W, H] becomes [W H].
+    # A feature of a record is a flat list of numbers: [W, H] becomes [W H].
     return tfrecord.serialize_examples({
       name: values.reshape(len(values), -1) for name, values in outputs.items()
     })
@@ -296,8 +296,8 @@ def training_data(
 ) -> harness.TrainingData:
   """Returns the training data.
 
-  With `trim` batches may differ in shape: they are cut to their longest
-  sequence and to the number of windows of their longest text.
+  With `trim`, batches are trimmed to their longest sequence and to the number
+  of windows of their longest text, so that their shapes differ.
   """
   return harness.TrainingData(
     [examples.records], examples.features, examples.num_records, trim=trim,
@@ -307,7 +307,7 @@ def training_data(
 
 
 def filled_up(batch, max_sequences):
-  """Adds sequences without tokens until each example has `max_sequences`."""
+  """Pads each example to `max_sequences` with sequences without tokens."""
   filled = {}
   for name, value in batch.items():
     # [B, W, T]; labels have fewer axes.

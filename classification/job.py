@@ -1,11 +1,10 @@
-"""A classifier's command: reads data, trains, evaluates and uses each model.
+"""The steps of run_classifier.py: read data, train, evaluate, predict.
 
-  eval_results.txt         the original's lines, name = value
+  eval_results.txt         name = value lines, like the original's
   eval_report.txt          scores of each class, and the confusion matrix
   eval_predictions.tsv     predictions next to the correct labels
 
-Predictions for other data are written in answers. Letters: N examples, L
-classes.
+`answers` writes the predictions for other data. Letters: N examples, L classes.
 """
 
 import functools
@@ -53,8 +52,8 @@ def batch_outputs(
 ) -> dict[str, tf.Tensor]:
   """Returns a model's outputs for the examples of a batch.
 
-  With `shapes_vary` unused parts are left out: padding that all sequences
-  share, and windows that a text does not have.
+  With `shapes_vary`, it skips padding that all sequences share, and missing
+  windows of texts.
   """
   if shapes_vary:
     batch = pipeline.trim_to_longest(batch)
@@ -65,11 +64,11 @@ def batch_outputs(
 
 
 class Evaluator:
-  """A model's outputs and scores; their computation is compiled once."""
+  """Computes a model's outputs and scores with a function compiled once."""
 
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
-    self.reported: dict = {}  # For run_report.Report, of the last evaluation.
+    self.reported: dict = {}  # Fields of run_report.Report, from `evaluate`.
     self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
       batch_outputs, network, shapes_vary=not distribution.is_tpu(strategy)
     ))
@@ -79,7 +78,7 @@ class Evaluator:
   ) -> Iterator[dict]:
     """Yields the results of the network's `evaluated`, arrays [n, ...].
 
-    They keep the order of the examples, some thousand at a time; a batch has
+    Each item has some thousand examples, in their order. A batch has
     `batch_size` examples over all replicas, and more if they are short.
     """
     for outputs in self._predictor.windows(
@@ -92,11 +91,11 @@ class Evaluator:
     self, task: tasks.ClassifierTask, records: dict[str, inputs.ClassifierData],
     *, batch_size: int, report_dir: str | None = None,
   ) -> dict[str, float]:
-    """Returns "eval_accuracy", "eval_mismatched_accuracy", ...
+    """Returns {"eval_accuracy": ..., "eval_mismatched_accuracy": ..., ...}.
 
     Args:
-      records: "eval", "eval_mismatched" and others, which are skipped.
-      report_dir: folder for the scores of each class; None: not written.
+      records: {"eval": ..., "eval_mismatched": ...}; other names are skipped.
+      report_dir: folder for the reports; None writes no reports.
     """
     values: dict[str, float] = {}
     for name in _scored(records):
@@ -113,7 +112,7 @@ class Evaluator:
         queries = data.query_numbers(task.splits[name])
         results = results._replace(queries=queries)
       metrics = scores.compute(results, task.metrics)
-      # A mean over examples; `loss` below is the original's mean over batches.
+      # The mean over examples; `loss` below is the original's, over batches.
       metrics["loss"] = np.mean(losses, dtype=np.float64)
       values |= {f"{name}_{key}": value for key, value in metrics.items()}
       if name == "eval":
@@ -130,12 +129,12 @@ class Evaluator:
 
 
 def _scored(names):
-  """Returns the names to score, without "train" and "predict"."""
+  """Returns the names of data to score, without "train" and "predict"."""
   return [name for name in names if name.startswith("eval")]
 
 
 def _mistakes(results, examples):
-  """Returns the run_report.Mistakes of some examples, the worst first."""
+  """Returns the worst predictions as run_report.Mistakes, the worst first."""
   sizes = scores.error_sizes(results)
   worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
   rows = answers.rows(
@@ -153,9 +152,9 @@ def _mistakes(results, examples):
 
 
 def _write_report(folder, name, examples, results):
-  """Writes the scores of each class, and the prediction for each example.
+  """Writes the scores of each class and the prediction for each example.
 
-  Returns the scores of each class as text.
+  It returns the text with the scores.
   """
   path = os.path.join(folder, f"{name}_report.txt")
   report = scores.report(results)
@@ -169,7 +168,7 @@ def _write_report(folder, name, examples, results):
 
 
 def result_names(task: tasks.ClassifierTask, names: Iterable[str]) -> list[str]:
-  """Returns the names of the values of Evaluator.evaluate."""
+  """Returns the names in the result of Evaluator.evaluate."""
   scored = _scored(names)
   values = [
     f"{name}_{metric}" for name in scored for metric in (*task.metrics, "loss")
@@ -180,12 +179,12 @@ def result_names(task: tasks.ClassifierTask, names: Iterable[str]) -> list[str]:
 def write_results(
   path: str, results: dict[str, float], task: tasks.ClassifierTask
 ) -> None:
-  """Writes `name = value` lines in the order of names, as the original does.
+  """Writes `name = value` lines, sorted by name, in the original's format.
 
-  The log names the class that a metric belongs to.
+  The log also has the class to which a metric refers.
   """
   shown = {
-    # As in the original: its metrics were float32, and print as such.
+    # As in the original: metrics are printed as float32.
     name: value if name == "global_step" else np.float32(value)
     for name, value in results.items()
   }
@@ -197,18 +196,18 @@ def write_results(
   result_lines.write(path, shown, notes)
 
 
-# A command and its models.
+# A run of the script, and its models.
 
 
 class Run(NamedTuple):
-  """The objects that all models of one command share.
+  """The objects that all models of a run share.
 
   Attributes:
-    config: the configuration with the classes.
-    options: how the examples become sequences.
-    class_weights: None: all classes have the same weight.
-    records: dict from "train", "eval", "predict" and more, such as
-      "eval_mismatched", to inputs.ClassifierData.
+    config: the configuration, including the classes.
+    options: the options that determine the sequences.
+    class_weights: a weight for each class; None means equal weights.
+    records: {name: inputs.ClassifierData} for "train", "eval", "predict" and
+      further names such as "eval_mismatched".
   """
 
   config: configuration.BertConfig
@@ -221,12 +220,12 @@ class Run(NamedTuple):
 
 
 def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
-  """Reads the data and writes its records; `config` is the start weights'."""
+  """Reads the data and writes its records; `config` is the start model's."""
   teacher = distillation.find_teacher(settings, config)
   learned = config
   has_labels = settings.task_name or settings.train_file
   if teacher and settings.do_train and not has_labels:
-    learned = teacher.config  # Unlabelled data have the teacher's classes.
+    learned = teacher.config  # Without labels, use the teacher's classes.
   task = tasks.read_task(settings, learned)
   bi_encoder.check(settings, config, task.task_kind)
   options = sequences.options_of(settings, task.task_kind, task.labels)
@@ -241,14 +240,14 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
     tasks.trained_config(config, task), task, options, weights, teacher,
     strategy, {},
   )
-  # The folder is claimed before the first file is written.
+  # Claim the folder before writing the first file.
   _claim_folder(settings, run)
   tasks.write_rows(settings, task)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:
     ranking.prepare(splits, settings)
-  # They share the records, so every epoch mixes both.
+  # Labelled and unlabelled examples share a file, so every epoch mixes them.
   if unlabelled := splits.pop("unlabelled", None):
     splits["train"] = [*splits.get("train", ()), *unlabelled]
     logging.info("%d texts to train on have no label", len(unlabelled))
@@ -269,15 +268,15 @@ def _claim_folder(settings, run):
 
 
 class ModelRun:
-  """A model with its folder; the steps of run_classifier.py."""
+  """A model with its folder, and the steps of run_classifier.py."""
 
   def __init__(self, settings, run: Run):
-    """Makes the model and determines where its weights start.
+    """Makes the model, and determines its initial weights.
 
     The --output_dir of `settings` is the folder of this model.
     """
     self._settings, self._run, self._records = settings, run, run.records
-    # The folder is checked first, since making the model takes longer.
+    # Check the folder first, because making the model takes longer.
     start = components.starting_point(settings, *_claim_folder(settings, run))
     self._start = distillation.student_start(
       settings, start, run.teacher, run.config
@@ -289,28 +288,28 @@ class ModelRun:
         settings, run.config, run.task,
         **components.model_options(settings, run.strategy),
       )
-    # Evaluations during training use the same compiled function.
+    # Evaluations during training reuse this compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
     self._logits: Callable | None = None
 
   @property
   def variables(self) -> tuple[tf.Variable, ...]:
-    """The variables of encoder and head."""
+    """All variables of the encoder and the head."""
     return self._model.variables
 
   @property
   def served_as(self) -> dict:
-    """The options of export_options for the network: its head, and more."""
+    """The export_options of the network, including its head."""
     task = self._run.task
     if task.task_kind in data.OF_VECTORS:
       names = "pooling pooling_layer normalize"
       return {"head": "embedding", **self._settings.pick(names)}
-    # One output is a number, or the score of an ending: it has no name.
+    # A single output, a number or an ending's score, has no name.
     is_one = model.num_outputs(task.task_kind, task.labels) == 1
     return {"head": "classification", "labels": () if is_one else task.labels}
 
   def predict_by(self, network: Callable | None):
-    """Predicts with another network from now on; None: with the model's.
+    """Sets the network for predictions; None means the model's own network.
 
     Args:
       network: function of input_ids, input_mask and segment_ids, int32 arrays
@@ -322,14 +321,14 @@ class ModelRun:
       self._logits = lambda batch: network(**batch)[name]
 
   def load_weights(self):
-    """Loads the weights to evaluate or predict with."""
+    """Loads the weights for evaluation or prediction."""
     weight_files.load(
       self._model.variables, self._start.path,
       allowed_missing=self._model.allowed_missing,
     )
 
   def train(self):
-    """Trains from the start weights and writes final_model."""
+    """Trains from the initial weights, and writes final_model."""
     settings, run = self._settings, self._run
     self._step = harness.train(settings, harness.Task(
       self._model, run.config, run.strategy,
@@ -341,7 +340,7 @@ class ModelRun:
       length=harness.training_length(
         settings, run.records["train"].num_records
       ),
-      # A random pooler must not be frozen.
+      # With a frozen pooler, the checkpoint must have one.
       new_variables=[
         name for name in model.NEW_VARIABLES
         if name not in heads.POOLER or not settings.freeze_pooler
@@ -355,13 +354,13 @@ class ModelRun:
       self._log_next_commands()
 
   def _trims(self):
-    """Whether batches may be cut to their longest sequence."""
+    """Returns whether batches may be trimmed to their longest sequence."""
     return components.shapes_may_vary(self._settings, self._run.strategy)
 
   def _training_data(self):
     settings, run = self._settings, self._run
-    # Features are stored for data that are read repeatedly: they are the same
-    # in every epoch and for every seed. The weights are loaded at this point.
+    # Data that are read repeatedly get stored features, which do not change
+    # between epochs and seeds. The weights have been loaded before this.
     if settings.freeze_encoder:
       self._records = {
         name: examples if name.startswith("predict") else inputs.keep_states(
@@ -397,9 +396,9 @@ class ModelRun:
       )
 
   def _write_model(self, folder, step):
-    """Writes the present weights as a model folder."""
+    """Writes the current weights as a model folder."""
     settings, run = self._settings, self._run
-    # The columns are saved with the weights: the folder suffices to predict.
+    # The folder stores the columns, so predicting needs no flags for them.
     columns = {} if run.task.official else {
       name: value for name, value in settings.pick(tasks.COLUMN_FLAGS).items()
       if value is not None
@@ -418,7 +417,7 @@ class ModelRun:
   def evaluate(self):
     """Writes and returns the results, see Evaluator.evaluate."""
     folder = self._settings.output_dir
-    # All processes share the computation; only the chief writes.
+    # All processes compute, but only the chief writes.
     results = self._scores(folder)
     if distribution.is_chief(self._run.strategy):
       write_results(
@@ -430,7 +429,7 @@ class ModelRun:
     return results
 
   def write_report(self, results: dict):
-    """Writes the page and the model's card, see run_report."""
+    """Writes the report page and the model card, see run_report."""
     task = self._run.task
     if distribution.is_chief(self._run.strategy):
       run_report.write(self._settings, run_report.Report(
@@ -442,9 +441,9 @@ class ModelRun:
       ))
 
   def write_predictions(self, name):
-    """Writes the predictions for one of the data to predict."""
+    """Writes the predictions for the data called `name`."""
     settings, run = self._settings, self._run
-    # All processes share this computation, too.
+    # All processes compute, but only the chief writes.
     parts = self._scores_of(name)
     if not distribution.is_chief(run.strategy):
       for _ in parts:  # Each step needs the other processes' devices.
@@ -464,7 +463,7 @@ class ModelRun:
       )
 
   def _scores_of(self, name):
-    """Yields the scores of examples, float32 [n, L], in their order."""
+    """Yields the scores of the examples, float32 [n, L], in their order."""
     settings, run = self._settings, self._run
     size = settings.predict_batch_size
     if not self._logits:
@@ -478,8 +477,8 @@ class ModelRun:
   def answer_lines(self):
     """Answers the lines of the standard input until it ends.
 
-    Raises InputError: lines of --predict_file=- were unreadable; all other
-    lines have been answered.
+    Raises InputError: lines for --predict_file=- were unreadable; all other
+    lines have answers.
     """
     answers.answer_standard_input(
       self._logits or model.logits_of(self._model), self._run.options,

@@ -1,7 +1,7 @@
-"""The classifier: encoder, head, pooling of windows; its losses and scores.
+"""The classifier (encoder, head, mean over windows), its losses and scores.
 
 Letters: B batch, W sequences of an example, T tokens, H width, L labels. The
-logits of an example depend on the kind of task: usually [B, L], [B, 1] for
+shape of the logits depends on the kind of task: usually [B, L], [B, 1] for
 regression, [B, W] for W endings or passages, and vectors [B, W, D] for a
 bi-encoder (see bi_encoder.py).
 """
@@ -24,21 +24,21 @@ from text import input_sequences
 from training import distillation, loop
 from variants import registry
 
-# Variables that the checkpoint of an encoder may lack.
-# Unlike the original: a checkpoint that lacks others is refused.
+# Patterns of variables that an encoder's checkpoint may lack.
+# Unlike the original: a checkpoint that lacks other variables is refused.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
 
 
 def num_outputs(task_kind: str, labels: tuple) -> int:
-  """Returns the number of the head's outputs for a sequence."""
+  """Returns the number of outputs of the head for a sequence."""
   is_one = task_kind in (data.CHOICE, *data.OF_ONE_LOGIT)
   return 1 if is_one else len(labels)
 
 
 class Network(tf.Module):
-  """An encoder that is trained for a task; subclasses add call and losses."""
+  """An encoder for a task; subclasses define `__call__` and the losses."""
 
-  # Patterns of names of variables that no output depends on.
+  # Name patterns of variables that do not affect any output.
   allowed_missing: tuple[str, ...] = ()
   # Whether the loss of an example depends on all examples of its batch.
   compares_examples = False
@@ -52,7 +52,7 @@ class Network(tf.Module):
     self.bert = registry.make_encoder(config, **model_options)
 
   def trained_variables(self) -> Sequence[tf.Variable]:
-    """Returns all variables: flags exclude the frozen ones elsewhere."""
+    """Returns all variables; the caller excludes frozen variables."""
     return self.variables
 
   def example_losses(
@@ -65,7 +65,7 @@ class Network(tf.Module):
   def evaluated(
     self, logits: np.ndarray, label_ids: np.ndarray
   ) -> dict[str, np.ndarray]:
-    """Returns the scores, losses and labels of examples, [B, ...] each."""
+    """Returns the examples' scores, losses and labels, [B, ...] each."""
     return {
       "scores": scores.of_logits(self.task_kind, logits),
       "loss": self.example_losses(logits, label_ids).numpy(),
@@ -73,7 +73,7 @@ class Network(tf.Module):
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns the losses of N examples, float32 [N], from joined outputs."""
+    """Returns the losses of N examples, float32 [N], from their outputs."""
     del batch_size
     return outputs["loss"]
 
@@ -84,8 +84,8 @@ class Network(tf.Module):
     """Writes a model folder.
 
     Args:
-      inputs: the settings of the model's input, by names of flags.
-      step: the number of steps that the weights were trained for.
+      inputs: the settings of the model's input: {name of a flag: value}.
+      step: the number of training steps of the weights.
     """
     model_writer.write(
       folder, self.variables, model_folder.with_input_settings(config, inputs),
@@ -95,15 +95,15 @@ class Network(tf.Module):
 
 
 class ClassifierModel(Network):
-  """Encoder and head of any kind of task but pairs of vectors."""
+  """Encoder and head for all kinds of tasks except pairs of vectors."""
 
   def __init__(
     self, config: configuration.BertConfig, task_kind: str, outputs: int, *,
     is_frozen: bool = False, **model_options,
   ):
-    """Makes the variables, with `num_outputs` outputs of the head.
+    """Makes the variables; `outputs` is the result of `num_outputs`.
 
-    A frozen encoder is never trained, and has no dropout.
+    A frozen encoder is not trained, and has no dropout.
     """
     super().__init__(config, task_kind, **model_options)
     self.head = heads.ClassificationHead(
@@ -116,17 +116,17 @@ class ClassifierModel(Network):
 
     Args:
       batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
-        of first_states [B, W, H] from `first_states`, and their
-        sequence_mask, int32 [B, W].
+        of first_states [B, W, H] and sequence_mask, int32 [B, W], which are the
+        results of `first_states`.
       dropout_seed: int32 [2] in training, else None.
-      skip_empty: whether sequences without tokens are left out of the
-        computation, which makes its shapes vary.
+      skip_empty: whether to skip sequences without tokens, which makes shapes
+        vary.
     """
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
-      # Dropout in a frozen encoder would only add noise; the head still has
-      # dropout. Stored and computed features are therefore equal.
+      # Dropout in a frozen encoder would only add noise. Without it, stored and
+      # computed features are equal. The head still has dropout.
       seed = None if self._is_frozen else dropout_seed
       states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
     batch_size, sequences = tf.unstack(tf.shape(mask))
@@ -139,7 +139,7 @@ class ClassifierModel(Network):
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
-    # The logits are the mean over the existing windows.
+    # Compute the mean over the existing windows.
     present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
     return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
       present, axis=1
@@ -148,16 +148,16 @@ class ClassifierModel(Network):
   def example_losses(self, logits, label_ids, class_weights=None):
     """Returns the loss of each example, float32 [B].
 
-    It is the cross-entropy for one class of several, or one of several endings;
-    the squared error for a number; and for several classes at once the mean of
-    the cross-entropies of the classes' sigmoids.
+    It is the cross-entropy for one of several classes or endings; the squared
+    error for a number; and for multi_label the mean over the classes of the
+    cross-entropy of each sigmoid.
 
     Args:
       logits: float32 [B, L].
       label_ids: the array that inputs.label_ids returns.
-      class_weights: for several classes at once, float32 [L]: the weight of
-        having a class relative to not having it; None: 1. (For other kinds,
-        whole examples are weighted.)
+      class_weights: for multi_label float32 [L], the weight of having a class
+        relative to not having it; None: 1. (For other kinds, `objective`
+        weights whole examples.)
     """
     if self.task_kind == data.REGRESSION:
       return tf.square(logits[:, 0] - label_ids)
@@ -170,13 +170,13 @@ class ClassifierModel(Network):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
-    """Returns the last layer's states of the first token, [B, W, H].
+    """Returns the last layer's hidden states of the first token, [B, W, H].
 
-    The second result says which sequences have tokens, int32 [B, W]. Takes the
-    arguments of a call.
+    The second result is 1 for sequences with tokens, int32 [B, W]. For the
+    arguments see `__call__`.
     """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
-    # With one sequence per example none is empty.
+    # If each example has one sequence, none is empty.
     skips = skip_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)  # [n, 2]
@@ -195,17 +195,17 @@ class ClassifierModel(Network):
     states = output.sequence_output[:, 0]  # [B W or n, H]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
     if skips:
-      # The shape is [B, W, H] again, with zeros where nothing was computed.
+      # Restore the shape [B, W, H], with zeros for skipped sequences.
       states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
     else:
       states = tf.reshape(states, shape)  # [B, W, H]
-    # A scatter forgets the sizes, which the pooler's product needs.
+    # scatter_nd loses the static sizes, which the pooler needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
 
 
 def logits_of(network: ClassifierModel) -> Callable:
-  """Returns the function of answers.predict_texts, traced for all shapes."""
+  """Returns the `logits` for answers.predict_texts, traced for all shapes."""
   ids = tf.TensorSpec([None, None], tf.int32)
   signature = [dict.fromkeys(input_sequences.NAMES, ids)]
 
@@ -221,24 +221,24 @@ def objective(
   model: ClassifierModel, class_weights: list | None = None, *,
   skip_empty: bool = False, distills=None,
 ) -> loop.Objective:
-  """Returns the mean loss of an example.
+  """Returns the objective: the mean loss over examples.
 
-  Its metrics are the mean loss of the labels, the mean loss of a teacher's
-  outputs, the accuracy if one class is right, and, unless features are stored,
-  the tokens of an example. `class_weights` are the weights of each class's
-  examples in the mean; for several classes at once see `example_losses`. An
-  example without a label, has_label 0, has weight 1; it teaches only the
-  teacher's outputs, and its label_ids are ignored.
+  Its metrics are the mean losses of the labels and of a teacher's outputs, the
+  accuracy if one class is correct, and, unless features are stored, the tokens
+  of an example. `class_weights` has the weight of each class's examples in the
+  mean; for multi_label see `example_losses`. An example without a label,
+  has_label 0, has the weight 1; its loss has only the teacher's part, and its
+  label_ids are ignored.
   """
   task_kind = model.task_kind
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
   def example_weights(batch):
-    """Returns each example's weight, and 1 if it has a label, else 0; [B]."""
+    """Returns [B] the weights, and [B] 1 for examples with a label, else 0."""
     real = tf.cast(batch["is_real_example"], tf.float32)
     has_label = real * tf.cast(batch.get("has_label", 1), tf.float32)
-    # With several classes at once, example_losses applies the weights.
+    # For multi_label, example_losses applies the weights.
     if class_weights is None or task_kind != data.SINGLE:
       return real, has_label
     of_class = tf.gather(class_weights, batch["label_ids"])
@@ -246,7 +246,7 @@ def objective(
 
   def weights(batch):
     total = tf.reduce_sum(example_weights(batch)[0])
-    # A batch of classes of weight 0 has the loss 0 / 1e-20, not 0 / 0.
+    # If all classes of a batch have the weight 0, the loss is 0, not nan.
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
@@ -255,7 +255,7 @@ def objective(
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
       losses = model.example_losses(logits, labels, class_weights)
-    # [B]; the losses are summed here, and divided by the whole batch's weights.
+    # [B]; the loop divides the sum of losses by the whole batch's weights.
     counts, has_label = example_weights(batch)
     metrics = {"classifier_loss": _mean_of(losses, counts * has_label)}
     loss = metrics["classifier_loss"][0]
@@ -324,21 +324,21 @@ def with_whole_losses(
 
 
 class Distillation:
-  """A teacher's part of the loss of a classifier.
+  """The teacher's part in the loss of a classifier.
 
     loss = (1 - w) loss of the labels + w loss of the teacher's outputs
 
-  for an example with a label; without a label, the teacher's loss alone.
+  for an example with a label; without a label, only the teacher's loss.
   """
 
   def __init__(
     self, settings, teacher: distillation.Teacher, task_kind: str,
     labels: tuple, **model_options,
   ):
-    """Makes the teacher's model; call it in the scope of the strategy.
+    """Makes the teacher's model; call this in the strategy's scope.
 
-    Kind and labels are the student's; `model_options` are modeling.BertModel's.
-    InputError if the teacher has no classifier for this task.
+    `task_kind` and `labels` are the student's; `model_options` are options of
+    modeling.BertModel. Raises InputError: the teacher has no such classifier.
     """
     self.weight = settings.distillation_weight
     self._temperature = settings.distillation_temperature
@@ -354,16 +354,16 @@ class Distillation:
     self._model = ClassifierModel(
       teacher.config, task_kind, num_outputs(task_kind, labels), **model_options
     )
-    # No variable may be missing: a teacher with a new head would teach noise.
+    # No variable may be missing, because a new head gives random outputs.
     weight_files.load(self._model.variables, teacher.path)
 
   def example_losses(self, batch, logits, *, skip_empty):
-    """Returns float32 [B] for the student's logits [B, L].
+    """Returns the losses, float32 [B], of the student's logits [B, L].
 
-    It is the squared difference for numbers, and otherwise uses soft targets.
+    They are squared differences for numbers, else losses with soft targets.
     """
-    # Without a dropout_seed a teacher has no dropout. Its variables are not
-    # watched, so no gradient reaches it.
+    # Without a dropout_seed, the teacher has no dropout. The loop takes no
+    # gradients for its variables.
     soft_labels = self._model(batch, skip_empty=skip_empty)
     if self._columns:
       soft_labels = tf.gather(soft_labels, self._columns, axis=1)  # [B, L]
@@ -378,7 +378,7 @@ class Distillation:
 def _column_order(config, task_kind, labels):
   """Returns the number of the teacher's output for each label.
 
-  It is None if the outputs keep their order: they have no names, or are not
+  It returns None to keep the order, if the outputs have no names or are not
   classes.
   """
   names = [name.lower() for name in config.label_names()]

@@ -1,9 +1,9 @@
-"""All numbers that are reported about a classifier, computed with numpy.
+"""Computes a classifier's metrics with NumPy.
 
-Names and values are as in scikit-learn and SciPy with one exception: a value
-that is undefined there (nan) is a number here, so that the best model can be
-selected. Letters: N examples, L classes, W texts of an example, D width of a
-text's vector.
+Names and values are as in scikit-learn and SciPy, with one exception: a value
+that is undefined there (nan) is a number here, so that models can be compared.
+Letters: N examples, L classes, W texts of an example, D width of a text's
+vector.
 """
 
 import functools
@@ -15,16 +15,16 @@ import numpy as np
 from classification import data
 from common import errors
 
-# Classes with at least this probability are predicted.
+# The lowest probability of a predicted class in multi_label.
 THRESHOLD = 0.5
-# This many query vectors are compared with all others at a time.
+# Number of query vectors to compare with all other vectors at a time.
 _QUERIES_TOGETHER = 256
 
 
 def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   """Returns `Results.scores` for a network's outputs, float32 [N, L].
 
-  For vectors [N, W, D] they are the cosines of the first two, [N, 1].
+  For vectors [N, W, D] they are the cosines of the first two texts, [N, 1].
   """
   logits = np.asarray(logits, np.float32)
   if task_kind in data.OF_VECTORS:
@@ -34,7 +34,7 @@ def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   if task_kind in (data.REGRESSION, data.RANKING_LOGIT):
     return logits
   if task_kind in (data.MULTI_LABEL, data.RANKING):
-    # The exponential of a large positive number would overflow.
+    # Use negative exponents only, because large positive ones overflow.
     shares = np.exp(-np.abs(logits))
     return np.where(logits < 0, shares, 1) / (1 + shares)
   weights = np.exp(logits - logits.max(-1, keepdims=True))
@@ -46,13 +46,13 @@ class Results(NamedTuple):
 
   Attributes:
     task_kind: one of data.KINDS.
-    labels: names of the classes, L; empty for numbers.
-    gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
-      float [N] for numbers, [N, 1] for ranking; int [N, W] for retrieval,
-      equal for equal texts.
-    scores: float [N, L], probabilities; [N, 1] for numbers.
-    positive: number of the positive class of two.
-    vectors: for retrieval: float [N, W, D], of all texts, each of length 1.
+    labels: names of the L classes; empty for numbers.
+    gold: the correct labels: int [N]; int [N, L], 0 or 1, for multi_label;
+      float [N] for numbers; float [N, 1] for ranking; int [N, W] for
+      retrieval, equal for equal texts.
+    scores: probabilities, float [N, L]; [N, 1] for numbers.
+    positive: number of the positive class among two.
+    vectors: for retrieval: the texts' unit vectors, float [N, W, D].
     queries: for ranking: int [N], equal for passages of the same query.
   """
 
@@ -66,7 +66,7 @@ class Results(NamedTuple):
 
   @property
   def predicted(self) -> np.ndarray:
-    """The predictions, in the form of `gold`; the cosines for retrieval."""
+    """The predictions in the form of `gold`, or the cosines for retrieval."""
     if self.task_kind in data.OF_NUMBERS:
       return self.scores[:, 0]
     if self.task_kind == data.MULTI_LABEL:
@@ -74,19 +74,19 @@ class Results(NamedTuple):
     return np.argmax(self.scores, axis=1)
 
   def confusions(self) -> np.ndarray:
-    """Returns int [L, L]: examples of class `row` predicted as `column`."""
+    """Returns int [L, L]: counts of class `row` predicted as class `column`."""
     size = self.scores.shape[1]
-    # A pair of classes becomes one number, so that one count is enough.
+    # Encode a pair of classes as one number, to count all pairs at once.
     pairs = np.asarray(self.gold) * size + self.predicted
     return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
 def error_sizes(results: Results) -> np.ndarray:
-  """Returns how wrong each prediction is, float [N]; 0 where it is right.
+  """Returns the size of each prediction's error, float [N]; 0 if correct.
 
-  It is the distance of numbers, and for classes the part of the probability
-  that the correct one lacks. Retrieval and ranking compare a text with others:
-  they have no errors of single examples.
+  It is the absolute difference of numbers; for classes it is 1 minus the
+  correct class's probability. For retrieval and ranking it is 0, because their
+  metrics do not judge single examples.
   """
   gold, predicted = np.asarray(results.gold), results.predicted
   if results.task_kind in (data.RETRIEVAL, *data.OF_RANKS):
@@ -100,7 +100,7 @@ def error_sizes(results: Results) -> np.ndarray:
 
 
 def _class_counts(results):
-  """Returns true positives, predicted and gold counts per class, int [L]."""
+  """Returns counts of true positives, predictions and gold labels, int [L]."""
   if results.task_kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
     return [each.sum(axis=0) for each in (gold * predicted, predicted, gold)]
@@ -114,8 +114,8 @@ def _ratio(part, whole):
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-# They take the `_class_counts` as float [L]. F1 is 2 p r / (p + r), and is
-# defined even if precision or recall is not.
+# Functions of the results of `_class_counts`. F1 is 2 p r / (p + r), but here
+# it is defined even if precision or recall is not.
 _SCORES = {
   "precision": lambda right, predicted, gold: _ratio(right, predicted),
   "recall": lambda right, predicted, gold: _ratio(right, gold),
@@ -129,19 +129,18 @@ OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
 def accuracy(results: Results) -> float:
-  """The share of examples that are right in all classes at once."""
+  """Returns the proportion of examples that are correct in all classes."""
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
 def _of_classes(name, average, results):
-  """Computes precision, recall or F1.
+  """Returns precision, recall or F1.
 
   Args:
-    average: "": of the positive class of two. "_micro": over all decisions
-      together. "_macro": the plain mean over classes; as in scikit-learn, for
-      one class of several without classes that neither occur nor are
-      predicted, for several classes at once over all classes.
+    average: "" for the positive class of two; "_micro" over all decisions;
+      "_macro" for the mean over classes. As in scikit-learn, multi_label uses
+      all classes, other kinds only classes that occur or are predicted.
   """
   counts = _class_counts(results)
   if average == "_micro":
@@ -155,26 +154,26 @@ def _of_classes(name, average, results):
 
 
 def matthews(results: Results) -> float:
-  """The correlation of predicted and correct classes.
+  """Returns the correlation of predicted and correct classes.
 
-  It is Matthews' (1975) for two classes and Gorodkin's (2004) for more; 0 if
-  only one class is predicted or correct.
+  It is Matthews' (1975) for two classes, Gorodkin's (2004) for more, and 0 if
+  all predictions or all correct labels are the same class.
   """
-  # In int64 the fourth power would overflow from 60,000 examples on.
+  # In int64, the fourth power overflows from 60,000 examples on.
   matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
-  # This is Gorodkin's R_K, which is Matthews' phi for two classes.
+  # Gorodkin's R_K, which equals Matthews' phi for two classes.
   covariance = right * total - gold @ predicted
   spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
   return float(covariance / np.sqrt(spread)) if spread else 0.0
 
 
 def auc(results: Results) -> float:
-  """The area under the ROC curve: the mean over classes, each against all.
+  """Returns the area under the ROC curve, the mean over one-vs-rest classes.
 
-  With two classes both curves have the same area. A class that no example or
-  every example has is left out; the area is 0.5 if no class is left.
+  With two classes, both curves have the same area. It excludes classes that no
+  example or every example has, and is 0.5 if no class remains.
   """
   if results.task_kind == data.MULTI_LABEL:
     is_class = results.gold.astype(bool)  # [N, L]
@@ -184,15 +183,15 @@ def auc(results: Results) -> float:
   for column, scores in zip(is_class.T, results.scores.T, strict=True):
     count, others = column.sum(), (~column).sum()
     if count and others:
-      # The rank sum minus its minimum is the number of pairs that are scored in
-      # the right order (Mann-Whitney).
+      # The rank sum minus its minimum is the number of pairs with scores in the
+      # correct order (Mann-Whitney).
       right = average_ranks(scores)[column].sum() - count * (count + 1) / 2
       areas.append(right / (count * others))
   return float(np.mean(areas)) if areas else 0.5
 
 
 def average_ranks(values) -> np.ndarray:
-  """Returns the ranks from 1 of values [N]; equal values share their mean."""
+  """Returns the ranks of values [N], from 1; ties get their mean rank."""
   # The values 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
     values, return_inverse=True, return_counts=True
@@ -204,18 +203,18 @@ def average_ranks(values) -> np.ndarray:
 def correlation(x, y) -> float:
   """Returns Pearson's r of two arrays [N]; 0 if one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
-  # The deviation is unsuitable: rounding makes it positive for equal values.
+  # Rounding can make the standard deviation of equal values positive.
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0
   return float(np.corrcoef(x, y)[0, 1])
 
 
 def _ranks(results):
-  """Returns the query of each right text, and its rank; int [R] each.
+  """Returns each correct text's query and rank, int [R] each.
 
-  Queries are the different first texts, numbered from 0. All other texts are
-  ranked by their cosine with the query, 1 for the nearest; on ties the right
-  text is the last.
+  Queries are the different first texts, numbered from 0. Ranks are by the
+  cosine of all other texts with the query, 1 for the nearest; in a tie, the
+  correct text is the last.
   """
   gold, vectors = np.asarray(results.gold), results.vectors
   _, query_rows, queries = np.unique(
@@ -224,9 +223,9 @@ def _ranks(results):
   _, text_places, texts = np.unique(
     gold[:, 1:], return_index=True, return_inverse=True
   )
-  texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], the right texts.
+  texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], the correct texts.
   candidates = vectors[:, 1:].reshape(-1, vectors.shape[-1])[text_places]
-  # Duplicates are removed, and the pairs sorted by query.
+  # This removes duplicates and sorts the pairs by query.
   right = np.unique(np.stack([queries, texts], axis=1), axis=0)  # [R, 2]
   ranks = []
   for start in range(0, len(right), _QUERIES_TOGETHER):
@@ -238,9 +237,9 @@ def _ranks(results):
 
 
 def recall(count: int, results: Results) -> float:
-  """The share of a query's right texts among the `count` nearest.
+  """Returns the proportion of a query's correct texts in the `count` nearest.
 
-  The result is the mean over queries.
+  It is the mean over queries.
   """
   queries, ranks = _ranks(results)
   shares = np.bincount(queries, ranks <= count) / np.bincount(queries)
@@ -248,7 +247,7 @@ def recall(count: int, results: Results) -> float:
 
 
 def mean_reciprocal_rank(results: Results) -> float:
-  """The mean over queries of 1 / the rank of the nearest right text."""
+  """Returns the mean over queries of 1 / rank of the nearest correct text."""
   queries, ranks = _ranks(results)
   best = np.zeros(queries[-1] + 1)
   np.maximum.at(best, queries, 1 / ranks)
@@ -256,23 +255,24 @@ def mean_reciprocal_rank(results: Results) -> float:
 
 
 def ranks(queries: np.ndarray, values: np.ndarray, *ties) -> np.ndarray:
-  """Returns the rank of each value for its query, int [N], 1 for the largest.
+  """Returns the rank of each value within its query, int [N], from 1.
 
-  The first of equal values has the least of `ties`, then the least place.
+  The largest value has rank 1. Equal values are ordered by `ties`, ascending,
+  then by place.
   """
   order = np.lexsort((*ties, -values, queries))
   result = np.empty(len(order), int)
-  # The place minus the place of the query's first.
+  # A rank is the place minus the query's first place, plus 1.
   starts = np.searchsorted(queries[order], queries[order])
   result[order] = np.arange(len(order)) - starts + 1
   return result
 
 
 def reciprocal_rank(count: int, results: Results) -> float:
-  """The mean over queries of 1 / the rank of the first relevant passage.
+  """Returns the mean over queries of 1 / rank of the first relevant passage.
 
-  It is 0 if none is among the first `count`. Of equal scores the less relevant
-  passage comes first, here and in `discounted_gain`.
+  A query without a relevant passage in the first `count` has 0. Among equal
+  scores, less relevant passages come first, here and in `discounted_gain`.
   """
   gold, queries = np.ravel(results.gold), results.queries
   rank = ranks(queries, results.predicted, gold)
@@ -282,9 +282,9 @@ def reciprocal_rank(count: int, results: Results) -> float:
 
 
 def discounted_gain(count: int, results: Results) -> float:
-  """The mean over queries of the NDCG of the first `count` passages.
+  """Returns the mean over queries of the NDCG of the first `count` passages.
 
-  A passage at rank r gains relevance / log2(r + 1), as in scikit-learn; a
+  As in scikit-learn, a passage at rank r gains relevance / log2(r + 1), and a
   query without a relevant passage has 0.
   """
   gold, queries = np.ravel(results.gold), results.queries
@@ -297,7 +297,7 @@ def discounted_gain(count: int, results: Results) -> float:
 
 
 def _averages(*ways):
-  """Returns a dict such as {"f1_macro": function}."""
+  """Returns a dict of metrics, such as {"f1_macro": function of Results}."""
   return {
     f"{name}{way}": functools.partial(_of_classes, name, way)
     for name in _SCORES
@@ -311,7 +311,7 @@ _CORRELATIONS = {
     average_ranks(results.predicted), average_ranks(results.gold)
   ),
 }
-# Maps kind -> name of --metrics -> function of Results.
+# {task kind: {name in --metrics: function of Results}}
 METRICS = {
   data.SINGLE: {
     "accuracy": accuracy, **_averages("", "_macro", "_micro"),
@@ -334,7 +334,7 @@ METRICS = {
 
 
 def default_metrics(task_kind: str, num_classes: int) -> tuple:
-  """Returns the names of the default metrics of unofficial data."""
+  """Returns the names of the default metrics for the user's data."""
   return {
     data.SINGLE: ("accuracy", "f1" if num_classes == 2 else "f1_macro"),
     data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
@@ -342,7 +342,7 @@ def default_metrics(task_kind: str, num_classes: int) -> tuple:
 
 
 def check_metrics(names, task_kind: str, num_classes: int) -> None:
-  """Raises InputError for a metric that the kind of task lacks."""
+  """Raises InputError for a metric that a kind of task does not have."""
   known = set(METRICS[task_kind])
   if num_classes != 2:
     known -= set(OF_POSITIVE_CLASS)
@@ -355,14 +355,14 @@ def check_metrics(names, task_kind: str, num_classes: int) -> None:
 
 
 def compute(results: Results, names) -> dict[str, float]:
-  """Returns the values of metrics."""
+  """Returns {name: value} for metrics."""
   return {name: METRICS[results.task_kind][name](results) for name in names}
 
 
 def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
-  """Returns the mean of the means of batches; the last may be short.
+  """Returns the mean over batches of the mean loss; the last may be smaller.
 
-  As in the original: this is the `loss` of an evaluation, and `eval_loss` is
+  As in the original: an evaluation's `loss` is this mean, and `eval_loss` is
   the mean over examples.
   """
   return float(np.mean([
@@ -371,13 +371,13 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
   ]))
 
 
-# Reports for readers.
+# Reports for people.
 
 
 def report(results: Results) -> str:
-  """Returns scores of each class and the confusion matrix as text.
+  """Returns a text with each class's scores and the confusion matrix.
 
-  For regression it is the errors of the predictions.
+  For numbers it has the metrics, and for regression mean errors.
   """
   if results.task_kind in data.OF_NUMBERS:
     values = compute(results, METRICS[results.task_kind])

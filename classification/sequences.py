@@ -1,8 +1,8 @@
-"""Examples of a classifier -> sequences of ids, arrays [rows, T].
+"""Encodes a classifier's examples as sequences of ids, arrays [rows, T].
 
-An example is W sequences of T tokens: usually one; one for each window of a
-long text; one for each ending to choose from; for a bi-encoder one for each
-text. No TensorFlow.
+An example has W sequences of T tokens: usually one; one for each window of a
+long text; one for each ending to choose from; or, for a bi-encoder, one for
+each text. No TensorFlow.
 """
 
 import dataclasses
@@ -20,15 +20,15 @@ from variants import vocabularies
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-  """The options that determine how an example becomes a record.
+  """The options that determine an example's record.
 
   Attributes:
-    task_kind, labels: as in task.ClassifierTask.
+    task_kind, labels: see task.ClassifierTask.
     max_seq_length: T.
-    doc_stride: pieces from the start of one window of a long text to the
-      start of the next; 0: one sequence, and the rest of the text is cut off.
-    max_windows: maximum number of windows of a text; 0: all.
-    has_unlabelled: whether records say which examples have a label.
+    doc_stride: pieces between the starts of windows of a long text; with 0, a
+      text has one sequence and is truncated.
+    max_windows: maximum number of windows of a text; 0: no limit.
+    has_unlabelled: whether records tell if an example has a label.
   """
 
   task_kind: str
@@ -56,23 +56,23 @@ class InputOptions:
 
 
 def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
-  """Returns the InputOptions of run_settings.Settings and a task.
+  """Returns the InputOptions for run_settings.Settings and a task.
 
-  Raises InputError: the vocabulary cannot be used, or a sequence has no room.
+  Raises InputError: the vocabulary is invalid, or a sequence is too short.
   """
   options = InputOptions(task_kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
   ), never_split=settings.get("never_split", ()),
     has_unlabelled=bool(settings.get("unlabelled_file")))
-  tokenizer_of(options)  # Raises its errors before a file is written.
+  tokenizer_of(options)  # Raise its errors before a file is written.
   return options
 
 
 def _windows(starts, lengths, options, frame):
-  """Slides windows over the longer text of each example.
+  """Returns windows over the longer text of each example.
 
-  The shorter of two texts is in every window, cut to half the room. Returns
-  the same as `_sequences` but the ids, from the starts and lengths of texts.
+  Every window has the shorter text, truncated to half the room. The result
+  equals the result of `_sequences`, without the ids.
   """
   rows = []
   for example, (length_a, length_b, start_a, start_b) in enumerate(
@@ -95,27 +95,27 @@ def _windows(starts, lengths, options, frame):
 
 
 def _sequences(examples, tokenizer, options):
-  """Determines which pieces of an example's texts are in each of its rows.
+  """Returns the pieces of all texts, and the pieces in each row.
 
-  Returns the concatenated ids of all texts; the example of each row,
-  ascending; and input_sequences.Spans of the rows.
+  The result is the concatenated ids of all texts; the number of each row's
+  example, ascending; and the input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
   seconds = [each.endings or (each.text_b or "",) for each in examples]
   owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
-  # One call encodes all texts of a block, which is fast. The order is a0 a1 b0
-  # b1, or for choices a0 a1, then all endings of 0, all endings of 1.
+  # A single call for all texts of a block is fast. The order is a0 a1 b0 b1, or
+  # for choices a0 a1, then all endings of 0, then all endings of 1.
   ids, lengths, _ = tokenizer.encode_lines(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
-  # A first text is shared by all rows of its endings; second texts are not.
+  # All rows of endings share the first text, but each has its second text.
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
     owner, spans = _windows(starts, lengths, options, tokenizer.frame)
   else:
-    # One text needs one [SEP], so it has room for one more piece.
+    # A single text needs only one [SEP], so it has room for another piece.
     room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
@@ -124,7 +124,7 @@ def _sequences(examples, tokenizer, options):
 
 @functools.lru_cache(maxsize=4)
 def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
-  """Returns the tokenizer; cached.
+  """Returns the tokenizer, which is cached.
 
   Raises InputError: --max_seq_length leaves no room for a text.
   """
@@ -144,13 +144,13 @@ def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:
-  """Returns the inputs of examples, and the number of rows of each.
+  """Returns the inputs of examples, and the number of rows of each example.
 
   The inputs are a dict of int32 arrays [rows, T]: input_ids, input_mask and
   segment_ids.
   """
   if options.task_kind in data.OF_VECTORS:
-    # Each text is encoded alone, as in extract_features.py.
+    # Each text is a separate sequence, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
     arrays, _ = encode(
       [data.Example("", text) for each in texts for text in each],

@@ -1,9 +1,9 @@
-"""Tables of text, such as TSV, CSV and JSON lines -> rows with their lines.
+"""Reads tables of text, such as TSV, CSV and JSON lines, row by row.
 
-TSV has GLUE's meaning: only tabs and newlines separate, quotes do not. CSV is
-RFC 4180: quotes may contain separators and newlines. A line ends at "\\n" or
-"\\r\\n", or, in a file with neither, at "\\r"; other line separators of
-Unicode, which occur in real texts, do not end a line.
+TSV is as in GLUE: tabs and newlines separate cells, and quotes have no meaning.
+CSV is RFC 4180: separators and newlines may be between quotes. A line ends at
+"\\n" or "\\r\\n", or, in a file with neither, at "\\r". Other line separators
+of Unicode, which occur in real texts, do not end a line.
 """
 
 import codecs
@@ -20,27 +20,27 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# Longer marks come first: the mark of UTF-16 begins the mark of UTF-32.
+# Byte order marks. UTF-32's come first, because they begin with UTF-16's mark.
 _MARKED = {
   codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
   codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
-# Python's encodings that do not encode text files.
+# Encodings of Python that are not for text files.
 _NO_TEXT = (
   "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape",
 )
-# This part of a file determines its encoding and line ends.
+# Size of the part of a file that determines its encoding and line ends.
 _HEAD_BYTES = 1 << 20
-# A text may be a whole book; the default limit of csv is 131072 characters.
+# A text may be a whole book, but the default limit of csv is 131072 characters.
 _LONGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t|"
 
 
 class Row(NamedTuple):
-  """A row: the line where it begins, from 1, and its values or its fault.
+  """A row: its first line, from 1, and its values or its fault.
 
-  A value is a str, or any value of JSON.
+  A value is a str, or any JSON value.
   """
 
   line: int
@@ -59,7 +59,7 @@ class Table(NamedTuple):
     self, names: Iterable[str | int | None],
     advice: str = "the header must name it once",
   ) -> None:
-    """Raises InputError unless each column but None exists exactly once."""
+    """Raises InputError unless each name, except None, has one column."""
     for name in names:
       count = 1 if name is None else self.names.count(name)
       fault = f"{count} columns are named" if count else "no column"
@@ -77,24 +77,24 @@ def open_table(
 ) -> Table:
   """Opens a file of columns.
 
-  As in the original: quotes in a TSV are characters like any other, and a
-  carriage return at the end of a line is not part of it. Unlike the original:
-  one inside a line stays, see file_io.read_lines, and rows must be as wide as
-  the header; there a longer row lost its rest and a shorter one ended the run.
-  Raises InputError: the file is missing or, here or while rows are read, empty,
-  or a quote is misplaced; the error names the row's first line.
+  As in the original: quotes in a TSV have no special meaning, and a carriage
+  return at the end of a line is removed. Unlike the original: a carriage return
+  inside a line stays, see file_io.read_lines; and rows must be as wide as the
+  header, while the original drops the rest of a longer row and fails for a
+  shorter row. Raises InputError: the file is missing; or, here or while rows
+  are read, the file is empty or a quote is misplaced; the message has the line.
 
   Args:
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
-    names: the columns to read: every object in JSON must have them; other keys
-      are ignored. Numbers, from 1, that the first line of a CSV or TSV does not
-      contain are places: the file has no header.
+    names: the columns to read. Every object in JSON must have them; other keys
+      are ignored. If all names are numbers, from 1, which the first line of a
+      CSV or TSV does not contain, they are positions in a file without header.
     header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
-    encoding: None to detect it.
-    joins_cut_rows: whether rows of a TSV that a line break has cut in two are
-      joined; the file is then held in memory.
+    encoding: the file's encoding; None to detect it.
+    joins_cut_rows: whether to join rows of a TSV that a line break has cut in
+      two; the whole file is then in memory.
   """
   if header and file_format not in ("csv", "tsv"):
     raise errors.InputError(
@@ -117,7 +117,7 @@ def open_table(
 
 
 def _lines_table(path, file_format, names, encoding):
-  """Returns the Table of a file with one row per line, or of JSON."""
+  """Returns the Table of a JSON file, or of a file with a row per line."""
   if file_format == "json":
     if encoding:
       raise errors.InputError(
@@ -129,7 +129,7 @@ def _lines_table(path, file_format, names, encoding):
   else:
     lines = _lines(path, encoding)
   if file_format == "text":
-    names = names[:1]  # Each line is a text, whatever the column's name.
+    names = names[:1]  # Each line is a text, for any name of the column.
   if file_format == "fasttext" and len(names) > 2:
     raise errors.InputError(
       f"{path}: a line of fastText has labels and one text, not the columns "
@@ -149,7 +149,7 @@ def _lines_table(path, file_format, names, encoding):
 
 
 def _csv_rows(path, lines, delimiter, names, width):
-  """Yields (line, values or fault); see `open_table`."""
+  """Yields (line number, values or fault) for each row of a CSV."""
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's first line.
     delimiter = delimiter or named[1]
@@ -160,21 +160,21 @@ def _csv_rows(path, lines, delimiter, names, width):
       delimiter = guess_delimiter(first[1], names, width)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  # Newlines are kept, since a quoted text may contain them.
+  # Keep newlines, which a quoted text may contain.
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   while True:
     start = reader.line_num + 1
     try:
       with _long_fields():
-        # csv returns [] for an empty line; here it is one empty column.
+        # For an empty line, csv returns [], but an empty column is needed.
         row = next(reader) or [""]
     except csv.Error as error:
       row = (
         f"not CSV: {error}; put a text with quotes, separators or newlines "
         "between quotes, and double the quotes in it"
       )
-      # An open quote swallows the rest of the file, so no row can follow.
+      # After an open quote, the rest of the file belongs to the same row.
       if "unexpected end" in str(error) or start == 1:
         raise errors.InputError(f"{path}:{start}: {row}") from error
     except StopIteration:
@@ -184,7 +184,7 @@ def _csv_rows(path, lines, delimiter, names, width):
 
 @contextlib.contextmanager
 def _long_fields():
-  """Lets csv read fields of any length; the limit is global in a process."""
+  """Removes csv's global limit for the length of fields, within a block."""
   limit = csv.field_size_limit(_LONGEST_FIELD)
   try:
     yield
@@ -193,18 +193,18 @@ def _long_fields():
 
 
 def _are_places(names):
-  """Whether all columns are named by numbers."""
+  """Returns whether all names of columns are numbers."""
   return bool(names) and all(map(str.isdecimal, names))
 
 
 def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
-  """Guesses the character between the columns of a CSV from its first line.
+  """Guesses the separator of a CSV's columns from its first line.
 
-  Returns one of , ; tab | that yields all `names`, or `width` columns if it is
-  not 0, or otherwise the most columns. Raises InputError: names are numbers of
-  columns, and several characters yield enough columns.
+  It returns one of , ; tab | that gives all `names`, or `width` columns if that
+  is not 0, or otherwise the most columns. Raises InputError: the names are
+  numbers, and several separators give enough columns.
   """
-  # Only the first line decides: texts may contain any separator.
+  # Only the first line counts, because texts may contain any separator.
   with _long_fields():
     columns = {
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
@@ -218,7 +218,7 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
         f"the columns may be separated by {' or '.join(map(repr, fitting))}; "
         "pass --separator"
       )
-  # A file with one column gets a character that no text contains.
+  # For a file with one column, return a character that no text contains.
   if max(map(len, columns.values())) < 2:
     return "\x1f"
   return max(columns, key=lambda delimiter: (
@@ -263,7 +263,7 @@ def _parquet_rows(path, names):
 
 
 def _json_row(line, names):
-  """Returns (row, None), or ([], the fault of a line)."""
+  """Returns (values, None), or ([], fault) for an invalid line."""
   try:
     values = json.loads(line)
   # Ten thousand "[" raise RecursionError.
@@ -284,7 +284,7 @@ def _json_row(line, names):
 
 
 def check_encoding(name: str) -> None:
-  """Raises InputError for names that Python has no text encoding for."""
+  """Raises InputError if Python has no text encoding with this name."""
   try:
     io.TextIOWrapper(io.BytesIO(), name)
     if codecs.lookup(name).name in _NO_TEXT:
@@ -297,9 +297,9 @@ def check_encoding(name: str) -> None:
 
 
 def _mark(error):
-  """Decodes an undecodable byte to half of a surrogate pair.
+  """Decodes an invalid byte to a lone surrogate.
 
-  Python's "surrogateescape" does this for UTF-8 alone.
+  Python's "surrogateescape" does this only for UTF-8.
   """
   return chr(0xDC00 + error.object[error.start]), error.end
 
@@ -308,7 +308,7 @@ codecs.register_error("not_a_character", _mark)
 
 
 def _lines(path, encoding):
-  """Yields (number, line) of a file, without empty lines at its end."""
+  """Yields (number, line) for a file, without empty lines at its end."""
   empty, number = [], 0
   with file_io.open_for_reading(path) as stream:
     head = stream.read(_HEAD_BYTES)
@@ -318,12 +318,12 @@ def _lines(path, encoding):
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
     for number, line in enumerate(text, 1):
-      # Otherwise the mark would belong to the first column's name.
+      # The byte order mark is not part of the first column's name.
       if number == 1:
         line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
       empty.append((number, line))
-      # Empty lines wait: at the end of the file they are not rows.
+      # Delay empty lines, because those at the end of the file are not rows.
       if line:
         yield from empty
         empty.clear()
@@ -332,14 +332,14 @@ def _lines(path, encoding):
 
 
 def _encoding_of(path, head, flag):
-  # A mark takes precedence over a flag that several files share.
+  # A byte order mark takes precedence over a flag, which is for all files.
   for mark, encoding in _MARKED.items():
     if head.startswith(mark):
       return encoding
   has_order = flag and codecs.lookup(flag).name in ("utf-16", "utf-32")
   if flag and not has_order:
     return flag
-  # The file begins with an ASCII character in two bytes.
+  # The file begins with an ASCII character in UTF-16.
   if head[1:2] == b"\0":
     return "utf-16-le"
   if head[:1] == b"\0":
@@ -358,9 +358,9 @@ def _line_end(head, encoding):
 
 
 def _undecodable(text, encoding):
-  """Returns the fault of a text with undecoded bytes, or None."""
+  """Returns the fault of a text with invalid bytes, or None."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
-  # cp1252 has quotation marks and the euro sign at these control characters.
+  # In cp1252 these control characters are quotation marks and the euro sign.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
   match = re.search(pattern, text)
   if not match:
@@ -378,13 +378,13 @@ def _undecodable(text, encoding):
 
 
 def _checked(path, rows, encoding, header, columns):
-  """Returns the Table of (line, values), named by `header` or the first row."""
+  """Returns a Table of (line, values), named by `header` or the first row."""
   names, has_header = list(header), not header
   if not header:
     line, names = next(rows)
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
-    # Data frames without names have such headers.
+    # Data frames without names write the column numbers as a header.
     counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
     if _are_places(columns) and names not in counts:
       logging.info("%s: columns have numbers, and line 1 is a row", path)
@@ -394,7 +394,7 @@ def _checked(path, rows, encoding, header, columns):
   def checked():
     line = None
     for line, row in rows:
-      if isinstance(row, str):  # The fault of the row.
+      if isinstance(row, str):  # This is the fault of the row.
         yield Row(line, [], row)
         continue
       fault = _undecodable("\t".join(row), encoding)
@@ -412,21 +412,21 @@ def _checked(path, rows, encoding, header, columns):
 
 
 def _joined(rows, width):
-  """Yields (line, values); joins rows that a newline has cut in two."""
+  """Yields (line, values), and joins rows that a newline has cut in two."""
   start = 0
   while start < len(rows):
     (line, row), end = rows[start], start + 1
-    # One column fewer, since both rows have a part of the cut cell.
+    # Subtract 1, because both rows have a part of the cut cell.
     while (
       len(row) < width
       and end < len(rows)
       and len(row) + len(rows[end][1]) - 1 <= width
     ):
       first, *others = rows[end][1]
-      # The last cell of one row and the first of the next were one text.
+      # Join the last cell of a row with the first cell of the next row.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
-    # The following lines do not complete the row: it is broken itself.
+    # If following lines do not complete the row, it is broken.
     if len(row) != width:
       row, end = rows[start][1], start + 1
     yield line, row

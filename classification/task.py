@@ -1,7 +1,7 @@
-"""A classifier's task: its kind, classes, metrics and examples.
+"""Determines a classifier's task: its kind, classes, metrics and examples.
 
-Official tasks come from glue, your own files from data; a model's task is in
-its configuration, under Hugging Face's names.
+`glue` reads official tasks, `data` reads the user's files. A model's
+configuration stores its task with Hugging Face's names.
 """
 
 import collections
@@ -17,18 +17,17 @@ from classification import data, glue, ranking, scores
 from common import errors
 from training import components
 
-# Classes that other models name, but tasks number or abbreviate.
+# Numeric or short labels of tasks, and their names in other projects' models.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
 _NAMES_OF_NUMBERED = (
   ("negative", "positive"), ("unacceptable", "acceptable"),
   ("not_equivalent", "equivalent"), ("not_duplicate", "duplicate"),
 )
-# The flags whose values a trained model's configuration saves.
+# The flags that a trained model's configuration stores.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
-# Flags saved for a bi-encoder, besides task_kind.
+# The flags that it stores for a bi-encoder, besides task_kind.
 VECTOR_FLAGS = "pooling pooling_layer normalize score_range"
-# Also saved: whether examples were pairs of texts, and the columns of the
-# texts in your own files.
+# It also stores whether examples were pairs, and the columns of texts.
 TEXT_PAIRS = "text_pairs"
 COLUMN_FLAGS = "text_column text_b_column"
 
@@ -42,9 +41,9 @@ class ClassifierTask(NamedTuple):
     task_kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     metrics: names of scores.
-    splits: dict from "train", "eval", "predict" and more, such as
-      "eval_mismatched", to lists of data.Example; data to predict may be a
-      data.ExampleStream. "unlabelled" has no labels and is trained on.
+    splits: {name: list of data.Example} for "train", "eval", "predict" and
+      further names such as "eval_mismatched"; data to predict may be a
+      data.ExampleStream. "unlabelled" has training examples without labels.
     text_pairs: whether examples are pairs of texts; None: unknown.
   """
 
@@ -58,10 +57,10 @@ class ClassifierTask(NamedTuple):
 
   @property
   def positive(self):
-    """The number of the class that F1, precision and recall measure.
+    """The number of the class to which F1, precision and recall refer.
 
-    It is the second of two classes; for an official task the official second
-    class, in any order that a model has learned.
+    It is the second of two classes. For an official task it is the second class
+    of the task, even if the model has another order.
     """
     if self.official and len(self.official.labels) == 2:
       return self.labels.index(self.official.labels[1])
@@ -69,12 +68,12 @@ class ClassifierTask(NamedTuple):
 
 
 def restore_input_settings(settings):
-  """Returns settings that make the input like a trained model's input.
+  """Returns settings with the input settings that a trained model stores.
 
-  A folder stores the settings of its vectors in either of two ways.
+  This project's and sentence-transformers' folders store vector settings.
   """
   names = VECTOR_FLAGS
-  # A training may change the other settings, but its data stay the same.
+  # A training may change all other settings.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:
@@ -94,15 +93,15 @@ def restore_input_settings(settings):
 def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
-  Kind and classes of the start weights, in their order, are the task's unless
-  the model is trained anew.
+  Without training, the task has the kind and the classes of the initial
+  weights, in their order.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))
   if settings.get("unlabelled_file"):
     task.splits["unlabelled"] = _read_unlabelled(settings, task)
   metrics = tuple(settings.metrics or task.metrics)
-  # As in the original: always there.
+  # As in the original: accuracy is always reported.
   if task.task_kind == data.SINGLE and "accuracy" not in metrics:
     metrics = (*metrics, "accuracy")
   scores.check_metrics(metrics, task.task_kind, len(task.labels))
@@ -113,7 +112,7 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
 
 
 def _used(name, examples, settings):
-  """Returns examples up to their limit, without labels if to predict."""
+  """Returns examples up to their limit; data to predict lose their labels."""
   if isinstance(examples, data.ExampleStream) or name == "unlabelled":
     return examples
   purpose = name.split("_")[0]
@@ -162,7 +161,7 @@ def _read_official(settings, config, purposes):
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
-  # A model that is trained now has the official order of classes.
+  # Training uses the official order of classes, prediction the model's.
   if not settings.do_train:
     _check_kind(task_kind, config)
     labels = _learned_order(official, config.label_names())
@@ -175,7 +174,7 @@ def _read_official(settings, config, purposes):
 
 
 def _official_kind(settings, official):
-  """Returns the kind, which --task_kind may change to a bi-encoder's."""
+  """Returns the kind of a task; --task_kind may select a bi-encoder."""
   is_scored = official.scores and glue.has_pairs(official)
   kinds = [official.task_kind, *[data.SIMILARITY] * bool(is_scored)]
   if settings.task_kind in (None, *kinds):
@@ -194,12 +193,12 @@ def _learned_order(official, learned):
   ):
     return labels
   names = {label.lower(): label for label in labels}
-  # Another project's model may call class 1 "positive" or "equivalent".
+  # Models of other projects may name class 1 "positive" or "equivalent".
   if labels in _NUMBERED:
     for others in _NAMES_OF_NUMBERED:
       names.update(zip(others, labels))
   order = tuple(names.get(name.lower()) for name in learned)
-  # Each class occurs once, so the order is certain.
+  # The names determine the order, because each class occurs once.
   if len(order) == len(labels) and set(order) == set(labels):
     return order
   if len(learned) != len(labels):
@@ -217,15 +216,15 @@ def _learned_order(official, learned):
 
 
 def _are_generic(names):
-  """Whether class names are uninformative: none, or LABEL_0, LABEL_1, ..."""
+  """Returns whether class names are missing, or are LABEL_0, LABEL_1, ..."""
   return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
 def _official_splits(settings, official, purpose):
   splits = {}
   for split in glue.splits(official, purpose):
-    # As in the original: the first split has the plain name. Only it is
-    # required: MNLI may lack its mismatched half.
+    # As in the original: the first split has the plain name. Other splits are
+    # optional: MNLI may lack its mismatched part.
     if splits and not glue.exists(official, settings.data_dir, split):
       logging.info("without the %s data, which are not there", split)
       continue
@@ -241,7 +240,7 @@ def _official_splits(settings, official, purpose):
   return splits
 
 
-# Your own data.
+# The user's data.
 
 
 def _read_own(settings, config, purposes):
@@ -251,7 +250,7 @@ def _read_own(settings, config, purposes):
     settings.text_b_column is not None or task_kind in data.OF_PAIRS
   )
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
-  if not (text_pairs or examples):  # Without data the columns do not count.
+  if not (text_pairs or examples):  # Without data, there are no columns.
     text_pairs = learned
   if not settings.do_train and text_pairs and learned is False:
     logging.warning(
@@ -288,7 +287,7 @@ def _own_examples(settings, config, purposes, task_kind):
       if name in purposes
     }
   if "predict" in purposes:
-    # They may exceed the memory, and need no labels.
+    # Data to predict may exceed the memory, and need no labels.
     examples["predict"] = data.ExampleStream(
       settings.predict_file, settings, task_kind, split="predict",
       has_labels=False, limit=settings.max_predict_examples,
@@ -297,10 +296,10 @@ def _own_examples(settings, config, purposes, task_kind):
 
 
 def _own_kind(settings, config, purposes):
-  """Returns the kind of task, from the first source that has it."""
+  """Returns the kind of task from the first source that has it."""
   task_kind = settings.task_kind or model_kind(config) or data.SINGLE
   if {task_kind, model_kind(config)} == set(data.OF_RANKS):
-    task_kind = data.RANKING_LOGIT  # As the model's scores are.
+    task_kind = data.RANKING_LOGIT  # The kind of the model's scores.
   if not settings.do_train:
     _check_kind(task_kind, config)
   if task_kind in data.OF_PAIRS and purposes and not settings.text_b_column:
@@ -316,7 +315,7 @@ def _own_kind(settings, config, purposes):
 
 
 def _own_labels(task_kind, labels, train, config):
-  """Returns the classes, from the first source that has them."""
+  """Returns the classes from the first source that has them."""
   if task_kind in data.OF_NUMBERS:
     if labels:
       raise errors.InputError(
@@ -330,7 +329,7 @@ def _own_labels(task_kind, labels, train, config):
     return labels
   if train:
     return data.label_list(train)
-  # The model's classes are used: this file may lack some of them.
+  # Use the model's classes, some of which this file may lack.
   if learned:
     return learned
   raise errors.InputError(
@@ -340,7 +339,7 @@ def _own_labels(task_kind, labels, train, config):
 
 
 def _check_labels(labels, task_kind, learned):
-  """Checks --labels; `learned` are the classes of a model that stays as is."""
+  """Checks --labels; `learned` has the model's classes unless it is trained."""
   flag = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
     raise errors.InputError(f"{flag}: a class is there twice; name each once")
@@ -360,7 +359,7 @@ def _check_labels(labels, task_kind, learned):
 
 
 def write_rows(settings, task: ClassifierTask) -> None:
-  """Writes the parts that --eval_fraction made."""
+  """Writes the training and evaluation parts for --eval_fraction."""
   if settings.eval_fraction:
     for name in {"train", "eval"} & task.splits.keys():
       path = os.path.join(settings.output_dir, f"{name}_split.jsonl")
@@ -371,7 +370,7 @@ def write_rows(settings, task: ClassifierTask) -> None:
 
 
 def model_kind(config: configuration.BertConfig) -> str | None:
-  """Returns the kind in a model's configuration, or None."""
+  """Returns the kind of task in a model's configuration, or None."""
   problem_type = config.to_dict().get("problem_type")
   if problem_type is None:
     return None
@@ -384,9 +383,9 @@ def model_kind(config: configuration.BertConfig) -> str | None:
 
 
 def _check_kind(task_kind, config):
-  """Refuses a model of another kind, unless it is trained anew."""
+  """Raises InputError if a model was trained for another kind of task."""
   learned = model_kind(config)
-  # Both have one logit, and files of sentence-transformers tell neither.
+  # Files of sentence-transformers do not distinguish these kinds of one logit.
   is_alike = {task_kind, learned} <= {data.REGRESSION, *data.OF_RANKS}
   if learned not in (None, task_kind) and not is_alike:
     raise errors.InputError(
@@ -401,12 +400,12 @@ def trained_config(
 ) -> configuration.BertConfig:
   """Returns the configuration of a model for a task.
 
-  The classes and the kind belong to the model: a run's folder with others is
-  refused, and a trained model needs no flags for them. The length of its
-  sequences does not belong to it.
+  It has the classes and the kind, so a trained model needs no flags for them,
+  and a run's folder with other classes or kind is refused. It does not have the
+  input settings, such as the length of sequences.
   """
   values = model_folder.without_input_settings(config).to_dict()
-  # The start weights may have been trained for other classes.
+  # The initial weights may have been trained for other classes.
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
@@ -418,7 +417,7 @@ def trained_config(
 
 
 def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
-  """Logs the classes to train on, with their weights and possible mistakes."""
+  """Logs the training classes with their weights, and possible mistakes."""
   if "train" not in task.splits:
     return
   if task.labels:
@@ -447,10 +446,10 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
 
 
 def _doubts(counts):
-  """Returns sentences about classes that may be mistakes."""
+  """Returns warnings about classes that may be mistakes."""
   by_lower_case = collections.defaultdict(list)
   for label in counts:
-    # lower() would keep "ß" and "ss" different.
+    # Unlike lower(), casefold() makes "ß" and "ss" equal.
     by_lower_case[label.casefold()].append(repr(label))
   doubts = [
     f"classes that differ only in case: {', '.join(labels)}; if they are one "

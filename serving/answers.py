@@ -215,7 +215,7 @@ def make_scorer(
   settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
   network: Network, batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function like that of `make` that scores the likelihood of texts.
+  """Returns a function, like `make`, that scores the likelihood of texts.
 
   It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
   The log probabilities add up to the text's; exp(-mean) is its perplexity.

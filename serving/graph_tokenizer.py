@@ -199,7 +199,7 @@ class GraphTokenizer(tf.Module):
       replaced, origins: the results of `_replaced`; this returns new ones.
     """
     cuts = tf.cast(kinds & _CUT > 0, tf.int64)
-    # "a, b" has the numbers 0 0 1 2: those of cuts are odd.
+    # "a, b" has the numbers 0 0 1 2: cuts have odd numbers.
     numbers = tf.cumsum(cuts) + tf.cumsum(cuts, exclusive=True)  # [C]
     count = tf.reduce_max(tf.concat([[0], numbers + 1], 0))  # W
 
