@@ -1,4 +1,4 @@
-"""Runs both ends of a conversion on the same random input."""
+"""Compares the outputs of a model before and after a conversion."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,13 +10,13 @@ from variants import registry
 
 
 def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
-  """Returns input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
+  """Returns random input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(0)
   length = min(config.max_position_embeddings, 32)
-  # Full, half and a single token: padding must have no effect in either.
+  # Full length, half of it, and one token: padding must not affect outputs.
   lengths = np.array([length, (length + 1) // 2, 1])
   mask = np.arange(length) < lengths[:, None]
-  # Padding has id 0, as [PAD] in the released vocabularies.
+  # Padding has the id 0, like [PAD] in the released vocabularies.
   ids = rng.randint(0, config.vocab_size, mask.shape) * mask
   types = rng.randint(0, config.type_vocab_size, mask.shape) * mask
   return [values.astype(np.int32) for values in (ids, mask, types)]
@@ -46,7 +46,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
       "replaced_tokens", heads.ReplacedTokenHead(config), sequence
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
-    # A head for whole sequences also runs on every token, to compare weights.
+    # Any classifier can run on every token, which suffices for a comparison.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),
   }
   for prefix, (name, head, states) in made.items():
@@ -57,11 +57,11 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
 
 
 def compare(source: converter.Source, output: str) -> dict[str, float]:
-  """Returns the largest difference of each output of both ends.
+  """Returns {output's name: largest difference} of both models.
 
   `output` is a folder that `converter.convert` wrote from the source.
   """
-  # Read back from the files, as anybody else would read them.
+  # Read the converted model from its files, like a user.
   expected, converted = map(outputs, (source, converter.open_source(output)))
   return {
     name: float(np.max(np.abs(expected[name] - converted[name])))

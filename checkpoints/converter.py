@@ -1,12 +1,12 @@
-"""Turns a checkpoint of any kind into a folder of any kind.
+"""Converts a checkpoint of any format to a folder of any format.
 
   tf1, tf2      bert_config.json, bert_model.ckpt.*, vocab.txt: the layout of
-                the released models, which this project shares
+                the released models and of this project
   huggingface   config.json, model.safetensors, vocab.txt,
                 tokenizer_config.json
-  model_garden  as tf1, but bert_model.ckpt is object-based
+  model_garden  like tf1, but bert_model.ckpt is object-based
 
-The folder appears when it is whole.
+The folder gets its name when it is complete.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from variants import electra, registry, vocabularies
 
 
 class Source(NamedTuple):
-  """A model to convert; `reader`: see `weight_files.open_reader`."""
+  """A model to convert; `reader` is from `weight_files.open_reader`."""
 
   reader: weight_files.Reader
   config: configuration.BertConfig
@@ -40,12 +40,12 @@ class Source(NamedTuple):
 
 
 class Conversion(NamedTuple):
-  """The result of a conversion, for every value.
+  """The result of a conversion.
 
   Attributes:
-    names: TF1 name -> the name in the new file.
-    left_out: name in the old file -> the reason.
-    notes: sentences about what the numbers alone do not tell.
+    names: {TF1 name: name in the new file}.
+    left_out: {name in the old file: reason for not converting it}.
+    notes: sentences about the model besides its weights.
   """
 
   names: dict[str, str]
@@ -61,21 +61,20 @@ def open_source(
 
   Args:
     path: see `weight_files.open_reader`.
-    bert_config_file: by default what the checkpoint carries, or its folder has.
-    vocab_file: by default one of vocabularies.NAMES of its folder, if there
-      is one.
-    generator: whether to take the generator of a checkpoint of
-      ELECTRA's authors, which has both models.
+    bert_config_file: by default the configuration in the checkpoint's folder.
+    vocab_file: by default the folder's first file of vocabularies.NAMES.
+    generator: whether to take the generator of a checkpoint of ELECTRA's
+      authors, which has both models.
 
   Raises:
-    InputError: a file is missing or damaged, or they do not fit together.
+    InputError: a file is missing or damaged, or files do not fit together.
   """
   reader = weight_files.open_reader(path)
   if generator:
     reader = _generator_of(reader)
   values = _config_values(reader, bert_config_file)
   config = configuration.BertConfig.from_dict(values)
-  # Before the first value is read.
+  # Check the memory before reading the first value.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
@@ -83,7 +82,7 @@ def open_source(
       reader.folder, registry.name_of(config)
     )
   if vocab_file:
-    # Not their count: a list may have a token twice.
+    # The number of tokens may be lower, because a list may repeat a token.
     last = max(vocabularies.load_vocab(vocab_file).values())
     config.check_vocabulary(last + 1, vocab_file)
   return Source(reader, config, vocab_file)
@@ -104,7 +103,7 @@ def _config_values(reader, bert_config_file):
   path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
   if bert_config_file or file_io.exists(path):
     return configuration.read(path)
-  # A folder that this project trained in.
+  # The output folder of a training has the configuration in this file.
   path, values = json_files.read_optional(
     reader.folder, "run_fingerprint.json"
   )
@@ -125,7 +124,7 @@ def _check_shapes(reader, config):
       f"{reader.path} has {count} attention heads, but the configuration says "
       f"{config.num_attention_heads}; give the one that belongs to it"
     )
-  # Several classes of Hugging Face have no pooler.
+  # Several classes of Hugging Face lack the pooler.
   weight_files.check_shapes(
     registry.shapes(config), reader, allowed_missing=heads.POOLER
   )
@@ -135,14 +134,14 @@ def convert(
   source: Source, output: str, to_format: str, *,
   architecture: str | None = None, do_lower_case: bool | None = None,
 ) -> Conversion:
-  """Writes a model as a folder of another kind.
+  """Writes a model as a folder in another format.
 
   Args:
-    output: folder; it must not exist, be empty, or hold the same already.
+    output: folder; it must be missing or empty, or have the same files already.
     to_format: one of choices.CHECKPOINT_KINDS.
-    architecture, do_lower_case: of "huggingface", see `huggingface.write`. By
-      default the class is found from the names, the case from a
-      tokenizer_config.json or else the vocabulary.
+    architecture, do_lower_case: for "huggingface", see `huggingface.write`. By
+      default the names determine the class; tokenizer_config.json or the
+      vocabulary determines the case.
 
   Raises:
     InputError: the folder has other files, or the checkpoint cannot be read.
@@ -180,7 +179,7 @@ def _check_place(to_format, config):
 
 
 def _write_tensorflow(folder, values, source, to_format):
-  """Writes a whole folder; returns {TF1 name: name in the file}."""
+  """Writes a complete folder; returns {TF1 name: name in the file}."""
   case = None
   if source.vocab_file:
     case = tokenizer_files.read_do_lower_case(source.vocab_file)
@@ -191,19 +190,19 @@ def _write_tensorflow(folder, values, source, to_format):
       return model_garden.write(
         temporary, values, source.config.num_attention_heads
       )
-  # One layout for both: TensorFlow 2 finds values by name, too.
+  # tf1 and tf2 share a layout, as TensorFlow 2 also restores values by name.
   weight_files.write_tf1(prefix, values)
   return {name: name for name in values}
 
 
 def _holds_the_same(output, temporary):
-  """Whether a folder is there with just these files; an empty one is removed.
+  """Returns whether a folder has exactly these files; removes an empty folder.
 
   Raises:
-    InputError: `output` is there and holds anything else.
+    InputError: `output` exists and has other contents.
   """
   with contextlib.suppress(OSError):
-    # Not every system renames to the name of a folder.
+    # Some systems cannot rename a folder to an existing folder's name.
     os.rmdir(output)
   if not os.path.exists(output):
     return False
@@ -217,13 +216,13 @@ def _holds_the_same(output, temporary):
       f"{output} is there already and is not what this command writes; give a "
       "new folder"
     )
-  # A warning, since the script shows no less.
+  # Use a warning, because the script does not show less severe messages.
   logging.warning("%s is there already, with the same files", output)
   return True
 
 
 def _left_out(source, to_format):
-  """Returns {name that is not converted: the reason}."""
+  """Returns {name of a value that is not converted: reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
   known = {row.tf1 for row in rows} | registry.shapes(source.config).keys()
@@ -233,7 +232,7 @@ def _left_out(source, to_format):
       if to_format in ("tf1", "tf2"):
         return None
       return f"optimizer state, which {to_format} does not take over"
-    # A TF1 checkpoint may have the variables of any task; they are kept.
+    # Keep other variables of a TF1 checkpoint, which may be of any task.
     if name in known or reader.file_format == weight_files.TF1:
       return None
     return "not a weight of BERT or of a head that is known"
@@ -243,11 +242,11 @@ def _left_out(source, to_format):
 
 
 def _notes(source, to_format):
-  """Says what stays the same under another name."""
+  """Returns sentences about the model besides its weights."""
   function, notes = source.config.hidden_act, [*source.reader.notes]
   their_name = configuration.THEIR_ACTIVATIONS.get(function)
   if to_format == "huggingface" and their_name:
-    # The same word is another function at Hugging Face.
+    # In Hugging Face, the same name means another function.
     notes.append(
       f"hidden_act {function} is the same function as their {their_name}, "
       "which config.json says"

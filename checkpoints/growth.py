@@ -1,14 +1,14 @@
-"""Grows a model: more words, more positions; what it knew stays, bit for bit.
+"""Adds words or positions to a model, whose existing rows do not change.
 
-A row that is new is made of rows that are there, and so are its moments, where
-the checkpoint is one of a training: a second moment of 0 would let the first
-steps be three times too large.
+New rows are computed from existing rows. So are their moments, if a training's
+checkpoint has them: with a second moment of 0, the first steps would be three
+times too large.
 
-  a word       the mean of the rows of the pieces that it was cut into
-  position p   the learned row 1 + (p - 1) mod (P - 1) of P. The rows
-               are repeated (as by Beltagy et al. 2020, arXiv 2004.05150), since
-               neighbours then stay neighbours; the first, which [CLS] alone
-               had, is left out
+  a word       the mean of the rows of its previous word pieces
+  position p   the learned row 1 + (p - 1) mod (P - 1) of P. Repeating the
+               rows (as in Beltagy et al. 2020, arXiv 2004.05150) keeps
+               neighbours together. The first row, which only [CLS] had, is
+               skipped
 """
 
 import os
@@ -25,7 +25,7 @@ from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
 from variants import registry, vocabularies
 
-# Tables with a row, or a number, for each word.
+# Tables with a row or a number for each word.
 _WORDS = re.compile(
   r"bert/embeddings/word_embeddings|cls/predictions/output_bias"
 )
@@ -34,7 +34,7 @@ _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class NewWord(NamedTuple):
-  """A word, its id, and the ids of the pieces that it was cut into."""
+  """A word, its id, and the ids of its previous word pieces."""
 
   word: str
   token_id: int
@@ -42,10 +42,10 @@ class NewWord(NamedTuple):
 
 
 class _GrownReader(weight_names.Reader):
-  """A reader, some of whose tables have other rows."""
+  """A reader of a checkpoint with some larger tables."""
 
   def __init__(self, reader, tables):
-    """Takes {name: (rows, function of a value that returns the new one)}."""
+    """Takes {name: (rows, function from the old value to the new value)}."""
     vars(self).update(vars(reader))
     self._old, self._tables = reader, tables
     self.shapes = {**reader.shapes, **{
@@ -63,19 +63,19 @@ def grow(
   use_unused_tokens: bool = False, max_position_embeddings: int | None = None,
   do_lower_case: bool | None = None,
 ) -> tuple[converter.Source, list[NewWord]]:
-  """Returns a model that is larger, and its new words.
+  """Returns a larger model, and its new words.
 
   Args:
-    folder: for the new vocabulary.
-    add_tokens: file with one word a line.
-    use_unused_tokens: whether words first take the places of [unused...].
-    max_position_embeddings: how many there are to be.
-    do_lower_case: of the text; None: see tokenizer_files.likely_case.
+    folder: folder for the new vocabulary.
+    add_tokens: file with one word per line.
+    use_unused_tokens: whether words first replace [unused...] tokens.
+    max_position_embeddings: new number of positions.
+    do_lower_case: whether text is lower-cased; None: see
+      tokenizer_files.likely_case.
 
   Raises:
-    InputError: the model has as many positions, the file has a line that
-      cannot become a token (all are named), there is no vocabulary, or this
-      machine cannot hold the larger model.
+    InputError: the model has that many positions, lines cannot become tokens
+      (all are listed), the vocabulary is missing, or the memory is too small.
   """
   config, vocab_file = source.config, source.vocab_file
   words: list[NewWord] = []
@@ -99,14 +99,14 @@ def grow(
 
   def with_words(value):
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
-    # After all: a piece may be in a place that is taken.
+    # Compute all means before writing, which may replace the row of a piece.
     means = [value[word.pieces].mean(0) for word in words]
     value[[word.token_id for word in words]] = means
     return value
 
   def with_positions(value):
     rows = np.arange(len(value), positions)
-    # The row after the first token's, which is not row 0 in RoBERTa.
+    # The second token's row; RoBERTa's first token does not have row 0.
     second = positions - config.max_position_embeddings + 1
     return _lengthened(
       value, second + (rows - second) % max(1, len(value) - second)
@@ -124,15 +124,15 @@ def grow(
 
 
 def _lengthened(value, rows):
-  """Returns a copy of a table with some of its rows once more at its end."""
+  """Returns a copy of a table with some of its rows repeated at the end."""
   return np.concatenate([value, value[rows % len(value)]])
 
 
 def _add_words(source, folder, path, use_unused, do_lower_case):
-  """Writes the vocabulary and the files next to it.
+  """Writes the vocabulary and the tokenizer's files.
 
   Returns:
-    its path, and a list of NewWord.
+    the vocabulary's path, and a list of NewWord.
   """
   old = source.vocab_file
   if not old or vocabularies.name_of(old) != vocabularies.LIST:
@@ -159,7 +159,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     lines[place] = word
   grown = os.path.join(folder, vocabularies.LIST)
   file_io.write_text(grown, "".join(f"{line}\n" for line in lines))
-  # With punctuation in it, a word is whole only if the tokenizers know of it.
+  # Tokenizers split a word with punctuation unless never_split has it.
   kept = [word for word in kept if word in lines]
   kept += [
     word for word in words if _basic_like(tokenizer).tokenize(word) != [word]
@@ -172,7 +172,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
 
 
 def _basic_like(tokenizer, never_split=()):
-  """Returns the BasicTokenizer of a tokenizer, with other whole words."""
+  """Returns a tokenizer's BasicTokenizer with another never_split."""
   basic = tokenizer.basic_tokenizer
   return tokenization.BasicTokenizer(
     basic.do_lower_case, never_split, strip_accents=basic.strip_accents,
@@ -181,14 +181,14 @@ def _basic_like(tokenizer, never_split=()):
 
 
 def _read_words(path, tokenizer):
-  """Returns the words of a file, as text is read: "Café" -> "cafe".
+  """Returns the words of a file in the tokenizer's form: "Café" -> "cafe".
 
-  Raises InputError: it names all words that cannot be used.
+  Raises InputError: words are invalid; the message has all of them.
   """
   faults, lines = errors.Faults(), {}
   for number, line in file_io.read_lines(path):
     word = line.strip()
-    # A word with white space stays two, for its error.
+    # Keep white space in a word, which `_fault` reports.
     read = " ".join(
       "".join(_basic_like(tokenizer).tokenize(part)) for part in word.split()
     )
@@ -211,7 +211,7 @@ def _read_words(path, tokenizer):
 
 
 def _fault(word, tokenizer):
-  """Returns why a word cannot become a token, or ""."""
+  """Returns the reason for which a word cannot become a token, or ""."""
   if word in tokenizer.vocab:
     return f"is a token of {tokenizer.vocab_file} already"
   if word.split() != [word]:

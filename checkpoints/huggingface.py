@@ -1,16 +1,16 @@
-"""Hugging Face folders: read and written without PyTorch.
+"""Reads and writes Hugging Face folders without PyTorch.
 
   config.json                          the model's shape
-  model.safetensors                    the weights, or several of them with
-  model.safetensors.index.json         an index of the tensors' files
-  pytorch_model.bin                    the weights of older folders, with an
-                                       index likewise: read, never written
+  model.safetensors                    the weights, or several such files with
+  model.safetensors.index.json         an index of their tensors
+  pytorch_model.bin                    the weights in older folders, maybe with
+                                       an index: read, but never written
   vocab.txt, spiece.model or           the vocabulary
   tokenizer.json, tokenizer_config.json
 
-Hugging Face's "gelu" is the exact one, made with erf; the original's "gelu" is
-the one made with tanh, which Hugging Face calls "gelu_new". So the names of
-the two change on the way, and the function stays.
+Hugging Face's "gelu" is the exact function with erf. The original's "gelu" is
+the approximation with tanh, which Hugging Face calls "gelu_new". So a
+conversion changes the name, which keeps the function.
 """
 
 import functools
@@ -34,17 +34,17 @@ from checkpoints import (
 from common import errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
-# The first of these files that a folder has is read.
+# File names in order of precedence.
 _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
-# The prefixes of the names of a whole model, and of an encoder alone.
+# Prefixes of names in a model with a head, and in an encoder.
 _ROOTS = (
   "bert", "roberta", "electra", "distilbert", "transformer", "albert",
   "encoder", "embeddings", "pooler", "cls", "lm_head", "classifier", "ernie",
 )
-# The safetensors types that NumPy has; others, such as F8_E4M3, are missing.
+# The safetensors types that NumPy supports, unlike F8_E4M3, for example.
 _DTYPES = (
   "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
   "U8", "BOOL",
@@ -52,18 +52,18 @@ _DTYPES = (
 
 
 def weights_file(path: str) -> str | None:
-  """Returns the file (or index of several) that a path means, or None.
+  """Returns the weights file, or the index of several, for a path, or None.
 
   Args:
-    path: of a .safetensors or .bin file or its index, or a folder with one.
+    path: a .safetensors or .bin file or its index, or a folder with one.
   """
   if not tf.io.gfile.isdir(path):
-    # Any file may be called .bin.
+    # A missing .bin may be the prefix of a TensorFlow checkpoint.
     is_file = path.endswith(
       (".safetensors", ".safetensors.index.json", ".bin.index.json")
     ) or (path.endswith(".bin") and tf.io.gfile.exists(path))
     return path if is_file else None
-  # The second is of old sentence-transformers.
+  # Old versions of sentence-transformers write to the second folder.
   for folder in (path, os.path.join(path, "0_Transformer")):
     for name in _WEIGHTS_FILES:
       if tf.io.gfile.exists(os.path.join(folder, name)):
@@ -72,7 +72,7 @@ def weights_file(path: str) -> str | None:
 
 
 def open_reader(path: str, file: str) -> weight_names.Reader:
-  """Opens a path whose `weights_file` is `file`.
+  """Opens the weights at a path; `file` is its `weights_file`.
 
   Raises InputError: a file is missing, damaged, or of another kind of model.
   """
@@ -90,7 +90,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
 
   def read(name):
     value = tensors[name].read()
-    # Exact: every such number is a float32. float64 stays what it is.
+    # float32 represents all these values exactly. float64 does not change.
     is_small = value.dtype.name in ("float16", "bfloat16")
     return value.astype(np.float32) if is_small else value
 
@@ -104,10 +104,10 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
 
 
 def _without_prefix(tensors):
-  """Returns tensors without a prefix that all names have, and the prefix.
+  """Removes a prefix that all names have; returns tensors and the prefix.
 
   "module.bert.pooler.weight" -> "bert.pooler.weight": other programs wrap the
-  model. The names of Hugging Face's classes and what they begin with stay.
+  model. Prefixes of Hugging Face's classes stay.
   """
   prefix = ""
   while True:
@@ -116,7 +116,7 @@ def _without_prefix(tensors):
     if not first or first in _ROOTS:
       break
     prefix += f"{first}."
-  # ERNIE without its table of tasks is BERT.
+  # ERNIE without its task embeddings is BERT.
   return {
     re.sub(r"^ernie\.", "bert.", name.removeprefix(prefix)): tensor
     for name, tensor in tensors.items()
@@ -124,18 +124,18 @@ def _without_prefix(tensors):
 
 
 def _check_tied(path, tensors, variant):
-  """Raises InputError if a copy of a weight is not one.
+  """Raises InputError if a copy of a tied weight differs from the weight.
 
-  Its table and the head's then differ, which TF1 names cannot say.
+  TF1 has a single name for both.
   """
   for pair in weight_names.tied(variant).items():
-    # With the variant's prefix or without it.
+    # A file has these names with or without the variant's prefix.
     prefix = f"{weight_names.family_of(variant)}."
     spellings = [{n, n.removeprefix(prefix)} for n in pair]
     names = [n for each in spellings for n in each & tensors.keys()]
     if len(names) == 2:
       values = [tensors[n].read() for n in names]
-      # To the bit: a head that was trained apart from its table differs.
+      # The copies must be equal: a head that was trained separately differs.
       if not np.array_equal(*values):
         raise errors.InputError(
           f"{path}: {names[0]} differs from {names[1]}, and models share it"
@@ -143,7 +143,7 @@ def _check_tied(path, tensors, variant):
 
 
 def _open_files(path):
-  """Returns {name: StoredTensor} of a file, or of those that an index names."""
+  """Returns {name: StoredTensor} for a file, or for all files of an index."""
   if not path.endswith(".json"):
     return _open(path)
   weight_map = json_files.field(
@@ -173,7 +173,7 @@ def _open(path):
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
   file_io.refuse_pointer(path)
-  # By the name: any file may call itself so, and the reader checks it.
+  # The name decides; the reader checks the content.
   if path.endswith(".bin"):
     return pytorch_files.read(path)
   try:
@@ -198,7 +198,7 @@ def _open(path):
 
 
 def _notes(path, derived, tensors):
-  """Sentences on number formats and pooling."""
+  """Returns sentences about number formats and pooling."""
   notes = []
   small = sorted({t.dtype for t in tensors.values()} & {"F16", "BF16"})
   if small:
@@ -227,16 +227,16 @@ def write(
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's file.
 
-  Returns the name in the file of each TF1 name; what has none there (optimizer
-  state) is left out. Raises InputError: the architecture is not of this kind of
+  Returns {TF1 name: name in the file} for all weights with a name there, unlike
+  optimizer state. Raises InputError: the architecture is of another kind of
   model.
 
   Args:
     folder: an existing folder.
-    weights: by TF1 name.
-    config: as in a bert_config.json.
-    architecture: a class of transformers; by default found from the names and
-      the configuration.
+    weights: {TF1 name: value}.
+    config: the entries of bert_config.json.
+    architecture: a class of transformers; by default determined by the names
+      and the configuration.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """
   variant = config.get("variant", "bert")
@@ -251,9 +251,9 @@ def write(
     for row in rows
   }
   with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
-    # Not `save_file`: only the owner could read what that writes.
+    # `save_file` would write a file that only the owner can read.
     with open(temporary, "wb") as stream:
-      # "pt": transformers refuses a file that does not say so.
+      # transformers refuses a file without the format "pt".
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   write_settings(
     folder, config, architecture, do_lower_case=do_lower_case,
@@ -268,7 +268,7 @@ def write_settings(
   vocab_file: str | None, max_length: int,
   never_split: Sequence[str] | None = None,
 ) -> None:
-  """Writes all of a folder but the weights; arguments as of `write`."""
+  """Writes all files except the weights; for arguments see `write`."""
   json_files.write(
     os.path.join(folder, "config.json"),
     configuration.to_huggingface(config, architecture),

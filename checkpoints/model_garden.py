@@ -1,10 +1,11 @@
-"""Model Garden (tf-models-official) checkpoints, without that package.
+"""Reads and writes Model Garden (tf-models-official) checkpoints.
 
-They are object-based: a value is found by the path of attributes that leads
-to it, such as encoder/_transformer_layers/0/_attention_layer/_query_dense/
-kernel, and a graph of the objects is stored next to the values. This module
-reads and writes the objects of `BertEncoder`, `BertEncoderV2` and
-`BertPretrainerV2` (with a next-sentence head).
+These checkpoints are object-based: a value is identified by a path of
+attributes, such as
+encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel, and the
+checkpoint stores the graph of objects. This module supports the objects of
+`BertEncoder`, `BertEncoderV2` and `BertPretrainerV2` (with a next-sentence
+head), without that package.
 """
 
 import itertools
@@ -19,19 +20,19 @@ from common import errors
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# The next-sentence head has a separate dense layer, which is BERT's pooler;
-# the encoder's pooler is then never trained. Its path in a model, and the path
-# that fine-tuning reads:
+# The next-sentence head has a separate dense layer, which corresponds to BERT's
+# pooler; the encoder's pooler is then untrained. These are the layer's path in
+# a model, and the path that fine-tuning reads:
 _HEAD_POOLERS = ("classification_heads/0/dense", "next_sentence.pooler_dense")
 _TABLE = "bert/embeddings/word_embeddings"
 _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
-# An encoder has this if its embeddings are narrower than its layers.
+# An encoder has this object if its embeddings are narrower than its layers.
 _PROJECTION = "_embedding_projection"
 _OF_TRAINING = re.compile("(^|/)(optimizer|save_counter|global_step)/")
 
 
 class _Objects:
-  """The graph of objects that a checkpoint was made of."""
+  """The graph of objects in a checkpoint."""
 
   def __init__(self, data: bytes):
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -43,7 +44,7 @@ class _Objects:
     ]
 
   def find(self, path: str) -> int | None:
-    """Returns the number of the object at a path from any object, or None."""
+    """Returns the number of an object at a path from any object, or None."""
     reached = [*range(len(self.parts))]
     for name in path.split("/"):
       reached = [
@@ -53,7 +54,7 @@ class _Objects:
     return reached[0] if reached else None
 
   def key(self, path: str) -> str | None:
-    """Returns under which key the value of a path is, or None."""
+    """Returns the checkpoint key of the value at a path, or None."""
     number = self.find(path)
     if number is None or not self._nodes[number].attributes:
       return None
@@ -61,11 +62,10 @@ class _Objects:
 
 
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
-  """Returns a Model Garden checkpoint under TF1 names.
+  """Returns a reader of a Model Garden checkpoint with TF1 names.
 
-  The bundle has the keys of the files; values without a row of weight_names
-  stay under their keys. Raises InputError: the objects are not a BERT
-  encoder's.
+  `bundle` has the keys of the files. Values without a row in weight_names keep
+  their keys. Raises InputError: the objects are not a BERT encoder.
   """
   objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:
@@ -97,11 +97,11 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
 
 
 def _names(objects):
-  """Returns {TF1 name: (key, layout)} of the values with a row."""
+  """Returns {TF1 name: (key, layout)} for values with a row."""
   layers = objects.find("_transformer_layers")
   names = {}
   for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
-    # The parents of the encoder and the head do not matter.
+    # The encoder and the head may have any parents.
     path = row.name.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
     key = objects.key(path)
@@ -116,15 +116,15 @@ def _names(objects):
 def write(
   prefix: str, weights: dict[str, np.ndarray], num_heads: int
 ) -> dict[str, str]:
-  """Writes a checkpoint that Model Garden models restore.
+  """Writes a checkpoint that Model Garden models can restore.
 
-  An encoder alone hangs from "encoder" and "model"; with the masked-LM head
-  "model" is a pretrainer, and "masked_lm" and "next_sentence.pooler_dense"
-  are the objects that fine-tuning reads. `prefix` comes from a block of
-  `weight_files.temporary_prefix`; weights are by TF1 name.
+  Without a masked-LM head, the root's "encoder" and "model" are the encoder.
+  With the head, "model" is a pretrainer, and fine-tuning reads "masked_lm" and
+  "next_sentence.pooler_dense". Call this in a block of
+  `weight_files.temporary_prefix`, which gives `prefix`.
 
   Returns:
-    TF1 name -> path; what has none there is left out.
+    {TF1 name: path} for all weights with a path.
   """
   tree: dict = {}
   paths = {}
@@ -143,19 +143,19 @@ def write(
 
 
 def _items(tree):
-  """Returns the children of the checkpoint's root by name."""
+  """Returns {name: object} for the children of the checkpoint's root."""
   encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
   if "masked_lm" not in tree:
     return {"encoder": encoder, "model": encoder}
-  # Two layers hold the table of words.
+  # Two layers share the word embeddings.
   table = {"embedding_table": tree["encoder"]["_embedding_layer"]["embeddings"]}
   masked_lm = _tracked(tree["masked_lm"] | table)
-  # The names that BertPretrainerV2 gives them.
+  # The attribute names of BertPretrainerV2.
   model = {"encoder_network": encoder, "masked_lm": masked_lm}
   items = {"encoder": encoder, "masked_lm": masked_lm}
   if head:
     pooler = tree["encoder"].get("_pooler_layer", {})
-    # Copies: one object of a file cannot become two of a model.
+    # Copy the variables, as a file's object cannot restore two of a model.
     dense = _tracked({name: tf.Variable(v) for name, v in pooler.items()})
     model["classification_heads"] = [_tracked(head | {"dense": dense})]
     items["next_sentence.pooler_dense"] = dense
@@ -163,9 +163,9 @@ def _items(tree):
 
 
 def _tracked(tree):
-  """Returns an object whose attributes are named as the keys of a dict."""
+  """Returns an object with the keys of a dict as its attributes."""
   if not isinstance(tree, dict):
     return tree
   parts = {name: _tracked(part) for name, part in tree.items()}
-  # Members of a list are tracked as "0", "1", ...; they come in this order.
+  # Members of a list have the names "0", "1", ..., in this order.
   return [*parts.values()] if "0" in parts else tf.train.Checkpoint(**parts)

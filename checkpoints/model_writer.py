@@ -1,7 +1,7 @@
-"""Writes a trained model as a folder that the next task can start from.
+"""Writes a trained model as a folder, from which another training can start.
 
-See model_folder for the files of a folder, and sentence_folder for those that
-sentence-transformers reads.
+See model_folder for the files of a folder, and sentence_folder for the files
+that sentence-transformers reads.
 """
 
 import os
@@ -30,19 +30,19 @@ def write(
   vocab_file: str | None = None, do_lower_case: bool | None = None, *,
   never_split: Sequence[str] | None = None, step: int | None = None,
 ) -> None:
-  """Writes a model folder; each file whole or not at all.
+  """Writes a model folder; each file is written atomically.
 
   Args:
-    folder: made where it does not exist; files of the same name are replaced.
-    variables: by name where a file is to have other names than they have.
+    folder: created if missing; files with the same name are replaced.
+    variables: the weights; a mapping can give them other names.
     vocab_file: copied if given.
-    do_lower_case: how text becomes words of the vocabulary; None: not known.
-    never_split: as of tokenizer_files.write.
-    step: how many steps the weights were trained for, if known: it is stored
-      as `global_step`, which the original's checkpoints have too.
+    do_lower_case: whether text is lower-cased; None: unknown.
+    never_split: see tokenizer_files.write.
+    step: number of training steps of the weights, if known; it is stored as
+      `global_step`, like in the original's checkpoints.
   """
   file_io.make_folder(folder)
-  # The weights first: the configuration makes the folder one of a model.
+  # The configuration comes last, because it marks a complete folder.
   values = weight_files.by_name(variables)
   if step is not None:
     values["global_step"] = np.int64(step)
@@ -55,7 +55,7 @@ def write_config(
   folder: str, config: configuration.BertConfig, vocab_file: str | None,
   do_lower_case: bool | None, never_split: Sequence[str] | None = None,
 ) -> None:
-  """Writes all of a model folder but the weights."""
+  """Writes all files of a model folder except the weights."""
   path = os.path.join(folder, model_folder.CONFIG_FILES[0])
   file_io.write_text(path, config.to_json_string())
   tokenizer_files.write(
@@ -67,7 +67,7 @@ def write_config(
 def is_for_sentences(
   config: configuration.BertConfig, pooling: sentence_pooling.Pooling
 ) -> bool:
-  """Whether sentence-transformers can make the vectors of a model."""
+  """Returns whether sentence-transformers can compute a model's vectors."""
   last = config.num_hidden_layers - 1
   return (
     not configuration.only_here(config)
@@ -82,11 +82,11 @@ def write_sentence_model(
   do_lower_case: bool | None, *, pooling: sentence_pooling.Pooling,
   max_length: int, never_split: Sequence[str] = (),
 ) -> None:
-  """Writes an encoder, each file whole or not at all.
+  """Writes an encoder for sentence-transformers, each file atomically.
 
-  bert_config.json is there too, with how the model's input was made. Arguments
-  as of `write`, the model one that `is_for_sentences` approves of;
-  `max_length` is the most tokens of a text.
+  It also writes bert_config.json with the input settings. For arguments see
+  `write`; `is_for_sentences` must hold for the model; `max_length` is the most
+  tokens of a text.
   """
   file_io.make_folder(folder)
   huggingface.write(
@@ -95,7 +95,7 @@ def write_sentence_model(
     never_split=never_split,
   )
   sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)
-  # Last: it makes the folder one of a model.
+  # The configuration comes last, because it marks a complete folder.
   path = os.path.join(folder, "bert_config.json")
   file_io.write_text(path, config.to_json_string())
   logging.info("the model is in %s", folder)

@@ -1,18 +1,18 @@
-"""Tensors of PyTorch's pytorch_model.bin, read without running what it says.
+"""Reads the tensors of PyTorch's pytorch_model.bin without running its code.
 
-Such a file is a pickle, and unpickling calls whatever functions the file
-names. Here it can name only functions in `_KNOWN`, all of them harmless;
-a file that asks for any other is refused. Two layouts exist:
+Such a file is a pickle, and unpickling calls all functions that the file names.
+Here it can name only the harmless functions in `_KNOWN`; a file with any other
+function is refused. Two layouts exist:
 
   since PyTorch 1.6   a zip file, with the pickle in NAME/data.pkl and each
                       storage's bytes in NAME/data/KEY
-  before that         pickles one after another (a magic number, a version,
-                      facts of the machine, the tensors, the storages' keys),
-                      then each storage: how many numbers, int64, and its bytes
+  before that         consecutive pickles (a magic number, a version, facts
+                      about the machine, the tensors, the storages' keys), then
+                      each storage: its number of elements, int64, and its bytes
 
-A tensor is a view of a storage: offset, shape and strides, in numbers. NumPy
-refuses a view that leaves its storage. No size that a file declares is believed
-before the file is that long.
+A tensor is a view of a storage: offset, shape and strides, in elements. NumPy
+refuses a view beyond its storage. Sizes in a file are checked against the
+length of the file before they are used.
 """
 
 import collections
@@ -34,10 +34,10 @@ import numpy as np
 
 from common import errors
 
-# The first two pickles of a file that torch.save wrote before version 1.6: its
-# magic number and the version of its layout.
+# The first two pickles of a file from before PyTorch 1.6: the magic number and
+# the version of the layout.
 _OLD_START = (0x1950A86A20F9469CFC6C, 1001)
-# PyTorch's class of a storage -> type of its numbers, and safetensors' name.
+# {PyTorch's class of a storage: (dtype, safetensors' name of the dtype)}
 _STORAGES = {
   "DoubleStorage": (np.dtype("<f8"), "F64"),
   "FloatStorage": (np.dtype("<f4"), "F32"),
@@ -52,7 +52,7 @@ _STORAGES = {
 
 
 class StoredTensor(NamedTuple):
-  """A tensor of a file; `dtype` is safetensors' name of it, such as "F32"."""
+  """A tensor of a file; `dtype` is safetensors' name, such as "F32"."""
 
   dtype: str
   shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class StoredTensor(NamedTuple):
 
 
 class _Storage(NamedTuple):
-  """Numbers in the file, under a key; `class_name` is one of _STORAGES."""
+  """A storage in the file, with its key; `class_name` is one of _STORAGES."""
 
   class_name: str
   key: str
@@ -72,7 +72,7 @@ class _Storage(NamedTuple):
 
 
 class _View(NamedTuple):
-  """A tensor in a storage; all but the storage in numbers, not in bytes."""
+  """A tensor in a storage; offset and strides count elements, not bytes."""
 
   storage: _Storage
   offset: int
@@ -81,7 +81,7 @@ class _View(NamedTuple):
 
 
 def _view(storage, offset, shape, strides, *unused):
-  del unused  # Gradients and hooks.
+  del unused  # These are about gradients and hooks.
   numbers = (offset, *shape, *strides)
   if not isinstance(storage, _Storage) or {*map(type, numbers)} - {int}:
     raise ValueError("a tensor's shape makes no sense")
@@ -92,19 +92,19 @@ def _view(storage, offset, shape, strides, *unused):
 _KNOWN = {
   ("collections", "OrderedDict"): collections.OrderedDict,
   ("torch._utils", "_rebuild_tensor_v2"): _view,
-  # A tensor, and whether it is trained.
+  # Its arguments are a tensor and whether it is trained.
   ("torch._utils", "_rebuild_parameter"): lambda tensor, *unused: tensor,
-  # The name of a class will do: `persistent_load` gets it back in its tuple.
+  # A name instead of the class suffices for `persistent_load`.
   **{("torch", name): name for name in _STORAGES},
 }
 
 
 class _Unpickler(pickle.Unpickler):
-  """Makes tensors, and nothing that is not in `_KNOWN`."""
+  """An unpickler that refuses all names that are not in `_KNOWN`."""
 
   def __init__(self, stream):
     super().__init__(stream)
-    self.storages: dict[str, _Storage] = {}  # By their key.
+    self.storages: dict[str, _Storage] = {}  # {key: storage}.
 
   def find_class(self, module, name):
     if (module, name) not in _KNOWN:
@@ -117,7 +117,7 @@ class _Unpickler(pickle.Unpickler):
   def persistent_load(self, description):
     """Returns the _Storage that a tuple describes."""
     label, class_name, key, _, size, *rest = description
-    # The last one: a storage that is a part of another, which models lack.
+    # `rest` describes a part of another storage, which models do not have.
     if label != "storage" or class_name not in _STORAGES or any(rest):
       raise ValueError("a storage of unknown kind")
     if type(size) is not int or size < 0 or type(key) not in (int, str):
@@ -127,10 +127,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _load(stream):
-  """Returns the content of a pickle, and its storages by their key."""
+  """Returns the content of a pickle, and its storages: {key: storage}."""
   start = stream.tell()
   for count, (operation, index, _) in enumerate(pickletools.genops(stream)):
-    # The unpickler makes room for every index below that one.
+    # A large index would make the unpickler allocate memory for all below.
     if operation.name.endswith("PUT") and index > count:
       raise ValueError("its pickle numbers more objects than it has")
   stream.seek(start)
@@ -139,9 +139,9 @@ def _load(stream):
 
 
 def _stored(archive, name, size=None):
-  """Returns the bytes of an entry of a zip, of `size` if that is known."""
+  """Returns the bytes of a zip's entry, which must have `size` if given."""
   entry = archive.getinfo(name)
-  # PyTorch compresses nothing, so that no entry is longer than the file.
+  # PyTorch does not compress. So an entry cannot be longer than the file.
   if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
     raise ValueError(f"{name} is compressed or encrypted")
   if size is not None and entry.file_size != size:
@@ -153,7 +153,7 @@ def _read_zip(path):
   """Returns the pickled object and a function that reads a storage's bytes."""
   with zipfile.ZipFile(path) as archive:
     names = archive.namelist()
-    # The folder in the zip has the name that the file was saved under.
+    # The folder in the zip may have any name.
     (pickled,) = [name for name in names if name.endswith("/data.pkl")]
     folder = pickled.removesuffix("data.pkl")
     order = f"{folder}byteorder"
@@ -170,10 +170,10 @@ def _read_zip(path):
 
 
 def _read_old(path):
-  """Returns the same as `_read_zip` for the layout before PyTorch 1.6."""
+  """Like `_read_zip`, for the layout before PyTorch 1.6."""
   with open(path, "rb") as stream:
     data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-  # The third describes the machine that wrote the file.
+  # The third pickle describes the machine that wrote the file.
   magic, version, _ = (_load(data)[0] for _ in range(3))
   if (magic, version) != _OLD_START:
     raise ValueError("it does not start as such files do")
@@ -185,7 +185,7 @@ def _read_old(path):
     if size != storage.size:
       raise ValueError("a storage has another size than its tensors say")
     places[storage.key] = data.tell()
-    # The numbers are skipped: they are read on demand.
+    # Skip the elements, which are read on demand.
     data.seek(storage.num_bytes, 1)
 
   def content(storage):
@@ -199,10 +199,10 @@ def _errors_named(path):
   try:
     with errors.placed(path):
       yield
-  # Without memory, the file may still be whole.
+  # A MemoryError does not mean that the file is damaged.
   except (errors.InputError, MemoryError):
     raise
-  # A pickle or zip of arbitrary bytes can lead to any other.
+  # A damaged pickle or zip can raise any other exception.
   except Exception as error:
     reason = str(error) or type(error).__name__
     raise errors.InputError(
@@ -214,10 +214,10 @@ def _errors_named(path):
 def _values(path, content, view):
   dtype, _ = _STORAGES[view.storage.class_name]
   with _errors_named(path):
-    # A stride of 0 repeats a number as often as the shape says.
+    # A stride of 0 could repeat an element many times.
     if math.prod(view.shape) * dtype.itemsize > os.path.getsize(path):
       raise ValueError("a tensor is larger than the file")
-    # Contiguous, and without the rest of its storage.
+    # The copy is contiguous, and does not keep the rest of the storage.
     return np.ndarray(
       view.shape, dtype, content(view.storage), view.offset * dtype.itemsize,
       [step * dtype.itemsize for step in view.strides],
@@ -225,15 +225,15 @@ def _values(path, content, view):
 
 
 def read(path: str) -> dict[str, StoredTensor]:
-  """Returns the tensors of a file on a local disk, without reading numbers.
+  """Returns a local file's tensors, whose values are read on demand.
 
-  Raises InputError, as does `read` of a tensor: the file is damaged, is not a
-  file of PyTorch, or holds more than tensors.
+  It and StoredTensor.read raise InputError: the file is damaged, is not a file
+  of PyTorch, or has other objects than tensors.
   """
   with _errors_named(path):
     is_zip = zipfile.is_zipfile(path)
     state, content = (_read_zip if is_zip else _read_old)(path)
-    # Training scripts save more, with the weights under this name.
+    # Training scripts save further objects, with the weights in this entry.
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
       state = state["state_dict"]
     if not isinstance(state, dict):

@@ -1,9 +1,9 @@
-"""A model of sentence vectors as a folder that sentence-transformers reads.
+"""Reads and writes the files of sentence-transformers in a model folder.
 
-  config.json, model.safetensors,          the encoder, as Hugging Face has it
+  config.json, model.safetensors,          the encoder, in Hugging Face's format
   vocab.txt, tokenizer.json, ...
-  modules.json, sentence_bert_config.json  what follows the encoder, and the
-  1_Pooling/config.json, 2_Normalize/      length of its input
+  modules.json, sentence_bert_config.json  the modules after the encoder, and
+  the 1_Pooling/config.json, 2_Normalize/      length of its input
 """
 
 import math
@@ -16,16 +16,16 @@ from common import choices, errors, file_io, json_files
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
-# The module that makes weights of words.
+# The module that computes weights of words.
 SPARSE = "SpladePooling"
-# Poolings that sentence-transformers has, and its names.
+# Poolings of sentence-transformers: {our name: its name}.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
 def write_modules(
   folder: str, width: int, max_length: int, pooling: tuple
 ) -> None:
-  """Writes what sentence-transformers does with the last states [B, T, H].
+  """Writes the modules that follow the encoder's last states [B, T, H].
 
   Args:
     folder: an existing folder.
@@ -44,7 +44,7 @@ def write_modules(
       for n, (name, path) in enumerate(zip(names, paths))
     ],
     _LENGTH: {
-      # The tokenizer has the case.
+      # The tokenizer lower-cases text.
       "max_seq_length": max_length, "do_lower_case": False,
     },
     _POOLING: {
@@ -58,18 +58,17 @@ def write_modules(
 
 
 def read(folder: str, chosen: Collection[str] = ()) -> dict:
-  """Returns how a folder makes its vectors, by names of settings.
+  """Returns the settings with which a folder computes vectors.
 
   These are `pooling`, `normalize` and `max_seq_length`, as far as the folder
-  says; {} without modules.json.
+  has them; {} without modules.json.
 
   Args:
-    chosen: settings that the user has chosen. With "pooling" among them, a
-      module that is not computed here is skipped with a warning.
+    chosen: names of settings from the user. If "pooling" is one of them, an
+      unsupported module is skipped with a warning.
 
   Raises:
-    InputError: a file is damaged, or the folder's vectors are made in a way
-      that is not computed here.
+    InputError: a file is damaged, or a module is not supported.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -99,13 +98,13 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
 
 
 def read_sparse(folder: str) -> dict:
-  """Returns how a folder weighs words, like `read`, for the head "sparse".
+  """Returns the settings with which a folder computes weights of words.
 
-  These are `sparse_pooling`, `sparse_activation` and `max_seq_length`.
+  These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
+  head "sparse"; {} without modules.json.
 
   Raises:
-    InputError: a file is damaged, or the weights are made in a way that is not
-      computed here.
+    InputError: a file is damaged, or a module is not supported.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -127,11 +126,11 @@ def read_sparse(folder: str) -> dict:
 
 
 def read_modules(folder: str) -> tuple[list[str], list[str], str]:
-  """Returns the names of a folder's modules and of its modes of pooling.
+  """Returns the names of a folder's modules, its pooling modes, and their file.
 
-  Modes have our names where we have them; SpladePooling has two, its
-  strategy and activation. Both lists are empty without modules.json. The path
-  is that of the file with the modes. Raises InputError: a file is damaged.
+  Known modes have our names. SpladePooling has two modes, its strategy and its
+  activation. Both lists are empty without modules.json. Raises InputError: a
+  file is damaged.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -149,7 +148,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
       str(values.get("pooling_strategy", "max")),
       str(values.get("activation_function", "relu")),
     ], path
-  # Newer versions write a name or several, older ones a truth for each.
+  # Newer versions write a name or a list, older versions a boolean per mode.
   modes = values.get("pooling_mode") or [
     key.removeprefix("pooling_mode_") for key, is_on in values.items()
     if key.startswith("pooling_mode_") and is_on is True
@@ -160,7 +159,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
 
 
 def _prompt_problem(folder):
-  """Returns the problem with a default prompt; names the other prompts."""
+  """Returns the problem with a default prompt; warns of other prompts."""
   path, values = json_files.read_optional(
     folder, "config_sentence_transformers.json"
   )
@@ -177,7 +176,7 @@ def _prompt_problem(folder):
 
 
 def _case_problem(folder):
-  """Returns the problem if text is lower-cased before the tokenizer."""
+  """Returns a problem if text is lower-cased before tokenization."""
   path, values = json_files.read_optional(folder, _LENGTH)
   _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
@@ -187,11 +186,11 @@ def _case_problem(folder):
 
 
 def _max_length(folder):
-  """Returns {"max_seq_length": the folder's}, {} where it says none."""
+  """Returns {"max_seq_length": number}, or {} without a limit."""
   path, values = json_files.read_optional(folder, _LENGTH)
   length = json_files.field(values, "max_seq_length", int, path, None)
   if length is None:
-    # As newer versions write it.
+    # Newer versions write the length here.
     path, values = json_files.read_optional(folder, "tokenizer_config.json")
     length = json_files.field(
       values, "model_max_length", int | float, path, None
@@ -200,6 +199,6 @@ def _max_length(folder):
   positions = math.inf
   if file_io.exists(path):
     positions = configuration.read(path).get("max_position_embeddings", 512)
-  # A tokenizer without a limit says 1e30.
+  # A tokenizer without a limit has 1e30.
   length = min(length or math.inf, positions)
   return {} if length == math.inf else {"max_seq_length": int(length)}

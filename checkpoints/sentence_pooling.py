@@ -1,4 +1,4 @@
-"""Which states of a sequence become its vector. No TensorFlow."""
+"""The settings that pool a sequence's states to a vector. No TensorFlow."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from common import errors, run_settings
 
 
 def layer_number(text: str, depth: int, named: str) -> int:
-  """Returns a layer of `depth`, of its number in a flag that is `named`.
+  """Returns the number of a layer, parsed from the flag `named`.
 
   Raises:
-    InputError: no number, or a model of `depth` layers has no such one.
+    InputError: not a number, or a model with `depth` layers lacks the layer.
   """
   # As in the original: negative numbers count from the last layer.
   is_number = text.strip().removeprefix("-").isdecimal()
@@ -25,7 +25,7 @@ def layer_number(text: str, depth: int, named: str) -> int:
 
 
 def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
-  """Returns {word: weight}, the largest first, of weights [V], most of them 0.
+  """Returns {word: weight}, the largest first, for weights [V] other than 0.
 
   The vector may be longer than the vocabulary, like a table of embeddings.
   """
@@ -35,15 +35,15 @@ def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
 
 
 class Pooling(NamedTuple):
-  """How one vector [D] is made of the states of a sequence, see heads.pool.
+  """The pooling of a sequence's states to a vector [D], see heads.pool.
 
   Attributes:
-    mode: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
-      [CLS] and [SEP] among them. "pooled": the dense tanh layer on the last
-      state of [CLS] that next-sentence prediction has trained.
-    layers: whose states: each entry lists layers that are summed, and the sums
-      lie side by side, D = H * entries.
-    normalize: whether vectors are scaled to length 1.
+    mode: "cls": the state of [CLS]. "mean", "max": over the states of all
+      tokens, including [CLS] and [SEP]. "pooled": the dense tanh layer on the
+      last state of [CLS], which next-sentence prediction has trained.
+    layers: each entry lists layers whose states are summed; the sums are
+      concatenated, D = H * entries.
+    normalize: whether to scale vectors to length 1.
   """
 
   mode: str
@@ -52,16 +52,16 @@ class Pooling(NamedTuple):
 
   @classmethod
   def of(cls, settings: run_settings.Settings, depth: int) -> "Pooling":
-    """Returns the Pooling of --pooling, --pooling_layer and --normalize.
+    """Returns the Pooling for --pooling, --pooling_layer and --normalize.
 
     Args:
-      depth: layers of the model.
+      depth: number of layers in the model.
 
     Raises:
-      InputError: --pooling_layer names one that the model does not have.
+      InputError: the model lacks a layer in --pooling_layer.
     """
     mode, numbers = settings.pooling, settings.pooling_layer
-    # From Python, one layer may be a number.
+    # In Python, a single layer may be a number.
     numbers = numbers if isinstance(numbers, (list, tuple)) else [numbers]
     texts = [str(each) for each in numbers] or [""]
     named = f"--pooling_layer={','.join(texts)}"

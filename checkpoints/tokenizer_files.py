@@ -1,6 +1,6 @@
-"""The files next to a vocabulary: the case of its text, and its tokenizer.
+"""Reads, checks and writes the tokenizer's files next to a vocabulary.
 
-Without TensorFlow, so that data can be made without it.
+This module does not need TensorFlow, because making data does not need it.
 """
 
 import json
@@ -16,7 +16,7 @@ from variants import tokenizer_file, vocabularies
 _SPECIAL_TOKENS = "special_tokens_map.json"
 _ROLES = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Keys of tokenizer_config.json that are read here or that change no ids.
+# Keys of tokenizer_config.json that are read here or do not affect ids.
 _KNOWN_KEYS = {
   *_ROLES, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
   "never_split", "do_basic_tokenize", "added_tokens_decoder", "keep_accents",
@@ -34,11 +34,11 @@ _KNOWN_KEYS = {
 
 
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
-  """Returns settings with the --do_lower_case that --vocab_file comes with.
+  """Returns settings with the --do_lower_case that fits --vocab_file.
 
-  Unlike the original: a tokenizer_config.json next to the vocabulary decides
-  where the flag is not given. Raises InputError: that file is damaged, or asks
-  for another tokenizer.
+  Unlike the original: without the flag, the tokenizer_config.json next to the
+  vocabulary decides. Raises InputError: that file is damaged, or is for another
+  tokenizer.
   """
   path, is_given = settings.vocab_file, "do_lower_case" in settings.given
   if not path:
@@ -55,8 +55,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   settings = _with_never_split(settings)
   known, source = read_do_lower_case(path), vocabularies.CONFIG
   if known is None:
-    # Nobody says the case: a vocabulary with capitals is a sign. (A file that
-    # is missing is named when the vocabulary is read.)
+    # No file has the case, so warn of a vocabulary with capitals. (Reading the
+    # vocabulary later reports a missing file.)
     is_lowered = settings.do_lower_case and not is_given
     if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
@@ -82,7 +82,7 @@ def _with_never_split(settings):
   if path := settings.get("never_split_file"):
     lines = (line.strip() for _, line in file_io.read_lines(path))
     words += filter(None, lines)
-  # A file that is empty says that there are none.
+  # An empty --never_split_file also overrides the stored words.
   if not settings.given & {"never_split", "never_split_file"}:
     words = read_never_split(settings.vocab_file)
   if "never_split" not in settings:
@@ -95,16 +95,16 @@ def write(
   max_length: int, tokenizer: str = "BertTokenizer", *, fast: bool = False,
   never_split: Sequence[str] | None = None,
 ) -> None:
-  """Writes what text is read by: the vocabulary and tokenizer_config.json.
+  """Writes the vocabulary and tokenizer_config.json.
 
   Args:
-    vocab_file: copied, under the name of its kind.
-    do_lower_case: None: not known; then there is no tokenizer_config.json.
+    vocab_file: copied to the name that vocabularies.name_of returns.
+    do_lower_case: whether text is lower-cased; None: unknown, not written.
     max_length: the most tokens of a text.
     tokenizer: class of transformers for a list of word pieces.
-    fast: whether to write tokenizer.json and special_tokens_map.json too, of
-      a list of word pieces whose case is known.
-    never_split: words that stay whole; None: those next to `vocab_file`.
+    fast: whether to write also tokenizer.json and special_tokens_map.json, if
+      the vocabulary is a list of word pieces with a known case.
+    never_split: words that stay whole; None: read from next to `vocab_file`.
   """
   if never_split is None:
     never_split = read_never_split(vocab_file) if vocab_file else ()
@@ -145,8 +145,8 @@ def _copy(path, folder, name):
 
 
 def _write_fast(folder, vocab_file, do_lower_case, never_split):
-  """Writes what the library tokenizers reads; returns the special tokens."""
-  # Imported here: making data needs none of it.
+  """Writes the files for Hugging Face's tokenizers; returns special tokens."""
+  # Imported here because making data does not need the library.
   from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
   from tokenizers.pre_tokenizers import BertPreTokenizer
   from tokenizers.processors import TemplateProcessing
@@ -163,7 +163,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
     for name in ("unk", "sep", "pad", "cls", "mask")
     if f"[{name.upper()}]" in vocab
   }
-  # A longer word is unknown, as in tokenization.py.
+  # Longer words become [UNK], as in tokenization.py.
   fast = Tokenizer(models.WordPiece(
     vocab, unk_token="[UNK]", max_input_chars_per_word=200
   ))
@@ -180,7 +180,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   )
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
-  # Found before the case is lost, next to punctuation too.
+  # The library finds these words before lower-casing, even at punctuation.
   written = sorted({*never_split} - {*lowered, *special.values()})
   fast.add_tokens([
     AddedToken(w, single_word=True, normalized=False) for w in written
@@ -197,11 +197,11 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
 
 
 def _but(words):
-  """Returns a BertPreTokenizer that leaves words whole."""
+  """Returns a BertPreTokenizer that does not split some words."""
   from tokenizers import Regex, pre_tokenizers
 
   whole = "|".join(map(re.escape, words))
-  # The signs of ASCII that Unicode does not call punctuation are, too.
+  # These ASCII characters also count as punctuation, unlike in Unicode.
   pattern = Regex(rf"\A(?:{whole})\z|[\p{{P}}$+<=>^`|~]")
   return pre_tokenizers.Sequence([
     pre_tokenizers.WhitespaceSplit(),
@@ -210,15 +210,15 @@ def _but(words):
 
 
 def check(vocab_file: str) -> None:
-  """Refuses a vocabulary whose words another tokenizer must find.
+  """Raises InputError for a vocabulary that needs another tokenizer.
 
-  Raises InputError: a file next to it says that an analyser such as MeCab
-  divides the text into words first. BERT's rules give other ids, and no error.
+  For example, an analyser such as MeCab first splits the text into words.
+  BERT's rules would silently give other ids.
   """
   path, values = vocabularies.read_config(vocab_file)
   _warn_of_ignored(vocab_file, values, path)
   name = json_files.field(values, "tokenizer_class", str, path, None)
-  # Only Japanese vocabularies have it.
+  # Only Japanese vocabularies have this entry.
   analyser = json_files.field(values, "word_tokenizer_type", str, path, "basic")
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(
@@ -259,9 +259,9 @@ def check(vocab_file: str) -> None:
 def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   """Returns the path of a folder's tokenizer or vocabulary, or None.
 
-  A tokenizer.json goes before a list of word pieces where the folder says what
-  such a list cannot express. `variant` is the model's. Raises InputError: a
-  file is damaged.
+  A tokenizer.json takes precedence over a list of word pieces if the folder has
+  settings that such a list cannot express. `variant` is the model's. Raises
+  InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
   name = vocabularies.first_of(names, variant)
@@ -273,9 +273,9 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
 
 
 def _more_than_a_list(folder):
-  """Returns a folder's tokenizer settings that a list of pieces cannot express.
+  """Returns texts about settings that a list of word pieces cannot express.
 
-  These are added tokens and other names of special tokens.
+  These are added tokens, other names of special tokens, and do_basic_tokenize.
   """
   vocab_file = os.path.join(folder, vocabularies.LIST)
   path, values = vocabularies.read_config(vocab_file)
@@ -295,11 +295,11 @@ def _more_than_a_list(folder):
 
 
 def _special_names(folder, values):
-  """Returns {"cls_token": its name, ...} of a folder's files."""
+  """Returns {"cls_token": its name, ...} from a folder's files."""
   _, both = json_files.read_optional(folder, _SPECIAL_TOKENS)
   special = {}
   for key in _ROLES:
-    # A string, or an object with the token's content.
+    # The value is a string, or an object with the token's content.
     value = values.get(key) or both.get(key)
     name = value.get("content") if isinstance(value, dict) else value
     if name:
@@ -321,9 +321,9 @@ def _added_tokens(folder, values):
 
 
 def _warn_of_ignored(vocab_file, values, path):
-  """Names once what a folder says of its text and nothing here reads."""
+  """Warns once of a folder's tokenizer settings that have no effect here."""
   is_file = vocabularies.is_tokenizer_file(vocab_file)
-  # A tokenizer.json has all of its rules within.
+  # A tokenizer.json contains all of its rules.
   unknown = [] if is_file else sorted(values.keys() - _KNOWN_KEYS)
   if values.get("truncation_side", "right") != "right":
     unknown.append("truncation_side")
@@ -346,7 +346,7 @@ def _warn_of_ignored(vocab_file, values, path):
 
 
 def require_vocabulary(folder: str) -> None:
-  """Raises InputError for a folder that has no vocabulary that is read here."""
+  """Raises InputError for a folder without a supported vocabulary."""
   raise errors.InputError(
     f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
     "(in Python vocab_file=). transformers makes a tokenizer.json of other "
@@ -355,11 +355,11 @@ def require_vocabulary(folder: str) -> None:
 
 
 def read_do_lower_case(vocab_file: str) -> bool | None:
-  """Returns the case that a file next to a vocabulary gives, or None.
+  """Returns do_lower_case from the files next to a vocabulary, or None.
 
   Raises InputError: the tokenizer_config.json there is damaged.
   """
-  # A tokenizer.json has the case within.
+  # A tokenizer.json has its own rule for the case.
   if vocabularies.is_tokenizer_file(vocab_file):
     return None
   path, values = vocabularies.read_config(vocab_file)
@@ -370,7 +370,7 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
 
 
 def read_never_split(vocab_file: str) -> list[str]:
-  """Returns the words that a file next to a vocabulary leaves whole.
+  """Returns never_split from the file next to a vocabulary.
 
   Raises:
     InputError: the tokenizer_config.json there is damaged.
@@ -380,15 +380,15 @@ def read_never_split(vocab_file: str) -> list[str]:
 
 
 def likely_case(vocab_file: str) -> bool:
-  """Returns the known case, or else whether there are no capitals."""
+  """Returns the known do_lower_case, or else whether capitals are missing."""
   known = read_do_lower_case(vocab_file)
   return not has_capitals(vocab_file) if known is None else known
 
 
 def has_capitals(vocab_file: str) -> bool:
-  """Whether a vocabulary is a cased one: [CLS] does not count."""
+  """Returns whether a vocabulary has capitals, except in [CLS] and so on."""
   if vocabularies.name_of(vocab_file) != vocabularies.LIST:
-    # ALBERT's are of lower-cased text; others have their own rules.
+    # ALBERT's text is lower-cased; other vocabularies have their own rules.
     return False
   return any(
     re.match(r"(?!\[.*\]$).*[A-Z]", line)

@@ -1,4 +1,4 @@
-"""Which heads the weights of a model have, and so what it can be asked for."""
+"""Determines which heads the weights of a model have."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from common import errors, file_io, json_files, run_settings
 
 
 class _Head(NamedTuple):
-  """Its use (a verb), its script, and a variable that shows it."""
+  """A head's use (a verb), its script, and one of its variables."""
 
   use: str
   script: str
@@ -32,18 +32,18 @@ _HEADS = {
 
 
 def require(head: str, settings: run_settings.Settings) -> None:
-  """Refuses weights that were trained for other heads than the one needed.
+  """Raises InputError for weights without the needed head.
 
-  Every model can make vectors. Weights in a run's own folder were written by
-  its script, so they are not checked.
+  Every model can compute vectors. It does not check weights in --output_dir,
+  which the same script has written.
 
   Args:
     head: one of choices.SERVING_HEADS.
-    settings: `bert_config_file`, `init_checkpoint` and, of a script that
+    settings: `bert_config_file`, `init_checkpoint` and, in a script that
       trains, `output_dir`.
 
   Raises:
-    InputError: the weights have no such head, or cannot be read.
+    InputError: the weights lack the head, or cannot be read.
   """
   if head == "embedding" or _has_checkpoint(settings.get("output_dir")):
     return
@@ -71,10 +71,10 @@ def require(head: str, settings: run_settings.Settings) -> None:
 
 
 def of(settings: run_settings.Settings) -> str:
-  """Returns the head that weights have, "embedding" if they are an encoder's.
+  """Returns the name of the head in the weights, "embedding" without a head.
 
-  It is "sparse" if their folder says so. Settings and errors are as in
-  `require`.
+  It is "sparse" if the folder's modules.json has that head. For settings and
+  errors see `require`.
   """
   folder = os.path.dirname(settings.bert_config_file)
   names, *_ = sentence_folder.read_modules(folder)
@@ -87,14 +87,14 @@ def of(settings: run_settings.Settings) -> str:
 def _present(values, checkpoint):
   names = weight_files.open_reader(checkpoint).shapes
   present = [name for name, each in _HEADS.items() if each.variable in names]
-  # The variables of the first two have the same names.
+  # Classification and tagging have the same variable, so the file decides.
   if "tagging" in present and (known := configuration.head_of(values)):
     present = [known, *present[2:]]
   return present
 
 
 def _has_checkpoint(folder):
-  """Whether a run has left weights in its folder."""
+  """Returns whether a folder has checkpoints of a run."""
   return bool(folder) and any(
     re.match(r"model\.ckpt-\d+\.index$", name)
     for name in file_io.names_in(folder)

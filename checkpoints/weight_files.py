@@ -1,10 +1,10 @@
-"""Weights in files: found, read, written, and put into variables, loudly.
+"""Finds, reads and writes checkpoints, and loads them into variables.
 
 A TensorFlow checkpoint is a pair of files, PREFIX.index (names, shapes,
-checksums) and PREFIX.data-00000-of-00001 (the values; large ones come in
-several). What this project writes is name-based, as TensorFlow 1 did it: the
-key of a value is the name of its variable, so the original reads our files
-and we read the released ones. A `.meta` file next to them is not needed.
+checksums) and PREFIX.data-00000-of-00001 (the values, maybe in several shards).
+This project writes name-based checkpoints, as in TensorFlow 1: the key of a
+value is the name of its variable. So the original reads our files, and we read
+the released files. They do not need a `.meta` file.
 """
 
 import contextlib
@@ -24,12 +24,11 @@ from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# Tables that some programs pad to a round number of rows.
+# Tables that some programs pad with rows to a round number.
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
-# The state of the optimizers that BERT has been trained with. It is not
-# reported when it is not loaded.
+# The states of optimizers for BERT, which `load` does not report as unused.
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
@@ -42,15 +41,14 @@ Reader = weight_names.Reader
 
 
 def open_reader(path: str) -> Reader:
-  """Opens a checkpoint of any kind under TF1's names.
+  """Opens a checkpoint of any format; its reader has TF1 names.
 
-  Raises InputError: there is none, or it is not whole, damaged or of an unknown
-  kind.
+  Raises InputError: the checkpoint is missing, incomplete, damaged or of an
+  unknown format.
 
   Args:
-    path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
-      project or Model Garden, or of a Hugging Face folder, .safetensors or
-      .bin file.
+    path: a TensorFlow checkpoint of the original, this project or Model Garden
+      (see `find_prefix`); or a Hugging Face folder, .safetensors or .bin file.
   """
   file = huggingface.weights_file(path)
   if file:
@@ -64,7 +62,7 @@ def open_reader(path: str) -> Reader:
     shapes = opened.get_variable_to_shape_map()
 
   def read(name):
-    # Its checksum is looked at here.
+    # This also verifies the checksum.
     with _errors_named(f"{prefix}: the value of {name} cannot be read"):
       return opened.get_tensor(name)
 
@@ -78,12 +76,12 @@ def open_reader(path: str) -> Reader:
 
 
 def step_of(path) -> int:
-  """Returns how many steps a model folder's weights were trained for, or 0.
+  """Returns the number of training steps of a model folder's weights, or 0.
 
-  As in the original: 0 of the checkpoints of a training, which hold more than
-  weights.
+  As in the original: it is 0 for checkpoints of a training, which have more
+  than weights.
   """
-  # A run that starts from a teacher passes a reader.
+  # A run that starts from a teacher passes a Reader.
   reader = open_reader(path) if isinstance(path, str) else path
   names = reader.shapes
   is_training = any(name.endswith("/adam_m") for name in names)
@@ -96,7 +94,7 @@ def step_of(path) -> int:
 def _errors_named(what):
   try:
     yield
-  # Which of them TensorFlow raises for a damaged file depends on the damage.
+  # The exception that TensorFlow raises depends on the damage to the file.
   except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
     raise errors.InputError(
       f"{what} ({reason_of(error)}); the file is damaged or cut off: copy it "
@@ -105,22 +103,22 @@ def _errors_named(what):
 
 
 def reason_of(error: Exception) -> str:
-  """Text of an exception, without where in TensorFlow it was raised."""
+  """Returns the text of an exception, without its place in TensorFlow."""
   text = str(getattr(error, "message", None) or error)
   return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
 
 
 def find_prefix(path: str) -> str:
-  """Returns the prefix of the checkpoint that `path` means.
+  """Returns the prefix of the checkpoint at a path.
 
-  Raises InputError: there is no checkpoint, or no telling which one is meant.
+  Raises InputError: the checkpoint is missing, or the path is ambiguous.
 
   Args:
-    path: a prefix, one of the files of a checkpoint, or a folder. In a folder
-      that is bert_model.ckpt, else the newest that the file "checkpoint"
-      names, else the only one, else the highest model.ckpt-NUMBER.
+    path: a prefix, a file of a checkpoint, or a folder. The checkpoint in a
+      folder is bert_model.ckpt, or the newest in the file "checkpoint", or the
+      only checkpoint, or the highest model.ckpt-NUMBER.
   """
-  # One of its files names a checkpoint too: shells complete to those.
+  # Accept the name of a file, because shells complete to file names.
   prefix = _SUFFIX.sub("", path)
   if tf.io.gfile.exists(f"{prefix}.index"):
     for file in files_of(prefix):
@@ -137,9 +135,10 @@ def find_prefix(path: str) -> str:
 
 
 def files_of(prefix: str) -> list[str]:
-  """Returns the files of a checkpoint that are there, its index last.
+  """Returns the existing files of a checkpoint, its index last.
 
-  Names are literal: TensorFlow's own look-ups take * and [x] for patterns.
+  The prefix is literal, while TensorFlow's functions treat * and [x] as
+  patterns.
   """
   folder, start = os.path.split(prefix)
   if not tf.io.gfile.isdir(folder or "."):
@@ -161,7 +160,7 @@ def _prefix_in_folder(folder):
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
-  # The file `checkpoint` may be damaged, or name one that is gone.
+  # The file `checkpoint` may be damaged, or have a missing checkpoint.
   state = None
   with contextlib.suppress(ValueError):  # UnicodeDecodeError, too.
     state = tf.train.get_checkpoint_state(folder)
@@ -186,7 +185,7 @@ def _prefixes(folder):
 def _check_all_shards_exist(prefix):
   """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
   present = set(map(os.path.basename, files_of(prefix)))
-  # Every shard's name says how many there are.
+  # The name of each shard has the number of shards.
   count = max((int(n[-5:]) for n in present if n[-5:].isdecimal()), default=1)
   for shard in range(count):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
@@ -198,12 +197,12 @@ def _check_all_shards_exist(prefix):
 
 
 def is_optimizer_state(name: str) -> bool:
-  """Whether a name is of state that training keeps next to the weights."""
+  """Returns whether a name is of optimizer state, not of a weight."""
   return bool(_OPTIMIZER_STATE.search(name))
 
 
 def without_slot(name: str) -> str:
-  """Returns the name of the weight that optimizer state belongs to."""
+  """Returns the name of the weight for a name of optimizer state."""
   return _OPTIMIZER_STATE.sub("", name)
 
 
@@ -211,23 +210,22 @@ def without_slot(name: str) -> str:
 
 
 def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
-  """Writes a checkpoint that the original, and `open_reader`, can read.
+  """Writes a checkpoint that the original and `open_reader` can read.
 
-  The files are a function of the names and values alone. They get their names
-  when they are whole and on the disk, the data first and the index last, so
-  there never is a half-written checkpoint of that name. One of this prefix that
-  exists is replaced. Raises InputError: the files cannot be written (the reason
-  is named).
+  The files depend only on the names and values. They get their final names when
+  they are complete and on the disk, the index last, so no incomplete checkpoint
+  ever has this prefix. An existing checkpoint is replaced. Raises InputError:
+  the files cannot be written (the message has the reason).
   """
   with temporary_prefix(prefix) as temporary:
     write_values(temporary, tensors)
 
 
 def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
-  """Writes the files of `write_tf1`, in a block of `temporary_prefix`."""
+  """Writes the files of `write_tf1` in a block of `temporary_prefix`."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
-    # In TF1's format of names and values; tf.train.Checkpoint writes objects.
+    # This writes name-based values; tf.train.Checkpoint is object-based.
     tf.raw_ops.SaveV2(
       prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
       tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
@@ -236,10 +234,11 @@ def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
 
 @contextlib.contextmanager
 def temporary_prefix(prefix: str) -> Iterator[str]:
-  """Gives a temporary prefix to write to; renames its files at the end.
+  """Provides a temporary prefix for writing; renames its files at the end.
 
-  If the block raises, the files are removed and the files of `prefix` stay
-  unchanged. Raises InputError: TensorFlow or the system cannot write them.
+  If the block raises, the temporary files are removed, and the files of
+  `prefix` do not change. Raises InputError: TensorFlow or the system cannot
+  write them.
   """
   temporary = file_io.temporary_path(prefix)
   try:
@@ -257,13 +256,13 @@ def temporary_prefix(prefix: str) -> Iterator[str]:
 
 
 def _commit(temporary, prefix):
-  """Renames the files of a whole checkpoint, the index last."""
+  """Renames the files of a complete checkpoint, the index last."""
   files = files_of(temporary)
   if not file_io.is_remote(prefix):
     for path in files:
       file_io.sync(path)
-  # Without an index there is no checkpoint: old index and new data must not
-  # be seen together.
+  # Remove the old index first, which makes the checkpoint invisible: the old
+  # index must not be read with new data.
   if tf.io.gfile.exists(f"{prefix}.index"):
     tf.io.gfile.remove(f"{prefix}.index")
   for path in files:
@@ -277,12 +276,12 @@ def _commit(temporary, prefix):
 
 
 class Report(NamedTuple):
-  """What `load` found: lists of names, sorted.
+  """The result of `load`: sorted lists of names.
 
   Attributes:
     loaded: variables that got a value.
-    missing: variables that kept theirs, since the file has no such name.
-    unused: names of the file that no variable has, except optimizer state.
+    missing: variables that kept their value, because the file lacks the name.
+    unused: names in the file without a variable, except optimizer state.
   """
 
   loaded: list[str]
@@ -291,12 +290,12 @@ class Report(NamedTuple):
 
 
 def without_random_init(source: str | Reader | None):
-  """Makes variables zero, not random, where `load` will give their values.
+  """Makes new variables zero, not random, if `load` will set their values.
 
   Raises InputError: the checkpoint cannot be opened.
 
   Args:
-    source: as of `load`; None: nothing is loaded, and all variables are drawn.
+    source: see `load`; None: nothing is loaded, so all variables are random.
   """
   if isinstance(source, str):
     source = open_reader(source)
@@ -307,14 +306,14 @@ def load(
   variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
   source: str | Reader, *, allowed_missing: Iterable[str] = (),
 ) -> Report:
-  """Gives variables the values that a checkpoint has under their names.
+  """Sets variables to the values with their names in a checkpoint.
 
-  Names and shapes are checked before the first variable changes. What was
-  found is logged and returned. `allowed_missing` are regular expressions,
-  searched in names: the new head's names, which the checkpoint may lack.
-  Raises InputError: a variable that is not of the head is missing from the
-  file, or has another shape there. Unlike the original: it skipped what it did
-  not find, and trained that from random weights without a word.
+  It checks names and shapes before the first variable changes, and logs and
+  returns a report. The checkpoint may lack variables, such as a new head's, if
+  a regular expression of `allowed_missing` is found in their names. Raises
+  InputError: another variable is missing in the file, or a variable has another
+  shape there. Unlike the original: it silently skips missing variables, and
+  trains them from random weights.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   named = by_name(variables)
@@ -326,10 +325,10 @@ def load(
     unused=sorted(n for n in stored - needed if not is_optimizer_state(n)),
   )
   for name in report.loaded:
-    # Rows that pad a table stand for no word.
+    # Omit rows that only pad a table.
     rows = slice(shapes[name][0]) if _PADDED.search(name) else ...
     value = np.asarray(reader.read(name))[rows]
-    # bfloat16 where the model stores it so.
+    # The model may store a variable in bfloat16.
     named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
@@ -338,7 +337,7 @@ def load(
 def by_name(
   variables: Iterable[tf.Variable] | Mapping[str, tf.Variable]
 ) -> dict[str, tf.Variable]:
-  """Returns {name: variable}, of dicts a copy."""
+  """Returns {name: variable}; a mapping is copied."""
   if isinstance(variables, Mapping):
     return dict(variables)
   return {layers.variable_name(v): v for v in variables}
@@ -348,9 +347,9 @@ def check_shapes(
   shapes: dict[str, tuple[int, ...]], reader: Reader, *,
   allowed_missing: Iterable[str] = (),
 ) -> None:
-  """Refuses a checkpoint that lacks variables; see `load`.
+  """Checks that a checkpoint has all variables; see `load`.
 
-  Raises InputError: so, or a variable has another shape there.
+  Raises InputError: a variable is missing or has another shape.
   """
   def may_be_missing(name):
     return any(re.search(pattern, name) for pattern in allowed_missing)
@@ -372,7 +371,7 @@ def check_shapes(
         "the table, are left out", reader.path, name, stored[0], shape[0],
       )
     elif stored != shape:
-      # The head may be missing, but not be of another task.
+      # A head may be missing, but must not have another shape.
       advice = (
         "take its labels, or a checkpoint from before fine-tuning"
         if may_be_missing(name)

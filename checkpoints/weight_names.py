@@ -1,16 +1,16 @@
-"""Names and layouts of weights in other programs, by rules from TF1's.
+"""Rules for names and layouts of weights in other programs, relative to TF1.
 
   TF1            the released checkpoints, the original, and this project
   Hugging Face   BertModel, BertForPreTraining, ... in PyTorch
   Model Garden   BertEncoder and BertPretrainerV2 of tf-models-official
 
-TF1's names themselves are in the tables of shapes: configuration.bert_shapes,
-heads.py, and the variants' changes of them; layers.py has the endings (kernel,
-bias, gamma, beta).
+TF1's names come from the tables of shapes: configuration.bert_shapes, heads.py,
+and their changes in the variants; layers.py has the endings (kernel, bias,
+gamma, beta).
 
-H is the width, N the heads, D = H / N. TF1 keeps the matrix of a dense layer
-as [inputs, outputs]; PyTorch as [outputs, inputs]; Model Garden cuts the heads
-out of the attention's matrices. No number changes on the way.
+H is the width, N the number of heads, D = H / N. TF1 stores the matrix of a
+dense layer as [inputs, outputs], PyTorch as [outputs, inputs]; Model Garden's
+attention matrices have an axis for heads. Conversions do not change values.
 """
 
 import copy
@@ -27,11 +27,11 @@ from variants import registry
 
 
 class Layout(NamedTuple):
-  """How the value of another program is made, and read again."""
+  """Functions that convert a value to another program's layout and back."""
 
-  there: Callable  # Function of TF1's value and N.
-  back: Callable  # Function of the other program's value; returns TF1's.
-  shape: Callable  # The same of a shape.
+  there: Callable  # From TF1's value and N to the other program's value.
+  back: Callable  # From the other program's value to TF1's.
+  shape: Callable  # From the other program's shape to TF1's.
 
 
 LAYOUTS = {
@@ -56,16 +56,16 @@ LAYOUTS = {
 
 
 class Reader:
-  """The values of a checkpoint under TF1's names, read when asked for.
+  """Reads the values of a checkpoint on demand, by their TF1 names.
 
   Attributes:
     file_format: such as "Hugging Face", for reports.
     path: a folder, a file, or the prefix of TensorFlow's files.
-    folder: the one that the files are in.
-    shapes: dict from TF1 name to shape (tuple), in the order of the names.
-    config: dict for `BertConfig.from_dict` if the checkpoint carries one.
-    notes: sentences about what the numbers alone do not tell.
-    num_heads: of the attention, where the shapes tell it.
+    folder: the folder of the files.
+    shapes: {TF1 name: shape (tuple)}, in the order of the names.
+    config: dict for `BertConfig.from_dict`, if the checkpoint has it.
+    notes: sentences about the model besides its weights.
+    num_heads: number of attention heads, if the shapes determine it.
   """
 
   def __init__(
@@ -75,10 +75,10 @@ class Reader:
     config: dict | None = None, notes: Sequence[str] = (),
     num_heads: int | None = None,
   ):
-    """Takes what is in the files.
+    """Takes the contents of the files.
 
     Args:
-      names: TF1 name -> (name in the files, key of LAYOUTS).
+      names: {TF1 name: (name in the files, key of LAYOUTS)}.
       shape_of, value_of: functions of a name in the files.
     """
     self.file_format, self.path, self.folder = file_format, path, folder
@@ -90,33 +90,33 @@ class Reader:
     }
 
   def renamed(self, names: dict[str, str]) -> "Reader":
-    """Returns a reader of some values alone: {new name: name of now}."""
+    """Returns a reader of only some values: {new name: current name}."""
     other = copy.copy(self)
     other._names = {new: self._names[name] for new, name in names.items()}
     other.shapes = {new: self.shapes[name] for new, name in names.items()}
     return other
 
   def read(self, tf1: str) -> np.ndarray:
-    """Returns the value of one TF1 name; InputError if it is damaged."""
+    """Returns the value of a TF1 name; InputError if it is damaged."""
     name, layout = self._names[tf1]
     return to_tf1(self._value_of(name), layout)
 
 
 def from_tf1(value: np.ndarray, layout: str, num_heads: int = 1) -> np.ndarray:
-  """Lays a TF1 value out for another program (a contiguous array)."""
+  """Converts a TF1 value to a program's layout, a contiguous array."""
   return np.ascontiguousarray(LAYOUTS[layout].there(value, num_heads))
 
 
 def to_tf1(value: np.ndarray, layout: str) -> np.ndarray:
-  """Lays a value of another program out as TF1 has it."""
+  """Converts a value of another program to TF1's layout."""
   # Scalars have no contiguous form.
   if layout == "same":
     return value
   return np.ascontiguousarray(LAYOUTS[layout].back(value))
 
 
-# Names. Of each program (regular expression, replacement), in the order in
-# which they are applied to a TF1 name. Nothing left: there is no such weight.
+# Names: each program has (regular expression, replacement), which are applied
+# in order to a TF1 name. If "" remains, the program lacks the weight.
 
 _HUGGINGFACE = (
   ("^output_", "classifier/output_"),
@@ -197,18 +197,18 @@ _RENAMED = {
     ("cls/predictions/output_", "masked_lm/"),
     ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
     ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
-    # Heads of other tasks.
+    # Model Garden has no heads of other tasks.
     (".*output_(weights|bias)$", ""),
   ),
 }
-# Regular expression of a TF1 name -> the layout there. Heads are kept as
-# [outputs, H] in TF1, unlike dense layers.
+# {regular expression of a TF1 name: layout}. In TF1, heads are [outputs, H],
+# unlike dense layers.
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
-# Variants with the names of another one.
+# {variant: variant with the same names}
 _FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
-# Variant -> how names begin that its class for whole texts alone has. The last
-# layer of ELECTRA's has another name there than in its class for tokens, and
-# RoBERTa's pooler another one than in the encoder alone.
+# {variant: prefixes of names that only its class for whole texts has}. In this
+# class, ELECTRA's last layer has another name than in the class for tokens, and
+# RoBERTa's pooler has another name than in the encoder.
 _OF_TEXTS = {
   "distilbert": ("pre_classifier.",),
   "electra": ("classifier.dense.", "classifier.out_proj."),
@@ -217,14 +217,14 @@ _OF_TEXTS = {
 _MODEL_GARDEN_LAYOUTS = {
   "attention/self/.*/kernel$": "heads_out",
   "attention/self/.*/bias$": "heads",
-  # Its bias is added after the heads are joined.
+  # The bias of this layer has no axis for heads.
   "attention/output/dense/kernel$": "heads_in",
   "cls/seq_relationship/output_weights$": "transposed",
 }
 
 
 class Row(NamedTuple):
-  """TF1's name of a weight, another program's, and a key of LAYOUTS."""
+  """TF1's and another program's name of a weight, and a key of LAYOUTS."""
 
   tf1: str
   name: str
@@ -235,19 +235,19 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   """Returns the rows of all weights that a program can have.
 
   Args:
-    program: a variant, as Hugging Face has it, or "model_garden".
-    names: TF1's or the program's; rows are of the layers that they name.
+    program: a variant in Hugging Face, or "model_garden".
+    names: names of TF1 or the program; rows are for the layers in these names.
   """
   is_garden, program = program == "model_garden", family_of(program)
   layouts = _MODEL_GARDEN_LAYOUTS if is_garden else _HUGGINGFACE_LAYOUTS
-  # The first number of a name is the number of its layer, or group of layers.
+  # The first number in a name is the number of the layer or layer group.
   matches = [re.search(r"\d+", name) for name in names]
   numbers = sorted({m[0] for m in matches if m}, key=lambda n: (len(n), n))
   table = []
   for tf1 in _tf1_names("bert" if is_garden else program, numbers):
     fitting = [v for regex, v in layouts.items() if re.search(regex, tf1)]
     name = tf1
-    # A variant that transformers does not know: here TF1's names count.
+    # The default is for variants that transformers does not know.
     for regex, new in _RENAMED.get(program, _HUGGINGFACE):
       name = re.sub(regex, new, name)
     if name:
@@ -261,11 +261,11 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
 
 
 def _tf1_names(variant, numbers):
-  """Returns the names of an encoder, its layers in order, and all heads."""
+  """Returns the names of an encoder, with layers in order, and all heads."""
   config = configuration.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
   config.embedding_size = config.num_hidden_groups = 1  # For ALBERT, ELECTRA.
-  config.pad_token_id = 1  # RoBERTa uses it.
+  config.pad_token_id = 1  # For RoBERTa.
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
     shapes.update(heads.replaced_token_shapes(config))
@@ -279,7 +279,7 @@ def _tf1_names(variant, numbers):
   ]
 
 
-# Names of ELECTRA's authors -> ours. A checkpoint of theirs has both models.
+# Converts names of ELECTRA's authors, whose checkpoints have both models.
 _ELECTRA = (
   ("^electra/", "bert/"),
   ("^generator_predictions/(?=output_bias)", "generator/cls/predictions/"),
@@ -292,14 +292,14 @@ _ELECTRA = (
 
 
 def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-  """Returns {our name: (name in the file, key of LAYOUTS)} of TF1's names."""
+  """Returns {our name: (name in the file, key of LAYOUTS)} for TF1 names."""
   is_electra = any(name.startswith("electra/") for name in names)
   names_in_file = {}
   for name in names:
     tf1 = name
     for regex, new in _ELECTRA if is_electra else ():
       tf1 = re.sub(regex, new, tf1)
-    # Only the last dense layer is stored as [outputs, inputs] here.
+    # Only for the last dense layer, our layout is [outputs, inputs].
     is_last = "cls/replaced_tokens/output_weights" in tf1 and tf1 != name
     names_in_file[tf1] = name, "transposed" if is_last else "same"
   return names_in_file
@@ -307,15 +307,15 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 # Hugging Face's classes and files
 
-# Variant -> what the names of its classes start with
+# {variant: prefix of the names of its classes}
 TITLES = {
   "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
   "electra": "Electra", "camembert": "Camembert", "roberta": "Roberta",
   "xlm-roberta": "XLMRoberta",
 }
-# End of a class's name -> what its TF1 names start with, besides the encoder's.
-# The first that has all its names is taken, so of two with the same names the
-# second has to be asked for.
+# {suffix of a class's name: prefixes of its TF1 names besides the encoder's}.
+# The first class whose prefixes all occur is the default, so of two classes
+# with the same prefixes, the second must be requested.
 _HEADS = {
   "ForQuestionAnswering": ("cls/squad/",),
   "ForSequenceClassification": ("output_",),
@@ -325,7 +325,7 @@ _HEADS = {
   "ForNextSentencePrediction": ("cls/seq_relationship/",),
   "Model": (),
 }
-# Copy of a weight -> the weight; older files carry copies.
+# {copy of a weight: the weight}; older files contain such copies.
 _TABLE = "{}.embeddings.word_embeddings.weight"
 _TIED = {
   "cls.predictions.decoder.weight": _TABLE,
@@ -338,10 +338,10 @@ _TIED = {
 
 
 def _architectures(variant):
-  """Returns {class of transformers: what its TF1 names start with}."""
+  """Returns {class of transformers: prefixes of its TF1 names}."""
   title = TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
-  # Its dense layer, which is in no other class.
+  # Only this class has the dense layer.
   if family_of(variant) in _OF_TEXTS:
     starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
@@ -360,7 +360,7 @@ def architecture_of(names: Iterable[str], variant: str = "bert") -> str:
 
 
 def variant_of(names: Iterable[str]) -> str:
-  """Returns the variant that Hugging Face's names are of."""
+  """Returns the variant to which Hugging Face's names belong."""
   if any(re.match(r"(distilbert|transformer)\.", name) for name in names):
     return "distilbert"
   if any(re.match(r"electra\.|embeddings_project\.", name) for name in names):
@@ -371,41 +371,41 @@ def variant_of(names: Iterable[str]) -> str:
 
 
 def family_of(variant: str) -> str:
-  """Returns the variant whose names a variant has, its own as a rule."""
+  """Returns the variant that defines the names of a variant."""
   return _FAMILIES.get(variant, variant)
 
 
 def tied(variant: str) -> dict[str, str]:
-  """Returns {name of a copy that a file may have: name of the weight}."""
+  """Returns {name of a possible copy: name of the weight}."""
   return {copy: n.format(family_of(variant)) for copy, n in _TIED.items()}
 
 
 def find(
   variant: str, names: Iterable[str]
 ) -> tuple[dict[str, tuple[str, str]], list[str]]:
-  """Finds what the names of a file of Hugging Face are of.
+  """Maps the names in a Hugging Face file to TF1 names.
 
   Returns:
     {TF1 name: (name in the file, key of LAYOUTS)}, where weights without a row
-    keep their names; and the names of weights that a model derives from others.
+    keep their names; and the names of weights that are derived from others.
   """
   variant = family_of(variant)
   known = {row.name: row for row in rows(variant, names)}
   values, derived = {}, []
   for name in sorted(names):
-    # An encoder saved alone has names without the prefix.
+    # Names in a separate encoder lack the prefix.
     full = re.sub(
       r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler)\.)",
       f"{variant}.", name,
     )
-    # Files of before 2019 name the two as TensorFlow does.
+    # In files from before 2019, these two have TensorFlow's names.
     full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
     full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
-      # A pooler next to a classifier's dense layer, which comes first.
+      # A classifier's dense layer comes first; a pooler after it has no row.
       row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived
@@ -414,23 +414,23 @@ def find(
 def to_write(
   names: Iterable[str], variant: str, architecture: str
 ) -> list[Row]:
-  """Returns the rows of TF1 names, as a class of transformers has them.
+  """Returns the rows of TF1 names for a class of transformers.
 
-  Raises InputError: the class is of another variant.
+  Raises InputError: the class belongs to another variant.
   """
   if architecture not in _architectures(variant):
     raise errors.InputError(
       f"--architecture={architecture} is of another kind of model; this one "
       f"is {variant}: choose among {', '.join(_architectures(variant))}"
     )
-  # A model without a head is saved without the name of its encoder: BertModel
-  # has "encoder.layer.0...", all others have "bert.encoder.layer.0...".
+  # In a model without a head, names lack the encoder's prefix: BertModel has
+  # "encoder.layer.0...", all other classes have "bert.encoder.layer.0...".
   family = family_of(variant)
   prefix = f"{family}." if architecture.endswith("Model") else ""
   of_others = _OF_TEXTS.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
     of_others = ()
-  # If a TF1 name has two rows, the second is for whole texts.
+  # If a TF1 name has two rows, the second is for the class for whole texts.
   row_of = {
     row.tf1: row._replace(name=row.name.removeprefix(prefix))
     for row in rows(variant, names)
