@@ -2,8 +2,8 @@
 
   config.json, model.safetensors,          the encoder, in Hugging Face's format
   vocab.txt, tokenizer.json, ...
-  modules.json, sentence_bert_config.json  the modules after the encoder, and
-  the 1_Pooling/config.json, 2_Normalize/      length of its input
+  modules.json, sentence_bert_config.json  the modules after the encoder,
+  1_Pooling/config.json, 2_Normalize/      and the length of its input
 """
 
 import math

@@ -1,1 +1,1 @@
-"""From an empty machine to the published tables: what to download and run."""
+"""Downloads models and data, runs published experiments, reports results."""

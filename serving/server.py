@@ -4,8 +4,8 @@
   GET  /v1/models/NAME                     state
   GET  /v1/models/NAME/metadata            signatures
   .../NAME/versions/NUMBER...              the same for the model's version
-  GET  /                                   a page on which a user tries the
-  model GET  /healthz                            whether the server answers
+  GET  /                                   a page for trying the model
+  GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
 
 Every refusal is a JSON object with the key "error". Its status is 400 for an

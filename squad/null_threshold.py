@@ -1,9 +1,9 @@
-"""SQuAD 2.0: from which score on a question counts as having no answer.
+"""SQuAD 2.0: the threshold of null odds above which the answer is empty.
 
-The user gives a number, or the best number on a dev set is found and stored
-next to the weights, for later predictions. null_threshold.json names its
-weights by a digest of the head's: every training step changes the digest, and
-copying or renaming a model does not.
+The user passes a number; or the best number on a dev set is searched, and
+stored next to the weights for later predictions. null_threshold.json identifies
+its weights by a digest of the head's weights. Every training step changes the
+digest; copying or renaming a model does not.
 """
 
 import hashlib
@@ -30,21 +30,21 @@ class NullThreshold:
   """The threshold of a run.
 
   Attributes:
-    value: float; 0.0 until one is found.
-    is_auto: whether it is found on the data that a model is evaluated on.
+    value: float; 0.0 until a threshold is given, found or read.
+    is_auto: whether to search the threshold on the evaluation data.
   """
 
   def __init__(self, text: str | None, weights: Callable):
-    """Parses the user's choice.
+    """Parses the value of the flag.
 
-    Raises InputError: `text` is none of these.
+    Raises InputError: `text` is not a number, "auto" or None.
 
     Args:
       text: a number, "auto", or None. As in the original: 0.0 by default.
         Unlike the original: a threshold stored with the model takes precedence
         over the default, see `look_up`.
       weights: function without arguments; returns the `digest` of the model's
-        present weights.
+        current weights.
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None
@@ -53,20 +53,20 @@ class NullThreshold:
     self.value = 0.0 if text in (None, "auto") else _number(text)
 
   def look_up(self, folders: list) -> None:
-    """Takes the threshold that the first folder stores for the present weights.
+    """Reads the threshold for the current weights from the first such folder.
 
-    A threshold that the user passed stays.
+    It does not change a threshold from the user.
     """
     if not self._is_given:
       self.value = stored(folders, self._weights())
 
   def find(self, file: data.SquadFile, answers: list) -> None:
-    """Takes the threshold with the best F1 for the present weights' answers."""
+    """Sets the threshold with the best F1 for the current weights' answers."""
     self.value = scores.best_threshold(
       file.questions, {answer.qas_id: answer.best_text for answer in answers},
       {answer.qas_id: answer.null_odds for answer in answers},
     )
-    # A file's name may not be UTF-8; JSON must be.
+    # JSON must be UTF-8, but the name of a file may have other bytes.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
       _FLAG: self.value, "found_on": name.decode("utf-8", "replace"),
@@ -80,72 +80,72 @@ class NullThreshold:
       )
 
   def write(self, folder: str) -> None:
-    """Updates the threshold file of a folder that holds the present weights.
+    """Updates the threshold file of a folder with the current weights.
 
-    A threshold that was found with them is written; one that belongs to
-    others is removed.
+    It writes a threshold that was found with these weights, and removes a
+    threshold for other weights.
     """
     path, weights = os.path.join(folder, FILE), self._weights()
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
       logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
-    # A threshold of other weights must not be used with these.
+    # A threshold for other weights is not valid for these weights.
     elif _weights_in(path) != weights:
       forget(folder)
 
   def write_next_to(self, folder: str) -> None:
-    """Stores the threshold in the folder of a model that was only read.
+    """Stores the threshold in the folder from which the model was loaded.
 
-    The folder must have bert_config.json and the present weights.
+    The folder must have bert_config.json and the current weights.
     """
     path = os.path.join(folder, "bert_config.json")
     if not self._found or not tf.io.gfile.exists(path):
       return
     try:
-      # It may have been found with other weights than this folder's.
+      # The threshold may belong to other weights than this folder's.
       if digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
-    # This is only a warning: the output folder has the threshold, too.
+    # Only warn, because the output folder also has the threshold.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 
 
 def digest(values: Mapping[str, npt.ArrayLike]) -> str:
-  """Returns the SHA-256 of a head's weights among others, in hexadecimal."""
+  """Returns the SHA-256 of the head's weights in `values`, in hexadecimal."""
   hasher = hashlib.sha256()
   for name in _HEAD:
     value = tf.convert_to_tensor(values[name])
-    # The byte order is fixed, so that all machines compute the same digest.
+    # A fixed byte order gives the same digest on all machines.
     hasher.update(np.ascontiguousarray(value, "<f4").tobytes())
   return hasher.hexdigest()
 
 
 def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
-  """Returns `digest` of variables, the head's among them."""
+  """Returns the `digest` of variables, which include the head's."""
   return digest({layers.variable_name(v): v for v in variables})
 
 
 def digest_of_checkpoint(path: str) -> str | None:
-  """Returns `digest` of a checkpoint of any kind; None if it has no head."""
+  """Returns the `digest` of a checkpoint of any format; None without a head."""
   reader = weight_files.open_reader(path)
-  # Weights of pre-training, for example, have no such head.
+  # For example, weights of pre-training lack this head.
   if not reader.shapes.keys() >= set(_HEAD):
     return None
   return digest({name: reader.read(name) for name in _HEAD})
 
 
 def folder_of(checkpoint: str) -> str:
-  """Returns the folder of a checkpoint, named in whatever way."""
+  """Returns the folder of a checkpoint, given as a folder, file or prefix."""
   if tf.io.gfile.isdir(checkpoint):
     return checkpoint
   return os.path.dirname(checkpoint) or "."
 
 
 def stored(folders: Iterable[str], weights: str | None) -> float:
-  """Returns the threshold that is stored for weights, 0.0 if there is none.
+  """Returns the threshold that is stored for weights, or 0.0.
 
-  The first of the folders that has one counts. Raises InputError: a file is
-  damaged.
+  The first folder with a threshold for these weights counts. Raises InputError:
+  a file is damaged.
   """
   for folder in folders:
     path = os.path.join(folder, FILE)
@@ -153,7 +153,7 @@ def stored(folders: Iterable[str], weights: str | None) -> float:
       continue
     values = json_files.read(path)
     if values.get("weights") != weights:
-      # The next folder may have the right one.
+      # The next folder may have a threshold for these weights.
       logging.warning("%s belongs to other weights and is not used", path)
       continue
     value = float(json_files.field(values, _FLAG, float, path))
@@ -172,7 +172,7 @@ def of_checkpoint(path: str) -> float:
 
 
 def forget(folder: str) -> None:
-  """Removes a stored threshold: the weights there are about to change."""
+  """Removes a stored threshold, because the weights will change."""
   file_io.remove(os.path.join(folder, FILE))
 
 

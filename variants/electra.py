@@ -2,8 +2,8 @@
 
 Its discriminator, which is fine-tuned, and its generator, a smaller model that
 fills masks, have the same architecture: BERT with narrow embeddings. The
-variables have BERT's names. ELECTRA lacks BERT's pooler; the dense layer with
-GELU of a classifier has its name, as in transformers.
+variables have BERT's names. ELECTRA lacks BERT's pooler. As in transformers, a
+classifier has a dense layer with GELU, which has the pooler's name.
 """
 
 from collections.abc import Iterable
