@@ -92,7 +92,7 @@ class GraphTokenizer(tf.Module):
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # Lines must differ. No word has a space, so that " 7" never matches.
+      # Lines must differ. " 7" never matches, because no word has a space.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -417,7 +417,7 @@ def check_same(
 
   It tries every character within a word, every token of the vocabulary, and
   random texts, mostly of difficult characters. With `may_differ`, it only logs
-  a difference. Raises InputError: the ids of a text, which it names, differ.
+  a difference. Raises InputError: the ids differ for a text (in the message).
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
