@@ -222,6 +222,10 @@ class ExampleStream:
       "name it once in the header, or number all columns of a file without "
       "one, from 1: --text_column=2"
     ))
+    if self._task_kind in OF_RANKS:
+      table = table._replace(
+        rows=_of_single_passages(table, text_b, label, row_id)
+      )
 
     def make(number, row, place):
       name = f"{self._split}-{number}"
@@ -264,6 +268,30 @@ class ExampleStream:
         f"{self._path} has {count} rows and had {len(self)} when it was "
         "checked: it was changed meanwhile; run again"
       )
+
+
+def _of_single_passages(table, passage, relevance, row_id):
+  """Yields the rows of a table, but one for each passage in a row's list."""
+  for row in table.rows:
+    values = dict(zip(table.names, row.values))
+    passages = values.get(passage)
+    if not isinstance(passages, list):
+      yield row
+      continue
+    relevances = values[relevance] if relevance else passages
+    count = len(relevances) if isinstance(relevances, list) else "no list of"
+    if not passages or count != len(passages):
+      yield row._replace(fault=(
+        f"{passage!r} has {len(passages)} texts" + (
+          f", and {relevance!r} {count} numbers" if relevance else ""
+        ) + "; a query needs one or more, and as many relevances"
+      ))
+      continue
+    for number, text in enumerate(passages):
+      single = {**values, relevance: relevances[number], passage: text}
+      if isinstance(values.get(row_id), (str, int)):
+        single[row_id] = f"{values[row_id]}-{number + 1}"
+      yield row._replace(values=[single[name] for name in table.names])
 
 
 def _report_bad_rows(bad, count, skips):
@@ -540,14 +568,15 @@ def are_numbers(labels: Iterable[str]) -> bool:
 
 
 def split_off(
-  examples: list[Example], fraction: float, seed: int
+  examples: list[Example], fraction: float, seed: int, unit: str = "examples"
 ) -> tuple[list[Example], list[Example]]:
   """Splits examples into a training part and an evaluation part.
 
   `fraction` is the proportion of the evaluation part, which the seed selects.
   It is the same for each class, up to one example, and for each part of the
   range of numbers. The only example of a class goes into training. Both lists
-  keep the order of `examples`; InputError if one is empty.
+  keep the order of `examples`. InputError, which calls the examples `unit`, if
+  one is empty.
   """
   counts = collections.Counter(example.label for example in examples)
   # Numbers have no classes; after sorting, the choice covers their range.
@@ -570,7 +599,7 @@ def split_off(
   to_score = {place for place, taken in zip(chosen, np.diff(steps)) if taken}
   if not to_score or len(to_score) == len(examples):
     raise errors.InputError(
-      f"--eval_fraction={fraction:g} of {len(examples)} examples leaves "
+      f"--eval_fraction={fraction:g} of {len(examples)} {unit} leaves "
       f"{len(to_score)} to score and {len(examples) - len(to_score)} to train "
       "on; pass another fraction, or --eval_file"
     )

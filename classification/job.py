@@ -135,6 +135,9 @@ def _scored(names):
 
 def _mistakes(results, examples):
   """Returns the worst predictions as run_report.Mistakes, the worst first."""
+  if results.task_kind in data.OF_RANKS:
+    listed = sorted(ranking.mistakes(results, examples), reverse=True)
+    return [run_report.Mistake(*each) for each in listed]
   sizes = scores.error_sizes(results)
   worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
   rows = answers.rows(

@@ -5,11 +5,12 @@ TensorFlow.
 """
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 from absl import logging
 
-from classification import data
+from classification import data, scores
 from common import errors
 
 
@@ -62,12 +63,32 @@ def groups(examples: list[data.Example], settings) -> list[data.Example]:
 def split_off(examples: list, fraction: float, seed: int) -> tuple[list, list]:
   """Divides as data.split_off, but keeps the passages of a query together."""
   firsts = {each.text_a: each._replace(label=0.0) for each in examples}
-  _, scored = data.split_off(list(firsts.values()), fraction, seed)
+  _, scored = data.split_off(list(firsts.values()), fraction, seed, "queries")
   queries = {each.text_a for each in scored}
   parts: tuple[list, list] = [], []
   for example in examples:
     parts[example.text_a in queries].append(example)
   return parts
+
+
+def mistakes(
+  results: scores.Results, examples: list[data.Example]
+) -> Iterator[tuple]:
+  """Yields the queries whose best-ranked passage has relevance 0.
+
+  As (the difference of scores, query, best relevant passage, best passage).
+  """
+  gold, values = np.ravel(results.gold), results.predicted
+  first: dict[str, int] = {}
+  right: dict[str, int] = {}
+  for place in np.lexsort((gold, -values)):
+    first.setdefault(examples[place].text_a, place)
+    if gold[place] > 0:
+      right.setdefault(examples[place].text_a, place)
+  for query, place in right.items():
+    if gold[first[query]] == 0:
+      texts = [examples[each].text_b for each in (place, first[query])]
+      yield (values[first[query]] - values[place], query, *texts)
 
 
 def _check_scored(examples):

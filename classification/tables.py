@@ -88,7 +88,7 @@ def open_table(
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
     names: the columns to read. Every object in JSON must have them; other keys
-      are ignored. If all names are numbers, from 1, which the first line of a
+      are ignored, and "a.b" is b of the object in a. If all names are numbers, from 1, which the first line of a
       CSV or TSV does not contain, they are positions in a file without header.
     header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
@@ -249,15 +249,16 @@ def _parquet_rows(path, names):
     except pyarrow.ArrowInvalid as error:
       raise errors.InputError(f"{path} is not Parquet: {error}") from error
     columns = file.schema_arrow.names
-    for name in set(names) - set(columns):
+    outer = [n if n in columns else n.partition(".")[0] for n in names]
+    for name in set(outer) - set(columns):
       raise errors.InputError(
         f"{path}: no column {name!r}; the columns are {_listed(columns)}"
       )
     number = 0
-    for batch in file.iter_batches(columns=list(names)):
+    for batch in file.iter_batches(columns=outer):
       for row in batch.to_pylist():
         number += 1
-        yield Row(number, [row[name] for name in names])
+        yield Row(number, *_values(row, names))
   if not number:
     raise errors.InputError(f"{path}: no rows")
 
@@ -271,13 +272,22 @@ def _json_row(line, names):
     return [], f"not JSON ({error}); every line must be one object"
   if not isinstance(values, dict):
     return [], f"expected an object in JSON, got {line:.40}"
+  return _values(values, names)
+
+
+def _values(row, names):
+  """Returns (values of an object by name, None), or ([], its fault)."""
+  values = []
   for name in names:
-    if name not in values:
-      return [], (
-        f"no {name!r}; it has {_listed(values)}; add it, or name another "
-        "column"
-      )
-  return [values[name] for name in names], None
+    value, keys = row, [name] if name in row else name.split(".")
+    for key in keys:
+      if not isinstance(value, dict) or key not in value:
+        return [], (
+          f"no {name!r}; it has {_listed(row)}; add it, or name another column"
+        )
+      value = value[key]
+    values.append(value)
+  return values, None
 
 
 # Lines.

@@ -1,6 +1,7 @@
 """Rerankers: groups, losses, ranks, other people's folders, and a run."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -192,6 +193,23 @@ def test_a_query_is_in_one_part():
   assert sizes == [7, 3] and [len(part) for part in parts] == [21, 9]
 
 
+def test_a_part_without_queries_is_refused():
+  with pytest.raises(errors.InputError, match="0.1 of 1 queries leaves 0 to"):
+    ranking.split_off(rows([1, 0, 0]), 0.1, 1)
+
+
+def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
+  examples = rows([0, 0, 2, 1], [1, 0], [0, 0], [0, 1])
+  results = results_of(
+    [0.7, 0.9, 0.1, 0.4, 0.8, 0.2, 0.5, 0.6, 0.5, 0.5],
+    [each.label for each in examples], data.query_numbers(examples),
+  )
+  # The last query's scores are equal; the third has no relevant passage.
+  assert sorted(ranking.mistakes(results, examples)) == [
+    (0, "q3", "p3 1", "p3 0"), (pytest.approx(0.5), "q0", "p0 3", "p0 1")
+  ]
+
+
 def test_queries_without_a_relevant_passage_are_named(caplog):
   settings = read_settings(ranking_loss="pointwise")
   ranking.prepare({"eval": rows([0, 1], [0, 0], [0]), "predict": []}, settings)
@@ -203,6 +221,96 @@ def test_queries_without_a_relevant_passage_are_named(caplog):
 def write(path, lines):
   path.write_text("".join(f"{line}\n" for line in lines))
   return str(path)
+
+
+LISTS = [
+  {"query": "a", "passages": ["b", "c"], "relevances": [0, 1.5], "id": 7},
+  {"query": "d", "passages": ["e"], "relevances": [1], "id": "x"},
+  {"query": "a", "passages": "f", "relevances": 2, "id": "y"},
+]
+OF_LISTS = {
+  "text_column": "query", "text_b_column": "passages",
+  "label_column": "relevances",
+}
+NESTED = {
+  **OF_LISTS, "text_b_column": "passages.passage_text",
+  "label_column": "passages.is_selected",
+}
+
+
+def write_lists(folder, rows=LISTS, ending="jsonl"):
+  """Writes objects in either form of JSON, or in Parquet."""
+  path = folder / f"lists.{ending}"
+  if ending == "parquet":
+    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+  elif ending == "json":
+    path.write_text(json.dumps(rows))
+  else:
+    write(path, map(json.dumps, rows))
+  return str(path)
+
+
+def test_a_list_of_passages_is_a_row_for_each(tmp_path):
+  settings = read_settings(**OF_LISTS, id_column="id")
+  path = write_lists(tmp_path)
+  examples = data.read(path, settings, "ranking")
+  assert [example[:4] for example in examples] == [
+    ("7-1", "a", "b", 0.0), ("7-2", "a", "c", 1.5), ("x-1", "d", "e", 1.0),
+    ("y", "a", "f", 2.0),
+  ]
+  places = [example.place for example in examples]
+  assert places == [f"{path}:{line}" for line in (1, 1, 2, 3)]
+  stream = data.ExampleStream(path, settings, "ranking", has_labels=False)
+  assert [example[:4] for example in stream] == [
+    (*example[:3], None) for example in examples
+  ]
+  # As --eval_fraction writes and reads them.
+  data.write(str(tmp_path / "a.jsonl"), examples, settings)
+  again = data.read(str(tmp_path / "a.jsonl"), settings, "ranking")
+  assert [e[:4] for e in again] == [e[:4] for e in examples]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+def test_lists_in_an_object(tmp_path, ending):
+  """The form of MS MARCO."""
+  path = write_lists(tmp_path, [
+    {"query": row["query"], "query_id": 1, "passages": {
+      "passage_text": row["passages"], "is_selected": row["relevances"]
+    }} for row in LISTS[:2]
+  ], ending)
+  examples = data.read(path, read_settings(**NESTED), "ranking")
+  assert [example[1:4] for example in examples] == [
+    ("a", "b", 0.0), ("a", "c", 1.5), ("d", "e", 1.0)
+  ]
+  data.write(str(tmp_path / "a.jsonl"), examples, read_settings(**NESTED))
+  assert [e[1:4] for e in data.read(
+    str(tmp_path / "a.jsonl"), read_settings(**NESTED), "ranking"
+  )] == [e[1:4] for e in examples]
+  wrong = read_settings(**{**NESTED, "label_column": "passages.selected"})
+  with pytest.raises(
+    errors.InputError, match=r":1: no 'passages.selected'; it has 'query', "
+  ):
+    data.read(path, wrong, "ranking")
+
+
+@pytest.mark.parametrize("changes, said", [
+  ({"passages": []}, "'passages' has 0 texts, and 'relevances' 2 numbers; a "
+   "query needs one or more, and as many relevances"),
+  ({"passages": ["b"]}, "'passages' has 1 texts, and 'relevances' 2 numbers"),
+  ({"relevances": 1}, "has 2 texts, and 'relevances' no list of numbers"),
+  ({"relevances": [1, "good"]}, "label 'good' is no number from 0"),
+  ({"passages": ["b", {"c": 1}]}, "'passages' is {'c': 1}, not a text"),
+  ({"passages": "b"}, "label [0, 1.5] is no number from 0"),
+])
+def test_bad_lists_are_named(tmp_path, changes, said):
+  path = write_lists(tmp_path, [LISTS[1], LISTS[0] | changes])
+  with pytest.raises(errors.InputError, match=re.escape(f"{path}:2: ")) as bad:
+    data.read(path, read_settings(**OF_LISTS), "ranking")
+  assert said in str(bad.value)
+  # A classifier reads no lists of texts.
+  with pytest.raises(errors.InputError, match="not a text"):
+    data.read(write_lists(tmp_path), read_settings(**OF_LISTS), "regression")
 
 
 @pytest.mark.parametrize("relevance, options, said", [
@@ -359,6 +467,38 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   assert_close(found["score"], [answer["score"] for answer in answers])
   card = (folder / "README.md").read_text()
   assert "pipeline_tag: text-ranking" in card
+
+
+def test_a_report_lists_the_worst_queries(tmp_path):
+  passages = ["river", "money", "bank"]
+  right = dict(zip(["where is it", "what is it", "a b c"], passages))
+  path = write_lists(tmp_path, [
+    {"query": query, "passages": passages,
+     "relevances": [int(each == passage) for each in passages]}
+    for query, passage in right.items()
+  ])
+  run(
+    tmp_path / "run", model_dir=GOLDEN / "folder", do_eval=True, eval_file=path,
+    do_predict=True, predict_file=path, task_kind="ranking", **OF_LISTS,
+  )
+  header, *lines = [
+    line.split("\t") for line in
+    (tmp_path / "run" / "predictions.tsv").read_text().splitlines()
+  ]
+  assert header == ["id", "score", "rank", "text", "text_b"]
+  assert [line[3:] for line in lines] == [
+    [query, passage] for query in right for passage in passages
+  ]
+  first = {line[3]: line[4] for line in lines if line[2] == "1"}
+  page = (tmp_path / "run" / "report.html").read_text()
+  listed = re.findall(
+    "<tr><td>(.* .*)</td><td>(.*)</td><td>(.*)</td></tr>",
+    page.replace("<tr>", "\n<tr>"),
+  )
+  assert sorted(listed) == sorted(
+    (query, passage, first[query]) for query, passage in right.items()
+    if first[query] != passage
+  ) and listed
 
 
 @pytest.mark.parametrize("loss", ["pairwise", "listwise"])

@@ -3,13 +3,14 @@
 Letters: B examples of a replica's share.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
 
-class Parts(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Parts:
   """How a share is cut: into `count` equal parts, with dropout by `seed`."""
 
   count: int
