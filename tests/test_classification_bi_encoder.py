@@ -435,12 +435,19 @@ def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on(trained, tmp_path):
+@pytest.mark.parametrize("cut", [{}, {
+  "distribution_strategy": "mirrored", "num_logical_cpus": 2,
+  "gradient_accumulation_steps": 3,
+}])
+def test_a_stopped_run_goes_on(trained, tmp_path, cut):
+  whole = tmp_path / "whole" if cut else trained
+  if cut:
+    run(whole, **training(tmp_path), **cut)
   for flags in ({"stop_step": 9}, {}):
-    run(tmp_path / "run", **training(tmp_path), **flags)
+    run(tmp_path / "run", **training(tmp_path), **cut, **flags)
   ours, theirs = (
     stored_weights.read(str(folder / "final_model"))
-    for folder in (trained, tmp_path / "run")
+    for folder in (whole, tmp_path / "run")
   )
   assert ours.keys() == theirs.keys()
   assert all(ours[n].tobytes() == theirs[n].tobytes() for n in ours)
