@@ -48,7 +48,12 @@ _IOBES = {"L": "E", "U": "S", "M": "I"}
 _CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
 _SPACE = " \t\r"
 _WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
-_EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
+_EXPECTED = (
+  'expected such as {"words": ["U.N.", "official"]}, or {"text": "U.N. '
+  'official", "entities": [[0, 4, "ORG"]]}'
+)
+# The answers of Prodigy's annotators that leave an example out.
+_REFUSED = ("reject", "ignore")
 
 
 class Sentence(NamedTuple):
@@ -300,7 +305,7 @@ def parse_object(line: str | bytes, place: str) -> dict:
   if isinstance(values, dict) and {"annotations", "data"} <= values.keys():
     with errors.placed(place):
       values = text_spans.of_label_studio(values)
-  words = _entry(values, _WORDS) if isinstance(values, dict) else None
+  words = _words_of(values) if isinstance(values, dict) else None
   if words is None and isinstance(values, dict) and _are_texts(
     [values.get("text")]
   ):
@@ -318,6 +323,14 @@ def _entry(values, names):
   return next((values[name] for name in names if name in values), None)
 
 
+def _words_of(values):
+  """Returns the list of words, or None for a text."""
+  words = _entry(values, _WORDS)
+  # Prodigy writes a text and, next to its spans, tokens that are objects.
+  are_objects = isinstance(words, list) and {*map(type, words)} == {dict}
+  return None if are_objects and _are_texts([values.get("text")]) else words
+
+
 def _are_texts(values):
   return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
@@ -333,7 +346,7 @@ def sentence_of(
   `checker` checks labels; for `label_names` see `read`. Raises InputError: a
   word has no label, or a label that the scheme does not allow.
   """
-  words, labels = _entry(values, _WORDS), None
+  words, labels = _words_of(values), None
   if words is None:
     text = values["text"]
     words = text_spans.words_of(text)
@@ -389,12 +402,17 @@ def _json_lines(path):
 
 def _parse_json(path, labelled, checker, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
+  # A file to predict keeps all of its lines.
+  is_for_training, num_refused = bool(labelled), 0
   for number, line in _json_lines(path):
     place = f"{path}:{number}"
     with faults.collected():
       values = parse_object(line, place)
+      if is_for_training and values.get("answer") in _REFUSED:
+        num_refused += 1
+        continue
       if labelled is None:
-        is_text = _entry(values, _WORDS) is None
+        is_text = _words_of(values) is None
         names = text_spans.NAMES if is_text else _LABELS
         labelled = _entry(values, names) is not None
       # The first sentence always begins document 0.
@@ -405,6 +423,11 @@ def _parse_json(path, labelled, checker, label_names):
         label_names=label_names, document=document,
       ))
   faults.refuse(path)
+  if num_refused:
+    logging.warning(
+      "%s: %d examples whose answer is %s are left out", path, num_refused,
+      " or ".join(_REFUSED),
+    )
   _require_sentences(sentences, path)
   return sentences
 
@@ -414,7 +437,7 @@ def with_labels(values: dict, predicted: list[str]) -> str:
 
   The labels of a text become spans of characters, [start, end, label].
   """
-  is_text = _entry(values, _WORDS) is None
+  is_text = _words_of(values) is None
   return json_files.line({
     **values, "predicted": text_spans.spans_of(predicted, values["text"])
     if is_text else predicted,

@@ -103,7 +103,9 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
       label = span.get("label", span.get("labels"))
       if isinstance(label, list) and len(label) == 1:
         label = label[0]
-      span = [span.get("start"), span.get("end"), label]
+      # doccano writes start_offset and end_offset.
+      ends = (span.get(e, span.get(f"{e}_offset")) for e in ("start", "end"))
+      span = [*ends, label]
     if not isinstance(span, list) or [*map(type, span)] != [int, int, str] or (
       not span[2].strip()
     ):

@@ -14,6 +14,8 @@ TEXT = "Anna O'Neil (U.N.) is in Zürich."
   [[25, 31, "LOC"], [0, 11, "PER"]],
   [{"start": 0, "end": 11, "label": "PER", "token_start": 0},
    {"start": 25, "end": 31, "label": "LOC"}],
+  [{"id": 1, "label": "PER", "start_offset": 0, "end_offset": 11},
+   {"id": 2, "label": "LOC", "start_offset": 25, "end_offset": 31}],
 ])
 @pytest.mark.parametrize("name", text_spans.NAMES)
 def test_files_of_annotators(tmp_path, spans, name):
@@ -30,6 +32,25 @@ def test_files_of_annotators(tmp_path, spans, name):
     "id": 3, "text": TEXT, name: spans,
     "predicted": [[0, 11, "PER"], [25, 31, "LOC"]],
   }
+
+
+def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
+  path = tmp_path / "file.jsonl"
+  lines = [json.dumps({
+    "text": TEXT, "tokens": [{"text": "Anna", "start": 0, "end": 4, "id": 0}],
+    "spans": [{"start": 0, "end": 11, "label": label}], "answer": answer,
+  }) for label, answer in (("A", "reject"), ("B", "accept"), ("C", "ignore"))]
+  path.write_text("\n".join(lines))
+  (sentence,) = data.read(str(path))
+  assert sentence.labels[:4] == ["B-B", "I-B", "I-B", "I-B"]
+  assert ": 2 examples whose answer is reject or ignore are" in caplog.text
+  sentences = data.read(str(path), labelled=None)
+  lines = data.with_predictions(
+    str(path), "jsonl", [each.labels for each in sentences]
+  )
+  assert [json.loads(line)["predicted"] for line in lines] == [
+    [[0, 11, "A"]], [[0, 11, "B"]], [[0, 11, "C"]]
+  ]
 
 
 def exported(*values, cancelled=()):
