@@ -338,7 +338,8 @@ def _warn_of_ignored(vocab_file, values, path):
     if None not in (other, values.get(name)) and values[name] != other
   }
   if decided:
-    used = vocabularies.TOKENIZER_FILE if is_file else path
+    is_generic = values.get("tokenizer_class") in tokenizer_file.GENERIC
+    used = vocabularies.TOKENIZER_FILE if is_file and is_generic else path
     errors.warn_once(
       f"{path} says {decided}, and tokenizer.json next to it something else; "
       f"{used} counts"

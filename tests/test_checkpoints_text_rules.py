@@ -49,6 +49,23 @@ def test_ids_are_those_of_transformers(name, tmp_path):
   assert lengths == list(map(len, CASES[name]["ids"]))
 
 
+@pytest.mark.parametrize("name", [
+  name for name in LISTS if "None" not in name
+])
+def test_they_replace_the_rules_of_a_tokenizer_file(name, tmp_path):
+  files = json.loads(json.dumps(CASES["added two"]["files"]))
+  vocab = {word: number for number, word in enumerate(GOLDEN["vocab"])}
+  files["tokenizer.json"]["model"]["vocab"] = vocab
+  files["tokenizer.json"]["added_tokens"] = []
+  files["tokenizer_config.json"] = CASES[name]["files"]["tokenizer_config.json"]
+  write_folder(tmp_path, files)
+  (tmp_path / "vocab.txt").unlink()
+  vocab_file = model_folder.find(str(tmp_path))["vocab_file"]
+  tokenizer = vocabularies.make_tokenizer(vocab_file)
+  ids = list(map(tokenizer.encode, GOLDEN["texts"]))
+  assert ids == CASES[name]["ids"]
+
+
 @pytest.mark.parametrize("name, every_character", [
   ("lower=True strip=False han=False", False),
   *(pytest.param(name, True, marks=pytest.mark.slow)

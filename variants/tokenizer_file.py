@@ -31,6 +31,13 @@ _ROBERTAS = {
   "tokenizer_class": "RobertaTokenizer", "cls_token": "<s>",
   "sep_token": "</s>", "mask_token": "<mask>",
 }
+# Rules of tokenizer_config.json, and their names in a tokenizer.json.
+RULES = {
+  "do_lower_case": "lowercase", "strip_accents": "strip_accents",
+  "tokenize_chinese_chars": "handle_chinese_chars",
+}
+# Classes of transformers that read a tokenizer.json as it is.
+GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 REMEDY = (
   "have transformers write tokenizer.json: "
   "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
@@ -126,12 +133,33 @@ def tokens_of(vocab_file: str) -> set[str]:
 def content_of(vocab_file: str) -> str:
   """Returns the text of a tokenizer.json, or makes it from a vocab.json.
 
+  As in transformers, the rules in tokenizer_config.json replace those in it.
   Raises InputError: a file is missing or damaged, or for another tokenizer.
   """
   if os.path.basename(vocab_file) == BYTE_LEVEL:
     return _made(vocab_file, os.path.dirname(vocab_file))
   with file_io.open_for_reading(vocab_file) as stream:
-    return stream.read().decode("utf-8", "replace")
+    content = stream.read().decode("utf-8", "replace")
+  _, config = json_files.read_optional(
+    os.path.dirname(vocab_file), "tokenizer_config.json"
+  )
+  rules = {
+    name: config[key] for key, name in RULES.items()
+    if isinstance(config.get(key), bool)
+  }
+  if not rules or config.get("tokenizer_class") in GENERIC:
+    return content
+  try:
+    values = json.loads(content)
+    normalizer = values["normalizer"]
+    if normalizer["type"] == "BertNormalizer" and (
+      normalizer.items() | rules.items() != normalizer.items()
+    ):
+      normalizer.update(rules)
+      return json.dumps(values, ensure_ascii=False)
+  except (ValueError, TypeError, KeyError):
+    pass  # It is refused, or has no such rules.
+  return content
 
 
 def _made(vocab_file, folder):

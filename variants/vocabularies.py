@@ -86,15 +86,11 @@ def normalizer(vocab_file: str) -> dict:
     os.path.dirname(vocab_file), TOKENIZER_FILE
   )
   rules = values.get("normalizer")
-  names = {
-    "do_lower_case": "lowercase", "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-  }
   if not isinstance(rules, dict) or rules.get("type") != "BertNormalizer":
     return {}
   return {
     name: json_files.field(rules, their_name, bool, path, None)
-    for name, their_name in names.items()
+    for name, their_name in tokenizer_file.RULES.items()
   }
 
 
