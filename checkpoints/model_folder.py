@@ -36,7 +36,7 @@ def find(folder: str) -> dict[str, str]:
   configs = [name for name in CONFIG_FILES if name in names]
   if not configs:
     advice = "the folder of a model, or --bert_config_file and the others"
-    for name in sorted(_models_below(folder)):
+    for name in sorted(_models_below(folder), reverse="modules.json" in names):
       advice = f"--model_dir={name}"
     raise errors.InputError(
       f"--model_dir={folder} has no {' or '.join(CONFIG_FILES)}; pass {advice}"

@@ -159,7 +159,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
 
 
 def _prompt_problem(folder):
-  """Returns the problem with a default prompt; warns of other prompts."""
+  """Returns the problem with a prompt or a width; warns of other prompts."""
   path, values = json_files.read_optional(
     folder, "config_sentence_transformers.json"
   )
@@ -167,6 +167,8 @@ def _prompt_problem(folder):
   default = json_files.field(values, "default_prompt_name", str, path, None)
   if prompts.get(default):
     return f"{path}: each text begins with the prompt {prompts[default]!r}"
+  if width := json_files.field(values, "truncate_dim", int, path, None):
+    return f"{path}: vectors are cut to their first {width} numbers"
   if texts := sorted(filter(None, prompts.values())):
     errors.warn_once(
       f"{path}: prompts are not added to texts; where one is due, write it "

@@ -34,6 +34,7 @@ _OPTIMIZER_STATE = re.compile(
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
 )
 # TensorFlow writes the values to a .tempstate file first.
+_ADAPTER = "adapter_config.json"
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 
 
@@ -52,6 +53,10 @@ def open_reader(path: str) -> Reader:
   """
   file = huggingface.weights_file(path)
   if file:
+    if file_io.exists(os.path.join(os.path.dirname(file), _ADAPTER)):
+      errors.warn_once(
+        f"{path}: the adapter of {_ADAPTER} is not added to the weights"
+      )
     return huggingface.open_reader(path, file)
   prefix = find_prefix(path)
   _check_all_shards_exist(prefix)
@@ -154,9 +159,14 @@ def files_of(prefix: str) -> list[str]:
 
 def _prefix_in_folder(folder):
   present = _prefixes(folder)
+  if not present and file_io.exists(os.path.join(folder, _ADAPTER)):
+    raise errors.InputError(
+      f"{folder} has only an adapter of PEFT, not the weights that it changes; "
+      "merge both there (merge_and_unload), and save the whole model"
+    )
   if not present:
     raise errors.InputError(
-      f"no checkpoint in {folder}: it has no file that ends in .index"
+      f"no checkpoint in {folder}: no file ends in .index, .safetensors or .bin"
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")

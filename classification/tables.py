@@ -124,12 +124,21 @@ def _lines_table(path, file_format, names, encoding):
         f"{path}: --encoding={encoding} is not for arrays of JSON, whose first "
         "bytes tell it; leave it out"
       )
-    values = enumerate(json_files.read(path, list), 1)
+    try:
+      values = enumerate(json_files.read(path, list), 1)
+    except errors.InputError as error:
+      raise errors.InputError(
+        f"{error}; expected one array of all objects; for an object on each "
+        "line pass --file_format=jsonl"
+      ) from error
     lines = ((number, json.dumps(value)) for number, value in values)
   else:
     lines = _lines(path, encoding)
-  if file_format == "text":
-    names = names[:1]  # Each line is a text, for any name of the column.
+  if file_format == "text" and len(names) > 1:
+    raise errors.InputError(
+      f"{path}: each line is one text, not the columns {_listed(names)}; for "
+      "columns pass --file_format=tsv, csv or fasttext"
+    )
   if file_format == "fasttext" and len(names) > 2:
     raise errors.InputError(
       f"{path}: a line of fastText has labels and one text, not the columns "
@@ -201,8 +210,8 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   """Guesses the separator of a CSV's columns from its first line.
 
   It returns one of , ; tab | that gives all `names`, or `width` columns if that
-  is not 0, or otherwise the most columns. Raises InputError: the names are
-  numbers, and several separators give enough columns.
+  is not 0, or otherwise the most columns. Raises InputError: no line has the
+  names, and several separators give enough columns.
   """
   # Only the first line counts, because texts may contain any separator.
   with _long_fields():
@@ -210,9 +219,12 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
-  if not width and _are_places(names):
-    needed = max(map(int, names))
-    fitting = [d for d, cut in columns.items() if len(cut) >= needed > 1]
+  if width or _are_places(names):
+    needed = width or max(map(int, names))
+    fitting = [
+      d for d, cut in columns.items() if len(cut) >= needed > 1
+      and (not width or len(cut) == width)
+    ]
     if len(fitting) > 1:
       raise errors.InputError(
         f"the columns may be separated by {' or '.join(map(repr, fitting))}; "
@@ -321,7 +333,12 @@ def _lines(path, encoding):
   """Yields (number, line) for a file, without empty lines at its end."""
   empty, number = [], 0
   with file_io.open_for_reading(path) as stream:
+    if not stream.seekable():
+      raise errors.InputError(
+        f"{path} cannot be read twice, as is needed; save it as a file"
+      )
     head = stream.read(_HEAD_BYTES)
+    file_io.refuse_packed(path, head)
     stream.seek(0)
     encoding = _encoding_of(path, head, encoding)
     text = io.TextIOWrapper(

@@ -203,6 +203,16 @@ def refuse_pointer(path: str) -> None:
         )
 
 
+def refuse_packed(path: str, head: bytes) -> None:
+  """Raises InputError if the first bytes of a text are those of an archive."""
+  packers = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, as Excel's .xlsx"))
+  for mark, name in packers:
+    if head.startswith(mark):
+      raise errors.InputError(
+        f"{path} is no text but packed ({name}); unpack it, or save it as text"
+      )
+
+
 class _RemoteFile(io.RawIOBase):
   r"""Reads the unchanged bytes of a file with TensorFlow.
 
@@ -285,7 +295,12 @@ def size_and_sha256(path: str) -> tuple[int, str]:
 def not_utf8(
   path: str, number: int, error: UnicodeDecodeError
 ) -> errors.InputError:
-  """Returns the InputError for a UnicodeDecodeError in a line of a file."""
+  """Returns the InputError for a UnicodeDecodeError in a line of a file.
+
+  Raises InputError: the file is packed.
+  """
+  if number == 1:
+    refuse_packed(path, error.object)
   return errors.InputError(
     f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
     f"0x{error.object[error.start]:02x}); convert the file to UTF-8"

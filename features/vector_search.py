@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Sequence
 
 import numpy as np
+from absl import logging
 
 from common import errors, file_io
 
@@ -55,6 +56,14 @@ def search(
     ]
     for row in zip((-cosines).tolist(), numbers.tolist())
   ]
+
+
+def read_lines(path: str) -> list[str]:
+  """Returns the lines of a text file, and warns of empty ones."""
+  lines = [line.rstrip("\r") for _, line in file_io.read_lines(path)]
+  if empty := sum(not line.strip() for line in lines):
+    logging.warning("%s: %d empty lines are compared, too", path, empty)
+  return lines
 
 
 def read(path: str) -> np.ndarray:

@@ -115,6 +115,11 @@ def read(
       "conlleval counts them; the first: %s", path, checker.num_odd, scheme,
       checker.first_odd,
     )
+  if all(s.words == [*map(str, range(1, len(s.words) + 1))] for s in sentences):
+    logging.warning(
+      "%s: the words are the numbers 1, 2, ... of each sentence; pass another "
+      "--word_column, such as 1", path,
+    )
   return sentences
 
 

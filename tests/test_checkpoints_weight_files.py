@@ -74,13 +74,16 @@ def test_which_checkpoint_of_a_folder(tmp_path):
 
 
 def test_no_checkpoint(tmp_path, prefix):
-  (tmp_path / "empty").mkdir()
+  for name in ("empty", "adapter"):
+    (tmp_path / name).mkdir()
+  (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
   for name in ("one.ckpt", "two.ckpt"):
     weight_files.write_tf1(f"{tmp_path}/two/{name}", {"a": np.zeros(1)})
   for path, message in (
     ("two", "one.ckpt, two.ckpt; name one"),
     ("none", r"none: there is no .*none\.index; .* has bert_model\.ckpt"),
-    ("empty", "empty: it has no file that ends in .index"),
+    ("empty", "empty: no file ends in .index, .safetensors or .bin"),
+    ("adapter", "adapter has only an adapter of PEFT, .*merge both"),
     ("empty/model.ckpt-3", r"empty/model\.ckpt-3: there is no .*3\.index$"),
     ("no/folder", r"no checkpoint at .*: there is no .*no/folder\.index$"),
   ):

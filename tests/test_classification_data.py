@@ -87,7 +87,7 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     tmp_path, "a film\n", "new.txt", options={"has_labels": False}
   )
   assert example.text_a == "a film"
-  with pytest.raises(errors.InputError, match="no column 'label'; the columns"):
+  with pytest.raises(errors.InputError, match="is one text, not the columns"):
     read(tmp_path, "a film\n", "new.txt")
 
 

@@ -2,7 +2,10 @@
 
 import csv
 import functools
+import gzip
+import os
 import re
+import threading
 from typing import NamedTuple
 
 import pytest
@@ -246,6 +249,35 @@ def test_all_bad_rows_are_noted(tmp_path, read_table, text, lines):
 ])
 def test_the_header_tells_the_separator(header, expected):
   assert tables.guess_delimiter(header, ["text", "label"]) == expected
+
+
+def test_a_separator_that_names_alone_leave_open_is_asked_for(tmp_path):
+  names = ("text", "label")
+  with pytest.raises(errors.InputError, match=":1: .* ',' or ';'; pass --sepa"):
+    read_csv(tmp_path, "Well, it;good\n", delimiter=None, header=names)
+  table = read_csv(tmp_path, "Well, it;good\n", delimiter=";", header=names)
+  assert table.rows == [["Well, it", "good"]]
+  table = read_csv(tmp_path, "Well, a, b;good\n", delimiter=None, header=names)
+  assert table.rows == [["Well, a, b", "good"]]
+
+
+def test_packed_files_and_lines_of_json_are_named(tmp_path):
+  packed = gzip.compress(b"text,label\n")
+  with pytest.raises(errors.InputError, match=r"packed \(gzip\); unpack it"):
+    read_csv(tmp_path, packed)
+  with pytest.raises(errors.InputError, match="as Excel's .xlsx"):
+    read_tsv(tmp_path, b"PK\3\4\x14\0")
+  with pytest.raises(errors.InputError, match=r"not JSON.*; expected.*=jsonl"):
+    read_as("json", tmp_path, '{"text": "a"}\n{"text": "b"}\n')
+
+
+def test_a_pipe_is_refused(tmp_path):
+  os.mkfifo(tmp_path / "pipe")
+  writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=["a\n"])
+  writer.start()
+  with pytest.raises(errors.InputError, match="cannot be read twice"):
+    read(tables.open_table(str(tmp_path / "pipe"), "tsv"))
+  writer.join()
 
 
 def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
