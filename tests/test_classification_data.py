@@ -163,7 +163,20 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
   assert found._replace(place="") == example
 
 
-@pytest.mark.parametrize("name, text, said", [
+ONE = "text,label\nOne.,a\n"
+NAMED = {"column_names": ["label", "text"]}
+FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
+TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
+FLAGS = {"kind": "multi_label", **TOXIC}
+FASTTEXT = {"file_format": "fasttext"}
+
+
+def columns(text, label):
+  return {"text_column": text, "label_column": label}
+
+
+# Name, content, sentence, settings.
+@pytest.mark.parametrize("fault", [
   ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
   ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: 'text': an empty text"),
   ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
@@ -177,10 +190,36 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
   ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is no class"),
   ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
   ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
+  ("d.csv", ONE, "one column is named twice", {"label_column": "text"}),
+  ("d.csv", ONE, "--separator=;;: expected one character", {"separator": ";;"}),
+  ("d.csv", ONE, "--encoding=latin-0: unknown enc", {"encoding": "latin-0"}),
+  ("d.csv", "label,text\na,One.\n", ":1: this row is a header; leave", NAMED),
+  ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected", NAMED),
+  ("d.jsonl", '{"label": "a", "text": "One."}\n', "of jsonl are not", NAMED),
+  ("d.txt", "One.\n", "columns of text are not named", NAMED),
+  # Columns by number.
+  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '3'; the columns are '1', "
+   "'2'; name it once in the header, or number all columns", columns("3", "1")),
+  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '0'", columns("0", "1")),
+  ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected",
+   columns("2", "1")),
+  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '2'; the columns are 'a', 'O",
+   columns("2", "label")),
+  ("d.csv", "a;One, two.\n", ":1: the columns may be separated by ',' or ';'; "
+   "pass --separator", columns("2", "1")),
+  # A column for each class.
+  ("d.csv", FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
+   ":3: 'toxic' is '-1'; a ", FLAGS),
+  ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
+  ("d.train", "__label__a __label__b One.",
+   r":1: label \['a', 'b'\] is no class", FASTTEXT),
+  ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
+  ("d.train", "__label__a", "an empty text", FASTTEXT),
 ])
-def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
+def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
+  name, text, said, given = (*fault, {})[:4]
   with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, name)
+    read(tmp_path, text, name, **given)
 
 
 @pytest.mark.parametrize("second, said", [
@@ -215,16 +254,6 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
 def test_lists_of_classes_are_checked(tmp_path, value, separator, said):
   with pytest.raises(errors.InputError, match=said):
     labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
-
-
-@pytest.mark.parametrize("given, said", [
-  ({"label_column": "text"}, "one column is named twice"),
-  ({"separator": ";;"}, "--separator=;;: expected one character"),
-  ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
-])
-def test_settings_that_cannot_be_meant_are_refused(tmp_path, given, said):
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, "text,label\nOne.,a\n", **given)
 
 
 # Many bad rows.
@@ -396,17 +425,6 @@ def test_files_without_a_header_have_their_columns_named(
   assert second.label == "3" and second.place.endswith(":2")
 
 
-@pytest.mark.parametrize("name, text, said", [
-  ("d.csv", "label,text\na,One.\n", ":1: this row is a header; leave --"),
-  ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected"),
-  ("d.jsonl", '{"label": "a", "text": "One."}\n', "of jsonl are not named"),
-  ("d.txt", "One.\n", "columns of text are not named"),
-])
-def test_bad_uses_of_column_names_are_named(tmp_path, name, text, said):
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, name, column_names=["label", "text"])
-
-
 @pytest.mark.parametrize("name, text", [
   ("d.csv", '1,Rain,"It rains. It, too."\n3,2,1\n'),
   ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
@@ -437,21 +455,6 @@ def test_a_header_may_consist_of_numbers(tmp_path):
   assert [each.label for each in rows] == ["1", "3"]
 
 
-@pytest.mark.parametrize("text, columns, said", [
-  ("a,One.\nb,Two.\n", ("3", "1"), ":1: no column '3'; the columns are '1', "
-   "'2'; name it once in the header, or number all columns"),
-  ("a,One.\nb,Two.\n", ("0", "1"), ":1: no column '0'"),
-  ("a,One.\nb,Two.,3\n", ("2", "1"), ":2: 3 columns, but 2 are expected"),
-  ("a,One.\nb,Two.\n", ("2", "label"), ":1: no column '2'; the columns are "
-   "'a', 'One.'"),
-  ("a;One, two.\n", ("2", "1"), ":1: the columns may be separated by ',' or "
-   "';'; pass --separator"),
-])
-def test_bad_numbers_of_columns_are_named(tmp_path, text, columns, said):
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, text_column=columns[0], label_column=columns[1])
-
-
 def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   text = "gold_label,text\n-,One.\nneutral,Two.\n-,Three.\n"
   (row,) = read(tmp_path, text, label_column="gold_label")
@@ -464,10 +467,6 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   assert len(rows) == 3
   other = read(tmp_path, text.replace("gold_", ""))
   assert [each.label for each in other] == ["-", "neutral", "-"]
-
-
-FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
-TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
 
 
 def test_one_column_for_each_class(tmp_path):
@@ -484,15 +483,6 @@ def test_one_column_for_each_class(tmp_path):
   assert unlabelled.label is None
 
 
-@pytest.mark.parametrize("text, said", [
-  (FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"), ":3: 'toxic' is '-1'; a "),
-  ("id,text,toxic\n7,One.,1\n", "no column 'obscene'"),
-])
-def test_columns_of_classes_hold_0_and_1(tmp_path, text, said):
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, kind="multi_label", **TOXIC)
-
-
 def test_lines_of_fasttext(tmp_path):
   text = "__label__good It works , well .\n__label__a-b __label__c Two.\n"
   given = {"file_format": "fasttext", "name": "d.train"}
@@ -501,11 +491,6 @@ def test_lines_of_fasttext(tmp_path):
   assert second[1:4] == ("Two.", None, ("a-b", "c"))
   (single,) = read(tmp_path, text[: text.index("\n")], **given)
   assert single.label == "good"
-  for line, said in (
-      ("__label__a __label__b One.", r":1: label \['a', 'b'\] is no class"),
-      ("One.", r":1: label \[\] is no class"), ("__label__a", "an empty text")):
-    with pytest.raises(errors.InputError, match=said):
-      read(tmp_path, line, **given)
 
 
 def test_parquet(tmp_path):
