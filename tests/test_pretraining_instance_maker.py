@@ -112,64 +112,6 @@ def test_ids_beyond_16_bits():
   assert 70000 in features["input_ids"]
 
 
-def sentences_of(features):
-  """Returns the tokens of each record, as words of WORDS, without padding."""
-  names = {index: word for word, index in WORDS.items()}
-  lengths = features["input_mask"].sum(1)
-  return [
-    " ".join(names[index] for index in row[:length].tolist())
-    for row, length in zip(features["input_ids"], lengths)
-  ]
-
-
-def test_full_sentences_go_on_in_the_next_document():
-  features = small_features(
-    "a a\na\n\nb b b\n\nc c c c c c c", packing="full_sentences",
-    masking="none", max_seq_length=9, short_seq_prob=0.0, dupe_factor=1,
-    random_seed=6,
-  )
-  assert set(features) == {
-    "input_ids", "input_mask", "segment_ids", "word_starts"
-  }
-  assert not features["segment_ids"].any()
-  found = sentences_of(features)
-  assert sorted(found) == [
-    "[CLS] b b b [SEP] a a a [SEP]", "[CLS] c c c c c c c [SEP]",
-  ]
-  starts = features["word_starts"][found.index("[CLS] b b b [SEP] a a a [SEP]")]
-  assert starts.tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0]
-
-
-def test_doc_sentences_stay_in_their_document():
-  features = small_features(
-    "a a\na\n\nb b b\nb b b b\n\nc c c c c c c c c c c",
-    packing="doc_sentences", masking="none", max_seq_length=8,
-    short_seq_prob=0.0, dupe_factor=1,
-  )
-  assert sorted(sentences_of(features)) == [
-    "[CLS] a a a [SEP]", "[CLS] b b b [SEP]", "[CLS] b b b b [SEP]",
-    "[CLS] c c c c c [SEP]", "[CLS] c c c c c c [SEP]",
-  ]
-
-
-def test_segments_of_sentence_order_follow_each_other_or_are_swapped():
-  features = small_features(
-    "a\nb\nc\nd\n\na ##e", packing="sentence_order", masking="none",
-    short_seq_prob=0.0, dupe_factor=40, max_seq_length=7,
-  )
-  found = dict(zip(
-    sentences_of(features), features["next_sentence_labels"][:, 0].tolist()
-  ))
-  # A sequence holds four tokens; the document of one has no order.
-  assert found == {
-    "[CLS] a [SEP] b c d [SEP]": 0, "[CLS] b c d [SEP] a [SEP]": 1,
-    "[CLS] a b [SEP] c d [SEP]": 0, "[CLS] c d [SEP] a b [SEP]": 1,
-    "[CLS] a b c [SEP] d [SEP]": 0, "[CLS] d [SEP] a b c [SEP]": 1,
-  }
-  assert 0.3 < features["next_sentence_labels"].mean() < 0.7
-  assert len(features["input_ids"]) == 40
-
-
 def test_nothing_to_make_instances_of():
   assert small_features("\n")["input_ids"].shape == (0, 128)
 

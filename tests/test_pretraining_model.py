@@ -178,7 +178,8 @@ def test_the_names_of_an_evaluations_results(plain):
 
 
 @pytest.mark.parametrize("kind, dtype", [
-  ("one", tf.float32), ("one", tf.float16),
+  ("one", tf.float32),
+  pytest.param("one", tf.float16, marks=pytest.mark.slow),
   pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
   pytest.param("two", tf.float32, marks=pytest.mark.slow)
 ])

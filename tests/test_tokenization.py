@@ -4,7 +4,6 @@ import json
 import lzma
 import pickle
 import random
-import subprocess
 import sys
 import unicodedata
 
@@ -154,38 +153,6 @@ def test_whitespace_tokenize():
   assert tokenization.whitespace_tokenize(text) == ["a", "b", "c", "d"]
 
 
-def test_basic_tokenizer():
-  lower = tokenization.BasicTokenizer()
-  keep = tokenization.BasicTokenizer(do_lower_case=False)
-  text = "\t The Kiln;is  \n (stILL) Hot  "
-  assert lower.tokenize(text) == [
-    "the", "kiln", ";", "is", "(", "still", ")", "hot",
-  ]
-  assert keep.tokenize(text) == [
-    "The", "Kiln", ";", "is", "(", "stILL", ")", "Hot",
-  ]
-  assert lower.tokenize("\u00c5ngstr\u00f6m") == ["angstrom"]
-  assert keep.tokenize("\u00c5ngstr\u00f6m") == ["\u00c5ngstr\u00f6m"]
-  assert lower.tokenize("x\u5929\u6c14y") == ["x", "\u5929", "\u6c14", "y"]
-  # A final sigma is one only at the end of its word.
-  assert lower.tokenize("\u039f\u03a3 \u039f\u03a3\u0391") == [
-    "\u03bf\u03c2", "\u03bf\u03c3\u03b1",
-  ]
-  assert keep.tokenize("a\x0bb\x85c\u2028d\x00\ufffd") == ["abc", "d"]
-
-
-def test_wordpiece_tokenizer():
-  vocab = {token: index for index, token in enumerate(PIECES)}
-  wordpiece = tokenization.WordpieceTokenizer(vocab)
-  assert wordpiece.tokenize("") == []
-  assert wordpiece.tokenize("seashells gleam") == [
-    "sea", "##shell", "##s", "gle", "##am",
-  ]
-  # One impossible end makes the whole word unknown.
-  assert wordpiece.tokenize("seashellsz gleam") == ["[UNK]", "gle", "##am"]
-  assert tokenization.WordpieceTokenizer({}, "?").tokenize("a b") == ["?", "?"]
-
-
 @pytest.mark.parametrize("length, tokens", [(3, ["a", "##a", "##a"]), (4, "?")])
 def test_longest_word(length, tokens):
   wordpiece = tokenization.WordpieceTokenizer(
@@ -249,11 +216,6 @@ def test_pickled_tokenizer_is_the_same_without_its_cache(vocab_file):
   assert not copy._chunk_ids
   assert copy.encode("shell gleam") == ids
   assert copy.encode("Shell") == [0]
-
-
-def test_needs_no_tensorflow():
-  code = "import sys, tokenization; sys.exit('tensorflow' in sys.modules)"
-  assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_load_vocab_strips_lines_and_the_last_of_equal_ones_counts(vocab_file):

@@ -1,6 +1,5 @@
 """Every script with a variant of BERT, from a folder of Hugging Face."""
 
-import gzip
 import json
 import shutil
 
@@ -18,9 +17,7 @@ from script_runner import logged, results_in
 from variants import vocabularies
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
-DATA = script_runner.ROOT / "tests" / "data"
 RECORDS = GOLDEN / "pretraining_run"
-SQUAD = GOLDEN / "squad" / "run"
 VARIANTS = {
   "albert": {"embedding_size": 16, "num_hidden_groups": 1}, "distilbert": {},
   "electra": {"embedding_size": 16},
@@ -186,50 +183,3 @@ def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
     text=tf.constant(["the first of a", "the other of a"])
   )
   assert outputs["label"].numpy().tolist() == [b"yes", b"no"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_squad_trains_and_predicts(variant, tmp_path):
-  vocab_file = RECORDS / "model" / "vocab.txt"
-  model = make_model(tmp_path / "model", variant, vocab_file)
-  for name in ("train", "dev"):
-    packed = (SQUAD / f"{name}.json.gz").read_bytes()
-    (tmp_path / f"{name}.json").write_bytes(gzip.decompress(packed))
-  flags = {
-    **TRAINING, "model_dir": model, "train_file": tmp_path / "train.json",
-    "version_2_with_negative": True, "max_seq_length": 64, "doc_stride": 20,
-    "max_query_length": 16, "max_train_steps": 8,
-    "output_dir": tmp_path / "run",
-  }
-  run(
-    "run_squad.py", **flags, do_predict=True, predict_file=tmp_path / "dev.json"
-  )
-  answers = json.loads((tmp_path / "run" / "predictions.json").read_text())
-  assert answers and all(isinstance(text, str) for text in answers.values())
-  said = run(
-    "convert_checkpoint.py", input=tmp_path / "run" / "final_model",
-    output=tmp_path / "huggingface", to="huggingface", verify=True,
-  ).out
-  assert "outputs: the same" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_tagging_learns_and_predicts(variant, tmp_path):
-  vocab_file = DATA / "ner_sample_vocab.txt"
-  model = make_model(tmp_path / "model", variant, vocab_file)
-  flags = {
-    **TRAINING, "model_dir": model, "do_lower_case": False,
-    "train_file": DATA / "ner_sample_train.conll", "max_seq_length": 32,
-    "num_train_epochs": 3,
-    "output_dir": tmp_path / "run",
-  }
-  evaluated = DATA / "ner_sample_eval.conll"
-  run(
-    "run_ner.py", **flags, do_eval=True, eval_file=evaluated,
-    do_predict=True, predict_file=evaluated,
-  )
-  losses = losses_in(tmp_path / "run")
-  assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
-  assert (tmp_path / "run" / "test_predictions.conll").exists()
