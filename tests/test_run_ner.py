@@ -208,20 +208,22 @@ def test_frozen_features_have_a_table(trained, config_file, tmp_path):
   )
   choices = ["embeddings", "second_to_last"]
   done = ner(
-    config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 1},
+    config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 0.2},
     freeze_encoder=True, feature_layers=",".join(choices), bilstm_size=8,
     init_checkpoint=encoder, do_eval=True, eval_file=EVAL,
   )
   # The encoder is frozen: it reads each file once for all choices.
   assert done.err.count("computing the encoder's states of") == 2
-  header, *rows = done.out.splitlines()
-  assert header.split() == [
+  header, *rows = (line.split() for line in done.out.splitlines())
+  assert header == [
     "features", "precision", "recall", "f1", "accuracy", "loss"
   ]
-  assert [row.split()[0] for row in rows] == choices
-  for row in rows:
-    results = results_in(tmp_path / "run" / row.split()[0])
-    assert float(row.split()[3]) == pytest.approx(results["f1"], abs=1e-4)
+  assert [row[0] for row in rows] == choices
+  for choice, *values in rows:
+    results = results_in(tmp_path / "run" / choice)
+    assert list(map(float, values)) == [
+      pytest.approx(results[name], abs=1e-4) for name in header[1:]
+    ]
   path = tmp_path / "run" / "embeddings" / "final_model" / "bert_model.ckpt"
   after = stored_weights.read(str(path))
   for name, value in weights.items():
