@@ -88,8 +88,9 @@ def open_table(
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
     names: the columns to read. Every object in JSON must have them; other keys
-      are ignored, and "a.b" is b of the object in a. If all names are numbers, from 1, which the first line of a
-      CSV or TSV does not contain, they are positions in a file without header.
+      are ignored, and "a.b" is b of the object in a. If all names are numbers,
+      from 1, which the first line of a CSV or TSV does not contain, they are
+      positions in a file without header.
     header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
     encoding: the file's encoding; None to detect it.
