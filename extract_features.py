@@ -258,8 +258,8 @@ def write_features(settings, encode, rows_of_all, layers):
 
 def search(settings, encode, rows_of_all):
   """Prints the nearest lines of --input_file for each line of --search."""
-  lines = vector_search.read_lines(settings.input_file)
-  queries = vector_search.read_lines(settings.search)
+  lines = vector_search.read_texts(settings.input_file)
+  queries = vector_search.read_texts(settings.search)
 
   def vectors_of(texts):
     examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Sequence
 
 import numpy as np
-from absl import logging
 
 from common import errors, file_io
 
@@ -58,12 +57,12 @@ def search(
   ]
 
 
-def read_lines(path: str) -> list[str]:
+def read_texts(path: str) -> list[str]:
   """Returns the lines of a text file, and warns of empty ones."""
-  lines = [line.rstrip("\r") for _, line in file_io.read_lines(path)]
-  if empty := sum(not line.strip() for line in lines):
-    logging.warning("%s: %d empty lines are compared, too", path, empty)
-  return lines
+  texts = [line.rstrip("\r") for _, line in file_io.read_lines(path)]
+  if empty := sum(not text.strip() for text in texts):
+    errors.warn_once(f"{path}: {empty} empty lines take part in the search")
+  return texts
 
 
 def read(path: str) -> np.ndarray:

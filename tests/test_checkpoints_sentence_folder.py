@@ -69,6 +69,8 @@ def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   (THREE, OLD, {"config_sentence_transformers": {
     "prompts": {"q": "query: "}, "default_prompt_name": "q"
   }}, "each text begins with the prompt 'query: '"),
+  (THREE, OLD, {"config_sentence_transformers": {"truncate_dim": 64}},
+   "vectors are cut to their first 64 numbers"),
   (THREE, OLD, {
     "sentence_bert_config": {"do_lower_case": True},
     "tokenizer_config": {"do_lower_case": False},

@@ -153,13 +153,14 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   stored = np.load(tmp_path / "out")["vectors"]
   assert_close(stored, means)
   queries = tmp_path / "queries.txt"
-  queries.write_text(f"{lines[5]}\n{lines[1]}", encoding="utf-8")
+  queries.write_bytes(f"{lines[5]}\r\n{lines[1]}".encode())
   done = extract(
     tmp_path, search=queries, pooling="mean", vectors_file=tmp_path / "out",
     output_file=None, top_k=99,
   )
   for number, line in enumerate(map(json.loads, done.out.splitlines())):
     query = (5, 1)[number]
+    assert line["query"] == lines[query]
     expected = [(query, 1.0), *nearest(query, means, 99)]
     assert_results(line, number, expected, lines)
   assert number == 1

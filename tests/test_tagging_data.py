@@ -308,6 +308,14 @@ def test_conllu(tmp_path):
   ]
 
 
+def test_numbers_that_stand_for_words_are_named(tmp_path, caplog):
+  path = write(tmp_path, "1\tAnna\tB-PER\n2\twon\tO\n\n1\tYes\tO\n")
+  data.read(path, word_column=1)
+  assert not caplog.text
+  data.read(path)
+  assert "the words are the numbers 1, 2, ..." in caplog.text
+
+
 def test_comments_and_words_that_begin_with_a_hash(tmp_path):
   text = "# id 7\tdomain=en\n# O\n#tag B-X\n\n# O\n#\tid\t8\n"
   with pytest.raises(errors.InputError, match=":7: 3 columns, but line 2 "):
