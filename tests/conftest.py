@@ -1,5 +1,6 @@
 """Two logical CPU devices for the whole suite; the longest files first."""
 
+import importlib.util
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -14,6 +15,8 @@ _LONG_FILES = (
   "test_training_loop", "test_training_loop_runs", "test_training_packed_runs",
   "test_unpadding",
 )
+
+_HAS_TENSORFLOW_TEXT = importlib.util.find_spec("tensorflow_text") is not None
 
 folder_lock.WAIT_SECONDS = 0.5
 
@@ -35,6 +38,18 @@ def pytest_configure(config):
 def warnings_are_forgotten():
   """Each test sees the warnings that a process logs once."""
   errors.warn_once.cache_clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+  """Skips what needs tensorflow-text where it is missing, as on Windows."""
+  report = yield
+  sentence = "need tensorflow-text"
+  needs = call.excinfo and sentence in str(call.excinfo.value)
+  if needs and not _HAS_TENSORFLOW_TEXT:
+    report.outcome = "skipped"
+    report.longrepr = (str(item.path), item.location[1], sentence)
+  return report
 
 
 def pytest_collection_modifyitems(items):

@@ -1,5 +1,6 @@
 """Rerankers: groups, losses, ranks, other people's folders, and a run."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -7,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import script_runner
 import tiny_model
@@ -17,6 +17,9 @@ from serving import text_models
 from test_classification_data import settings as read_settings
 from test_classification_task import config, read_task
 from tiny_model import assert_close
+
+with contextlib.suppress(ModuleNotFoundError):
+  import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "cross_encoder"
 COLUMNS = {

@@ -1,5 +1,6 @@
 """export_saved_model.py as a user runs it."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import heads
 import modeling
@@ -15,6 +15,9 @@ import script_runner
 from checkpoints import weight_files
 from serving_models import FOLDER
 from squad import null_threshold
+
+with contextlib.suppress(ModuleNotFoundError):
+  import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 SCRIPT = "export_saved_model.py"
 MODEL = {

@@ -1,11 +1,11 @@
 """Every script with a variant of BERT, from a folder of Hugging Face."""
 
+import contextlib
 import json
 import shutil
 
 import pytest
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import modeling
 import resumed_runs
@@ -15,6 +15,9 @@ import tiny_model
 from checkpoints import model_folder
 from script_runner import logged, results_in
 from variants import vocabularies
+
+with contextlib.suppress(ModuleNotFoundError):
+  import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 RECORDS = GOLDEN / "pretraining_run"
