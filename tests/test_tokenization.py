@@ -9,6 +9,7 @@ import unicodedata
 
 import pytest
 
+import common
 import small_corpus
 import tokenization
 from common import errors
@@ -254,7 +255,8 @@ def test_what_a_vocabulary_may_hold(tmp_path, scheme, content, vocab, fault):
 
 
 def test_vocabulary_with_a_scheme_but_no_tensorflow(monkeypatch):
-  monkeypatch.setitem(sys.modules, "tensorflow", None)
+  monkeypatch.setitem(sys.modules, "common.lean_tensorflow", None)
+  monkeypatch.delattr(common, "lean_tensorflow", raising=False)
   with pytest.raises(errors.InputError, match="needs TensorFlow"):
     tokenization.load_vocab("gs://bucket/vocab.txt")
 
