@@ -12,12 +12,12 @@ for each line, and --similarity the cosine of its two texts:
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
 
---search prints the nearest lines for each line of another file:
+--search prints the nearest lines for each line of another:
 
   python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
       --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
 
---sparse writes words and their weights (SPLADE), by the masked-LM head:
+--sparse writes words and their weights (SPLADE):
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model
@@ -81,9 +81,8 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_string(
   "search", None,
-  "A file of texts, one a line. Prints a line of JSON for each: the lines of "
-  "--input_file whose vectors have the largest cosines. If both files have the "
-  "same lines, no line matches itself: this finds near-duplicates.",
+  "A file of texts, one a line. Prints for each, as JSON, the nearest lines of "
+  "--input_file; if the files are equal, a line never matches itself.",
   needs="pooling output_file|vectors_file",
   not_with="similarity input_file=- output_format=jsonl",
 )
@@ -266,7 +265,8 @@ def search(settings, encode, rows_of_all):
     return [row.values for rows in rows_of_all(examples) for row in rows]
 
   path = settings.vectors_file or settings.output_file
-  vectors = vector_search.read(path)
+  ids = vector_search.checksums(encode(1, line)[0].input_ids for line in lines)
+  vectors = vector_search.read(path, ids)
   vector_search.check(vectors, len(lines), vectors_of(lines[:1])[0], path)
   results = vector_search.search(
     vectors, lines, settings.top_k,

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from checkpoints import sentence_pooling
 from common import errors, file_io
-from features import text_vectors
+from features import text_vectors, vector_search
 from variants import vocabularies
 
 
@@ -28,7 +28,8 @@ class Row(NamedTuple):
       "similarity" (of a line's two texts).
     values: floats [L, T, H] with layers in the order of --layers; floats [D];
       {word: weight}; or a float.
-    tokens, input_ids: T tokens and ids, only for "features".
+    tokens: T tokens, only for "features".
+    input_ids: ids, only for "features" (T of them) and "vector".
   """
 
   line: int
@@ -55,7 +56,10 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
       for example, vector in results
     ]
   if settings.pooling:
-    return [Row(example.line, "vector", vector) for example, vector in results]
+    return [
+      Row(example.line, "vector", vector, input_ids=example.input_ids)
+      for example, vector in results
+    ]
   return [
     Row(
       line, "features", values[:, : len(ids)],  # Without the batch's padding.
@@ -129,7 +133,8 @@ def _numpy_archive(stream, layers):
   features: `layers` int64 [L]; `lengths` int64 [lines], the number of tokens in
     each line; `input_ids` int32 [all tokens] and `values` float32 [all tokens,
     L, H], the concatenated tokens of all lines.
-  vectors: `vectors` float32 [lines, D].
+  vectors: `vectors` float32 [lines, D], and `checksums` uint32 [lines] of
+    their ids.
   similarities: `similarities` float32 [lines].
   """
   columns = {}
@@ -166,8 +171,13 @@ def _numpy_archive(stream, layers):
 def _columns(rows):
   """Returns {name: array with the values of all rows}."""
   if rows[0].content != "features":
-    name = {"vector": "vectors", "similarity": "similarities"}[rows[0].content]
-    return {name: np.array([row.values for row in rows], np.float32)}
+    is_vector = rows[0].content == "vector"
+    name = "vectors" if is_vector else "similarities"
+    columns = {name: np.array([row.values for row in rows], np.float32)}
+    if is_vector:
+      ids = [row.input_ids for row in rows]
+      columns["checksums"] = vector_search.checksums(ids)
+    return columns
   return {
     "lengths": np.array([len(row.input_ids) for row in rows], np.int64),
     "input_ids": np.concatenate([np.int32(row.input_ids) for row in rows]),

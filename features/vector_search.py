@@ -4,7 +4,8 @@ Letters: Q queries, N vectors of lines, K results, D width.
 """
 
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -65,16 +66,35 @@ def read_texts(path: str) -> list[str]:
   return texts
 
 
-def read(path: str) -> np.ndarray:
-  """Returns the `vectors` [N, D] of an .npz file; InputError without them."""
+def checksums(sequences: Iterable) -> np.ndarray:
+  """Returns uint32 [N], a checksum of the ids of each line."""
+  return np.array(
+    [zlib.crc32(np.array(ids, np.int32).tobytes()) for ids in sequences],
+    np.uint32,
+  )
+
+
+def read(path: str, expected: np.ndarray) -> np.ndarray:
+  """Returns the `vectors` [N, D] of an .npz file.
+
+  Raises InputError: the file has no vectors, or its `checksums` differ from the
+  expected ones of the current lines. Files of earlier versions have none.
+  """
   try:
     with file_io.open_for_reading(path) as stream:
-      return np.load(stream)["vectors"]
+      arrays = np.load(stream)
+      vectors, stored = arrays["vectors"], arrays.get("checksums", expected)
   except (zipfile.BadZipFile, EOFError, LookupError, ValueError) as error:
     raise errors.InputError(
       f"{path} has no readable vectors ({error}); pass the .npz that --search "
       "wrote to --output_file"
     ) from error
+  if len(stored) == len(expected) and any(stored != expected):
+    raise errors.InputError(
+      f"{path} has the vector of another text for line "
+      f"{np.argmax(stored != expected) + 1}; pass the vectors of these lines"
+    )
+  return vectors
 
 
 def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):

@@ -52,9 +52,15 @@ def test_equal_ones_zeros_and_few():
 
 def test_vectors_are_read_again(tmp_path):
   path = str(tmp_path / "a.npz")
-  np.savez(path, vectors=VECTORS)
-  np.testing.assert_array_equal(vector_search.read(path), VECTORS)
+  checksums = vector_search.checksums([[n, 2 * n] for n in range(23)])
+  np.savez(path, vectors=VECTORS)  # As earlier versions.
+  np.testing.assert_array_equal(vector_search.read(path, checksums), VECTORS)
   vector_search.check(VECTORS, 23, VECTORS[0] * 3, path)
+  np.savez(path, vectors=VECTORS, checksums=checksums)
+  np.testing.assert_array_equal(vector_search.read(path, checksums), VECTORS)
+  checksums[7] += 1
+  with pytest.raises(errors.InputError, match="a.npz has .* text for line 8;"):
+    vector_search.read(path, checksums)
 
 
 @pytest.mark.parametrize("count, first, sentence", [
@@ -75,4 +81,4 @@ def test_a_file_without_vectors(content, tmp_path):
   else:
     path.write_bytes(content)
   with pytest.raises(errors.InputError, match="a.npz has no readable vectors"):
-    vector_search.read(str(path))
+    vector_search.read(str(path), np.zeros(3))
