@@ -86,7 +86,7 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
     f"{problem}; computed here are Transformer, Pooling ({', '.join(KINDS)}) "
-    "and Normalize, without a prompt"
+    "and Normalize, without a prompt, in the full width"
   )
   if "pooling" not in chosen:
     raise errors.InputError(

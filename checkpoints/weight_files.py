@@ -33,8 +33,8 @@ _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
 )
-# TensorFlow writes the values to a .tempstate file first.
 _ADAPTER = "adapter_config.json"
+# TensorFlow writes the values to a .tempstate file first.
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 
 

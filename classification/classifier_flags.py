@@ -208,7 +208,7 @@ def define_reranker_flags():
     "ranking_loss", "pointwise", choices.RANKING_LOSSES,
     "Loss of each passage (binary cross-entropy, relevances from 0 to 1), of "
     "two passages of a query (RankNet), or of all (cross-entropy of softmax). "
-    "--train_batch_size counts passages for pointwise, otherwise queries.",
+    "--train_batch_size counts passages for pointwise, otherwise groups.",
     needs="task_kind=ranking do_train", not_with="teacher_checkpoint",
   )
   flags.DEFINE_integer(
@@ -233,9 +233,9 @@ def define_run_flags():
   )
   flags.DEFINE_string(
     "unlabelled_file", None,
-    "Texts without labels, which learn only from the teacher, in addition to "
-    "labelled examples or without any: .csv, .tsv or .jsonl, read like your "
-    "own files.", needs="teacher_checkpoint",
+    "Texts without labels, for which only the teacher's outputs are learned, "
+    "in addition to labelled examples or without any: .csv, .tsv or .jsonl, "
+    "read like your own files.", needs="teacher_checkpoint",
   )
   flags.DEFINE_list(
     "seeds", [],

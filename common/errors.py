@@ -43,7 +43,7 @@ def warn_once(message: str) -> None:
 
 
 def require_text(text: str, place: str = "") -> None:
-  """Raises InputError if a text, from any source, has only white space.
+  """Raises InputError if a text, from any source, is empty or white space.
 
   As in the original: functions for vectors (extract_features.py, `encode`,
   `embed`) and files of GLUE's tasks and of SQuAD's format may have empty texts.

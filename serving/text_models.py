@@ -334,7 +334,7 @@ def _settings(settings, chosen):
   """Returns run_settings.Settings with other values, once they are checked.
 
   Args:
-    settings: run_settings.Settings that has all names; its `given` stay so.
+    settings: run_settings.Settings that has all names; its `given` stay given.
     chosen: dict from names of flags to values.
 
   Raises:

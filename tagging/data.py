@@ -115,7 +115,9 @@ def read(
       "conlleval counts them; the first: %s", path, checker.num_odd, scheme,
       checker.first_odd,
     )
-  if all(s.words == [*map(str, range(1, len(s.words) + 1))] for s in sentences):
+  if file_format != "jsonl" and all(
+    s.words == [*map(str, range(1, len(s.words) + 1))] for s in sentences
+  ):
     logging.warning(
       "%s: the words are the numbers 1, 2, ... of each sentence; pass another "
       "--word_column, such as 1", path,
@@ -125,7 +127,9 @@ def read(
 
 def _require_sentences(sentences, path):
   if not sentences:
-    raise errors.InputError(f"{path} holds no sentence, only empty lines")
+    raise errors.InputError(
+      f"{path} holds no sentence, only empty lines or rejected examples"
+    )
 
 
 # Columns.

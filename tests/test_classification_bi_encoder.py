@@ -215,16 +215,15 @@ def uncut(tmp_path_factory):
   return step(tmp_path_factory.mktemp("uncut"), 1, 1)
 
 
-@pytest.mark.parametrize("replicas, parts, scaled", [
-  (1, 4, False), (2, 2, True),
-  pytest.param(2, 1, False, marks=pytest.mark.slow),
+@pytest.mark.parametrize("replicas, parts, options", [
+  (1, 4, {}), (2, 2, {"loss_scaling": True}),
+  pytest.param(2, 1, {}, marks=pytest.mark.slow),
+  pytest.param(2, 2, {"jit_compile": True}, marks=pytest.mark.slow),
 ])
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(
-  tmp_path, uncut, replicas, parts, scaled
+  tmp_path, uncut, replicas, parts, options
 ):
-  loss, metrics, norm, moments = step(
-    tmp_path, replicas, parts, loss_scaling=scaled
-  )
+  loss, metrics, norm, moments = step(tmp_path, replicas, parts, **options)
   assert [loss, norm] == pytest.approx([uncut[0], uncut[2]], rel=1e-5)
   assert_close(metrics["classifier_loss"], uncut[1]["classifier_loss"])
   assert moments.keys() == uncut[3].keys() and len(moments) == 37

@@ -180,8 +180,8 @@ def define_training_flags():
   )
   flags.DEFINE_integer(
     "log_steps", 100,
-    "Log the values of training every N steps; by default a hundred times in "
-    "runs of fewer than 10,000 steps.",
+    "Log the values of training every N steps; runs of fewer than 10,000 steps "
+    "log a hundred times by default.",
     lower_bound=1, needs="do_train",
   )
   flags.DEFINE_integer(
