@@ -94,7 +94,8 @@ def require_all_answered(bad: int) -> None:
   if bad:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
-      "answered; the output has an error in place of each: fix and send them again"
+      "answered; the output has an error in place of each: fix them and send "
+      "them again"
     )
 
 
