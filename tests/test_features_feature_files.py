@@ -75,7 +75,8 @@ def test_numpy_archives(tmp_path):
     "layers": LAYERS, "lengths": [3, 2], "input_ids": [0, 1, 2, 0, 1]
   }
   found = np.load(written(tmp_path / "vectors" / "a.npz", VECTORS))
-  assert list(found) == ["vectors"] and found["vectors"].dtype == np.float32
+  assert [*found] == ["vectors", "checksums"]
+  assert found["vectors"].dtype == np.float32
   np.testing.assert_array_equal(found["vectors"], [r.values for r in VECTORS])
   found = np.load(written(tmp_path / "one" / "a.npz", SIMILARITIES))
   assert list(found) == ["similarities"]
