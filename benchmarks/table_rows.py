@@ -1,8 +1,8 @@
 """Evaluates and formats the rows of table.py's table.
 
-Terms: a *work* is measured in turns. A turn runs every *contender* once, which
-gives its *measures*, such as wall seconds. A *row* compares a measure of a work
-with a target.
+Terms: a *work* (a task) is measured in several turns. Each turn runs every
+*contender* once and records its *measures*, such as wall seconds. A *row*
+compares a measure of a work with a target.
 """
 
 import itertools

@@ -3,8 +3,8 @@
 The score of a pair is the cosine of its two vectors (arXiv 1908.10084), so the
 vectors of many texts can be stored and compared. Letters: B batch, W texts of
 an example (a text, the second text and, if given, a worse second text), T
-tokens, D width of a vector, C candidates: all texts of all examples but the
-first texts.
+tokens, D width of a vector, C candidates: all texts of all examples except
+the first text of each.
 """
 
 import numpy as np

@@ -223,7 +223,7 @@ def define_run_flags():
   """Defines all other flags of a run."""
   flags.DEFINE_bool(
     "freeze_pooler", False,
-    "Freeze also the pooler, and train only the head.", needs="freeze_encoder",
+    "Also freeze the pooler, and train only the head.", needs="freeze_encoder",
   )
   flags.DEFINE_float(
     "distillation_weight", 0.5,

@@ -48,8 +48,8 @@ class Layout(NamedTuple):
       existing file is read.
     text_a, text_b, label: names of columns, or numbers for a file without a
       header; None if the column does not exist.
-    id: the column with the rows' names, if any; otherwise rows have numbers,
-      from 1 after a header and from 0 without a header.
+    id: the column of the rows' ids; without one, rows are numbered, from 1
+      after a header and from 0 without a header.
     endings: (column that begins each ending, columns of the endings).
     width: number of columns of a file without a header.
     language: the column of the language; rows in other languages are skipped.
@@ -425,7 +425,7 @@ def _report(path, bad, count, layout):
     faults = errors.Faults()
     faults.messages += map(str, bad)
     faults.refuse(path)
-  # The official file has fewer broken rows, so this file is not the official.
+  # The official file has fewer broken rows, so this is another file.
   if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
     raise errors.InputError(
       f"{bad[0]}; {len(bad)} of {len(bad) + count} rows are broken, more than "

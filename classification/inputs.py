@@ -1,9 +1,9 @@
 """Writes a classifier's examples as TFRecords, and makes batches from them.
 
-An example has W sequences of T tokens: usually one, and then its record equals
-the original's; one for each window of a long text; one for each ending to
-choose from; or, for a bi-encoder, one for each text. Letters: B batch, W
-sequences, T tokens, H width, L labels.
+An example has W sequences of T tokens: usually one (its record then equals the
+original's), or one for each window of a long text, each ending to choose from,
+or each text of a bi-encoder. Letters: B batch, W sequences, T tokens, H width,
+L labels.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ _FORMAT = 3  # Increase this when the records of the same data change.
 # Number of examples in memory, and in a worker process's block.
 BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Number of examples with their states in memory.
-# For this much text, a single process takes as long as starting others.
+# Starting more processes takes as long as one process needs for this much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
 
@@ -102,7 +102,7 @@ def _serialize_block(examples, options):
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original: examples that fill up its batches have 0 there.
+    # As in the original: it sets 0 for examples that it adds to fill a batch.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     if options.has_unlabelled:
       features["has_label"] = np.array(

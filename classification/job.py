@@ -362,8 +362,8 @@ class ModelRun:
 
   def _training_data(self):
     settings, run = self._settings, self._run
-    # Data that are read repeatedly get stored features, which do not change
-    # between epochs and seeds. The weights have been loaded before this.
+    # Data that is read repeatedly is replaced by stored features, which do not
+    # change between epochs and seeds. The weights have been loaded before this.
     if settings.freeze_encoder:
       self._records = {
         name: examples if name.startswith("predict") else inputs.keep_states(

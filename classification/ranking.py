@@ -29,10 +29,10 @@ def prepare(splits: dict, settings) -> None:
 def groups(examples: list[data.Example], settings) -> list[data.Example]:
   """Returns examples of several passages of a query, at most --group_size.
 
-  The passages of a query with more are dealt by relevance, in an order drawn
-  by the seed, into as few groups as hold all of them. Groups without a passage
-  that is more relevant than another are left out. Raises InputError: none is
-  left.
+  The passages of a query with more are sorted by relevance, ties in an order
+  drawn by the seed, and dealt into the fewest groups that hold all. Groups
+  without a passage that is more relevant than another are left out. Raises
+  InputError: none is left.
   """
   order = np.random.RandomState(settings.seed).permutation(len(examples))
   rows = [examples[place] for place in order]
@@ -76,7 +76,7 @@ def mistakes(
 ) -> Iterator[tuple]:
   """Yields the queries whose best-ranked passage has relevance 0.
 
-  As (the difference of scores, query, best relevant passage, best passage).
+  Each is (difference of scores, query, best relevant passage, best passage).
   """
   gold, values = np.ravel(results.gold), results.predicted
   first: dict[str, int] = {}

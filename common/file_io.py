@@ -209,7 +209,7 @@ def refuse_packed(path: str, head: bytes) -> None:
   for mark, name in packers:
     if head.startswith(mark):
       raise errors.InputError(
-        f"{path} is no text but packed ({name}); unpack it, or save it as text"
+        f"{path} is packed ({name}), not text; unpack it, or save it as text"
       )
 
 
