@@ -341,7 +341,7 @@ def _open_table(path, names, settings):
   file_format = {"txt": "text"}.get(file_format, file_format)
   if file_format not in choices.TABLE_FORMATS:
     if file_format == "gz":
-      file_io.refuse_packed(path, b"\x1f\x8b")
+      raise file_io.packed(path, "gzip")
     raise errors.InputError(
       f"{path}: its name ends in none of .csv, .tsv, .jsonl, .json, .parquet "
       "and .txt; "

@@ -208,9 +208,14 @@ def refuse_packed(path: str, head: bytes) -> None:
   packers = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, as Excel's .xlsx"))
   for mark, name in packers:
     if head.startswith(mark):
-      raise errors.InputError(
-        f"{path} is packed ({name}), not text; unpack it, or save it as text"
-      )
+      raise packed(path, name)
+
+
+def packed(path: str, name: str) -> errors.InputError:
+  """Returns the InputError for a text that the program `name` has packed."""
+  return errors.InputError(
+    f"{path} is packed ({name}); unpack it, or save it as text"
+  )
 
 
 class _RemoteFile(io.RawIOBase):
