@@ -265,8 +265,8 @@ def search(settings, encode, rows_of_all):
     return [row.values for rows in rows_of_all(examples) for row in rows]
 
   path = settings.vectors_file or settings.output_file
-  ids = vector_search.checksums(encode(1, line)[0].input_ids for line in lines)
-  vectors = vector_search.read(path, ids)
+  ids = (encode(1, line)[0].input_ids for line in lines)
+  vectors = vector_search.read(path, ids if settings.vectors_file else ())
   vector_search.check(vectors, len(lines), vectors_of(lines[:1])[0], path)
   results = vector_search.search(
     vectors, lines, settings.top_k,

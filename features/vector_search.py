@@ -74,25 +74,30 @@ def checksums(sequences: Iterable) -> np.ndarray:
   )
 
 
-def read(path: str, expected: np.ndarray) -> np.ndarray:
+def read(path: str, sequences: Iterable = ()) -> np.ndarray:
   """Returns the `vectors` [N, D] of an .npz file.
 
   Raises InputError: the file has no vectors, or its `checksums` differ from the
-  expected ones of the current lines. Files of earlier versions have none.
+  checksums of `sequences`, the ids of the current lines, if given. Files of
+  earlier versions have no checksums.
   """
   try:
     with file_io.open_for_reading(path) as stream:
       arrays = np.load(stream)
-      vectors, stored = arrays["vectors"], arrays.get("checksums", expected)
+      vectors, stored = arrays["vectors"], arrays.get("checksums", ())
   except (zipfile.BadZipFile, EOFError, LookupError, ValueError) as error:
     raise errors.InputError(
       f"{path} has no readable vectors ({error}); pass the .npz that --search "
       "wrote to --output_file"
     ) from error
-  if len(stored) == len(expected) and any(stored != expected):
+  expected = checksums(sequences)
+  if len(stored) != len(expected):  # `check` compares the numbers of lines.
+    return vectors
+  others = np.flatnonzero(stored != expected)
+  if others.size:
     raise errors.InputError(
-      f"{path} has the vector of another text for line "
-      f"{np.argmax(stored != expected) + 1}; pass the vectors of these lines"
+      f"{path} has the vector of another text for line {others[0] + 1}; pass "
+      "the vectors of these lines"
     )
   return vectors
 

@@ -52,15 +52,17 @@ def test_equal_ones_zeros_and_few():
 
 def test_vectors_are_read_again(tmp_path):
   path = str(tmp_path / "a.npz")
-  checksums = vector_search.checksums([[n, 2 * n] for n in range(23)])
+  sequences = [[n, 2 * n] for n in range(23)]
   np.savez(path, vectors=VECTORS)  # As earlier versions.
-  np.testing.assert_array_equal(vector_search.read(path, checksums), VECTORS)
+  np.testing.assert_array_equal(vector_search.read(path, sequences), VECTORS)
   vector_search.check(VECTORS, 23, VECTORS[0] * 3, path)
+  checksums = vector_search.checksums(sequences)
   np.savez(path, vectors=VECTORS, checksums=checksums)
-  np.testing.assert_array_equal(vector_search.read(path, checksums), VECTORS)
-  checksums[7] += 1
+  np.testing.assert_array_equal(vector_search.read(path, sequences), VECTORS)
+  np.testing.assert_array_equal(vector_search.read(path), VECTORS)
+  sequences[7] = [7, 13]
   with pytest.raises(errors.InputError, match="a.npz has .* text for line 8;"):
-    vector_search.read(path, checksums)
+    vector_search.read(path, sequences)
 
 
 @pytest.mark.parametrize("count, first, sentence", [
@@ -81,4 +83,4 @@ def test_a_file_without_vectors(content, tmp_path):
   else:
     path.write_bytes(content)
   with pytest.raises(errors.InputError, match="a.npz has no readable vectors"):
-    vector_search.read(str(path), np.zeros(3))
+    vector_search.read(str(path), [[1]] * 3)
