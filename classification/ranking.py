@@ -79,9 +79,10 @@ def mistakes(
   Each is (difference of scores, query, best relevant passage, best passage).
   """
   gold, values = np.ravel(results.gold), results.predicted
+  ranks = scores.ranks(results.queries, values, gold)  # As for the metrics.
   first: dict[str, int] = {}
   right: dict[str, int] = {}
-  for place in np.lexsort((gold, -values)):
+  for place in np.argsort(ranks):
     first.setdefault(examples[place].text_a, place)
     if gold[place] > 0:
       right.setdefault(examples[place].text_a, place)
