@@ -369,6 +369,16 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
 
 
 def finished(output: str) -> list[dict]:
-  """Returns the results of all finished runs in a folder, sorted by path."""
+  """Returns the results of all finished runs in a folder, sorted by path.
+
+  Raises InputError: an earlier version wrote a result, with fewer entries.
+  """
   paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
-  return [json_files.read(str(path)) for path in paths]
+  results = [json_files.read(str(path)) for path in paths]
+  for path, result in zip(paths, results):
+    if not {"before", "config"} <= result.keys():  # The newest entries.
+      raise errors.InputError(
+        f"{path} was written by an earlier version; move its folder away, and "
+        "run the row again for a new result"
+      )
+  return results

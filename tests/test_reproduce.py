@@ -55,6 +55,15 @@ def write_results(folder, *results):
     make(path, json.dumps(values))
 
 
+def test_results_of_an_earlier_version_are_refused(tmp_path):
+  values = result()
+  del values["before"]
+  write_results(tmp_path, result(), values)
+  sentence = "seed_1.result.json was written by an earlier version; move its"
+  with pytest.raises(errors.InputError, match=sentence):
+    report.write(str(tmp_path))
+
+
 @pytest.mark.parametrize("change, verdict", [
   ({}, report.REPRODUCED), ({"value": 0.5}, report.OUTSIDE),
   ({"smoke": True}, report.SMOKE),
