@@ -36,6 +36,11 @@ def find(folder: str) -> dict[str, str]:
   configs = [name for name in CONFIG_FILES if name in names]
   if not configs:
     advice = "the folder of a model, or --bert_config_file and the others"
+    if "adapter_config.json" in names:
+      advice = (
+        "the model that this PEFT adapter changes, merged with it "
+        "(merge_and_unload) and saved"
+      )
     for name in sorted(_models_below(folder), reverse="modules.json" in names):
       advice = f"--model_dir={name}"
     raise errors.InputError(

@@ -169,6 +169,14 @@ def _prompt_problem(folder):
     return f"{path}: each text begins with the prompt {prompts[default]!r}"
   if width := json_files.field(values, "truncate_dim", int, path, None):
     return f"{path}: vectors are cut to their first {width} numbers"
+  function = json_files.field(
+    values, "similarity_fn_name", str | None, path, None
+  )
+  if function not in (None, "cosine"):
+    errors.warn_once(
+      f"{path}: similarity_fn_name is {function!r}; this project compares "
+      "vectors by their cosine"
+    )
   if texts := sorted(filter(None, prompts.values())):
     errors.warn_once(
       f"{path}: prompts are not added to texts; where one is due, write it "

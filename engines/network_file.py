@@ -13,6 +13,8 @@ from common import errors
 
 # {--format: name of the network's file}
 FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
+# How an export turns texts into ids and numbers into answers.
+SETTINGS = "answers.json"
 # {Hugging Face's name of an input: our name}
 INPUTS = {
   "input_ids": "input_ids", "attention_mask": "input_mask",

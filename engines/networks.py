@@ -21,10 +21,14 @@ _OUTPUTS = {
 
 
 def engine_of(folder: str) -> str | None:
-  """Returns the engine for an export's folder; None for another folder."""
-  for engine, name in network_file.FILES.items():
-    if os.path.exists(os.path.join(folder, name)):
-      return engine
+  """Returns the engine for an export's folder; None for another folder.
+
+  Other programs write networks without our settings, often next to weights.
+  """
+  if os.path.exists(os.path.join(folder, network_file.SETTINGS)):
+    for engine, name in network_file.FILES.items():
+      if os.path.exists(os.path.join(folder, name)):
+        return engine
   return None
 
 

@@ -37,8 +37,7 @@ Network = Callable[..., dict[str, np.ndarray]]
 
 # The score of a missing answer is finite because JSON has no infinity.
 _NO_ANSWER = -1e9
-# The file in an exported folder that stores the settings for `make`.
-SETTINGS_FILE = "answers.json"
+# An export's network_file.SETTINGS stores these settings for `make`.
 STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
   "max_query_length max_answer_length n_best_size version_2_with_negative "

@@ -11,7 +11,7 @@ import configuration
 import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors, run_settings
-from engines import networks
+from engines import network_file, networks
 from serving import answers, export_options, rest
 from variants import vocabularies
 
@@ -43,7 +43,7 @@ class ExportedNetwork:
     if "vocab_file" not in paths:
       tokenizer_files.require_vocabulary(folder)
     stored, self.texts = answers.read_settings(
-      os.path.join(folder, answers.SETTINGS_FILE), paths["vocab_file"]
+      os.path.join(folder, network_file.SETTINGS), paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
     assert engine  # `find` has checked it.

@@ -70,7 +70,7 @@ def write(model: models.ServedModel, texts: list) -> None:
           "--calibration_file=texts.txt"
         )
     answers.write_settings(
-      os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
+      os.path.join(os.path.dirname(path), network_file.SETTINGS), settings,
       model.text_inputs,
     )
 

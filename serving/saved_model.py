@@ -22,11 +22,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import tokenization
 from common import errors, file_io, lean_tensorflow
+from engines import network_file
 from records import tfrecord
 from serving import answers, exported_network, models, raw_text, rest
 from variants import vocabularies
 
-_ANSWERS_FILE = os.path.join("assets.extra", answers.SETTINGS_FILE)
+_ANSWERS_FILE = os.path.join("assets.extra", network_file.SETTINGS)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 

@@ -114,15 +114,16 @@ def test_the_length_is_the_folders(tmp_path, files, length):
   assert sentence_folder.read(folder).get("max_seq_length") == length
 
 
-def test_prompts_that_are_not_added_are_named_once(tmp_path, caplog):
+def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
   folder = write_modules(tmp_path, THREE.split(), OLD)
   (tmp_path / "config_sentence_transformers.json").write_text(json.dumps({
     "prompts": {"query": "query: ", "document": "", "p": "passage: "},
-    "default_prompt_name": None,
+    "default_prompt_name": None, "similarity_fn_name": "dot",
   }))
   for _ in range(2):
     assert sentence_folder.read(folder)["pooling"] == "mean"
-  assert caplog.text.count("('passage: ', 'query: ')") == 1
+  for text in ("('passage: ', 'query: ')", "similarity_fn_name is 'dot'"):
+    assert caplog.text.count(text) == 1
 
 
 # Vectors of sentence-transformers, in every way in which vectors are made.

@@ -306,6 +306,16 @@ def test_a_missing_extra_is_named(engine, package, monkeypatch):
     bert.embed("it")
 
 
+def test_networks_of_other_programs_are_not_exports(tmp_path):
+  folder = tmp_path / "model"
+  shutil.copytree(MODEL, folder)
+  (folder / "model.onnx").write_bytes(b"from another program")
+  vectors = text_models.load(str(folder)).embed(TEXTS, pooling="mean")
+  np.testing.assert_array_equal(
+    vectors, text_models.load(MODEL).embed(TEXTS, pooling="mean")
+  )
+
+
 def test_what_an_export_is_cannot_change(tmp_path):
   path = str(tmp_path / "out")
   script_runner.succeed(

@@ -330,6 +330,9 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
   folder.mkdir()
   with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
     model_settings.resolve(parse(model_dir=folder))
+  (folder / "adapter_config.json").write_text("{}")
+  with pytest.raises(errors.InputError, match="this PEFT adapter changes"):
+    model_settings.resolve(parse(model_dir=folder))
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
   given = parse(model_dir=folder)
