@@ -427,6 +427,8 @@ def _with_defaults(values):
   if head:
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
     task.setdefault("id2label", {str(n): f"LABEL_{n}" for n in range(count)})
+  if "ForMultipleChoice" in str(values.get("architectures")):
+    task.setdefault("problem_type", "multiple_choice")
   if head == "classification" and len(task["id2label"]) == 1:
     # The score is the logit unless a key names a reranker's activation.
     task.setdefault("problem_type", "regression")

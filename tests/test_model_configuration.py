@@ -107,6 +107,9 @@ def test_what_a_model_was_trained_for_is_kept():
   config["problem_type"] = "multiple_choice"
   back = configuration.to_huggingface(config, "BertModel")
   assert "problem_type" not in back
+  theirs = huggingface(architectures=["BertForMultipleChoice"])
+  config = modeling.BertConfig.from_dict(theirs).to_dict()
+  assert config["problem_type"] == "multiple_choice"
 
 
 @pytest.mark.parametrize("name, value", [
