@@ -72,7 +72,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     if first == "bert_tf2":
       if _is_here(getattr(sys.modules.get(rest), "__spec__", None)):
         return importlib.machinery.ModuleSpec(name, _Same(rest))
-      return _spec(name, *rest.split("."))
+      spec = importlib.machinery.PathFinder.find_spec(name, path)
+      if spec and rest.split(".")[0] in (*MODULES, *FOLDERS):
+        spec.loader = _Rewriting(name, spec.origin)
+        return spec
+      return None
     if first in (*MODULES, *FOLDERS):
       loaded = sys.modules.get(first)
       module_or_spec = loaded or importlib.machinery.PathFinder.find_spec(first)
@@ -85,19 +89,6 @@ def _is_here(spec):
   """Whether a module's file is in this folder or below it."""
   origin = os.path.realpath(spec.origin) if spec and spec.origin else ""
   return _ROOT.resolve() in pathlib.Path(origin).parents
-
-
-def _spec(name, first, *rest):
-  """Returns the spec of a module or folder, or None if neither exists."""
-  path = _ROOT.joinpath(first, *rest)
-  files = {path / "__init__.py": [str(path)], path.with_suffix(".py"): None}
-  for file, folders in files.items():
-    if first in (*MODULES, *FOLDERS) and file.is_file():
-      return importlib.util.spec_from_file_location(
-        name, file, loader=_Rewriting(name, str(file)),
-        submodule_search_locations=folders,
-      )
-  return None
 
 
 if "__path__" not in globals():  # In the wheel, this file is a package.

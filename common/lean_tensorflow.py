@@ -71,13 +71,6 @@ def import_tensorflow_text():
     InputError: it is not installed (Windows has no such package), or it is for
       another version of TensorFlow.
   """
-  version = _minor(program.installed_version("tensorflow-text"))
-  loaded = _minor(tensorflow.__version__)
-  if version not in ("", loaded):
-    raise errors.InputError(
-      f"tensorflow-text {version} does not work with TensorFlow {loaded}: run "
-      f'pip install "tensorflow-text=={loaded}.*"'
-    )
   name = "tensorflow_text.python.keras"
   # The package imports this submodule, which the project does not use.
   is_needless = not {"tensorflow_text", "keras"} & sys.modules.keys()
@@ -85,7 +78,8 @@ def import_tensorflow_text():
     sys.modules[name] = types.ModuleType(name)
   try:
     import tensorflow_text
-  except ModuleNotFoundError as error:
+  # A package for another TensorFlow is found, but cannot be loaded.
+  except (ImportError, tensorflow.errors.OpError) as error:
     raise errors.InputError(
       "raw text in a SavedModel and SentencePiece models need tensorflow-text, "
       "of the version of TensorFlow: run pip install tensorflow-text (there is "

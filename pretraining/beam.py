@@ -6,7 +6,6 @@ the files (gs://..., a shared disk).
 """
 
 import functools
-import json
 import shlex
 import threading
 from collections.abc import Callable
@@ -69,7 +68,7 @@ def in_order(
     | "Spread" >> apache_beam.Reshuffle()
     | "Work" >> apache_beam.Map(functools.partial(_attempt, function))
     | "Gather" >> apache_beam.combiners.ToList()
-    | "Write" >> apache_beam.Map(_write, path=results)
+    | "Write" >> apache_beam.Map(functools.partial(json_files.write, results))
   )
   file_io.remove(results)  # A killed run may have left it.
   try:
@@ -104,7 +103,3 @@ def _attempt(function, numbered):
   # Runners would repeat work that raises, and print long tracebacks.
   except errors.InputError as error:
     return number, str(error), None
-
-
-def _write(done, path):
-  file_io.write_text(path, json.dumps(done))
