@@ -21,11 +21,6 @@ for each line, and --similarity the cosine of its two texts:
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model
-
-Lines of the standard input are answered immediately, each by a line of JSON:
-
-  echo "a warm film" | python extract_features.py --input_file=- \
-      --pooling=mean --model_dir=final_model
 """
 
 from common import choices, command, flags
@@ -36,23 +31,19 @@ common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "input_file", None,
-  "Lines of text: one text, or two as 'a ||| b'. -: the standard input; each "
-  "line is answered by JSON on the standard output, without --output_file.",
+  "input_file", None, "Lines of text: one text, or two as 'a ||| b'.",
   required=True,
 )
-flags.DEFINE_string(
-  "output_file", None, "The file to write.", not_with="input_file=-"
-)
+flags.DEFINE_string("output_file", None, "The file to write.")
 flags.DEFINE_enum(
   "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
   "jsonl: as the original. npz: for numpy, and with --search.",
-  needs="output_file|input_file=-", not_with="input_file=-",
+  needs="output_file",
 )
 flags.DEFINE_list(
   "layers", ["-1", "-2", "-3", "-4"],
   "Encoder layers whose token vectors are written: 0 is the lowest, -1 the "
-  "last.", needs="output_file|input_file=-", not_with="pooling sparse",
+  "last.", needs="output_file", not_with="pooling sparse",
   why=", which makes one vector of a line",
 )
 flags.DEFINE_enum(
@@ -60,7 +51,7 @@ flags.DEFINE_enum(
   "Writes one vector for each line, pooled from its tokens, instead of "
   "--layers. A sentence-transformers folder sets --max_seq_length and "
   "--normalize, and with --similarity and --search the pooling.",
-  needs="output_file|input_file=-|vectors_file",
+  needs="output_file|vectors_file",
 )
 flags.define_options(export_options.for_script(
   "pooling_layer", needs="pooling"
@@ -68,7 +59,7 @@ flags.define_options(export_options.for_script(
 flags.DEFINE_bool(
   "sparse", False,
   "Writes {word: weight} for each line, from the logits of the masked-LM "
-  "head.", needs="output_file|input_file=-",
+  "head.", needs="output_file",
   not_with="pooling output_format=npz",
 )
 flags.define_options(export_options.for_script(
@@ -77,14 +68,14 @@ flags.define_options(export_options.for_script(
 flags.DEFINE_bool(
   "similarity", False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "
-  "each line.", needs="output_file|input_file=- pooling",
+  "each line.", needs="output_file pooling",
 )
 flags.DEFINE_string(
   "search", None,
   "A file of texts, one a line. Prints for each, as JSON, the nearest lines of "
   "--input_file; if the files are equal, a line never matches itself.",
   needs="pooling output_file|vectors_file",
-  not_with="similarity input_file=- output_format=jsonl",
+  not_with="similarity output_format=jsonl",
 )
 flags.DEFINE_integer(
   "top_k", 10, "Lines that --search prints for each text.", lower_bound=1,
@@ -98,13 +89,13 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "normalize", False,
   "Scales each vector of --pooling to length 1: dot products of such vectors "
-  "are cosines.", needs="output_file|input_file=-|vectors_file pooling",
+  "are cosines.", needs="output_file|vectors_file pooling",
   not_with="similarity", why=", whose cosines it does not change",
 )
 flags.DEFINE_integer(
   "batch_size", 32,
   "Texts in a batch; more if texts are short and shapes vary.", lower_bound=1,
-  needs="output_file|input_file=-|vectors_file",
+  needs="output_file|vectors_file",
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings", False,
@@ -113,13 +104,13 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "attention_html", None,
   "Writes a page for the browser: the attention of every layer and head in "
-  "--picture_lines.", not_with="input_file=-",
+  "--picture_lines.",
 )
 flags.DEFINE_list(
   "picture_lines", ["0"], "Lines of --input_file on the page, from 0.",
-  needs="attention_html", not_with="input_file=-",
+  needs="attention_html",
 )
-flags.rule("jit_compile", needs="output_file|input_file=-|vectors_file")
+flags.rule("jit_compile", needs="output_file|vectors_file")
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="pooling|sparse")
 flags.rule(
@@ -137,10 +128,10 @@ from absl import logging
 
 from checkpoints import model_settings, sentence_folder, trained_head
 from common import (
+  console,
   errors,
   file_io,
   json_files,
-  line_answers,
   progress,
   run_settings,
 )
@@ -157,9 +148,7 @@ from training import components, distribution
 
 def computes_vectors(settings):
   """Whether the flags need vectors, not only a page of attention."""
-  return bool(
-    settings.output_file or settings.input_file == "-" or settings.vectors_file
-  )
+  return bool(settings.output_file or settings.vectors_file)
 
 
 def check_flags(settings):
@@ -202,36 +191,7 @@ def read_settings():
   return settings
 
 
-def answer_lines(settings, encode, rows_of_all, layers):
-  """Answers the lines of the standard input until it ends.
-
-  Each answer is the JSON that the same line of a file would give.
-
-  Raises:
-    InputError: some lines could not be answered; all others are answered first.
-  """
-
-  def answer(lines):
-    examples = [example for line in lines for example in encode(*line)]
-    return [
-      feature_files.json_line(row, layers)
-      for rows in rows_of_all(examples)
-      for row in rows
-    ]
-
-  def format_error(number, error):
-    # As in the original: lines count from 0, and the key has this spelling.
-    values = {"linex_index": number - 1, "error": str(error)}
-    return json_files.line(values).rstrip("\n")
-
-  bad = line_answers.answer_lines(
-    *line_answers.standard_streams(), answer, batch_size=settings.batch_size,
-    takes_empty=True, format_error=format_error,
-  )
-  line_answers.require_all_answered(bad)
-
-
-def write_features(settings, encode, rows_of_all, layers):
+def write_features(settings, tokenizer, encode, computer, layers):
   """Writes --output_file."""
   path = settings.input_file
   # Counting for the progress bar finds bad UTF-8 before hours of work.
@@ -249,20 +209,25 @@ def write_features(settings, encode, rows_of_all, layers):
   with feature_files.open_writer(
     settings.output_file, settings.output_format, layers
   ) as write:
-    for rows in rows_of_all(text_batches.read_examples(path, encode)):
+    examples = text_batches.read_examples(path, encode)
+    for results in computer.compute_all(examples):
+      rows = feature_files.rows_of(settings, tokenizer, results)
       write(rows)
       for _ in rows:
         bar.advance(1, 1)
 
 
-def search(settings, encode, rows_of_all):
+def search(settings, encode, computer):
   """Prints the nearest lines of --input_file for each line of --search."""
   lines = vector_search.read_texts(settings.input_file)
   queries = vector_search.read_texts(settings.search)
 
   def vectors_of(texts):
     examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]
-    return [row.values for rows in rows_of_all(examples) for row in rows]
+    return [
+      vector for results in computer.compute_all(examples)
+      for _, vector in results
+    ]
 
   path = settings.vectors_file or settings.output_file
   ids = (encode(1, line)[0].input_ids for line in lines)
@@ -272,11 +237,10 @@ def search(settings, encode, rows_of_all):
     vectors, lines, settings.top_k,
     None if queries == lines else np.array(vectors_of(queries)),
   )
-  _, target = line_answers.standard_streams()
   for number, (query, rows) in enumerate(zip(queries, results)):
-    target.write(json_files.line(
+    console.print_line(json_files.line(
       {"linex_index": number, "query": query, "results": rows}
-    ))
+    ).rstrip("\n"))
 
 
 def write_attention(settings, model, tokenizer):
@@ -331,17 +295,10 @@ def main(_):
         ),
       ),
     )
-
-    def rows_of_all(examples):
-      for results in computer.compute_all(examples):
-        yield feature_files.rows_of(settings, tokenizer, results)
-
     if settings.output_file:
-      write_features(settings, encode, rows_of_all, layers)
-    elif settings.input_file == "-":
-      answer_lines(settings, encode, rows_of_all, layers)
+      write_features(settings, tokenizer, encode, computer, layers)
     if settings.search:
-      search(settings, encode, rows_of_all)
+      search(settings, encode, computer)
   if settings.attention_html:
     write_attention(settings, model, tokenizer)
 

@@ -13,11 +13,10 @@ For one text it prints the perplexity of a word piece, the sum of the pieces'
 log-probabilities, each masked in turn (arXiv 1910.14659), and their number; for
 two texts, the probability that the second follows. The text is the last column.
 
-Filling needs no pooler, so Hugging Face's BertForMaskedLM works, too. Without
---text and --input_file, the script reads texts from standard input.
+Filling needs no pooler, so Hugging Face's BertForMaskedLM works, too.
 """
 
-from common import command, flags
+from common import command, errors, flags
 from serving import export_options
 from training import common_flags
 
@@ -33,13 +32,18 @@ flags.DEFINE_bool(
   "with \" ||| \" between them, whether the second follows.",
 )
 
+
+def check_texts():
+  """Raises InputError if the flags name no text."""
+  if not (flags.FLAGS.text or flags.FLAGS.input_file):
+    raise errors.InputError("nothing to do: pass --text or --input_file")
+
+
+command.check_early(check_texts)
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
-import itertools
-import sys
-
-from common import errors, file_io, line_answers
+from common import console, file_io
 from features import text_batches
 from pretraining import answers
 from serving import text_models
@@ -54,20 +58,6 @@ def texts_to_fill(texts, input_file):
     while lines and not lines[-1][1].strip():
       lines.pop()  # Skip empty lines at the end.
     yield from ((f"{input_file}:{number}", line) for number, line in lines)
-
-
-def answer_lines(answer):
-  """Answers the lines of the standard input; `answer` as in `main`."""
-  source, target = line_answers.standard_streams()
-  if sys.stdin.isatty():
-    print("Type a text, or an empty line to end.")
-    source = itertools.takewhile(bytes.strip, source)
-  bad = line_answers.answer_lines(
-    source, target,
-    lambda lines: [answer(text, f"line {number}") for number, text in lines],
-    format_error=lambda number, error: f"error\t{error}",
-  )
-  line_answers.require_all_answered(bad)
 
 
 def described(text, answer, mask):
@@ -109,19 +99,15 @@ def main(_):
     **{name: settings.get(name) for name in names if name in settings.given},
   )
 
-  def answer(text, where):
+  for where, text in texts_to_fill(settings.text, settings.input_file):
     errors.require_text(text, where)
     if settings.score:
-      return scored(model, text, where)
-    answers.check(text, model.tokenizer, model.max_seq_length, where)
-    answer = model.fill_mask(text, top_k=settings.top_k)
-    return described(text, answer, model.tokenizer.specials.mask)
-
-  _, target = line_answers.standard_streams()
-  for where, text in texts_to_fill(settings.text, settings.input_file):
-    print(answer(text, where), file=target, flush=True)
-  if not (settings.text or settings.input_file):
-    answer_lines(answer)
+      shown = scored(model, text, where)
+    else:
+      answers.check(text, model.tokenizer, model.max_seq_length, where)
+      answer = model.fill_mask(text, top_k=settings.top_k)
+      shown = described(text, answer, model.tokenizer.specials.mask)
+    console.print_line(shown, flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ flags.define_options(export_options.for_script(
   "pooling_layer", needs="task_kind=similarity|task_kind=retrieval"
 ))
 flags.define_options(export_options.ENGINE)
-flags.rule("engine", needs="do_predict|predict_file=-|interactive")
+flags.rule("engine", needs="do_predict")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
 flags.rule(
   "freeze_encoder", needs="do_train", not_with="teacher_checkpoint",
@@ -75,9 +75,7 @@ def main(_):
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = task.restore_input_settings(settings)
-  components.require_one_of(
-    settings, "do_train", "do_eval", "do_predict", "interactive"
-  )
+  components.require_one_of(settings, "do_train", "do_eval", "do_predict")
   run_settings.refuse_ignored(settings)
   seeds = repeated_runs.parse_seeds(settings.seeds)
   grid = repeated_runs.parse_search(settings.search, settings.parse)
@@ -126,7 +124,7 @@ def run_model(settings, run):
     model.load_weights()
   if settings.do_eval:
     results = model.evaluate()
-  if settings.output_dir and (settings.do_train or settings.do_eval):
+  if settings.do_train or settings.do_eval:
     model.write_report(results)
   model.predict_by(engine_choice.in_place_of(
     model.variables, settings, run.config, **model.served_as
@@ -134,8 +132,6 @@ def run_model(settings, run):
   for name in run.records:
     if name.startswith("predict"):
       model.write_predictions(name)
-  if settings.interactive or settings.predict_file == "-":
-    model.answer_lines()
   return results
 
 

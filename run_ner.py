@@ -13,11 +13,10 @@ each word's first word piece. The paper's table of frozen features comes from
       --feature_layers=embeddings,second_to_last,last,weighted_sum_last_four \
       --learning_rate=1e-3 ...
 
-A trained model tags sentences as they come, columns or JSON lines:
+A trained model tags sentences: columns, JSON lines, or plain text:
 
-  echo '{"words": ["Anna", "Lang", "lives", "in", "Bern"]}' | \
-      python run_ner.py --do_predict --predict_file=- --file_format=jsonl \
-      --model_dir=ner_output/final_model
+  python run_ner.py --do_predict --predict_file=new.txt --file_format=text \
+      --model_dir=ner_output/final_model --output_dir=new_output
 """
 
 from common import choices, command, flags
@@ -34,8 +33,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "predict_file", None, "CoNLL columns or JSON lines to label: words alone, or "
-  "with labels that are scored. -: the standard input; answers go to the "
-  "standard output, and --output_dir is not needed.", needs="do_predict",
+  "with labels that are scored.", needs="do_predict",
 )
 flags.DEFINE_enum(
   "file_format", None, choices.TAGGING_FORMATS,
@@ -46,8 +44,7 @@ flags.DEFINE_enum(
 flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
 flags.DEFINE_integer(
   "label_column", -1, "The column of the labels; negative from the end.",
-  needs="do_train|do_eval|predict_labels do_train|do_eval|!predict_file=-",
-  why="",
+  needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
@@ -63,13 +60,12 @@ flags.DEFINE_bool(
 flags.DEFINE_list(
   "label_names", [], "Names of the labels that JSON lines have as numbers "
   "(ner_tags), in order from 0.",
-  needs="do_train|do_eval|predict_labels do_train|do_eval|!predict_file=-",
-  why="",
+  needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_bool(
   "predict_labels", True,
   "Whether to check and score the labels of --predict_file, if it has any.",
-  needs="do_predict", not_with="predict_file=-",
+  needs="do_predict",
 )
 flags.DEFINE_bool(
   "document_context", False, "Fills each sequence with the words around the "
@@ -88,7 +84,7 @@ flags.DEFINE_integer(
   needs="feature_layers",
 )
 common_flags.define_search_flag(
-  "f1 (--scheme=none: accuracy)", not_with="feature_layers predict_file=-"
+  "f1 (--scheme=none: accuracy)", not_with="feature_layers"
 )
 flags.rule(
   "train_batch_size learning_rate num_train_epochs warmup_proportion "
@@ -123,7 +119,7 @@ import tensorflow as tf
 import configuration
 import heads
 from checkpoints import model_settings, weight_files
-from common import file_io, line_answers
+from common import file_io
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
 from training import (
@@ -210,8 +206,7 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
 def run_model(settings, run, features, output_dir):
   """Trains, evaluates and predicts with one model; returns its scores.
 
-  `features` is one of bilstm.FEATURES, or None to fine-tune. Without an
-  output_dir it answers a stream.
+  `features` is one of bilstm.FEATURES, or None to fine-tune.
   """
   start = components.open_run(
     settings, task_on(features), run.config, run.strategy, output_dir
@@ -265,11 +260,6 @@ def run_model(settings, run, features, output_dir):
       settings.replace(output_dir=output_dir),
       report._replace(labels=run.labels),
     )
-  if components.answers_stream(settings):
-    tokenizer = model_settings.make_tokenizer(settings, run.config)
-    predictions.answer_stream(
-      settings, model, tokenizer, run.labels, line_answers.standard_streams()
-    )
   return report.results
 
 
@@ -292,7 +282,7 @@ def main(_):
   tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = inputs.read_all(settings, paths)
   folder = settings.output_dir
-  labels_file = folder and os.path.join(folder, "labels.txt")
+  labels_file = os.path.join(folder, "labels.txt")
   labels = inputs.model_labels(sentences.get("train"), labels_file, config)
   config = inputs.trained_config(config, labels)
 

@@ -8,11 +8,10 @@ r"""Answers questions by spans of a text: SQuAD 1.1 and 2.0.
 Fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and 4.3), writes
 predictions.json, nbest_predictions.json and, for SQuAD 2.0
 (--version_2_with_negative), null_odds.json, and scores them if the file has
-answers. To use the trained model, whose folder stores the lengths it needs:
+answers. The trained model's folder stores the lengths that it needs:
 
-  python run_squad.py --interactive --model_dir=squad_output/final_model
-  python run_squad.py --do_predict --predict_file=- \
-      --model_dir=squad_output/final_model          JSON lines in, out
+  python run_squad.py --do_predict --predict_file=new.json \
+      --model_dir=squad_output/final_model --output_dir=new_output
   python run_squad.py --evaluate_only --predict_file=dev-v1.1.json \
       --predictions_file=predictions.json           the official scores
 """
@@ -30,9 +29,7 @@ flags.DEFINE_string(
   needs="do_eval|eval_steps|null_score_diff_threshold=auto",
 )
 flags.DEFINE_string(
-  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers. "
-  "-: one JSON object with context and question a line on standard input, an "
-  "answer a line on standard output.", needs="do_predict|!predict_file=-",
+  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers.",
 )
 flags.DEFINE_integer(
   "doc_stride", 128, "Stride, in word pieces, of the windows in which a long "
@@ -45,11 +42,6 @@ flags.DEFINE_bool(
   "pad_to_max_length", False, "As the original, compute every window at "
   "--max_seq_length and include padding in the softmax of the training and "
   "among the n best positions.",
-)
-flags.DEFINE_integer(
-  "top_k", None, "Adds the N best answers to the answer of each line, with "
-  "probabilities, scores and places; at most --n_best_size.", lower_bound=1,
-  needs="predict_file=-",
 )
 flags.DEFINE_string(
   "null_score_diff_threshold", None,
@@ -75,28 +67,18 @@ flags.DEFINE_string(
   "the best thresholds of SQuAD 2.0; by default the file next to it, if it "
   "exists.", needs="evaluate_only version_2_with_negative",
 )
-flags.DEFINE_bool(
-  "interactive", False, "Ask for a paragraph and answer questions about it."
-)
-common_flags.define_search_flag("f1", not_with="interactive predict_file=-")
+common_flags.define_search_flag("f1")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
 # As in the original: its training flags may be given without --do_train, as in
 # its documented commands (--do_train=False --train_file=...).
 flags.rule(
-  "do_train do_eval do_predict interactive",
+  "do_train do_eval do_predict",
   needs="bert_config_file|model_dir vocab_file|model_dir",
 )
 flags.rule("do_train", needs="train_file")
 flags.rule("do_predict", needs="predict_file")
-flags.rule(
-  "do_eval eval_steps",
-  needs="eval_file|predict_file eval_file|!predict_file=-",
-)
+flags.rule("do_eval eval_steps", needs="eval_file|predict_file")
 flags.rule("evaluate_only", needs="predict_file predictions_file")
-flags.rule(
-  "interactive", not_with="predict_file=-",
-  why=", since both read standard input",
-)
 flags.rule(
   "eval_batch_size", needs="do_eval|eval_steps|null_score_diff_threshold=auto"
 )
@@ -154,8 +136,7 @@ def read_settings():
   if settings.verbose_logging:
     console.show_details()
   components.require_one_of(
-    settings, "do_train", "do_eval", "do_predict", "interactive",
-    "evaluate_only",
+    settings, "do_train", "do_eval", "do_predict", "evaluate_only"
   )
   run_settings.refuse_ignored(settings)
   return settings.replace(eval_file=settings.eval_file or settings.predict_file)
@@ -165,7 +146,7 @@ def files_to_read(settings):
   """Returns the paths of "train", "eval" and "predict", where needed."""
   paths = components.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
-    if settings.eval_file in (None, "-"):
+    if not settings.eval_file:
       raise errors.InputError(
         "--null_score_diff_threshold=auto needs --eval_file"
       )
@@ -174,7 +155,7 @@ def files_to_read(settings):
 
 
 def run_model(settings, work):
-  """Trains, evaluates and answers with one model; returns its scores."""
+  """Trains, evaluates and predicts with one model; returns its scores."""
   if settings.do_train:
     work.train()
   else:
@@ -184,15 +165,14 @@ def run_model(settings, work):
   eval_answers, results = None, {}
   if settings.do_eval or work.threshold.is_auto:
     eval_answers, results = work.evaluate()
-  if "predict" in components.files_to_read(settings):
+  if settings.do_predict:
     work.predict(eval_answers)
   work.write_report()
-  work.serve_input()
   return results
 
 
 def main(_):
-  """Prepares the data; trains, evaluates and answers with each model."""
+  """Prepares the data; trains, evaluates and predicts with each model."""
   settings = read_settings()
   if settings.evaluate_only:
     score_predictions(settings)
@@ -216,10 +196,7 @@ def main(_):
   ))
 
   def run(of_run):
-    if files:
-      start = components.open_run(of_run, task, config, strategy)
-    else:  # Nothing is written.
-      start = components.starting_point(of_run, of_run.output_dir)
+    start = components.open_run(of_run, task, config, strategy)
     return run_model(of_run, job.Job(
       of_run, config, strategy, tokenizer, make_inputs, start=start
     ))

@@ -1,7 +1,4 @@
-"""Classifies streams of lines and files of examples.
-
-A line contains one text, or several texts separated by tabs or " ||| ": the two
-texts of a pair, or a text and the endings to choose from.
+"""Classifies texts, and writes the predictions for files of examples.
 
   test_results.tsv         as in the original: a probability for each class
   predictions.tsv          names, probabilities and inputs:
@@ -14,23 +11,17 @@ gets the exact id or text. Letters: B batch, T tokens, L labels.
 """
 
 import contextlib
-import functools
 import itertools
-import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TextIO
 
 import numpy as np
 from absl import logging
 
 from classification import data, scores, sequences
-from common import errors, file_io, line_answers
+from common import errors, file_io
 from text import input_sequences
 
-# Number of batches of waiting lines to sort by length.
-_BATCHES_SORTED_TOGETHER = 50
 # Number of examples to sort by length; their scores are in memory.
 SCORED_TOGETHER = 1 << 12
 # Names of columns that a class must not use.
@@ -46,42 +37,41 @@ Task = sequences.InputOptions | scores.Results
 # Texts.
 
 
-class Prediction(NamedTuple):
-  """The prediction for one text.
-
-  Attributes:
-    label: the class; a tuple of classes for multi_label; a number for
-      regression; or the cosine for a pair of vectors.
-    scores: {class: probability}; {} for numbers.
-  """
-
-  label: object
-  scores: dict
-
-
 def predict_texts(
   logits: Callable, options: sequences.InputOptions, texts: list[tuple],
-  batch_size: int | None = None,
-) -> list[Prediction]:
-  """Classifies texts of any length.
+  batch_size: int,
+) -> list[dict]:
+  """Classifies tuples of one or two texts of any length.
+
+  Returns:
+    A dict for each: `labels`, `probabilities` and, unless several classes may
+    be correct, the best `label` and its `probability`; or only a `score`.
 
   Args:
     logits, batch_size: see `scores_of`.
-    texts: tuples of str: (text,), (text, second text), or for multiple choice
-      (text, ending, ending, ...).
   """
-  outputs = scores_of(logits, options, [
-    _example(number, parts, options) for number, parts in enumerate(texts, 1)
-  ], batch_size)
+  if options.task_kind in data.OF_PAIRS and any(len(row) < 2 for row in texts):
+    raise errors.InputError("a reranker scores two texts, and here is only one")
+  outputs = scores_of(
+    logits, options, [data.Example("", *row) for row in texts], batch_size
+  )
+  if not options.labels:
+    return [{"score": score} for score in outputs[:, 0].tolist()]
+  answers = [
+    {"labels": [*options.labels], "probabilities": row}
+    for row in outputs.tolist()
+  ]
+  if options.task_kind == data.MULTI_LABEL:
+    return answers
   return [
-    Prediction(label, dict(zip(options.labels, row.tolist())))
-    for label, row in zip(predicted_labels(options, outputs), outputs)
+    {**answer, "label": label, "probability": max(answer["probabilities"])}
+    for answer, label in zip(answers, predicted_labels(options, outputs))
   ]
 
 
 def scores_of(
   logits: Callable, options: sequences.InputOptions,
-  examples: list[data.Example], batch_size: int | None = None,
+  examples: list[data.Example], batch_size: int,
 ) -> np.ndarray:
   """Returns the scores for `predicted_labels`, float32 [n, L].
 
@@ -89,12 +79,12 @@ def scores_of(
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
       [B, T]; returns [B, L], or vectors of texts [B, D].
     batch_size: number of texts of similar length in a batch; batches of short
-      texts have more (input_sequences.batch_sizes). None: one batch.
+      texts have more (input_sequences.batch_sizes).
   """
   arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
   batches = list(input_sequences.batches_by_length(
-    lengths.tolist(), batch_size or len(lengths), options.max_seq_length
+    lengths.tolist(), batch_size, options.max_seq_length
   ))
   batch_outputs = []
   for places in batches:
@@ -121,128 +111,6 @@ def score_blocks(
   rest = iter(examples)
   while block := list(itertools.islice(rest, SCORED_TOGETHER)):
     yield scores_of(logits, options, block, batch_size)
-
-
-def _example(number, parts, options):
-  """Returns the data.Example for a tuple of texts."""
-  for part in parts:
-    errors.require_text(part, repr(parts)[:100])
-  if options.task_kind != data.CHOICE:
-    is_pair = options.task_kind in data.OF_PAIRS
-    if not 1 + is_pair <= len(parts) <= 2:
-      number = "two texts" if is_pair else "one text or two"
-      raise errors.InputError(
-        f"expected {number} with a tab between, got {parts!r}"
-      )
-    return data.Example(str(number), *parts)
-  text, *endings = parts
-  if len(endings) != len(options.labels):
-    raise errors.InputError(
-      f"expected a text and {len(options.labels)} endings with tabs between "
-      f"them, and these are {len(endings)} endings: {parts!r:.100}"
-    )
-  return data.Example(str(number), text, endings=tuple(endings))
-
-
-# Lines.
-
-
-def greeting(options: sequences.InputOptions, text_pairs: bool | None) -> str:
-  """Returns a line that describes the input to type and the answer."""
-  typed = {
-    False: "a text", True: "two texts with a tab between them",
-    None: "a text, or two with a tab between them",
-  }[text_pairs]
-  if options.task_kind == data.CHOICE:
-    typed = f"a text and {len(options.labels)} endings with tabs between them"
-  answered = "a number"
-  if options.labels:
-    answered = f"the class and the scores of {', '.join(options.labels)}"
-  return f"Type {typed}; the answer is {answered}. End with Ctrl-D."
-
-
-def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
-  """Returns the texts of a line.
-
-  `text_pairs` tells whether the model was trained on several texts per example.
-  With False, the whole line is one text. With None, separators are optional.
-  """
-  if text_pairs is False:
-    return (line.strip(),)
-  separator = "\t" if "\t" in line else input_sequences.TEXT_SEPARATOR
-  return tuple(part.strip() for part in line.split(separator))
-
-
-def format_prediction(prediction: Prediction, output_format: str) -> str:
-  """Returns a line of JSON, or of TSV with the label and all class scores."""
-  label, of_classes = prediction
-  if output_format == "json":
-    values = {"label": label, **({"scores": of_classes} if of_classes else {})}
-    return json.dumps(values, ensure_ascii=False)
-  if isinstance(label, float):
-    label = f"{label:.6g}"
-  shown = [f"{score:.6g}" for score in of_classes.values()]
-  return "\t".join([_shown(label), *shown])
-
-
-def answer_lines(
-  predict: Callable[[list, int], list[Prediction]], source: Iterable[bytes],
-  target: TextIO, *, output_format: str, batch_size: int,
-  text_pairs: bool | None = None,
-) -> int:
-  """Classifies each line of a stream, see line_answers.answer_lines.
-
-  It reads waiting lines, such as the lines of a file, ahead, and answers some
-  batches at a time, which limits the memory for any number of lines. It returns
-  the number of lines with an error. `predict` takes a list of tuples of texts,
-  and batch_size.
-  """
-
-  def answer(lines):
-    texts = [split_texts(line, text_pairs) for _, line in lines]
-    return [
-      format_prediction(prediction, output_format)
-      for prediction in predict(texts, batch_size)
-    ]
-
-  def format_error(number, error):
-    # An answer is one line, but a message may have several.
-    sentence = " ".join(str(error).split())
-    if output_format == "json":
-      return json.dumps({"error": sentence}, ensure_ascii=False)
-    return f"error\t{sentence}"
-
-  return line_answers.answer_lines(
-    source, target, answer, format_error=format_error,
-    batch_size=batch_size * _BATCHES_SORTED_TOGETHER,
-  )
-
-
-def answer_standard_input(
-  logits: Callable, options: sequences.InputOptions, settings,
-  text_pairs: bool | None,
-) -> None:
-  """Answers the lines of the standard input until it ends.
-
-  Args:
-    logits, options: see `predict_texts`.
-    settings: `interactive`, `answer_format` and `predict_batch_size`.
-    text_pairs: see `split_texts`.
-
-  Raises:
-    InputError: lines were unreadable in a run that is not interactive; all
-      other lines have answers.
-  """
-  if settings.interactive or sys.stdin.isatty():
-    # Print to standard error, because a pipe may read the answers.
-    print(greeting(options, text_pairs), file=sys.stderr, flush=True)
-  bad = answer_lines(
-    functools.partial(predict_texts, logits, options),
-    *line_answers.standard_streams(), output_format=settings.answer_format,
-    batch_size=settings.predict_batch_size, text_pairs=text_pairs,
-  )
-  if not settings.interactive:
-    line_answers.require_all_answered(bad)
 
 
 # Files.

@@ -41,7 +41,7 @@ def define_task_flags():
   flags.DEFINE_string(
     "glue_submission_dir", None,
     "Folder for predictions in the format of GLUE's server.",
-    needs="task_name do_predict", not_with="predict_file=-",
+    needs="task_name do_predict",
   )
 
 
@@ -55,9 +55,7 @@ def define_own_data_flags():
   )
   flags.DEFINE_string(
     "predict_file", None,
-    "Your own examples to predict; needs no labels. -: texts on the standard "
-    "input, each answered at once on the standard output.",
-    needs="!task_name|predict_file=-",
+    "Your own examples to predict; needs no labels.", needs="!task_name",
     why=" next to --task_name, which asks for an official task",
   )
   flags.DEFINE_string(
@@ -241,26 +239,16 @@ def define_run_flags():
     "seeds", [],
     "Trains and evaluates with each of these seeds, in output_dir/seed_N; "
     "seeds_results.txt has median, mean and standard deviation.",
-    not_with="interactive predict_file=- glue_submission_dir",
+    not_with="glue_submission_dir",
     why=", which is of one model",
   )
   common_flags.define_search_flag(
     "the first of --metrics",
-    not_with="seeds interactive predict_file=- glue_submission_dir",
+    not_with="seeds glue_submission_dir",
   )
   flags.DEFINE_bool(
     "use_best", False,
-    "After training with --save_best: evaluate, predict, answer and write "
+    "After training with --save_best: evaluate, predict and write "
     "final_model with the best weights instead of the last.",
     needs="do_train save_best",
-  )
-  flags.DEFINE_bool(
-    "interactive", False,
-    "Answers texts from the terminal, after everything else.",
-  )
-  flags.DEFINE_enum(
-    "answer_format", "tsv", choices.ANSWER_FORMATS,
-    "Format of answers to --interactive and --predict_file=-: the label and "
-    "the score of each class, separated by tabs, or JSON.",
-    needs="interactive|predict_file=-",
   )

@@ -379,8 +379,7 @@ class ModelRun:
     folder = os.path.join(self._settings.output_dir, "final_model")
     export = os.path.join(self._settings.output_dir, "saved_model")
     logging.info("%s", program.hint(
-      "to answer texts: python run_classifier.py --do_predict "
-      f"--predict_file=- --model_dir={folder}"
+      f"to answer texts over HTTP: python serve.py --model_dir={folder}"
     ))
     logging.info("%s", program.hint(
       "to export it for serving: python export_saved_model.py "
@@ -439,7 +438,7 @@ class ModelRun:
         "sentence-similarity" if task.task_kind in data.OF_VECTORS
         else "text-ranking" if task.task_kind in data.OF_RANKS
         else "text-classification", results, labels=task.labels,
-        text_pairs=bool(task.text_pairs),
+        text_pairs=task.text_pairs,
         **self._evaluator.reported,
       ))
 
@@ -475,15 +474,4 @@ class ModelRun:
       return
     yield from answers.score_blocks(
       self._logits, run.options, run.task.splits[name], size
-    )
-
-  def answer_lines(self):
-    """Answers the lines of the standard input until it ends.
-
-    Raises InputError: lines for --predict_file=- were unreadable; all other
-    lines have answers.
-    """
-    answers.answer_standard_input(
-      self._logits or model.logits_of(self._model), self._run.options,
-      self._settings, self._run.task.text_pairs,
     )

@@ -7,7 +7,7 @@ bi-encoder (see bi_encoder.py).
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -202,19 +202,6 @@ class ClassifierModel(Network):
     # scatter_nd loses the static sizes, which the pooler needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
-
-
-def logits_of(network: ClassifierModel) -> Callable:
-  """Returns the `logits` for answers.predict_texts, traced for all shapes."""
-  ids = tf.TensorSpec([None, None], tf.int32)
-  signature = [dict.fromkeys(input_sequences.NAMES, ids)]
-
-  @tf.function(input_signature=signature, autograph=False)
-  def logits(batch):
-    # Each example has one sequence.
-    return network({name: values[:, None] for name, values in batch.items()})
-
-  return logits
 
 
 def objective(

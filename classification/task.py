@@ -44,7 +44,7 @@ class ClassifierTask(NamedTuple):
     splits: {name: list of data.Example} for "train", "eval", "predict" and
       further names such as "eval_mismatched"; data to predict may be a
       data.ExampleStream. "unlabelled" has training examples without labels.
-    text_pairs: whether examples are pairs of texts; None: unknown.
+    text_pairs: whether examples are pairs of texts.
   """
 
   name: str
@@ -53,7 +53,7 @@ class ClassifierTask(NamedTuple):
   metrics: tuple
   splits: dict
   official: glue.Task | None = None
-  text_pairs: bool | None = None
+  text_pairs: bool = False
 
   @property
   def positive(self):
@@ -250,8 +250,6 @@ def _read_own(settings, config, purposes):
     settings.text_b_column is not None or task_kind in data.OF_PAIRS
   )
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
-  if not (text_pairs or examples):  # Without data, there are no columns.
-    text_pairs = learned
   if not settings.do_train and text_pairs and learned is False:
     logging.warning(
       "other input than in training: --text_b_column=%s (trained with single "

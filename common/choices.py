@@ -22,7 +22,6 @@ SEARCHED = (
   "weight_decay_rate",
 )
 
-ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = (
   "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
 )

@@ -1,4 +1,7 @@
-"""Logs the messages of a script: few on standard error, all in a file.
+"""Shows the results of a script, and logs its messages.
+
+`print_line` writes results on standard output. Few messages are on standard
+error, and all in a file:
 
 logging.info and higher levels are for the user; logging.debug and TensorFlow's
 messages are details for log.txt in --output_dir, and for the screen with
@@ -9,12 +12,27 @@ import collections
 import logging
 import logging.handlers
 import os
+import re
 import sys
 
 import tqdm
 from absl import logging as absl_logging
 
 _TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
+# Control characters except the tab and the line feed.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def print_line(text: str, *, flush: bool = False) -> None:
+  """Prints a result, in UTF-8 with any locale.
+
+  A terminal gets the control characters of texts and labels as escapes.
+  """
+  if sys.stdout.encoding != "utf-8":
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+  if sys.stdout.isatty():
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+  print(text, flush=flush)
 
 
 class _Screen(logging.Handler):

@@ -11,7 +11,7 @@ from typing import Any
 _FIRST = """
   task_name data_dir train_file eval_file predict_file input_file output_file
   head format export_dir model_dir do_train do_eval do_predict output_dir
-  version_2_with_negative interactive file_format scheme pooling layers
+  version_2_with_negative file_format scheme pooling layers
   similarity search num_train_steps bert_config_file vocab_file init_checkpoint
   max_seq_length max_predictions_per_seq dupe_factor packing shard_size_mb
   num_processes
@@ -48,8 +48,8 @@ _GROUPS = {
   """,
   "Evaluation and prediction": """
     metrics eval_batch_size eval_steps max_eval_steps save_best use_best
-    early_stopping_patience predict_batch_size batch_size interactive
-    answer_format predict_labels output_activation tag_words top_k n_best_size
+    early_stopping_patience predict_batch_size batch_size
+    predict_labels output_activation tag_words top_k n_best_size
     max_answer_length null_score_diff_threshold evaluate_only predictions_file
     null_odds_file glue_submission_dir engine quantize calibration_file
     max_quantization_difference

@@ -32,9 +32,14 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
     values: values of flags by name.
 
   Raises:
-    InputError: a file is missing.
+    InputError: a file is missing, or is "-".
   """
-  for _, value in _inputs(values):
+  for flag, value in _inputs(values):
+    if value == "-":
+      raise errors.InputError(
+        f"--{flag}=-: the standard input is not read; name a file, or answer "
+        "texts as they come with text_models.load(...) in Python or serve.py"
+      )
     for name in [value] if os.path.exists(value) else value.split(","):
       name = name.strip()
       if file_io.is_remote(name):
@@ -82,7 +87,7 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
   """Yields (name, value) of the flags that name files."""
   for name in _INPUTS:
     value = values.get(name)
-    if isinstance(value, str) and value not in ("", "-"):
+    if isinstance(value, str) and value:
       yield name, value
 
 

@@ -69,7 +69,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
   ]
 
 
-def json_line(row: Row, layers: Sequence[int] = ()) -> str:
+def _json_line(row, layers):
   r"""Returns a line of JSON in the original's format, without a newline.
 
   {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
@@ -120,9 +120,9 @@ def open_writer(
 
 @contextlib.contextmanager
 def _json_lines(stream, layers):
-  """Provides a function that writes a `json_line` for each row."""
+  """Provides a function that writes a `_json_line` for each row."""
   yield lambda rows: stream.write(
-    "".join(f"{json_line(row, layers)}\n" for row in rows).encode("utf-8")
+    "".join(f"{_json_line(row, layers)}\n" for row in rows).encode("utf-8")
   )
 
 

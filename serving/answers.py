@@ -18,7 +18,6 @@ import configuration
 import tokenization
 from checkpoints import sentence_pooling
 from classification import answers as classification_answers
-from classification import data as classification_data
 from classification import sequences
 from common import errors, json_files, run_settings
 from features import text_batches
@@ -138,22 +137,9 @@ def classifier(
 def _classification(settings, tokenizer, network, batch_size):
   del tokenizer
   logits, options = classifier(settings, network)
-
-  def described(prediction):
-    if not prediction.scores:
-      return {"score": prediction.label}
-    labels, values = list(prediction.scores), list(prediction.scores.values())
-    result = {"labels": labels, "probabilities": values}
-    if options.task_kind == classification_data.MULTI_LABEL:
-      return result
-    return {**result, "label": prediction.label, "probability": max(values)}
-
-  return lambda rows: [
-    described(prediction)
-    for prediction in classification_answers.predict_texts(
-      logits, options, rows, batch_size
-    )
-  ]
+  return lambda rows: classification_answers.predict_texts(
+    logits, options, rows, batch_size
+  )
 
 
 def _embedding(settings, tokenizer, network, batch_size):
@@ -315,13 +301,10 @@ def _described_span(answer, texts, top_k):
 
 
 def _tagging(settings, tokenizer, network, batch_size):
-  tagger = tagging_answers.SentenceTagger(
-    lambda batch: network(**batch)["probabilities"], tokenizer,
-    settings.labels, batch_size=batch_size,
-    max_seq_length=settings.max_seq_length,
-  )
-  return lambda rows: tagger.tag_texts(
+  return lambda rows: tagging_answers.tag_texts(
     [text for text, in rows],
+    lambda batch: network(**batch)["probabilities"], settings.labels, tokenizer,
+    max_seq_length=settings.max_seq_length, batch_size=batch_size,
     at_punctuation=settings.tag_words == "punctuation",
   )
 

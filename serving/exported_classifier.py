@@ -8,21 +8,21 @@ from serving import exported_network
 
 # Only these flags have an effect, because an export fixes all input settings.
 _FLAGS = frozenset(
-  "model_dir output_dir do_predict predict_file interactive engine verbose "
-  "predict_batch_size answer_format text_column text_b_column id_column "
-  "file_format separator encoding on_bad_row".split()
+  "model_dir output_dir do_predict predict_file engine verbose "
+  "predict_batch_size text_column text_b_column id_column file_format "
+  "separator encoding on_bad_row".split()
 )
 
 
 def run(settings: run_settings.Settings) -> None:
-  """Predicts the rows of --predict_file, or the lines of the standard input.
+  """Predicts the rows of --predict_file.
 
   Args:
     settings: settings of run_classifier.py whose --model_dir is an export.
 
   Raises:
-    InputError: the export has another head; a flag would have no effect; a file
-      or a line cannot be read.
+    InputError: the export has another head; a flag would have no effect, or is
+      missing; the file cannot be read.
   """
   export = exported_network.ExportedNetwork(settings.model_dir)
   _check(settings, export)
@@ -32,11 +32,18 @@ def run(settings: run_settings.Settings) -> None:
   logits, options = serving_answers.classifier(
     export.settings, export.network(export.settings)
   )
-  is_pairs = len(export.texts) == 2
-  if settings.predict_file not in (None, "", "-"):
-    _predict_file(logits, options, settings, is_pairs)
-  if settings.interactive or settings.predict_file == "-":
-    answers.answer_standard_input(logits, options, settings, is_pairs)
+  if len(export.texts) == 2 and not settings.text_b_column:
+    raise errors.InputError(
+      "the model takes two texts an example: pass --text_b_column"
+    )
+  examples = data.ExampleStream(
+    settings.predict_file, settings, options.task_kind, labels=options.labels,
+    split="predict", has_labels=False,
+  )
+  parts = answers.score_blocks(
+    logits, options, examples, settings.predict_batch_size
+  )
+  answers.write_predictions(settings.output_dir, "", options, examples, parts)
 
 
 def _check(settings, export):
@@ -56,22 +63,5 @@ def _check(settings, export):
       f"exported: {names} would have no effect; leave it out, or name the "
       "folder of the model's weights"
     )
-  if not (settings.predict_file or settings.interactive):
-    raise errors.InputError("pass --predict_file, or --interactive")
-
-
-def _predict_file(logits, options, settings, is_pairs):
-  if is_pairs and not settings.text_b_column:
-    raise errors.InputError(
-      "the model takes two texts an example: pass --text_b_column"
-    )
-  if not settings.output_dir:
-    raise errors.InputError("pass --output_dir, for the predictions")
-  examples = data.ExampleStream(
-    settings.predict_file, settings, options.task_kind, labels=options.labels,
-    split="predict", has_labels=False,
-  )
-  parts = answers.score_blocks(
-    logits, options, examples, settings.predict_batch_size
-  )
-  answers.write_predictions(settings.output_dir, "", options, examples, parts)
+  if not settings.do_predict:
+    raise errors.InputError("nothing to do: pass --do_predict")

@@ -1,4 +1,4 @@
-"""Answers the questions of a file, or a single one, with a trained model."""
+"""Answers and scores the questions of a file with a trained model."""
 
 import functools
 from collections.abc import Callable
@@ -56,22 +56,15 @@ class Answerer:
       strategy: strategy in whose scope the model was made.
       threshold: threshold of "no answer".
     """
-    self._tokenizer, self._top_k = tokenizer, settings.get("top_k")
+    self._tokenizer = tokenizer
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
     self._options = answers.options_of(settings)
-    self._batch_size = settings.predict_batch_size
     pads = settings.pad_to_max_length
     # XLA compiles only the training step, so prediction may vary the length.
     self._trim = not pads and not distribution.is_tpu(strategy)
-    logits = functools.partial(
+    self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
       window_logits, model, trim=self._trim, mask_padding=not pads
-    )
-    # A single question does not use the strategy. It has one window or a few,
-    # and reduce_retracing lets batches of different sizes share a graph.
-    self._compiled_logits = tf.function(
-      logits, reduce_retracing=True, autograph=False
-    )
-    self._predictor = evaluation_loop.Predictor(strategy, logits)
+    ))
     self.threshold = threshold
 
   def answers(
@@ -118,31 +111,3 @@ class Answerer:
     return list(self.scores(
       file, [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
     )[0])
-
-  def answer(self, question: str, context: str) -> dict:
-    """Answers one question.
-
-    Returns a dict: the `answer`, its `probability`, `null_odds` (only with
-    version_2_with_negative), and with --top_k `candidates`, see answers.n_best.
-    """
-    predicted = answers.answer_texts(
-      [(question, context)], self._compiled_logits, self._tokenizer,
-      self._lengths, self._options, batch_size=self._batch_size,
-      pads=not self._trim,
-    )
-    (answer,) = answers.with_threshold(predicted, self.threshold.value)
-    result = described(answer)
-    if self._top_k:
-      result["candidates"] = answers.n_best(answer, context, self._top_k)
-    return result
-
-
-def described(answer: answers.Answer) -> dict:
-  """Returns an Answer as the dict of `Answerer.answer`, without candidates."""
-  probabilities = {c.text: c.probability for c in answer.candidates}
-  result = {
-    "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)
-  }
-  if answer.null_odds is not None:
-    result["null_odds"] = answer.null_odds
-  return result

@@ -15,12 +15,12 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 
 import tokenization
-from common import errors, file_io, json_files, line_answers
+from common import errors, file_io
 from squad import alignment, data, spans, windowing
 from text import input_sequences
 
@@ -33,10 +33,6 @@ _NOTHING_FOUND = "empty"
 # As in the original: the initial null score. Here it is the null odds of a
 # question whose only candidate is "no answer", and exceeds every threshold.
 _NO_OTHER_ANSWER = 1e6
-_GREETING = (
-  "Paste a paragraph, then an empty line. Then ask, a question a line; an "
-  "empty line\nbegins another paragraph, and the end of the input ends."
-)
 
 
 class AnswerOptions(NamedTuple):
@@ -298,7 +294,6 @@ def write(folder: str, answers: list) -> None:
 def answer_texts(
   pairs: list, logits_of: Callable, tokenizer: tokenization.FullTokenizer,
   lengths: windowing.Lengths, options: AnswerOptions, *, batch_size: int,
-  pads: bool = False
 ) -> list[Answer]:
   """Answers each (question, context).
 
@@ -306,15 +301,15 @@ def answer_texts(
     logits_of: function of windowing.make_batch's dict; returns the `start` and
       `end` logits [B, T], which are -inf at positions that cannot be chosen.
     batch_size: B; batches of short windows are larger.
-    pads: whether to pad every window to `lengths.max_seq_length` tokens.
   """
   questions = data.from_texts(pairs)
   windows = list(windowing.make_windows(questions, tokenizer, lengths))
-  most = lengths.max_seq_length
-  sizes = [most if pads else window.num_tokens for window in windows]
+  sizes = [window.num_tokens for window in windows]
   shape = len(windows), max(sizes, default=1)
   logits = {n: np.full(shape, -np.inf, np.float32) for n in ("start", "end")}
-  for places in input_sequences.batches_by_length(sizes, batch_size, most):
+  for places in input_sequences.batches_by_length(
+    sizes, batch_size, lengths.max_seq_length
+  ):
     longest = sizes[places[0]]
     batch = windowing.make_batch(
       [windows[n] for n in places], tokenizer, longest
@@ -324,72 +319,3 @@ def answer_texts(
   return list(find_answers(
     questions, windows, logits, options, tokenizer, by_pieces=True
   ))
-
-
-# Interactive use; the argument `answer` is a function like Answerer.answer.
-
-
-def answer_lines(
-  source: Iterable[bytes], target: TextIO, answer: Callable
-) -> int:
-  """Reads JSON lines and immediately writes an answer for each.
-
-  Returns the number of lines with an error.
-
-  Args:
-    source: lines {"context": ..., "question": ...}; the answer repeats "id" and
-      all other keys except "context".
-    target: stream for the answers. For an invalid line it gets {"error": a
-      sentence with the line's number}; answering then continues.
-  """
-
-  def line_of(text):
-    values = json_files.parse(text)
-    for name in ("context", "question"):
-      if not isinstance(values, dict) or not isinstance(values.get(name), str):
-        raise errors.InputError(
-          f'no text "{name}"; expected {{"context": "...", "question": "..."}}'
-        )
-      errors.require_text(values[name], f'"{name}"')
-    answered = answer(values["question"], values.pop("context"))
-    return json_files.line({**values, **answered}).rstrip("\n")
-
-  return line_answers.answer_lines(
-    source, target, lambda lines: [line_of(text) for _, text in lines],
-    format_error=lambda number, error: json_files.line(
-      {"error": f"line {number}: {error}"}
-    ).rstrip("\n"),
-  )
-
-
-def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
-  """Answers questions that a user types at a terminal, about pasted texts."""
-
-  def write(text):
-    target.write(text)
-    target.flush()
-
-  write(f"{_GREETING}\n")
-  typed = (line.decode("utf-8", "replace") for line in lines)
-  # Both loops read this iterator: each continues where the other stopped.
-  while context := _pasted(typed, write):
-    write("question> ")
-    for line in typed:
-      if not line.strip():
-        break
-      answered = answer(line.strip(), context)
-      text = answered["answer"] or "(no answer)"
-      write(f"{text}  [{answered['probability']:.3f}]\nquestion> ")
-  write("\n")
-
-
-def _pasted(lines, write):
-  """Returns the lines before the next empty line as one text; "" at the end."""
-  write("\nparagraph> ")
-  paragraph = []
-  for line in lines:
-    if line.strip():
-      paragraph.append(line)
-    elif paragraph:
-      break
-  return "".join(paragraph)

@@ -1,4 +1,4 @@
-"""The steps of run_squad.py: train, evaluate, predict, answer interactively."""
+"""The steps of run_squad.py: train, evaluate, predict."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import configuration
 import heads
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
-from common import file_io, line_answers, result_lines, run_settings
+from common import file_io, result_lines, run_settings
 from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
@@ -123,8 +123,7 @@ class Job:
 
   def look_up_threshold(self) -> None:
     """Reads the threshold of "no answer" that is stored for the weights."""
-    folder, start = self._settings.output_dir, self._start
-    folders = [folder] if folder else []
+    folders, start = [self._settings.output_dir], self._start
     # After training, the initial folder has a threshold for other weights.
     if start.path and start.origin == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
@@ -221,19 +220,3 @@ class Job:
     for question, answer in list(zip(questions, answers))[:3]:
       text = answer.text or "(no answer)"
       logging.info("  %.100s -> %.100s", question.question_text, text)
-
-  def serve_input(self) -> None:
-    """Answers questions from standard input, if the flags select it.
-
-    Raises InputError: some lines for --predict_file=- were invalid; all other
-    lines have answers.
-    """
-    answer = self._answerer.answer
-    if self._settings.interactive:
-      source, target = line_answers.standard_streams()
-      squad_answers.converse(source, target, answer)
-    elif components.answers_stream(self._settings):
-      source, target = line_answers.standard_streams()
-      line_answers.require_all_answered(
-        squad_answers.answer_lines(source, target, answer)
-      )

@@ -28,7 +28,7 @@ which ranges (2-3) and empty nodes (3.1) are not words.
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from absl import logging
@@ -96,18 +96,17 @@ def read(
     lenient: whether to accept, count and log labels in an order that the scheme
       does not allow.
     label_names: the names of numeric labels in JSON.
-    **columns: word_column and label_column of `parse_columns`.
+    **columns: word_column and label_column of `_parse_columns`.
   """
   file_format = format_of(path, file_format)
   checker = LabelChecker(scheme, lenient)
   if file_format == "jsonl":
     sentences = _parse_json(path, labelled, checker, label_names)
   elif file_format == "text":
-    return parse_columns(_text_lines(path), path, labelled=False)
+    return _parse_columns(_text_lines(path), path, checker, labelled=False)
   else:
-    sentences = parse_columns(
-      file_io.read_lines(path), path, labelled=labelled, checker=checker,
-      **columns
+    sentences = _parse_columns(
+      file_io.read_lines(path), path, checker, labelled=labelled, **columns
     )
   if checker.first_odd:
     logging.warning(
@@ -147,37 +146,26 @@ def columns(line: str) -> list[str]:
   return [column for column in line.split(" ") if column]
 
 
-def starts_document(line: str) -> bool:
-  """Returns whether a line is a -DOCSTART- line."""
-  return columns(line)[:1] == [_DOCUMENT]
-
-
-def text_rows(line: str, place: str) -> list[str]:
-  """Returns the words of a raw sentence, and "" for the empty line after them.
-
-  Each punctuation mark and each Han character is a separate word. Raises
-  InputError: the line is empty.
-  """
-  errors.require_text(line, place)
-  return [*tokenization.BasicTokenizer(do_lower_case=False).tokenize(line), ""]
-
-
 def _text_lines(path):
-  """Returns (line number, row) for all `text_rows` of a file."""
-  rows, faults = [], errors.Faults()
+  """Returns (line number, word) for all words of a file of raw sentences.
+
+  Each punctuation mark and each Han character is a separate word. As in
+  columns, an empty line ends a sentence. Raises InputError: a line is empty.
+  """
+  split, rows = tokenization.BasicTokenizer(do_lower_case=False).tokenize, []
+  faults = errors.Faults()
   for number, line in file_io.read_lines(path):
     with faults.collected():
-      rows += ((number, r) for r in text_rows(line, f"{path}:{number}"))
+      errors.require_text(line, f"{path}:{number}")
+      rows += ((number, word) for word in [*split(line), ""])
   faults.refuse(path)
   return rows
 
 
-def parse_columns(
-  lines: Iterable[tuple[int, str]], path: str, *, word_column: int = 0,
-  label_column: int = -1, labelled: bool | None = True,
-  checker: "LabelChecker | None" = None, first: tuple[int, int] | None = None
-) -> list[Sentence]:
-  """Makes sentences from columns.
+def _parse_columns(
+  lines, path, checker, *, labelled, word_column=0, label_column=-1
+):
+  """Returns the Sentences in columns, see `read`.
 
   Raises InputError: a column is missing, lines differ in their number of
   columns, a label does not follow the scheme, or the file has no sentence. The
@@ -186,11 +174,8 @@ def parse_columns(
   Args:
     lines: pairs of a number, from 1, and a line.
     path: the file of the lines, for errors.
+    checker: the LabelChecker.
     word_column, label_column: column numbers; negative ones count from the end.
-    labelled: see `read`.
-    checker: checks the labels; None means IOB2.
-    first: number and width of the line that sets the number of columns; None
-      means the line of the first word.
   """
   blocks, empty_at = _blocks(lines)
   _require_sentences(blocks, path)
@@ -199,8 +184,8 @@ def parse_columns(
       "%s: %d empty sentences skipped, the first at line %d", path,
       len(empty_at), empty_at[0],
     )
-  number, row = blocks[0][1][0]
-  line, width = first or (number, len(row))
+  line, row = blocks[0][1][0]
+  width = len(row)
   used = {"--word_column": word_column}
   # A single column has only words.
   if labelled or (labelled is None and width > 1):
@@ -212,7 +197,6 @@ def parse_columns(
         f"a number from {-width} to {width - 1}"
       )
   sentences, faults = [], errors.Faults()
-  checker = checker or LabelChecker("iob2")
   for document, rows in blocks:
     with faults.collected():
       places = [f"{path}:{number}" for number, _ in rows]
@@ -268,14 +252,11 @@ def _is_conllu_extra(row):
   return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
 
 
-def with_column(
-  lines: Iterable[tuple[int, str]], words: Collection[int],
-  predicted: list[list[str]],
-) -> Iterator[str]:
+def _with_column(lines, words, predicted):
   """Yields lines with the prediction as the last column of each word.
 
   Args:
-    lines: the lines that `parse_columns` read, with their numbers.
+    lines: the lines that `_parse_columns` read, with their numbers.
     words: the numbers of lines with words.
     predicted: the labels of each sentence.
 
@@ -302,7 +283,7 @@ def with_column(
 # JSON lines.
 
 
-def parse_object(line: str | bytes, place: str) -> dict:
+def _parse_object(line, place):
   """Returns the object in a line of JSON; `place` is file and line number.
 
   Raises InputError: the line is not JSON, or has no list of words.
@@ -344,22 +325,20 @@ def _are_texts(values):
   return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
 
-def sentence_of(
-  values: dict, number: int, place: str, *, labelled: bool = False,
-  checker: "LabelChecker | None" = None, label_names: Sequence[str] = (),
-  document: int = 0,
-) -> Sentence:
-  """Returns the Sentence in an object that `parse_object` returned.
+def _sentence_of(
+  values, number, place, *, labelled, checker, label_names, document
+):
+  """Returns the Sentence in an object that `_parse_object` returned.
 
   `number` is the line's number, from 1; `place` is file and line, for errors;
-  `checker` checks labels; for `label_names` see `read`. Raises InputError: a
-  word has no label, or a label that the scheme does not allow.
+  for `label_names` see `read`. Raises InputError: a word has no label, or a
+  label that the scheme does not allow.
   """
   words, labels = _words_of(values), None
   if words is None:
     text = values["text"]
     words = text_spans.words_of(text)
-    if labelled and checker and checker.scheme != "iob2":
+    if labelled and checker.scheme != "iob2":
       raise errors.InputError(
         f"{place}: spans of characters become labels of iob2; leave out "
         f"--scheme={checker.scheme}"
@@ -376,8 +355,7 @@ def sentence_of(
         f"list called {' or '.join(_LABELS)}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
-    if checker:
-      checker.check(labels, places)
+    checker.check(labels, places)
   # All words of the sentence are in one line.
   return Sentence(document, [number] * len(words), words, labels)
 
@@ -416,7 +394,7 @@ def _parse_json(path, labelled, checker, label_names):
   for number, line in _json_lines(path):
     place = f"{path}:{number}"
     with faults.collected():
-      values = parse_object(line, place)
+      values = _parse_object(line, place)
       if is_for_training and values.get("answer") in _REFUSED:
         num_refused += 1
         continue
@@ -427,7 +405,7 @@ def _parse_json(path, labelled, checker, label_names):
       # The first sentence always begins document 0.
       document += bool(sentences) and values.get("document") != last
       last = values.get("document")
-      sentences.append(sentence_of(
+      sentences.append(_sentence_of(
         values, number, place, labelled=labelled, checker=checker,
         label_names=label_names, document=document,
       ))
@@ -441,7 +419,7 @@ def _parse_json(path, labelled, checker, label_names):
   return sentences
 
 
-def with_labels(values: dict, predicted: list[str]) -> str:
+def _with_labels(values, predicted):
   """Returns a line of JSON for a sentence with its predicted labels.
 
   The labels of a text become spans of characters, [start, end, label].
@@ -459,7 +437,7 @@ def with_predictions(
   """Yields the lines of a file with the predicted labels of its sentences."""
   if file_format == "jsonl":
     return (
-      with_labels(parse_object(line, f"{path}:{number}"), labels)
+      _with_labels(_parse_object(line, f"{path}:{number}"), labels)
       for (number, line), labels in zip(
         _json_lines(path), predicted, strict=True
       )
@@ -467,7 +445,7 @@ def with_predictions(
   is_text = file_format == "text"
   rows = list(_text_lines(path) if is_text else file_io.read_lines(path))
   words = {number for _, block in _blocks(rows)[0] for number, _ in block}
-  return with_column(rows, words, predicted)
+  return _with_column(rows, words, predicted)
 
 
 # Labels.

@@ -79,7 +79,7 @@ def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
 
 
 def model_labels(
-  train_sentences: list[data.Sentence] | None, labels_file: str | None,
+  train_sentences: list[data.Sentence] | None, labels_file: str,
   config: configuration.BertConfig
 ) -> list[str]:
   """Returns the model's labels from the first source that has them.
@@ -90,14 +90,14 @@ def model_labels(
   """
   if train_sentences:
     return data.label_list(train_sentences)
-  if labels_file and file_io.exists(labels_file):
+  if file_io.exists(labels_file):
     return [line for _, line in file_io.read_lines(labels_file)]
   if labels := config.label_names():
     return labels
-  looked = f"there is no {labels_file}, and " if labels_file else ""
   raise errors.InputError(
-    f"no labels known: {looked}--bert_config_file has no id2label; pass "
-    "--model_dir with the final_model of a training, or --do_train"
+    f"no labels known: there is no {labels_file}, and --bert_config_file has "
+    "no id2label; pass --model_dir with the final_model of a training, or "
+    "--do_train"
   )
 
 

@@ -1,4 +1,4 @@
-"""Labels files and the standard input with a tagging model."""
+"""Labels files with a tagging model."""
 
 import operator
 import os
@@ -6,11 +6,10 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from common import file_io, line_answers
+from common import file_io
 from records import pipeline
-from tagging import answers, data, inputs, windowing
+from tagging import data, inputs, windowing
 from tagging import model as tagging_model
-from text import input_sequences
 from training import evaluation_loop, run_report
 
 
@@ -97,32 +96,3 @@ def mistakes(
         size, " ".join(words), marked(words, gold), marked(words, labels)
       ))
   return wrong
-
-
-def answer_stream(settings, model, tokenizer, labels, streams):
-  """Labels the standard input until it ends.
-
-  `streams` are an input of bytes and an output of text; `tokenizer` and
-  `labels` are the model's. Raises InputError: some lines were unreadable; all
-  other lines have answers.
-  """
-  ids = tf.TensorSpec([None, None], tf.int32)
-  context = settings.pick("document_context")
-  tagger = answers.SentenceTagger(
-    # The signature allows one trace for batches of any size.
-    tf.function(
-      lambda batch: model(batch),
-      input_signature=[dict.fromkeys(input_sequences.NAMES, ids)],
-      autograph=False
-    ),
-    tokenizer, labels, batch_size=settings.predict_batch_size,
-    max_seq_length=settings.max_seq_length, path=answers.SOURCE, **context
-  )
-  if settings.file_format == "jsonl":
-    stream = answers.JsonStream(tagger.tag, **context)
-  else:
-    stream = answers.ColumnStream(
-      tagger.tag, **context, word_column=settings.word_column,
-      is_text=settings.file_format == "text",
-    )
-  line_answers.require_all_answered(stream.answer(*streams))

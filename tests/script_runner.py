@@ -5,7 +5,6 @@ has imported it and the larger modules, and computed nothing yet; `start` is a
 fresh interpreter.
 """
 
-import io
 import json
 import multiprocessing
 import os
@@ -59,7 +58,7 @@ def command_line(flags):
   ]
 
 
-def run(script, *words, stdin=b"", code=None, environment=None, **flags):
+def run(script, *words, code=None, environment=None, **flags):
   """Runs e.g. "fill_mask.py" to its end; returns Finished.
 
   Args:
@@ -68,8 +67,9 @@ def run(script, *words, stdin=b"", code=None, environment=None, **flags):
     environment: dict of variables to add to the environment.
   """
   with tempfile.TemporaryDirectory() as folder:
-    streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
-    pathlib.Path(streams[0]).write_bytes(stdin)
+    streams = [
+      os.devnull, *(os.path.join(folder, name) for name in ("out", "err"))
+    ]
     process = _FORKING.Process(target=_run_here, args=(
       script, [*command_line(flags), *words], streams, folder, environment
     ))
@@ -109,9 +109,9 @@ def cut_search_short(folder, last_run):
   (folder / "search_results.tsv").unlink()
 
 
-def refuse(script, said, *words, stdin=b"", **flags):
+def refuse(script, said, *words, **flags):
   """Returns Finished of a run that ends with one error, which says `said`."""
-  done = run(script, *words, stdin=stdin, **flags)
+  done = run(script, *words, **flags)
   # Each of several faults in a file has a line.
   _, mark, error = f"\n{done.err}".rpartition(f"\n{script}: error: ")
   assert done.code == 1 and mark, done.err
@@ -127,7 +127,6 @@ def _run_here(script, arguments, streams, folder, environment):
   tempfile.tempdir = folder
   for number, path in enumerate(streams):
     os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-  sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
   path = str(ROOT / script)
   sys.argv = [path, *arguments]
   sys.path.insert(0, str(ROOT))

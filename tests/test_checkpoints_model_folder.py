@@ -45,7 +45,7 @@ def test_the_step_is_stored_and_read_back(tmp_path):
   weights = [tf.Variable(1.0, name="x")]
   for step, expected in ((None, 0), (343, 343)):
     model_writer.write(str(tmp_path), weights, tiny(), step=step)
-    start = run_folder.starting_point(None, str(tmp_path))
+    start = run_folder.starting_point("none", str(tmp_path))
     assert start.step == expected
   assert not weight_files.load(weights, str(tmp_path)).unused
   assert not (tmp_path / "vocab.txt").exists()

@@ -76,11 +76,16 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
     trained_head.require(head, settings)
 
 
+PREDICTS = {
+  "do_predict": True, "predict_file": "README.md", "output_dir": "nowhere",
+}
+
+
 @pytest.mark.parametrize("script, trained, flags", [
-  ("run_squad.py", "classification", {"interactive": True}),
-  ("run_ner.py", "classification", {"do_predict": True, "predict_file": "-"}),
-  ("run_classifier.py", "tagging", {"do_predict": True, "predict_file": "-"}),
-  ("run_classifier.py", "span", {"do_predict": True, "predict_file": "-"}),
+  ("run_squad.py", "classification", PREDICTS),
+  ("run_ner.py", "classification", PREDICTS),
+  ("run_classifier.py", "tagging", PREDICTS),
+  ("run_classifier.py", "span", PREDICTS),
   ("fill_mask.py", "embedding", {"text": "the [MASK]"}),
   ("export_saved_model.py", "classification", {
     "head": "span", "export_dir": "nowhere"
@@ -207,11 +212,13 @@ def test_one_output_is_a_number(tmp_path):
   }))
   answer = text_models.load(str(folder)).classify("the street")
   assert answer.keys() == {"score"}
-  done = script_runner.succeed(
-    "run_classifier.py", model_dir=folder, do_predict=True, predict_file="-",
-    stdin=b"the street\n",
+  (tmp_path / "new.csv").write_text("text\nthe street\n")
+  script_runner.succeed(
+    "run_classifier.py", model_dir=folder, do_predict=True,
+    predict_file=tmp_path / "new.csv", output_dir=tmp_path / "run",
   )
-  assert float(done.out) == pytest.approx(answer["score"], abs=1e-5)
+  found = (tmp_path / "run" / "test_results.tsv").read_text()
+  assert float(found) == pytest.approx(answer["score"], abs=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["torch.nn.Tanh", "theirs.Softplus"])

@@ -1,21 +1,21 @@
-"""Texts classified as they come, and files of predictions."""
+"""Texts that are classified, and files of predictions."""
 
 import csv
 import functools
-import io
-import json
-import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tiny_model
 from classification import answers, model, sequences
 from classification.data import Example
 from common import errors
 
-LABELS = {"single": ("no", "yes"), "multi_label": ("a", "b"),
-          "regression": (), "choice": ("0", "1")}
+LABELS = {
+  "single": ("no", "yes"), "multi_label": ("a", "b"), "regression": (),
+  "ranking": (),
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,13 @@ def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
 
 @functools.cache
 def logits_of(kind):
-  """The network, compiled once."""
-  return model.logits_of(model.ClassifierModel(
+  """A function of a batch of sequences, each an example, and compiled once."""
+  network = model.ClassifierModel(
     tiny_model.tiny(), kind, model.num_outputs(kind, LABELS[kind]), seed=3
-  ))
+  )
+  return tf.function(lambda batch: network(
+    {name: values[:, None] for name, values in batch.items()}
+  ), reduce_retracing=True, autograph=False)
 
 
 def test_short_texts_share_a_larger_batch(vocab_file):
@@ -65,133 +68,42 @@ def test_batches_of_like_length_answer_in_order(vocab_file, options):
     (" ".join(f"w{(3 * n + i) % 20}" for i in range(length)),)
     for n, length in enumerate([1, 17, 2, 9, 3, 30, 8])
   ] + [("w3", "w4 w5 w6")]
-  expected = predict_texts(texts)
-  for prediction in expected:
-    assert sum(prediction.scores.values()) == pytest.approx(1)
-    best = max(prediction.scores, key=prediction.scores.get)
-    assert prediction.label == best
+  expected = predict_texts(texts, 100)
+  for answer in expected:
+    assert sum(answer["probabilities"]) == pytest.approx(1)
+    best = answer["labels"][np.argmax(answer["probabilities"])]
+    assert answer["label"] == best
+    assert answer["probability"] == max(answer["probabilities"])
   batches.clear()
-  for found, other in zip(predict_texts(texts, 3), expected, strict=True):
-    assert found.label == other.label
-    assert found.scores == pytest.approx(other.scores, abs=1e-6)
+  together = predict_texts(texts, 3)
   assert max(map(len, batches)) == 3
   lengths = sum(batches, [])
   assert lengths == sorted(lengths, reverse=True)
-  for text, other in zip(texts, expected):
-    (found,) = predict_texts([text])
-    assert found.label == other.label
-    assert found.scores == pytest.approx(other.scores, abs=1e-6)
+  alone = [predict_texts([text], 1)[0] for text in texts]
+  for found in (together, alone):
+    for one, other in zip(found, expected, strict=True):
+      assert one["label"] == other["label"]
+      assert one["probabilities"] == pytest.approx(
+        other["probabilities"], abs=1e-6
+      )
 
 
 def test_long_texts_have_windows(vocab_file):
   text = (" ".join(tiny_model.WORDS),)
-  (long,) = make(vocab_file, "single", doc_stride=5)([text])
-  (cut,) = make(vocab_file, "single")([text])
-  assert cut.scores != pytest.approx(long.scores, abs=1e-4)
+  (long,) = make(vocab_file, "single", doc_stride=5)([text], 1)
+  (cut,) = make(vocab_file, "single")([text], 1)
+  assert cut["probability"] != pytest.approx(long["probability"], abs=1e-4)
 
 
 def test_every_kind_answers_in_its_form(vocab_file):
-  number = make(vocab_file, "regression")([("w1",)])[0]
-  assert isinstance(number.label, float) and number.scores == {}
-  classes = make(vocab_file, "multi_label")([("w1",)])[0]
-  assert classes.label == tuple(
-    name for name, score in classes.scores.items() if score >= 0.5
-  )
-  ending = make(vocab_file, "choice")([("w1", "w2", "w3 w4")])[0]
-  assert set(ending.scores) == {"0", "1"} and ending.label in "01"
-
-
-@pytest.mark.parametrize("kind, parts, said", [
-  ("single", ("w1", "w2", "w3"), "one text or two .* got "),
-  ("choice", ("w1", "w2"), "a text and 2 endings"),
-])
-def test_a_wrong_number_of_texts_is_refused(vocab_file, kind, parts, said):
-  with pytest.raises(errors.InputError, match=said):
-    make(vocab_file, kind)([parts])
-
-
-def test_a_tab_or_bars_part_texts():
-  split = answers.split_texts
-  assert split("one text") == ("one text",)
-  assert split("one ||| two ") == ("one", "two")
-  assert split("a ||| b\tc\td") == ("a ||| b", "c", "d")
-  # A model of single texts, and one of pairs.
-  for line in ("a ||| b", "a\tb"):
-    assert split(line, text_pairs=False) == (line,)
-    assert split(line, text_pairs=True) == ("a", "b")
-
-
-@pytest.mark.parametrize("kind, labels, text_pairs, said", [
-  ("single", ("bad", "good"), False,
-   "Type a text; the answer is the class and the scores of bad, good."),
-  ("regression", (), True, "Type two texts .*; the answer is a number."),
-  ("single", ("a", "b"), None, "Type a text, or two with a tab"),
-  ("choice", tuple("0123"), True, "Type a text and 4 endings"),
-])
-def test_the_greeting_says_what_to_type(kind, labels, text_pairs, said):
-  assert re.match(said, answers.greeting(
-    sequences.InputOptions(kind, labels, ""), text_pairs
-  ))
-
-
-def fake_predictions(texts, batch_size):
-  assert batch_size in (1, 3, 8)
-  return [
-    answers.Prediction(text[0].upper(), {"A": 0.25, "B": 0.75})
-    for text in texts
-  ]
-
-
-def test_numbers_and_lists_of_classes_are_written_plainly():
-  show = answers.format_prediction
-  number = answers.Prediction(2.5, {})
-  assert show(number, "tsv") == "2.5"
-  assert show(number, "json") == '{"label": 2.5}'
-  several = answers.Prediction(("a", "b"), {"a": 0.5, "b": 1.0})
-  assert show(several, "tsv") == "a,b\t0.5\t1"
-  assert json.loads(show(several, "json"))["label"] == ["a", "b"]
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 8])
-def test_every_line_has_its_answer_or_what_is_wrong(batch_size):
-  def one_text_each(texts, batch_size):
-    for parts in texts:
-      if len(parts) > 1:
-        raise errors.InputError(f"expected one\ttext, got {len(parts)}")
-    return fake_predictions(texts, batch_size)
-
-  def answered(output_format):
-    target = io.StringIO()
-    assert 3 == answers.answer_lines(
-      one_text_each, io.BytesIO(b"a\n\nb\r\nc\td\n\xff\n\xc3\xa9"), target,
-      output_format=output_format, batch_size=batch_size,
-    )
-    return target.getvalue().splitlines()
-
-  first, empty, *others = answered("tsv")
-  assert empty.startswith("error\tthe line: an empty text")
-  assert [first, *others] == [
-    "A\t0.25\t0.75", "B\t0.25\t0.75", "error\texpected one text, got 2",
-    "error\tnot UTF-8 (byte 0 of the line); send UTF-8", "\xc9\t0.25\t0.75",
-  ]
-  first, empty, _, pair, unreadable, _ = map(json.loads, answered("json"))
-  assert first == {"label": "A", "scores": {"A": 0.25, "B": 0.75}}
-  assert "an empty text" in empty["error"]
-  assert pair == {"error": "expected one text, got 2"}
-  assert unreadable["error"].startswith("not UTF-8")
-
-
-def test_lines_before_a_fault_of_the_source_are_answered():
-  def source():
-    yield b"a\n"
-    raise OSError("the pipe broke")
-
-  target = io.StringIO()
-  with pytest.raises(OSError, match="the pipe broke"):
-    answers.answer_lines(
-      fake_predictions, source(), target, output_format="tsv", batch_size=3
-    )
-  assert target.getvalue() == "A\t0.25\t0.75\n"
+  (number,) = make(vocab_file, "regression")([("w1",)], 1)
+  assert number.keys() == {"score"} and isinstance(number["score"], float)
+  (classes,) = make(vocab_file, "multi_label")([("w1",)], 1)
+  assert classes.keys() == {"labels", "probabilities"}
+  (pair,) = make(vocab_file, "ranking")([("w1", "w2")], 1)
+  assert 0 < pair["score"] < 1
+  with pytest.raises(errors.InputError, match="scores two texts"):
+    make(vocab_file, "ranking")([("w1",)], 1)
 
 
 @pytest.fixture

@@ -382,9 +382,9 @@ def test_kinds_of_official_tasks(tmp_path):
 # A run.
 
 
-def run(output_dir, stdin=b"", **flags):
+def run(output_dir, **flags):
   return script_runner.succeed(
-    "run_classifier.py", stdin=stdin, output_dir=output_dir, **flags
+    "run_classifier.py", output_dir=output_dir, **flags
   )
 
 
@@ -416,15 +416,17 @@ def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
   # Chance has 0.16 with 24 candidates.
   assert results["eval_mrr"] > 0.6
   model = trained / "final_model"
-  answer = run(
-    tmp_path, model_dir=model, do_predict=True, predict_file="-", do_eval=True,
-    eval_file=trained.parent / "pairs.tsv", stdin=b"w1 w5\tw2 w5 w3\n", **WORSE
-  ).out
+  path = trained.parent / "pairs.tsv"
+  run(
+    tmp_path, model_dir=model, do_predict=True, predict_file=path, do_eval=True,
+    eval_file=path, **WORSE
+  )
   alone = script_runner.results_in(tmp_path)
   assert {**alone, "global_step": 40} == pytest.approx(results, abs=1e-5)
-  vectors = text_models.load(str(model)).embed(["w1 w5", "w2 w5 w3"])
+  row = (tmp_path / "predictions.tsv").read_text().splitlines()[1].split("\t")
+  vectors = text_models.load(str(model)).embed(row[2:])
   assert_close(np.linalg.norm(vectors, axis=1), 1)
-  assert float(answer) == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
+  assert float(row[1]) == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
   assert sentence_folder.read(str(model)) == {
     "pooling": "mean", "normalize": True, "max_seq_length": 8
   }

@@ -394,9 +394,9 @@ def test_a_folder_scores_as_in_sentence_transformers(
 # A run.
 
 
-def run(output_dir, stdin=b"", **flags):
+def run(output_dir, **flags):
   return script_runner.succeed(
-    "run_classifier.py", stdin=stdin, output_dir=output_dir, **flags
+    "run_classifier.py", output_dir=output_dir, **flags
   )
 
 
@@ -447,13 +447,10 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   assert gold[0].split("\t")[:4] == ["id", "gold", "predicted", "rank"]
   folder = tmp_path / "run" / "final_model"
   texts = [line[3:] for line in lines[:5]]
-  typed = "".join(f"{query}\t{passage}\n" for query, passage in texts)
-  again = run(
-    tmp_path / "b", stdin=typed.encode(), model_dir=folder, do_predict=True,
-    predict_file="-", do_eval=True, eval_file=path, label_column="relevance",
-  ).out
-  for answer, line in zip(again.split(), lines, strict=False):
-    assert float(answer) == pytest.approx(float(line[1]), abs=1e-5)
+  run(
+    tmp_path / "b", model_dir=folder, do_eval=True, eval_file=path,
+    label_column="relevance",
+  )
   assert script_runner.results_in(tmp_path / "b")["eval_mrr@10"] == (
     results["eval_mrr@10"]
   )

@@ -1,5 +1,6 @@
 """Little on the screen, everything in the run's log file."""
 
+import io
 import logging
 
 import pytest
@@ -67,3 +68,14 @@ def test_the_file_has_everything_from_the_start(screen, tmp_path):
 def test_a_library_writes_no_file(screen, tmp_path):
   console.keep_in(str(tmp_path))
   assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("is_terminal, shown", [
+  (True, "a\tb\\x1b[2J\\x9bc\\x0d\n"), (False, "a\tb\x1b[2J\x9bc\r\n"),
+])
+def test_a_terminal_gets_no_escape_sequences(monkeypatch, is_terminal, shown):
+  stream = io.TextIOWrapper(io.BytesIO(), "ascii", newline="")
+  stream.isatty = lambda: is_terminal
+  monkeypatch.setattr("sys.stdout", stream)
+  console.print_line("a\tb\x1b[2J\x9bc\r", flush=True)
+  assert stream.buffer.getvalue().decode() == shown

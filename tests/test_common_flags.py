@@ -51,7 +51,7 @@ FILES = [
   ("do_eval", "eval_file=a", "eval_file=a output_dir=a"),
   ("eval_steps=1", "do_train", "do_train eval_file=a"),
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
-  ("do_predict", "predict_file=a", "predict_file=-"),
+  ("do_predict", "predict_file=a", "predict_file=a output_dir=a"),
 ]
 # script: (flags, next to what each is refused, next to what each counts)
 LAYERED = ("pooled", "last_four_concat")
@@ -88,7 +88,6 @@ CASES = {
      "encoding=latin-1", OFFICIAL, ""),
     ("label_columns=a", OFFICIAL + "task_kind=multi_label",
      "task_kind=multi_label"),
-    ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),
     ("eval_file=a", "eval_fraction=.1", ""),
     ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
     ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
@@ -98,20 +97,15 @@ CASES = {
     ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),
     ("seed=0", "do_train seeds=1,2", "do_train"),
     ("seed=0", "do_eval", "do_eval eval_fraction=.1"),
-    ("seeds=1", "interactive", ""),
     ("search=seed=1,2", "do_train", "do_train do_eval"),
     ("search=seed=1,2", "do_train do_eval seeds=1", "do_train do_eval"),
     ("label_columns=a,b", "", "task_kind=multi_label"),
     ("label_columns=a,b", "task_kind=multi_label labels=x,y",
      "task_kind=multi_label"),
     ("label_column=x", "task_kind=multi_label label_columns=a,b", ""),
-    ("seeds=1", "predict_file=-", "predict_file=a"),
     ("seeds=1", OFFICIAL + "do_predict glue_submission_dir=x", OFFICIAL),
     ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
     ("glue_submission_dir=x", OFFICIAL, OFFICIAL + "do_predict"),
-    ("glue_submission_dir=x", OFFICIAL + "do_predict predict_file=-",
-     OFFICIAL + "do_predict"),
-    ("answer_format=json", "do_predict", "interactive"),
     *(("pooling=max pooling_layer=-2 normalize", "do_train", kind)
       for kind in (SIMILAR, RETRIEVED)),
     *(("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
@@ -135,8 +129,7 @@ CASES = {
     *(("bilstm_on_top freeze_encoder teacher_checkpoint=a class_weights=1,2",
        "do_train " + kind, "do_train train_file=a")
       for kind in (SIMILAR, RETRIEVED)),
-    ("engine=onnx", "do_eval", "interactive"),
-    ("engine=onnx", "do_eval", "predict_file=-"),
+    ("engine=onnx", "do_eval", "do_predict"),
     *(("quantize=int8", "do_predict", f"do_predict engine={engine}")
       for engine in ("onnx", "litert")),
   ],
@@ -150,9 +143,7 @@ CASES = {
     ("eval_file=a", "do_train", "do_train eval_steps=2"),
     ("eval_batch_size=1", "do_predict", "do_eval"),
     ("predict_file=a predict_labels", "do_eval", "do_predict"),
-    ("predict_batch_size=1", "do_eval", "do_predict predict_file=-"),
-    ("predict_labels label_column=1", "do_predict predict_file=-",
-     "do_predict"),
+    ("predict_batch_size=1", "do_eval", "do_predict"),
     ("bilstm_size=1", "do_train",
      "do_train freeze_encoder feature_layers=last"),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
@@ -163,8 +154,6 @@ CASES = {
     ("search=seed=1,2", "do_train", "do_train do_eval"),
     ("search=seed=1,2", "do_train do_eval freeze_encoder feature_layers=last",
      "do_train do_eval"),
-    ("search=seed=1,2", "do_train do_eval do_predict predict_file=-",
-     "do_train do_eval"),
     ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
      "do_predict do_train file_format=text",
      "do_predict do_train eval_steps=1"),
@@ -174,23 +163,19 @@ CASES = {
      "output_dir=a"),
     ("do_train", ALL, ALL + "train_file=a"),
     ("do_train", ALL + "train_file=a evaluate_only", ALL + "train_file=a"),
-    ("do_predict", "predict_file=-", MODEL_DIR + "predict_file=-"),
+    ("do_predict", "output_dir=a predict_file=a", ALL + "predict_file=a"),
     ("do_eval", "output_dir=a eval_file=a", ALL + "eval_file=a"),
     ("do_predict", ALL, ALL + "predict_file=a"),
-    ("do_predict", MODEL_DIR + "predict_file=a", MODEL_DIR + "predict_file=-"),
-    ("do_eval", ALL + "predict_file=-", ALL + "predict_file=a"),
+    ("do_predict", MODEL_DIR + "predict_file=a", ALL + "predict_file=a"),
     ("do_eval", ALL, ALL + "eval_file=a"),
     ("do_eval", MODEL_DIR + "eval_file=a", ALL + "eval_file=a"),
     ("eval_steps=1", "do_train", "do_train eval_file=a"),
-    ("interactive", "vocab_file=a", MODEL_DIR),
-    ("interactive", MODEL_DIR + "predict_file=-", MODEL_DIR),
     ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
     (FINE_TUNING, "do_predict", "do_train eval_file=a"),
     *TRAINED,
     ("seed=1 jit_compile=true", "do_predict", "do_train"),
     (ORIGINALS + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
      "evaluate_only", "do_train version_2_with_negative"),
-    ("predict_file=-", "do_eval eval_file=a", "do_predict"),
     ("eval_file=a eval_batch_size=9", "do_predict", "do_eval"),
     ("eval_file=a", "do_predict version_2_with_negative",
      "version_2_with_negative null_score_diff_threshold=auto"),
@@ -201,11 +186,7 @@ CASES = {
      "do_predict version_2_with_negative"),
     ("bucket_by_length pack_sequences", "do_train pad_to_max_length",
      "do_train"),
-    ("top_k=3", "do_predict predict_file=a", "do_predict predict_file=-"),
     ("search=seed=1,2", "do_train", "do_train do_eval eval_file=a"),
-    *(("search=seed=1,2", f"do_train do_eval eval_file=a {flag}",
-       "do_train do_eval eval_file=a")
-      for flag in ("interactive", "do_predict predict_file=-")),
   ],
   "create_pretraining_data": [
     ("do_whole_word_mask mask_runs=spans max_predictions_per_seq=5 "
@@ -222,13 +203,10 @@ CASES = {
   "extract_features": [
     ("output_format=npz pooling=mean batch_size=1 jit_compile=true",
      "attention_html=a", "output_file=a"),
-    ("output_file=a output_format=npz attention_html=a", "input_file=-",
-     "output_file=a"),
     ("picture_lines=1", "output_file=a", "attention_html=a"),
-    ("picture_lines=1", "input_file=- attention_html=a", "attention_html=a"),
     ("layers=1", "attention_html=a", "output_file=a"),
-    ("layers=1", "input_file=- pooling=mean", "input_file=-"),
-    ("layers=1", "input_file=- sparse", "input_file=-"),
+    ("layers=1", VECTORS, "output_file=a"),
+    ("layers=1", "output_file=a sparse", "output_file=a"),
     *(("sparse", flags, "output_file=a") for flags in (
       "attention_html=a", VECTORS, "output_file=a output_format=npz",
     )),
@@ -238,11 +216,10 @@ CASES = {
     *(("pooling_layer=-2", f"output_file=a pooling={kind}",
        "output_file=a pooling=mean") for kind in LAYERED),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
-    ("similarity", "attention_html=a", "input_file=- pooling=mean"),
+    ("similarity", "attention_html=a", VECTORS),
     *(("search=b", flags, VECTORS + "output_format=npz") for flags in (
       "output_file=a", "pooling=mean", VECTORS,
       VECTORS + "output_format=npz similarity",
-      "pooling=mean output_format=npz input_file=-",
     )),
     ("top_k=3", VECTORS, VECTORS + "search=b"),
     ("vectors_file=c", VECTORS + "search=b", "pooling=mean search=b"),
@@ -385,8 +362,6 @@ def test_the_help_says_when_a_flag_counts():
   assert help_of["freeze_layers"].endswith(
     " Needs --do_train. Not with --freeze_encoder. Not with --evaluate_only."
   )
-  needs = " Needs --do_predict or no --predict_file=-."
-  assert help_of["predict_file"].endswith(needs)
 
 
 def test_a_command_of_the_original_passes_with_its_training_flags():

@@ -51,8 +51,7 @@ def test_an_output_that_is_an_input_is_refused(inside, values, said):
   {"model_dir": "model", "output_file": "model/vectors.jsonl"},
   {"train_file": "out/train_split.jsonl", "output_dir": "out"},
   {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
-  {"predict_file": "-", "output_dir": "out", "do_predict": True},
-  {"input_file": "-", "output_file": "gs://a/c"},
+  {"input_file": "a.txt", "output_file": "gs://a/c"},
 ])
 def test_others_pass(inside, values):
   overwriting.refuse(run_settings.Settings(values))
@@ -92,3 +91,9 @@ def test_scripts_refuse_before_anything_is_written(inside, script, flags):
     **flags,
   )
   assert {n: open(n).read() for n in os.listdir() if "." in n} == before
+
+
+@pytest.mark.parametrize("name", ["predict_file", "input_file"])
+def test_the_standard_input_is_not_read(name):
+  with pytest.raises(errors.InputError, match=f"--{name}=-: .* or serve.py"):
+    overwriting.refuse_missing({name: "-"})

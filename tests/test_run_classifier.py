@@ -134,7 +134,7 @@ def folder(tmp_path_factory):
   return path
 
 
-def classify(folder, output_dir, code=0, stdin=b"", **flags):
+def classify(folder, output_dir, code=0, **flags):
   defaults = {
     "bert_config_file": folder / "bert_config.json",
     "vocab_file": folder / "vocab.txt", "max_seq_length": 16,
@@ -143,7 +143,7 @@ def classify(folder, output_dir, code=0, stdin=b"", **flags):
   if "task_name" not in flags:
     defaults.update(text_column="review", label_column="opinion")
   return script_runner.run(
-    "run_classifier.py", stdin=stdin, code=code, **{**defaults, **flags}
+    "run_classifier.py", code=code, **{**defaults, **flags}
   )
 
 
@@ -281,25 +281,18 @@ def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
 
 
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
-  """One process, many texts, each answered on a line of its own.
-
-  A line that cannot be read stops none that comes after it, and the folder
-  knows how long the texts of the training were, and that they were single.
-  """
+  """It knows how long the texts of the training were."""
   model = trained[0] / "seed_3" / "best_model"
+  texts = "review\nthe film was lovely\na dull story\n"
+  (tmp_path / "new.csv").write_text(texts)
   done = classify(
-    folder, None, code=1, do_predict=True, predict_file="-", model_dir=model,
-    bert_config_file=None, vocab_file=None, answer_format="json",
+    folder, tmp_path / "run", do_predict=True, model_dir=model,
+    predict_file=tmp_path / "new.csv", bert_config_file=None, vocab_file=None,
     max_seq_length=12,
-    stdin=b"the film was lovely\n\n\xff\na\tdull ||| story\n",
   )
   assert "--max_seq_length=12 (trained with 16)" in done.err
-  assert "error: 2 lines of the standard input could not be" in done.last_line
-  first, empty, bad, answer = map(json.loads, done.out.splitlines())
-  assert first["label"] == "good" and "an empty text" in empty["error"]
-  assert "not UTF-8" in bad["error"]
-  assert answer["label"] == "bad"
-  assert set(answer["scores"]) == {"bad", "good"}
+  _, *rows = tsv(tmp_path / "run" / "predictions.tsv")
+  assert [row[1] for row in rows] == ["good", "bad"]
 
 
 def test_the_columns_of_the_training_are_remembered(trained, folder, tmp_path):
@@ -483,7 +476,7 @@ def test_both_sets_of_mnli_have_their_names(folder, tmp_path):
   assert len(tsv(tmp_path / "glue" / "MNLI-mm.tsv")) == 4
 
 
-def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
+def test_sts_b_gives_numbers(folder, tmp_path):
   columns = "index", "sentence1", "sentence2"
   texts = [("the film", f"{word} music") for word in "the a and with".split()]
   for split in ("train", "dev"):
@@ -493,11 +486,10 @@ def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
   write_rows(tmp_path / "sts" / "test.tsv", columns, [
     [n, *pair] for n, pair in enumerate(texts)
   ])
-  done = classify(
+  classify(
     folder, tmp_path / "run", task_name="STS-B", data_dir=tmp_path / "sts",
-    do_train=True, do_eval=True, do_predict=True, interactive=True,
-    train_batch_size=4, num_train_epochs=2, log_steps=1,
-    stdin=b"the film\tthe music\n\xff\nthe film ||| a music\n",
+    do_train=True, do_eval=True, do_predict=True, train_batch_size=4,
+    num_train_epochs=2, log_steps=1,
   )
   assert set(results_in(tmp_path / "run")) == {
     "eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"
@@ -508,12 +500,6 @@ def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
   scores = [row[1] for row in rows]
   assert [[score] for score in scores] == tsv(
     tmp_path / "run" / "test_results.tsv"
-  )
-  first, bad, second = done.out.splitlines()
-  assert bad.startswith("error\tnot UTF-8")
-  answers = [float(first), float(second)]
-  np.testing.assert_allclose(
-    answers, [float(score) for score in scores[:2]], rtol=0, atol=1e-4
   )
   last = script_runner.logged(tmp_path / "run")[-1]
   # [CLS] the film [SEP] the music [SEP]
@@ -600,5 +586,5 @@ def test_the_documented_task_of_a_python_file(folder, tmp_path):
   assert config["id2label"] == {"0": "sad", "1": "glad"}
   assert "all that is scored is trained on, too" in done.err
   model = tmp_path / "run" / "final_model"
-  assert f"--predict_file=- --model_dir={model}" in done.err
+  assert f"serve.py --model_dir={model}" in done.err
   assert f"--head=classification --model_dir={model} --export_dir=" in done.err

@@ -117,29 +117,28 @@ def test_its_own_folder_says_how_the_input_is_made(trained, config_file):
   assert path.read_text() == before
 
 
-def test_the_standard_input_is_answered_as_a_file_is(trained, tagged):
-  flags = {"model_dir": trained / "final_model", "do_predict": True}
-  done = script_runner.succeed(
-    "run_ner.py", stdin=WORDS.encode(), predict_file="-", **flags
+def test_raw_sentences_and_json_lines_are_labelled(trained, tagged, tmp_path):
+  flags = {
+    "model_dir": trained / "final_model", "do_predict": True,
+    "output_dir": tmp_path / "run",
+  }
+  (tmp_path / "raw.txt").write_text("Anna Lang won\n" + "Bern " * 40 + "\n")
+  script_runner.succeed(
+    "run_ner.py", predict_file=tmp_path / "raw.txt", file_format="text", **flags
   )
-  assert done.out == tagged
+  found = (tmp_path / "run" / "test_predictions.conll").read_text()
+  assert found == tagged + "\n"
   lines = [{"words": WORDS.split()[:3], "id": 7}, {"words": ["Bern"] * 40}]
-  done = script_runner.run(
-    "run_ner.py", stdin=b"Anna Lang won\n" + b"Bern " * 40, predict_file="-",
-    file_format="text", **flags,
-  )
-  assert done.out == tagged + "\n", done.err
-  text = "\n".join(map(json.dumps, lines)) + "\nAnna\n"
-  done = script_runner.run(
-    "run_ner.py", stdin=text.encode(), predict_file="-", file_format="jsonl",
-    max_seq_length=33, **flags,
+  path = tmp_path / "new.jsonl"
+  path.write_text("\n".join(map(json.dumps, lines)))
+  done = script_runner.succeed(
+    "run_ner.py", predict_file=path, max_seq_length=33, **flags
   )
   assert "--max_seq_length=33 (trained with 32)" in done.err
-  first, second, bad = map(json.loads, done.out.splitlines())
+  found = (tmp_path / "run" / "test_predictions.jsonl").read_text()
+  first, second = map(json.loads, found.splitlines())
   assert first == {**lines[0], "predicted": ["B-PER", "I-PER", "O"]}
   assert second["words"] == ["Bern"] * 40 and len(second["predicted"]) == 40
-  assert "line 3: not JSON" in bad["error"]
-  assert done.code == 1 and "1 line of the standard input" in done.last_line
 
 
 def test_a_run_goes_on_only_with_its_own_labels(trained, config_file):

@@ -266,16 +266,11 @@ def assert_best_words(text, fillings):
     )
 
 
-def test_texts_from_standard_input_and_what_is_wrong_with_them():
-  done = fill_mask(1, stdin=b"the [MASK]\n\n\xff\nno mask\na [MASK] b\n")
-  assert "3 lines of the standard" in done.last_line
-  lines = done.out.splitlines(True)
-  faults = ("an empty text", "not UTF-8", "no [MASK]")
-  for line, fault in zip(lines[2:5], faults):
-    assert line.startswith("error\t") and fault in line
-  fillings = read_fillings("".join(lines[:2] + lines[5:]))
-  assert [text for text, _ in fillings] == ["the [MASK]", "a [MASK] b"]
-  assert [len(masks[0]) for _, masks in fillings] == [5, 5]
+@pytest.mark.parametrize("text, fault", [
+  (" ", "--text: an empty text"), ("no mask", "no [MASK]"), ([], "pass --text"),
+])
+def test_what_cannot_be_filled_is_said(text, fault):
+  assert fault in fill_mask(1, text=text).last_line
 
 
 def test_texts_are_scored():

@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import io
 import json
 import pathlib
 
@@ -237,7 +236,7 @@ def test_odds_of_other_answers_do_not_stay(tmp_path):
 SETTINGS = {
   "max_seq_length": 12, "doc_stride": 4, "max_query_length": 4,
   "n_best_size": 20, "max_answer_length": 2, "version_2_with_negative": False,
-  "pad_to_max_length": False, "predict_batch_size": 1,
+  "pad_to_max_length": False,
 }
 LENGTHS = windowing.Lengths(12, 4, 4)
 CONTEXT = "f b c d e b d c b f"
@@ -248,6 +247,13 @@ def model(batch):
   ids = tf.cast(batch["input_ids"], tf.float32)
   logits = tf.where(batch["input_mask"] > 0, ids, 100.0)
   return logits, logits - 1.0
+
+
+def logits_of(batch):
+  return {n: v.numpy() for n, v in answerer.window_logits(
+    model, {name: tf.constant(value) for name, value in batch.items()},
+    trim=False,
+  ).items()}
 
 
 @pytest.fixture
@@ -320,13 +326,15 @@ def test_padding_takes_places_where_it_competes(make, prepare):
 
 @pytest.mark.parametrize("pads", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
-def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
+def test_every_question_gets_its_answer(
+  make, prepare, tokenizer, pads, batch_size
+):
   rows = [
     ("who", CONTEXT, "e"), ("", "f", "f"), ("who", "\u200b", "x"),
     ("who who who who who", "c b", "b"),
   ]
   file = prepare(*rows)
-  made = make(pad_to_max_length=pads, predict_batch_size=batch_size)
+  made = make(pad_to_max_length=pads)
   found = made.answers(file, batch_size)
   assert [each.text for each in found] == ["e", "f", "empty", "c"]
   # 2 + 1, of [CLS]; 0 without a window.
@@ -334,9 +342,13 @@ def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
   scores = {"exact_match": 50.0, "f1": 50.0}
   assert made.scores(file.file, found)[0] == scores
   assert made.result_names(file.file) == list(scores)
-  for (question, context, _), each in zip(rows, found):
-    alone = made.answer(question, context)
-    assert alone == answerer.described(each)
+  if not pads:
+    texts = answers.answer_texts(
+      [row[:2] for row in rows], logits_of, tokenizer, LENGTHS,
+      answers.options_of(run_settings.Settings(SETTINGS)), batch_size=batch_size
+    )
+    for one, other in zip(texts, found, strict=True):
+      assert one[1:] == other[1:]
 
 
 def test_a_threshold_is_found_where_asked_for(make, prepare):
@@ -350,77 +362,8 @@ def test_a_threshold_is_found_where_asked_for(make, prepare):
   assert results["f1"] == 100.0
   assert results.keys() == set(finder.result_names(file.file))
   assert results["null_score_diff_threshold"] == finder.threshold.value
-  assert finder.answer("who", "f")["answer"] == ""
 
   given = make("0", version_2_with_negative=True)
   found = given.answers(file, 2)
   assert [each.text for each in found] == ["f", "e"]
   assert given.scores(file.file, found)[0]["f1"] == 50.0
-
-
-def first_word(question, context):
-  if question == "fail":
-    raise errors.InputError("it failed")
-  return {"answer": context.split()[0], "probability": 0.5}
-
-
-def test_each_line_has_its_answer_or_what_is_wrong():
-  """Not half a surrogate pair, nor what is nested too deeply, ends it."""
-  deep = "[" * 20000 + "]" * 20000
-  lines = [
-    '{"id": "\\ud800\u00e9", "context": "\u00e9t\u00e9 1", "question": "?"}',
-    '{"context": " ", "question": "?"}', "{", "[1]",
-    '{"context": 5, "question": "?"}', '{"context": "a", "question": "fail"}',
-    f'{{"id": {deep}, "context": "a", "question": "?"}}',
-    '{"context": "b", "question": "?"}',
-  ]
-  source = [f"{line}\n".encode() for line in lines]
-  source.append(b'{"context": "\xe9"\n')
-  target = io.StringIO()
-  assert answers.answer_lines(source, target, first_word) == 7
-  assert "\u00e9".encode() in target.getvalue().encode("utf-8")
-  results = [json.loads(line) for line in target.getvalue().splitlines()]
-  assert results.pop(0) == {
-    "id": "\ud800\u00e9", "question": "?", "answer": "\u00e9t\u00e9",
-    "probability": 0.5
-  }
-  assert results.pop(6)["answer"] == "b"
-  for number, result, fault in zip((2, 3, 4, 5, 6, 7, 9), results, (
-    '"context": an empty text', "not JSON", 'no text "context"',
-    'no text "context"', "it failed", "JSON that is nested too deeply",
-    "not UTF-8 (byte 13 of the line)",
-  ), strict=True):
-    assert result["error"].startswith(f"line {number}: {fault}")
-
-
-def test_a_paragraph_is_pasted_and_asked_about():
-  target, asked = io.StringIO(), []
-  typed = b"\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"
-
-  def recorded(question, context):
-    asked.append((question, context))
-    if question == "What?":
-      return {"answer": "", "probability": 1.0}
-    return first_word(question, context)
-
-  answers.converse(typed.splitlines(True), target, recorded)
-  assert asked == [
-    ("Who?", "One two\nthree\n"), ("Why?", "One two\nthree\n"),
-    ("What?", "Four\n"),
-  ]
-  assert "question> One  [0.500]\nquestion> " in target.getvalue()
-  assert "(no answer)  [1.000]\nquestion> " in target.getvalue()
-  assert target.getvalue().endswith("\n")
-
-
-def test_an_answer_is_told_with_its_own_probability():
-  candidates = [
-    answers.Candidate("a", 0.75, 1.0, 1.0),
-    answers.Candidate("", 0.25, 0.5, 0.5),
-  ]
-  found = answers.Answer("0", "", candidates, "a", null_odds=-1.0)
-  assert answerer.described(found) == {
-    "answer": "", "probability": 0.25, "null_odds": -1.0
-  }
-  found = answers.Answer("0", "a", candidates[:1], "a")
-  assert answerer.described(found) == {"answer": "a", "probability": 0.75}

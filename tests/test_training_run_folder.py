@@ -432,7 +432,6 @@ def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
 def test_where_a_run_starts_from(tmp_path):
   folder = str(tmp_path / "run")
   assert newest(tmp_path) is None
-  assert run_folder.starting_point(None, "x") == ("init", "x", 0, {})
   random = run_folder.starting_point(folder, None)
   assert random == ("random", None, 0, {})
   assert run_folder.starting_point(folder, "x") == ("init", "x", 0, {})

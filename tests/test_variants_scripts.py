@@ -161,14 +161,15 @@ def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
   ).out
   assert "outputs: the same" in said
   answers = []
+  (tmp_path / "new.csv").write_text("text\nthe FIRST of a\nthe other of a\n")
   for folder in (final, tmp_path / "huggingface"):
-    done = run(
+    run(
       "run_classifier.py", model_dir=folder, do_predict=True,
-      predict_file="-", max_seq_length=16, output_dir=tmp_path / "answers",
-      stdin=b"the FIRST of a\nthe other of a\n",
+      predict_file=tmp_path / "new.csv", text_column="text", max_seq_length=16,
+      output_dir=tmp_path / "answers",
     )
-    answers.append(done.out)
-  labels = [line.split("\t")[0] for line in answers[0].splitlines()]
+    answers.append((tmp_path / "answers" / "predictions.tsv").read_text())
+  labels = [line.split("\t")[1] for line in answers[0].splitlines()[1:]]
   assert labels == ["yes", "no"] and answers[0] == answers[1]
   if model.name == "pieces":
     for folder in (final, tmp_path / "huggingface"):

@@ -360,9 +360,7 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
     "Adds a new BiLSTM between the last layer and the head (BERT's paper, "
     "table 5). Not needed for a trained model, whose configuration has it.",
   )
-  flags.rule("do_train do_eval", needs="output_dir")
-  # Answers to lines of the standard input need no folder.
-  flags.rule("do_predict", needs="output_dir|predict_file=-")
+  flags.rule("do_train do_eval do_predict", needs="output_dir")
 
 
 def _check_search():
@@ -379,7 +377,7 @@ def _check_search():
     )
 
 
-def define_search_flag(metric, *, not_with):
+def define_search_flag(metric, *, not_with=""):
   """Defines --search; `metric` is the score that selects the best model."""
   flags.DEFINE_spaceseplist(
     "search", None,

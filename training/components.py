@@ -105,12 +105,11 @@ def claim_folder(
     **fixed: other settings that must not change while the run trains.
 
   Returns:
-    The folder (None without a folder to write to), and
-    run_folder.TrainedWith or None.
+    The folder, and run_folder.TrainedWith or None.
   """
   folder = output_dir or settings.output_dir
   trained_with = _trained_with(settings, fixed)
-  if folder and distribution.is_chief(strategy):
+  if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
     run_folder.check_output_dir(folder, fingerprint, trained_with)
     console.keep_in(folder)
@@ -123,7 +122,7 @@ def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
 
 
 def starting_point(settings, folder, trained_with=None):
-  """Returns the run_folder.StartingPoint of a run; `folder` may be None.
+  """Returns the run_folder.StartingPoint of a run in a folder.
 
   Raises InputError: there are no weights, and the run does not train.
   """
@@ -132,9 +131,9 @@ def starting_point(settings, folder, trained_with=None):
   )
   # Unlike the original: random weights are not evaluated or used to predict.
   if start.origin == "random" and not settings.do_train:
-    where = f"there is no checkpoint in {folder}; " if folder else ""
     raise errors.InputError(
-      f"no weights: {where}pass --model_dir or --init_checkpoint, or --do_train"
+      f"no weights: there is no checkpoint in {folder}; pass --model_dir or "
+      "--init_checkpoint, or --do_train"
     )
   return start
 
@@ -155,18 +154,9 @@ def _trained_with(settings, fixed):
   return run_folder.TrainedWith(fixed, watched)
 
 
-def answers_stream(settings) -> bool:
-  """Whether the run answers lines of the standard input."""
-  return settings.do_predict and settings.predict_file == "-"
-
-
 def files_to_read(settings) -> dict[str, str]:
   """Returns the paths of "train", "eval" and "predict" that the run reads."""
-  return {
-    name: settings.get(f"{name}_file") for name in _phases(settings)
-    # Lines of the standard input are not read from a file.
-    if name != "predict" or not answers_stream(settings)
-  }
+  return {name: settings.get(f"{name}_file") for name in _phases(settings)}
 
 
 def require_one_of(settings, *names):

@@ -83,7 +83,7 @@ class StartingPoint(NamedTuple):
 
 
 def starting_point(
-  folder: str | None, init_checkpoint: str | None,
+  folder: str, init_checkpoint: str | None,
   trained_with: TrainedWith | None = None
 ) -> StartingPoint:
   """Returns the first of these starting points that exists.
@@ -94,8 +94,7 @@ def starting_point(
   2. The checkpoint that the user gave.
   3. Random weights.
   """
-  checkpoint = newest_checkpoint(folder) if folder else None
-  if checkpoint:
+  if checkpoint := newest_checkpoint(folder):
     _log_resumption(checkpoint, init_checkpoint)
     if trained_with:
       _name_changes(folder, trained_with.watched)
