@@ -324,7 +324,7 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
   ({"evaluate_only": True, "predict_file": "dev.json", **V2,
     "predictions_file": "p.json", "null_odds_file": "none.json"},
    "no such file: "),
-  ({"do_predict": True, "predict_file": "-", **V2,
+  ({"do_train": True, "train_file": "dev.json", **V2,
     "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
   ({"do_predict": True, "predict_file": "dev_v1.json", "max_seq_length": 65},
    "sequence length 65 is more than the model's max_position_embeddings 64; "
