@@ -97,10 +97,9 @@ def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
   Raises InputError: no such file, or (with the line) bad UTF-8 or no pair.
   """
   for number, line in file_io.read_lines(path):
-    try:
-      yield from encode(number, line)
-    except errors.InputError as error:
-      raise errors.InputError(f"{path}:{number}: {error}") from error
+    with errors.placed(f"{path}:{number}"):
+      examples = encode(number, line)
+    yield from examples
 
 
 def chosen_examples(

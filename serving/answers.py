@@ -267,17 +267,9 @@ def _span(settings, tokenizer, network, batch_size):
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 
-  def logits_of(batch):
-    outputs = network(**{n: batch[n] for n in input_sequences.NAMES})
-    is_token = batch["input_mask"] > 0
-    return {
-      name: np.where(is_token, outputs[f"{name}_logits"], -np.inf)
-      for name in ("start", "end")
-    }
-
   def answer(rows, top_k=0):
     predictions = squad_answers.answer_texts(
-      rows, logits_of, tokenizer, lengths, options, batch_size=batch_size
+      rows, network, tokenizer, lengths, options, batch_size=batch_size
     )
     return [_described_span(*each, top_k) for each in zip(predictions, rows)]
 
@@ -286,8 +278,8 @@ def _span(settings, tokenizer, network, batch_size):
 
 def _described_span(answer, texts, top_k):
   context = texts[1]
-  is_null = answer.null_odds is not None and not answer.text
-  text = "" if is_null else answer.best_text
+  # Without null odds, `text` may be the original's word for "nothing found".
+  text = answer.best_text if answer.null_odds is None else answer.text
   place = answer.places.get(text)
   start, end = alignment.in_context(context, place) if place else (0, 0)
   score = _NO_ANSWER if answer.score is None else answer.score

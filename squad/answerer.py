@@ -83,10 +83,9 @@ class Answerer:
       # Windows of similar length share a batch; logits keep the input's order.
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
-    questions = file.file.questions
-    predicted = list(answers.find_answers(
-      questions, windows, logits, self._options, self._tokenizer
-    ))
+    predicted = answers.find_answers(
+      file.file.questions, windows, logits, self._options, self._tokenizer
+    )
     if find_threshold:
       self.threshold.find(file.file, predicted)
     return answers.with_threshold(predicted, self.threshold.value)

@@ -1,8 +1,8 @@
 """A model's logits of windows -> answers, the best first, and their files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
-  answered = list(
-    answers.find_answers(questions, windows, logits, options, tokenizer)
+  answered = answers.find_answers(
+    questions, windows, logits, options, tokenizer
   )
   answers.write(output_dir, answered)
 
@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -103,8 +103,8 @@ class Answer(NamedTuple):
 def find_answers(
   questions: list, windows: list, logits: dict, options: AnswerOptions,
   tokenizer: tokenization.FullTokenizer, *, by_pieces: bool = False,
-) -> Iterator[Answer]:
-  """Yields the Answer to every question, in order.
+) -> list[Answer]:
+  """Returns the Answer to every question, in order.
 
   With `by_pieces`, an answer is the text that its pieces cover.
   Unlike the original: it searches the text of the pieces in their words and
@@ -123,7 +123,7 @@ def find_answers(
   passages = {window.question_index: window.passage for window in windows}
   # A cache, because most words of a passage also occur in other passages.
   word_text = functools.lru_cache(1 << 16)(tokenizer.word_text)
-  passage, find = None, None
+  passage, find, answers = None, None, []
   for index, (question, of_question) in enumerate(zip(questions, best)):
     # All questions about a passage follow each other.
     if index in passages and passages[index] is not passage:
@@ -134,7 +134,8 @@ def find_answers(
         words, passage.words.tolist(), tokenizer
       )
       find = _text_finder(passage, whole, pieces, tokenizer)
-    yield _answer(question.qas_id, of_question, find, options)
+    answers.append(_answer(question.qas_id, of_question, find, options))
+  return answers
 
 
 def _check_finite(questions, windows, logits):
@@ -292,14 +293,14 @@ def write(folder: str, answers: list) -> None:
 
 
 def answer_texts(
-  pairs: list, logits_of: Callable, tokenizer: tokenization.FullTokenizer,
+  pairs: list, network: Callable, tokenizer: tokenization.FullTokenizer,
   lengths: windowing.Lengths, options: AnswerOptions, *, batch_size: int,
 ) -> list[Answer]:
   """Answers each (question, context).
 
   Args:
-    logits_of: function of windowing.make_batch's dict; returns the `start` and
-      `end` logits [B, T], which are -inf at positions that cannot be chosen.
+    network: function of input_ids, input_mask and segment_ids, int32 [B, T];
+      returns a dict with start_logits and end_logits [B, T].
     batch_size: B; batches of short windows are larger.
   """
   questions = data.from_texts(pairs)
@@ -314,8 +315,11 @@ def answer_texts(
     batch = windowing.make_batch(
       [windows[n] for n in places], tokenizer, longest
     )
-    for name, values in logits_of(batch).items():
-      logits[name][places, :longest] = values
-  return list(find_answers(
+    outputs = network(**{n: batch[n] for n in input_sequences.NAMES})
+    for name, values in logits.items():
+      values[places, :longest] = np.where(
+        batch["input_mask"] > 0, outputs[f"{name}_logits"], -np.inf
+      )
+  return find_answers(
     questions, windows, logits, options, tokenizer, by_pieces=True
-  ))
+  )

@@ -59,7 +59,7 @@ def read_run(tmp_path_factory):
 @pytest.mark.parametrize("name", RUNS)
 def test_files_are_the_originals(read_run, tmp_path, name):
   golden, arguments = read_run(name)
-  answers.write(str(tmp_path), list(answers.find_answers(*arguments)))
+  answers.write(str(tmp_path), answers.find_answers(*arguments))
   written = {path.stem: path.read_text() for path in tmp_path.iterdir()}
   found = {stem: json.loads(text) for stem, text in written.items()}
   for stem, text in written.items():
@@ -79,11 +79,11 @@ def test_files_are_the_originals(read_run, tmp_path, name):
 
 def test_another_threshold_needs_no_logits(read_run):
   _, (*arguments, options, tokenizer) = read_run("v2")
-  before = list(answers.find_answers(*arguments, options, tokenizer))
+  before = answers.find_answers(*arguments, options, tokenizer)
   after = []
   for threshold in (-1e9, -16.0, 1e9):
     changed = options._replace(null_score_diff_threshold=threshold)
-    after.append(list(answers.find_answers(*arguments, changed, tokenizer)))
+    after.append(answers.find_answers(*arguments, changed, tokenizer))
     assert answers.with_threshold(before, threshold) == after[-1]
   none, some, every = [[a.text for a in found] for found in after]
   assert set(none) == {""} and "" not in every
@@ -249,11 +249,9 @@ def model(batch):
   return logits, logits - 1.0
 
 
-def logits_of(batch):
-  return {n: v.numpy() for n, v in answerer.window_logits(
-    model, {name: tf.constant(value) for name, value in batch.items()},
-    trim=False,
-  ).items()}
+def network(**batch):
+  start, end = model({n: tf.constant(value) for n, value in batch.items()})
+  return {"start_logits": start.numpy(), "end_logits": end.numpy()}
 
 
 @pytest.fixture
@@ -344,7 +342,7 @@ def test_every_question_gets_its_answer(
   assert made.result_names(file.file) == list(scores)
   if not pads:
     texts = answers.answer_texts(
-      [row[:2] for row in rows], logits_of, tokenizer, LENGTHS,
+      [row[:2] for row in rows], network, tokenizer, LENGTHS,
       answers.options_of(run_settings.Settings(SETTINGS)), batch_size=batch_size
     )
     for one, other in zip(texts, found, strict=True):

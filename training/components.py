@@ -121,7 +121,7 @@ def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
   return starting_point(settings, *claim_folder(settings, *run, **fixed))
 
 
-def starting_point(settings, folder, trained_with=None):
+def starting_point(settings, folder, trained_with):
   """Returns the run_folder.StartingPoint of a run in a folder.
 
   Raises InputError: there are no weights, and the run does not train.
