@@ -222,13 +222,11 @@ def dense_lookup(table, numbers):
 
 
 def attention_bias(input_mask) -> tf.Tensor | None:
-  """Returns float32 [B, 1, F or 1, T] to add to the scores, or None."""
+  """Returns float32 [B, 1, 1, T] to add to the scores of a mask [B, T]."""
   if input_mask is None:
     return None
-  mask = tf.cast(input_mask, tf.float32)  # [B, T] or [B, F, T]
-  if mask.shape.rank == 2:
-    mask = mask[:, tf.newaxis]  # [B, 1, T]: one row for all F.
-  return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
+  mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis]
+  return (1.0 - mask) * _MASKED_SCORE
 
 
 def pick_bias(bias, positions: tf.Tensor):

@@ -272,38 +272,20 @@ class BertModel(layers.Weights):
     """Encodes a batch of records, with dropout if dropout_seed is given.
 
     Args:
-      batch: input_ids, input_mask and segment_ids, integers [B, T]; with
-        unpadding.PLAN, several sequences are packed into each row.
+      batch: input_ids, input_mask and segment_ids, integers [B, T].
       dropout_seed: integers [2], or None.
       positions: see `__call__`.
     """
-    training = dropout_seed is not None
-    if unpadding.PLAN not in batch:
-      return self(
-        batch["input_ids"], batch["input_mask"], batch["segment_ids"],
-        training=training, dropout_seed=dropout_seed, positions=positions,
-      )
-    packed = unpadding.PackedBatch.of_batch(batch)
-    output = self(
-      **packed.inputs(batch), training=training, dropout_seed=dropout_seed,
-      positions=packed.positions_computed(positions),
-    )
-    if positions is not None:
-      states = packed.unpack_positions(output.sequence_output, positions)
-      pooled = states[:, 0]
-    else:
-      unpacked = tuple(map(packed.unpack, output.all_encoder_layers))
-      output = output._replace(all_encoder_layers=unpacked)
-      states = packed.unpack(output.sequence_output)
-      pooled = self.pooled_states(states, batch["input_mask"])
-    return output._replace(
-      sequence_output=states, pooled_output=self.pool(pooled)
+    return self(
+      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
+      training=dropout_seed is not None, dropout_seed=dropout_seed,
+      positions=positions,
     )
 
   def __call__(
     self, input_ids, input_mask=None, token_type_ids=None,
-    training: bool = False, *, dropout_seed=None, position_ids=None,
-    positions=None, return_attention: bool = False,
+    training: bool = False, *, dropout_seed=None, positions=None,
+    return_attention: bool = False,
   ) -> BertOutput:
     """Encodes sequences.
 
@@ -312,14 +294,11 @@ class BertModel(layers.Weights):
 
     Args:
       input_ids: integers [B, T].
-      input_mask: [B, T], 1 for a token and 0 for padding, or [B, F, T] with a
-        row for each query (several texts packed into one sequence); None means
-        all ones.
+      input_mask: [B, T], 1 for a token and 0 for padding; None means all ones.
       token_type_ids: integers [B, T]; None means all zeros.
       training: whether to apply dropout.
       dropout_seed: integers [2] that determine all dropout of this call. None
         with training=True draws a seed from TensorFlow's generator.
-      position_ids: integers [B, T]; None means 0, 1, 2, ...
       positions: integers [B, P], the only tokens whose last hidden states are
         computed. If the pooled output is needed, `pooled_positions` come first.
         None computes the whole sequence.
@@ -330,7 +309,7 @@ class BertModel(layers.Weights):
       training, dropout_seed, is_for_tpu=self._is_for_tpu
     )
     rows = self._rows(input_ids, input_mask)
-    x = self._embed(rows, input_ids, token_type_ids, position_ids, dropout)
+    x = self._embed(rows, input_ids, token_type_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
     states, all_probs = [rows.pad(x)], []  # [B, T, H]
     run_layer = _layer_function(
@@ -378,12 +357,9 @@ class BertModel(layers.Weights):
 
   def _rows(self, input_ids, input_mask):
     """Returns the rows that are computed: all positions, or only tokens."""
-    # Packed sequences (mask [B, F, T]) have little padding to skip.
     if self._skip_padding and input_mask is not None:
       mask = tf.convert_to_tensor(input_mask)
-      if mask.shape.rank == 2:
-        heads_count = self.config.num_attention_heads
-        return unpadding.TokenRows.of_mask(mask, heads_count)
+      return unpadding.TokenRows.of_mask(mask, self.config.num_attention_heads)
     rows_class = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
     return rows_class.like(input_ids)
 
@@ -392,7 +368,7 @@ class BertModel(layers.Weights):
     del input_ids
     return layers.attention_bias(input_mask)
 
-  def _embed(self, rows, input_ids, token_type_ids, position_ids, dropout):
+  def _embed(self, rows, input_ids, token_type_ids, dropout):
     """Returns word + segment + position, after norm and dropout, [S, H]."""
     weights = self.embeddings
     # Embeddings are summed in float32. Only looked-up word rows are cast.
@@ -412,11 +388,7 @@ class BertModel(layers.Weights):
     segments = rows.unpad(tf.convert_to_tensor(token_type_ids))  # [S]
     summed = self._add_segments(summed, segments)
     table = tf.cast(self._position_table(), tf.float32)
-    if position_ids is None:
-      summed = rows.add_by_position(summed, table)
-    else:
-      position_ids = tf.convert_to_tensor(position_ids)
-      summed += layers.dense_lookup(table, rows.unpad(position_ids))
+    summed = rows.add_by_position(summed, table)
     epsilon = layers.norm_epsilon(self.config)
     x = layers.layer_norm(summed, weights, "LayerNorm", epsilon)  # [S, H]
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)

@@ -98,10 +98,6 @@ flags.rule(
   "bilstm_on_top", not_with="feature_layers", why=", which include a BiLSTM",
 )
 flags.rule(
-  "pack_sequences", not_with="feature_layers",
-  why=", which are computed once and stored",
-)
-flags.rule(
   "train_file eval_file word_column label_column predict_labels",
   not_with="file_format=text", why=", which has neither columns nor labels",
 )

@@ -83,8 +83,8 @@ flags.rule(
   "eval_batch_size", needs="do_eval|eval_steps|null_score_diff_threshold=auto"
 )
 flags.rule(
-  "bucket_by_length pack_sequences", not_with="pad_to_max_length",
-  why=", which keeps the padding that they save",
+  "bucket_by_length", not_with="pad_to_max_length",
+  why=", which keeps the padding that it saves",
 )
 flags.rule_for_others(
   "evaluate_only", but="version_2_with_negative verbose_logging output_dir "

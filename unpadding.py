@@ -5,25 +5,15 @@ A batch is [B, T], and the layers compute rows [S, H]:
   PaddedRows   every position, padding included: S = B T; TpuRows on a TPU
   TokenRows    only tokens: everything but attention leaves padding out
 
-XLA needs one shape for all batches. For XLA, PackedBatch packs sequences into
-rows of T positions, and the network computes each row as one sequence.
-
 docs/padding.md lists the cases in which padding is still computed. Shapes use
-the letters of modeling.py; packing has R rows of T positions, and Q sequences
-in the fullest row.
+the letters of modeling.py.
 """
 
 from collections import namedtuple
-from typing import NamedTuple
 
 import tensorflow as tf
 
 import layers
-
-# The key of a batch's packing plan: int32 [R, Q], the numbers of the sequences
-# in each row, -1 after the last. One tensor is enough: input_mask determines
-# how long sequences are, and so where they start.
-PLAN = "packed_rows"
 
 
 class _Heads:
@@ -217,19 +207,6 @@ def _collect(x, position_of, row_of, is_row):
   return collect(x)
 
 
-# Packing: B sequences are packed into R rows of T positions, Q of them in the
-# fullest row, and the network computes each row as one sequence.
-
-
-def extents(input_mask: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [...], how many positions each sequence of [..., T] takes.
-
-  A sequence without tokens attends to all T positions: it takes a whole row.
-  """
-  last = token_ends(input_mask)
-  return tf.where(last > 0, last, tf.shape(input_mask)[-1])
-
-
 def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
   """Returns int32 [...], the last token's position in [..., T] plus 1, or 0.
 
@@ -237,140 +214,3 @@ def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
   """
   position = tf.range(tf.shape(input_mask)[-1]) + 1
   return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
-
-
-class PackedBatch(NamedTuple):
-  """Maps the sequences [B, T] of a batch to its packed rows [R, T].
-
-  Attributes:
-    plan: int32 [R, Q], see PLAN.
-    starts: int32 [R, Q], the first position of each sequence in its row.
-    extents: int32 [B], how many positions each sequence takes.
-    slot_of: int32 [R, T], the index of a position's sequence in its row; Q
-      after the last sequence.
-    sources: int32 [R, T], the index in flat [B, T] of each position.
-    flat_slots: int32 [B], the index in flat [R, Q] of each sequence.
-  """
-
-  plan: tf.Tensor
-  starts: tf.Tensor
-  extents: tf.Tensor
-  slot_of: tf.Tensor
-  sources: tf.Tensor
-  flat_slots: tf.Tensor
-
-  @classmethod
-  def of_batch(cls, batch: dict[str, tf.Tensor]) -> "PackedBatch":
-    """Maps a batch that has a PLAN and input_mask, integers [B, T]."""
-    plan, input_mask = batch[PLAN], batch["input_mask"]
-    count, length = layers.sizes(input_mask)
-    num_rows, fullest = layers.sizes(plan)
-    sizes = extents(input_mask)
-    is_there = plan >= 0
-    sequence = tf.maximum(plan, 0)
-    taken = tf.where(is_there, tf.gather(sizes, sequence), 0)  # [R, Q]
-    starts = tf.cumsum(taken, axis=1, exclusive=True)
-    ends = (starts + taken)[:, tf.newaxis]  # [R, 1, Q]
-    position = tf.range(length)
-    # A position's slot is the number of sequences that end before it.
-    is_behind = tf.cast(ends <= position[:, tf.newaxis], tf.int32)  # [R, T, Q]
-    slot_of = tf.reduce_sum(is_behind, axis=2)
-    slot = tf.minimum(slot_of, fullest - 1)
-    sources = position - tf.gather(starts, slot, batch_dims=1)
-    sources += tf.gather(sequence, slot, batch_dims=1) * length
-    # Empty slots are assigned to an extra sequence after the last.
-    owners = tf.reshape(tf.where(is_there, plan, count), [-1])
-    flat_slots = tf.math.unsorted_segment_max(
-      tf.range(num_rows * fullest), owners, count + 1
-    )
-    return cls(
-      plan=plan,
-      starts=starts,
-      extents=sizes,
-      slot_of=slot_of,
-      sources=tf.where(slot_of < fullest, sources, 0),
-      # Sequences without a row get slot 0: nothing reads it.
-      flat_slots=tf.maximum(flat_slots[:count], 0),
-    )
-
-  def is_used(self) -> tf.Tensor:
-    """Returns bool [R, T], False after the last sequence of a row."""
-    return self.slot_of < tf.shape(self.plan)[1]
-
-  def inputs(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the arguments of BertModel: integers [R, T], mask [R, F, T]."""
-    positions = tf.zeros_like(batch["input_ids"]) + tf.range(
-      layers.sizes(batch["input_ids"])[1]
-    )
-    return {
-      "input_ids": self._pack(batch["input_ids"]),
-      "input_mask": self.attention_mask(batch["input_mask"]),
-      "token_type_ids": self._pack(batch["segment_ids"]),
-      "position_ids": self._pack(positions),
-    }
-
-  def _pack(self, values):
-    """Packs integers [B, T] into [R, T]; unused positions become 0."""
-    taken = tf.gather(tf.reshape(values, [-1]), self.sources)
-    return tf.where(self.is_used(), taken, 0)
-
-  def attention_mask(self, input_mask: tf.Tensor) -> tf.Tensor:
-    """Returns bool [R, F, T]: a position attends to its sequence's tokens."""
-    is_token = self._pack(input_mask) > 0
-    slot = self.slot_of[:, tf.newaxis]
-    is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
-    return is_same & is_token[:, tf.newaxis]
-
-  def _packed_positions(self, positions):
-    """Returns int32 [R, Q, P], positions [B, P] in the packed rows."""
-    sequence = tf.maximum(self.plan, 0)
-    # Unused masked-LM positions may lie behind the tokens: keep them in range.
-    last = self.extents[:, tf.newaxis] - 1
-    within = tf.minimum(tf.cast(positions, tf.int32), last)
-    packed = tf.gather(within, sequence) + self.starts[:, :, tf.newaxis]
-    return tf.where(self.plan[:, :, tf.newaxis] >= 0, packed, 0)
-
-  def positions_computed(self, positions) -> tf.Tensor | None:
-    """Returns int32 [R, Q P], positions [B, P] in the packed rows.
-
-    Returns None, for all of [R, T], without positions or if Q P >= T, where
-    computing all is as cheap.
-    """
-    if positions is None:
-      return None
-    num_rows, fullest = layers.sizes(self.plan)
-    count = fullest * layers.sizes(positions)[1]
-    if count >= layers.sizes(self.slot_of)[1]:
-      return None
-    packed = self._packed_positions(positions)
-    return tf.reshape(packed, [num_rows, count])
-
-  def unpack(self, states: tf.Tensor) -> tf.Tensor:
-    """Unpacks the rows' states [R, T, H] to [B, T, H], zeros for padding."""
-    length = layers.sizes(states)[1]
-    position = tf.range(length)
-    is_inside = position < self.extents[:, tf.newaxis]
-    first = self.flat_slots // tf.shape(self.plan)[1] * length
-    first += tf.gather(tf.reshape(self.starts, [-1]), self.flat_slots)
-    packed = tf.where(is_inside, first[:, tf.newaxis] + position, 0)
-    unpacked = _collect(
-      states, packed, self.sources, self.is_used()[:, :, tf.newaxis]
-    )
-    return unpacked * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
-
-  def unpack_positions(self, states: tf.Tensor, positions) -> tf.Tensor:
-    """Unpacks the rows' states to [B, P, H], at positions [B, P].
-
-    `states` are [R, Q P, H], or [R, T, H]; see `positions_computed`.
-    """
-    num_rows, fullest = layers.sizes(self.plan)
-    count, width = layers.sizes(positions)[1], states.shape[-1]
-    if self.positions_computed(positions) is None:
-      packed = self._packed_positions(positions)  # [R, Q, P]
-      packed = tf.reshape(packed, [num_rows, fullest * count])
-      states = tf.gather(states, packed, batch_dims=1)
-    states = tf.reshape(states, [num_rows, fullest, count * width])
-    is_there = self.plan[:, :, tf.newaxis] >= 0
-    sequence = tf.maximum(self.plan, 0)
-    states = _collect(states, self.flat_slots, sequence, is_there)
-    return tf.reshape(states, [-1, count, width])

@@ -12,7 +12,6 @@ import heads
 import modeling
 import optimization
 from pretraining import model as pretraining_model
-from records import packing
 
 
 class _Steps:
@@ -104,22 +103,11 @@ class Pretraining(_Steps):
     """Takes a training step on a step_speed.PretrainingBatch."""
     self._take_step(self.tensors(batch))
 
-  def tensors(self, batch, row=None):
-    """Returns a step's inputs from a step_speed.PretrainingBatch.
-
-    It packs the sequences into rows of length `row`, a multiple of the
-    sequences' length. With None, each sequence is a row.
-    """
+  def tensors(self, batch):
+    """Returns a step's inputs from a step_speed.PretrainingBatch."""
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)
-    if not row:
-      return tensors
-    size, length = batch.input_ids.shape
-    for name in ("input_ids", "input_mask", "segment_ids"):
-      tensors[name] = tf.pad(tensors[name], [[0, 0], [0, row - length]])
-    in_row = row // length
-    plan = packing.Packing(rows=size // in_row, sequences=in_row, parts=1)
-    return plan.with_plan(tensors)
+    return tensors
 
   def _loss(self, seed, batch):
     totals = self._objective.weights(batch)

@@ -40,7 +40,7 @@ SIZES = {
     "num_attention_heads": 16, "intermediate_size": 4096,
   },
 }
-METHODS = ("train", "predict", "pretrain", "pretrain_packed")
+METHODS = ("train", "predict", "pretrain")
 # The number of values to compare, because whole results are too large.
 _SAMPLES = 512
 
@@ -68,11 +68,9 @@ def sample(values: np.ndarray) -> np.ndarray:
 
 def work_of(method: str, options: argparse.Namespace, size: int):
   """Returns the step_speed.Work of a method."""
-  # A packed row has two sequences of half the length.
-  halves, is_pretraining = method == "pretrain_packed", "pretrain" in method
   return step_speed.Work(
-    method.removesuffix("_packed"), options.dtype, size,
-    options.length // (1 + halves), is_pretraining * options.predictions,
+    method, options.dtype, size, options.length,
+    options.predictions if method == "pretrain" else 0,
   )
 
 
@@ -85,7 +83,7 @@ def make_step(
   import our_steps
 
   values, work = SIZES[options.network], work_of(method, options, size)
-  is_pretraining = work.method == "pretrain"
+  is_pretraining = method == "pretrain"
   batch = work.batch(values["vocab_size"])
   make = our_steps.Pretraining if is_pretraining else our_steps.Classifier
   steps = make(
@@ -93,8 +91,7 @@ def make_step(
     model_options=model_options,
   )
   if is_pretraining:
-    row = options.length if method == "pretrain_packed" else None
-    tensors = [steps.tensors(batch, row)]
+    tensors = [steps.tensors(batch)]
   else:
     tensors = [*map(tf.constant, batch)]
   step, given = steps.train_step, [tf.constant(1), *tensors]
@@ -380,7 +377,7 @@ def main():
   add("--methods", nargs="+", choices=METHODS, default=METHODS)
   add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
   add("--optimizer", choices=("adamw", "lamb"), default="adamw")
-  add("--length", type=int, default=128, help="of a sequence, or packed row")
+  add("--length", type=int, default=128, help="of a sequence")
   add("--predictions", type=int, default=20, help="masked words of a sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
   parsers = {

@@ -14,7 +14,6 @@ from absl import logging
 import configuration
 import heads
 import layers
-import unpadding
 from checkpoints import model_folder, model_writer, sentence_pooling
 from classification import data, model, reranker, scores
 from classification import task as tasks
@@ -107,8 +106,6 @@ class BiEncoder(model.Network):
       name: tf.reshape(batch[name], [-1, sizes[-1]])
       for name in input_sequences.NAMES
     }
-    if unpadding.PLAN in batch:
-      sequences[unpadding.PLAN] = batch[unpadding.PLAN]
     output = self.bert.encode(sequences, dropout_seed)
     vectors = heads.pool(output, sequences["input_mask"], self.pooling)
     vectors = tf.reshape(vectors, [*sizes[:2], vectors.shape[-1]])

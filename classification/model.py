@@ -15,7 +15,6 @@ import tensorflow as tf
 import configuration
 import heads
 import layers
-import unpadding
 from checkpoints import model_folder, model_writer, weight_files
 from classification import data, scores
 from common import errors
@@ -186,8 +185,6 @@ class ClassifierModel(Network):
       flat = functools.partial(tf.reshape, shape=[-1, length])
     # [n, T] or [B W, T] each
     sequences = {name: flat(batch[name]) for name in input_sequences.NAMES}
-    if unpadding.PLAN in batch:
-      sequences[unpadding.PLAN] = batch[unpadding.PLAN]
     output = self.bert.encode(
       sequences, dropout_seed,
       positions=self.bert.pooled_positions(sequences["input_mask"]),

@@ -40,7 +40,7 @@ _GROUPS = {
     num_train_steps warmup_proportion num_warmup_steps learning_rate_schedule
     optimizer adam_beta2 adam_epsilon weight_decay_rate class_weights
     temperature ranking_loss group_size gradient_accumulation_steps
-    recompute_activations bucket_by_length pack_sequences freeze_encoder
+    recompute_activations bucket_by_length freeze_encoder
     freeze_pooler freeze_layers layerwise_lr_decay teacher_checkpoint
     init_from_teacher
     distillation_temperature distillation_weight distillation_weights seed seeds

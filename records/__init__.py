@@ -1,1 +1,1 @@
-"""Turns records into batches: TFRecord files, caches, pipeline, packed rows."""
+"""Turns records into batches: TFRecord files, caches, pipeline."""

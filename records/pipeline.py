@@ -19,7 +19,7 @@ from absl import logging
 
 import unpadding
 from common import errors, file_io
-from records import packing, tfrecord
+from records import tfrecord
 from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
@@ -30,7 +30,6 @@ _BATCHES_SORTED_TOGETHER = 50
 _FILES_READ_TOGETHER = 16
 # The masks of this many records fit into memory, even with many windows each.
 _PARSED_TOGETHER = 1 << 10
-_MEASURED_TOGETHER = 1 << 12
 
 
 def first_record(path: str) -> dict[str, np.ndarray]:
@@ -285,8 +284,7 @@ def distributed_batches(
   strategy: tf.distribute.Strategy, records: tf.data.Dataset,
   features: dict[str, tf.io.FixedLenFeature], *, batch_size: int,
   trim: bool = False, transform: Callable | None = None,
-  packed: packing.Packing | None = None, first_step: int = 0,
-  joined: np.ndarray | None = None,
+  first_step: int = 0, joined: np.ndarray | None = None,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
 
@@ -305,7 +303,6 @@ def distributed_batches(
       padding changes nothing, but shapes then differ from batch to batch.
     transform: function of (batch of one replica, step, rows=batch_size,
       first_row=...) that is applied to parsed batches.
-    packed: how to pack sequences; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: B in each batch.
   """
@@ -317,8 +314,6 @@ def distributed_batches(
     batch = _parse(strings, features)
     if transform:
       batch = transform(batch, step, rows=batch_size, first_row=first_row)
-    if packed:
-      batch = packed.with_plan(batch)
     return trim_to_longest(batch) if trim else batch
 
   def make_input(context):
@@ -375,16 +370,14 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
   """Returns metrics of a batch's content, pairs of float32 scalars.
 
   They are "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
-  positions), the share of computed positions that hold tokens.
-
-  Args:
-    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN if it is packed.
+  positions), the share of positions that hold tokens. The batch has an
+  `input_mask` [B, ..., T].
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
   return {
     "tokens_per_example": (tokens, tf.cast(tf.shape(mask)[0], tf.float32)),
-    "fill_rate": (tokens, tf.cast(packing.num_positions(batch), tf.float32)),
+    "fill_rate": (tokens, tf.cast(tf.size(mask), tf.float32)),
   }
 
 
@@ -410,38 +403,10 @@ def training_batches(
   )
 
 
-def measure_packing(
-  files, features, *, num_records, batch_size, seed, num_steps, replicas, parts
-):
-  """Finds how many rows the batches of `training_batches` need.
-
-  It reads the records of the whole run in their order, also in a resumed run,
-  which then packs and sums exactly like an uninterrupted run. Returns None if
-  packing saves no row. `num_steps` counts the steps of the run; each replica
-  computes its share of a batch in `parts`, one after another.
-  """
-  together = max(1, _MEASURED_TOGETHER // batch_size)
-  records = shuffled_records(files, num_records=num_records, seed=seed)
-  masks = (
-    records.take(num_steps * batch_size)
-    .batch(together * batch_size)
-    .map(lambda strings: _parse_mask(strings, features))
-  )
-  return packing.measure(
-    tfrecord.without_autotune(masks),
-    group_size=batch_size // (replicas * parts), parts=parts,
-  )
-
-
-def _parse_mask(strings, features):
-  """Returns input_mask of serialized records, int64 [N, T] or [N, W, T]."""
-  mask = {"input_mask": features["input_mask"]}
-  return tf.io.parse_example(strings, mask)["input_mask"]
-
-
 def _token_counts(strings, features):
   """Returns how many tokens each of N serialized records has, int64 [N]."""
-  mask = _parse_mask(strings, features)
+  mask = {"input_mask": features["input_mask"]}  # [T], or [W, T]
+  mask = tf.io.parse_example(strings, mask)["input_mask"]
   return tf.reduce_sum(tf.reshape(mask, [tf.size(strings), -1]), axis=1)
 
 

@@ -12,8 +12,7 @@ from common import errors, folder_lock  # noqa: E402
 _SLOW_TEST_SECONDS = 7200
 # They run no scripts, and would come last by their names.
 _LONG_FILES = (
-  "test_training_loop", "test_training_loop_runs", "test_training_packed_runs",
-  "test_unpadding",
+  "test_training_loop", "test_training_loop_runs", "test_unpadding",
 )
 
 _HAS_TENSORFLOW_TEXT = importlib.util.find_spec("tensorflow_text") is not None

@@ -26,7 +26,7 @@ def call(*arguments):
   [
     ("train", ()),
     ("predict", ()),
-    ("pretrain_packed", ("--optimizer=lamb", "--predictions=4")),
+    ("pretrain", ("--optimizer=lamb", "--predictions=4")),
   ],
 )
 def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
@@ -49,7 +49,7 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["train", "pretrain_packed"])
+@pytest.mark.parametrize("method", ["train", "pretrain"])
 def test_a_tpu_takes_our_step(method):
   pytest.importorskip("libtpu", reason="no compiler for a TPU: no libtpu")
   table = call(

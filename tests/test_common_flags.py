@@ -8,7 +8,7 @@ import test_layout
 from common import errors, flags, run_settings
 
 TRAINING = (
-  "stop_step=9 pack_sequences gradient_accumulation_steps=2 max_to_keep=1 "
+  "stop_step=9 gradient_accumulation_steps=2 max_to_keep=1 "
   "log_steps=1 max_bad_steps=1 profile_steps=1,2 learning_rate_schedule=cosine "
   "optimizer=lamb adam_beta2=.9 adam_epsilon=.1 weight_decay_rate=.1 "
   "eval_steps=1 freeze_layers=3 layerwise_lr_decay=.9 recompute_activations "
@@ -79,8 +79,7 @@ CASES = {
      OFFICIAL + TAUGHT + "unlabelled_file=a"),
     ("freeze_encoder", TAUGHT, "do_train"),
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
-    ("bucket_by_length pack_sequences bilstm_on_top",
-     "do_train freeze_encoder", "do_train"),
+    ("bucket_by_length bilstm_on_top", "do_train freeze_encoder", "do_train"),
     ("train_file=a eval_file=a predict_file=a labels=a,b "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
@@ -147,8 +146,8 @@ CASES = {
     ("bilstm_size=1", "do_train",
      "do_train freeze_encoder feature_layers=last"),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
-    ("pack_sequences bilstm_on_top",
-     "do_train freeze_encoder feature_layers=last", "do_train freeze_encoder"),
+    ("bilstm_on_top", "do_train freeze_encoder feature_layers=last",
+     "do_train freeze_encoder"),
     ("label_column=1 label_names=O", "do_predict nopredict_labels", "do_train"),
     ("lenient", "scheme=none", "scheme=iob2"),
     ("search=seed=1,2", "do_train", "do_train do_eval"),
@@ -184,8 +183,7 @@ CASES = {
      "evaluate_only version_2_with_negative"),
     ("null_score_diff_threshold=1", "do_predict",
      "do_predict version_2_with_negative"),
-    ("bucket_by_length pack_sequences", "do_train pad_to_max_length",
-     "do_train"),
+    ("bucket_by_length", "do_train pad_to_max_length", "do_train"),
     ("search=seed=1,2", "do_train", "do_train do_eval eval_file=a"),
   ],
   "create_pretraining_data": [
@@ -379,7 +377,7 @@ def test_a_command_of_the_original_passes_with_its_training_flags():
 
 def test_a_flag_that_asks_for_nothing_passes():
   with script_flags.defined("run_classifier"):
-    for flag in ("nopack_sequences", "save_best=", "optimizer=lamb do_train"):
+    for flag in ("nobucket_by_length", "save_best=", "optimizer=lamb do_train"):
       run_settings.refuse_ignored(
         read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)
       )

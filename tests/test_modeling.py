@@ -219,29 +219,11 @@ def test_padding_does_not_change_the_tokens():
   assert_close(longer.pooled_output, output.pooled_output)
 
 
-def test_none_means_ones_zeros_and_counted_positions():
+def test_none_means_ones_and_zeros():
   model = modeling.BertModel(tiny())
   ids, _, _ = batch()
-  given = model(
-    ids, tf.ones_like(ids), tf.zeros_like(ids),
-    position_ids=tf.broadcast_to(tf.range(8), [3, 8]),
-  )
+  given = model(ids, tf.ones_like(ids), tf.zeros_like(ids))
   assert_close(given.sequence_output, model(ids).sequence_output, 1e-6)
-
-
-def test_packed_sequences_equal_separate_ones():
-  model = modeling.BertModel(tiny())
-  ids, _, segments = batch(rows=1)
-  alone = [
-    model(ids[:, part], None, segments[:, part]).sequence_output
-    for part in (slice(0, 5), slice(5, 8))
-  ]
-  text = np.array([[0, 0, 0, 0, 0, 1, 1, 1]])
-  packed = model(
-    ids, text[:, :, None] == text[:, None, :], segments,
-    position_ids=[[0, 1, 2, 3, 4, 0, 1, 2]],
-  )
-  assert_close(packed.sequence_output, tf.concat(alone, axis=1))
 
 
 def test_attention_probabilities_on_request():

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import modeling
 from encoder_cases import SHAPES, Case, check_same, check_same_step
-from tiny_model import assert_close, tiny
+from tiny_model import tiny
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))
@@ -18,22 +18,6 @@ def test_the_last_layer_at_some_positions_equals_the_full_one(number):
   check_same(partial[0], full[0], 5e-6)
   check_same(partial[1], full[1], 5e-6)
   check_same_step(partial, full)
-
-
-def test_positions_choose_rows_of_a_mask_for_each_token():
-  case = Case(1)
-  ids = case.batch[0]
-  rng = np.random.RandomState(7)
-  mask = tf.constant(rng.randint(0, 2, [5, 9, 9]) | np.eye(9, dtype=int))
-  full = case.model(ids, mask, return_attention=True)
-  some = case.model(ids, mask, positions=case.positions, return_attention=True)
-  expected = tf.gather(full.sequence_output, case.positions, batch_dims=1)
-  assert_close(some.sequence_output, expected, 2e-6)
-  probs = np.take_along_axis(
-    full.attention_probs[-1].numpy(), case.positions.numpy()[:, None, :, None],
-    axis=2,
-  )
-  assert_close(some.attention_probs[-1], probs, 2e-6)
 
 
 def rows_of_products(monkeypatch, *data, skip_padding=False, **options):

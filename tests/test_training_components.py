@@ -16,7 +16,6 @@ import tiny_model
 import two_replicas
 from checkpoints import model_settings
 from common import errors, flags, run_settings
-from records import tfrecord
 from script_runner import command_line
 from training import components, harness, loop, run_folder
 
@@ -220,30 +219,6 @@ def test_bucketing_needs_shapes_that_vary(parse):
   settings = parse(bucket_by_length="true", jit_compile="true")
   with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
     harness.bucketing(settings, features, strategy)
-
-
-def test_packing_needs_a_fixed_shape(parse, tmp_path, caplog):
-  strategy = tf.distribute.get_strategy()
-  features = {"input_mask": tf.io.FixedLenFeature([16], tf.int64)}
-  files = [str(tmp_path / "records")]
-
-  def packing(lengths=(3, 4, 5, 6), **flags):
-    with tfrecord.RecordWriter(files[0]) as writer:
-      for size in lengths:
-        mask = [1] * size + [0] * (16 - size)
-        writer.write(tfrecord.serialize_example({"input_mask": mask}))
-    data = harness.TrainingData(files, features, len(lengths))
-    return harness.packed_rows(parse(**flags), strategy, data, 3)
-
-  assert packing(jit_compile="true") is None
-  given = {"pack_sequences": "true", "jit_compile": "true"}
-  # 6 + 5 + 4, then 3.
-  assert packing(**given) == (2, 3, 1)
-  with pytest.raises(errors.InputError, match="pass --jit_compile=true"):
-    packing(**{**given, "jit_compile": "false"})
-  with caplog.at_level(logging.WARNING, logger="absl"):
-    assert packing((9, 9, 9, 9), **given) is None
-  assert "nothing is packed" in caplog.text
 
 
 def test_evaluation_during_training(parse):

@@ -19,11 +19,10 @@ CONFIG = modeling.BertConfig.from_dict(
   {**tiny_model.TINY, "variant": "left_to_right"}
 )
 LENGTHS = tiny_model.LENGTHS
-PLAN = tiny_model.PLAN
 data = tiny_model.unequal_batch
 WAYS = {
-  "padded": ({}, {}), "unpadded": ({"skip_padding": True}, {}),
-  "packed": ({}, PLAN), "recomputed": ({"recompute_activations": True}, {}),
+  "padded": {}, "unpadded": {"skip_padding": True},
+  "recomputed": {"recompute_activations": True},
 }
 
 
@@ -59,8 +58,7 @@ def influence(encoder, batch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_state_depends_on_a_later_token(way):
-  options, plan = WAYS[way]
-  found = influence(make_encoder(**options), data(**plan))
+  found = influence(make_encoder(**WAYS[way]), data())
   for row, length in zip(found, LENGTHS):
     own = row[:length, :length]
     assert (own[np.tril_indices(length)] > 0).all()
@@ -68,13 +66,17 @@ def test_no_state_depends_on_a_later_token(way):
     assert not row[:length, length:].any()
 
 
+class BertWithTriangle(modeling.BertModel):
+  def _attention_bias(self, input_ids, input_mask):
+    mask = input_mask.numpy()[:, None] * np.tri(10)  # [B, T, T]
+    return tf.constant((1 - mask[:, None]) * -10000, tf.float32)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_states_are_berts_with_a_triangle_for_a_mask(way):
-  options, plan = WAYS[way]
-  batch, encoder = data(**plan), make_encoder(**options)
-  bert = modeling.BertModel(tiny_model.tiny(), seed=4)
-  mask = batch["input_mask"].numpy()[:, None] * np.tri(10, dtype=np.int32)
-  expected = bert(batch["input_ids"], mask, batch["segment_ids"])
+  batch, encoder = data(), make_encoder(**WAYS[way])
+  bert = BertWithTriangle(tiny_model.tiny(), seed=4)
+  expected = bert.encode(batch)
   states = expected.sequence_output.numpy()
   is_token = batch["input_mask"].numpy() > 0
   whole = encoder.encode(batch)
@@ -88,6 +90,21 @@ def test_states_are_berts_with_a_triangle_for_a_mask(way):
   tiny_model.assert_close(whole.pooled_output, pooled)
   alone = encoder.encode(batch, positions=last)
   tiny_model.assert_close(alone.pooled_output, pooled)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_some_positions_see_what_they_see_among_all(way):
+  batch, encoder = data(), make_encoder(**WAYS[way])
+  positions = np.array([[6, 0, 3], [2, 5, 5], [1, 2, 0]], np.int32)
+  inputs = batch["input_ids"], batch["input_mask"], batch["segment_ids"]
+  full = encoder(*inputs, return_attention=True)
+  some = encoder(*inputs, positions=positions, return_attention=True)
+  tiny_model.assert_close(some.sequence_output, np.take_along_axis(
+    full.sequence_output.numpy(), positions[..., None], axis=1
+  ))
+  tiny_model.assert_close(some.attention_probs[-1], np.take_along_axis(
+    full.attention_probs[-1].numpy(), positions[:, None, :, None], axis=2
+  ))
 
 
 def test_padding_before_the_first_token_shows_nothing_later():

@@ -30,15 +30,12 @@ def config_of(**changes):
   return modeling.BertConfig.from_dict({**VALUES, **changes})
 
 
-def test_positions_begin_behind_that_of_padding_wherever_they_come_from():
+def test_positions_begin_behind_that_of_padding():
   config = config_of()
   assert registry.shapes(config)[POSITIONS] == (14, 16)
   model = registry.make_encoder(config)
   ids, mask, segments = tiny_model.batch()
   expected = model(ids, mask, segments).sequence_output
-  numbers = tf.range(8) + tf.zeros([3, 1], tf.int32)
-  found = model(ids, mask, segments, position_ids=numbers).sequence_output
-  np.testing.assert_allclose(found, expected, atol=1e-5)
   # BERT with the same rows.
   bert = modeling.BertModel(config_of())
   for ours, theirs in zip(bert.variables, model.variables):

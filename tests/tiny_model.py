@@ -5,7 +5,6 @@ import tensorflow as tf
 
 import heads
 import modeling
-import unpadding
 from checkpoints import huggingface
 from variants import registry
 
@@ -50,9 +49,8 @@ def batch(rows=3, length=8, seed=0):
   return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
 
 
-# Tokens of the rows of `unequal_batch`; packed, the last two share a row.
+# Tokens of the rows of `unequal_batch`.
 LENGTHS = np.array([8, 7, 3])
-PLAN = {unpadding.PLAN: tf.constant([[0, -1], [1, 2]])}
 
 
 def unequal_batch(**changes):

@@ -157,12 +157,6 @@ def define_training_flags():
     "less memory, a third more time.", needs="do_train",
     not_with="freeze_encoder", why=", which trains no layer",
   )
-  flags.DEFINE_bool(
-    "pack_sequences", False,
-    "If XLA compiles the step, or on a TPU: compute several short sequences in "
-    "one row of --max_seq_length. This changes losses and gradients only by "
-    "other random numbers of dropout.", needs="do_train",
-  )
   flags.DEFINE_integer(
     # Unlike the original: it applies to every device, not only to TPUs.
     "iterations_per_loop", 1000,

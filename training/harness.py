@@ -18,7 +18,7 @@ import layers
 import optimization
 from checkpoints import weight_files
 from common import errors
-from records import packing, pipeline
+from records import pipeline
 from training import components, distribution, evaluation_loop, loop, run_folder
 from variants import registry
 
@@ -103,7 +103,6 @@ def training_batches(settings, task: Task, data: TrainingData, step: int):
     task.strategy, data.files, data.features, num_records=data.num_records,
     batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
     bucketing=bucketing(settings, data.features, task.strategy),
-    packed=packed_rows(settings, task.strategy, data, task.length[0]),
     trim=data.trim, transform=data.transform,
   )
 
@@ -168,40 +167,6 @@ def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
       "length: pass --jit_compile=false, or leave it out"
     )
   return pipeline.Bucketing(features, settings.train_batch_size)
-
-
-def packed_rows(
-  settings, strategy, data: TrainingData, num_train_steps: int
-) -> packing.Packing | None:
-  """Returns the packing.Packing for --pack_sequences, or None.
-
-  Raises InputError: padding is not computed.
-  """
-  if not settings.pack_sequences:
-    return None
-  if components.shapes_may_vary(settings, strategy):
-    raise errors.InputError(
-      "--pack_sequences saves nothing where XLA does not compile the step, "
-      "since little is computed for padding there: pass --jit_compile=true, or "
-      "leave it out"
-    )
-  packed = pipeline.measure_packing(
-    data.files, data.features, num_records=data.num_records,
-    batch_size=settings.train_batch_size, seed=settings.seed,
-    num_steps=num_train_steps, replicas=strategy.num_replicas_in_sync,
-    parts=settings.gradient_accumulation_steps,
-  )
-  if not packed:
-    logging.warning(
-      "--pack_sequences: in some batch, no two sequences fit into one row of "
-      "%d; nothing is packed", settings.max_seq_length,
-    )
-    return None
-  logging.info(
-    "--pack_sequences: each device computes %d rows of up to %d sequences",
-    packed.rows * packed.parts, packed.sequences,
-  )
-  return packed
 
 
 def _train_options(settings, task):

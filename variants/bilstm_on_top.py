@@ -52,19 +52,6 @@ class _BilstmOnTop:
     output = super().__call__(input_ids, input_mask, *others, **options)
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    # `encode` unpacks packed rows before the BiLSTM reads the texts.
-    if len(input_mask.shape) == 3:
-      return output
-    return self._read(output, input_mask, positions)
-
-  def encode(self, batch, dropout_seed=None, *, positions=None):
-    """Encodes a batch; modeling.BertModel describes the arguments."""
-    if unpadding.PLAN not in batch:
-      return super().encode(batch, dropout_seed, positions=positions)
-    output = super().encode(batch, dropout_seed)
-    return self._read(output, batch["input_mask"], positions)
-
-  def _read(self, output, input_mask, positions):
     # [B, T, H]; recurrent layers always compute in float32.
     states = layers.bilstm(
       tf.cast(output.sequence_output, tf.float32),

@@ -26,8 +26,6 @@ class LeftToRightModel(modeling.BertModel):
   def _attention_bias(self, input_ids, input_mask):
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    # This is also correct for packed rows: a row keeps the order of each text,
-    # and the mask hides the other texts.
     later = layers.later_tokens_bias(layers.sizes(input_ids)[1])
     return super()._attention_bias(input_ids, input_mask) + later
 
@@ -38,8 +36,7 @@ class LeftToRightModel(modeling.BertModel):
 
   def pooled_states(self, states, input_mask):
     """Returns the hidden states [B, H] of the last tokens."""
-    # With a mask [B, F, T], the caller pools each text of a packed row.
-    if input_mask is None or len(input_mask.shape) == 3:
+    if input_mask is None:
       return states[:, -1]
     last = self.pooled_positions(input_mask)
     return tf.gather(states, last, batch_dims=1)[:, 0]
