@@ -502,10 +502,8 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 
 def only_here(config: BertConfig) -> str:
   """Returns the part of a model that transformers lacks, or ""."""
-  values = config.to_dict()
-  variant = values.get("variant", "bert")
-  on_top = "a BiLSTM on top" if values.get("bilstm_on_top") else ""
-  return on_top if variant in _KINDS else variant
+  variant = config.to_dict().get("variant", "bert")
+  return "" if variant in _KINDS else variant
 
 
 def check_huggingface(config: BertConfig) -> None:

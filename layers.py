@@ -254,67 +254,6 @@ def sizes(x) -> list:
   ]
 
 
-# Recurrence
-
-# The usual value: it makes cells keep their state at the start of training.
-_FORGET_BIAS = 1.0
-
-
-def bilstm_shapes(name: str, inputs: int, size: int) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of `bilstm`, whose S is `size`."""
-  return {
-    f"{name}/kernel": (2, inputs, 4 * size),
-    f"{name}/recurrent_kernel": (2, size, 4 * size),
-    f"{name}/bias": (2, 4 * size),
-  }
-
-
-def bilstm(x: tf.Tensor, lengths: tf.Tensor, weights: dict) -> tf.Tensor:
-  """Runs an LSTM over sequences in both directions.
-
-      c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')
-
-  with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
-  forget gate of Gers et al. 2000). The backward direction starts at the last
-  token of each sequence, so padding has no effect on the output.
-
-  Args:
-    x: float32 [B, T, inputs].
-    lengths: int32 [B], tokens of each sequence.
-    weights: {last part of a name in `bilstm_shapes`: weight}; each direction
-      has S units, the forward one comes first.
-
-  Returns:
-    [B, T, 2S], forward and backward concatenated.
-  """
-  kernel, recurrent_kernel, bias = (
-    tf.convert_to_tensor(weights[name])
-    for name in ("kernel", "recurrent_kernel", "bias")
-  )
-  # Both directions, [2, B, T, inputs]: reverse_sequence reverses only the
-  # tokens and leaves padding at the end.
-  both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # One product computes the input's part, which needs no earlier step.
-  from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
-  from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, 2, B, 4S]
-  # [2, B, S]
-  zeros = tf.zeros_like(from_input[0, :, :, : recurrent_kernel.shape[1]])
-
-  def step(state, inputs):
-    hidden, cell = state  # [2, B, S]
-    # [2, B, 4S], both directions in one product.
-    gates = inputs + tf.matmul(hidden, recurrent_kernel)
-    i, j, f, o = tf.split(gates, 4, axis=-1)  # [2, B, S] each
-    cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
-    return tf.sigmoid(o) * tf.tanh(cell), cell
-
-  hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
-  forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
-  # Restoring the order of the text aligns both directions by token.
-  backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
-  return tf.concat([forward, backward], axis=-1)
-
-
 # Names and weights
 
 
@@ -413,20 +352,9 @@ def _initial_value(name, shape, *, stddev, seed):
   is_loaded_later = (_loaded_later.get() or {}).get(name) == tuple(shape)
   if is_loaded_later or name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
-  if "bilstm" in name:
-    return initial_uniform(name, shape, shape[-1] // 4, seed)
   seeds = tf.constant([seed, name_number(name)], tf.int64)
   return tf.random.stateless_truncated_normal(
     shape, seed=seeds, stddev=stddev, alg="philox"
-  )
-
-
-def initial_uniform(name: str, shape, units: int, seed: int) -> tf.Tensor:
-  """Returns an LSTM's usual initial weights, uniform in +-1 / sqrt(units)."""
-  seeds = tf.constant([seed, name_number(name)], tf.int64)
-  limit = 1 / math.sqrt(units)
-  return tf.random.stateless_uniform(
-    shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
   )
 
 

@@ -38,7 +38,7 @@ flags.rule(
   why=", which needs sequences, not cached features",
 )
 flags.rule(
-  "bilstm_on_top bucket_by_length", not_with="freeze_encoder",
+  "bucket_by_length", not_with="freeze_encoder",
   why=", which reads cached features, not sequences",
 )
 

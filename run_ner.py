@@ -95,9 +95,6 @@ flags.rule("do_eval eval_steps", needs="eval_file")
 flags.rule("do_predict", needs="predict_file")
 flags.rule("freeze_encoder", needs="do_train|feature_layers")
 flags.rule(
-  "bilstm_on_top", not_with="feature_layers", why=", which include a BiLSTM",
-)
-flags.rule(
   "train_file eval_file word_column label_column predict_labels",
   not_with="file_format=text", why=", which has neither columns nor labels",
 )

@@ -88,7 +88,7 @@ class BiEncoder(model.Network):
     read = {layer % depth for each in self.pooling.layers for layer in each}
     unread = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
     if self.pooling.mode != "pooled":
-      unread += ["/pooler/", "bilstm/"]
+      unread.append("/pooler/")
     return [
       variable for variable in self.variables
       if not any(part in layers.variable_name(variable) for part in unread)

@@ -195,8 +195,7 @@ def define_bi_encoder_flags():
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
   flags.rule(
-    "bilstm_on_top freeze_encoder teacher_checkpoint class_weights",
-    not_with=kinds,
+    "freeze_encoder teacher_checkpoint class_weights", not_with=kinds,
   )
 
 

@@ -25,7 +25,7 @@ from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
 # Unlike the original: a checkpoint that lacks other variables is refused.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
+NEW_VARIABLES = ("^output_(weights|bias)$", *heads.POOLER)
 
 
 def num_outputs(task_kind: str, labels: tuple) -> int:

@@ -14,7 +14,7 @@ from variants import registry
 
 # Variables that an encoder's checkpoint may lack. As in the original: the model
 # does not use the pooler, so it neither trains nor needs it.
-NEW_VARIABLES = ["^cls/squad/", "^bilstm/", *heads.POOLER]
+NEW_VARIABLES = ["^cls/squad/", *heads.POOLER]
 
 # The logit of padding. It is finite because 0 * -inf is nan.
 _LOWEST = tf.float32.min

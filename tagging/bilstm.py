@@ -6,6 +6,7 @@ classifier on them. Letters: B batch, T sequence, H width of BERT, S units of
 one direction of the BiLSTM, D = 2 directions, L labels.
 """
 
+import math
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -27,6 +28,8 @@ _FEATURES = {
 FEATURES = tuple(_FEATURES)
 
 _DROPOUT = 0.1
+# The usual value: it makes cells keep their state at the start of training.
+_FORGET_BIAS = 1.0
 
 
 def check_features(names: list[str], num_hidden_layers: int) -> None:
@@ -58,7 +61,7 @@ def states_read(names: Iterable[str], num_hidden_layers: int) -> list[int]:
   return sorted(read)
 
 
-class FeatureTagger(layers.Weights):
+class FeatureTagger(tf.Module):
   """Scores the labels of each token with a BiLSTM on features of BERT.
 
   The variables are tagging/..., output_weights and output_bias.
@@ -77,22 +80,39 @@ class FeatureTagger(layers.Weights):
       size: S.
       seed: determines the initial weights, together with the variables' names.
     """
+    super().__init__()
     self._chosen, self._combined = _FEATURES[features]
     count = 1
     if self._chosen:
       count = len(range(config.num_hidden_layers)[self._chosen])
     is_concat = self._combined == "concat"
     width = config.hidden_size * (count if is_concat else 1)
-    super().__init__({
-      **layers.bilstm_shapes("tagging/bilstm_0", width, size),
-      **layers.bilstm_shapes("tagging/bilstm_1", 2 * size, size),
-    }, stddev=0.0, seed=seed)
+
+    def uniform(name, shape, units):
+      # An LSTM's usual initial weights, uniform in +-1 / sqrt(units).
+      seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
+      limit = 1 / math.sqrt(units)
+      return _variable(name, tf.random.stateless_uniform(
+        shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
+      ))
+
+    # For both layers the arguments of `bilstm`.
+    self._weights = tuple(
+      (
+        uniform(f"{name}/kernel", [2, inputs, 4 * size], size),
+        uniform(f"{name}/recurrent_kernel", [2, size, 4 * size], size),
+        _variable(f"{name}/bias", tf.zeros([2, 4 * size])),
+      )
+      for name, inputs in (
+        ("tagging/bilstm_0", width), ("tagging/bilstm_1", 2 * size)
+      )
+    )
     if self._combined == "weighted_sum":
       # With zeros, the softmax initially computes the mean of the layers.
       self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
-    self._output_weights = _variable("output_weights", layers.initial_uniform(
-      "output_weights", [num_labels, 2 * size], 2 * size, seed
-    ))
+    self._output_weights = uniform(
+      "output_weights", [num_labels, 2 * size], 2 * size
+    )
     self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
 
   def __call__(
@@ -102,9 +122,8 @@ class FeatureTagger(layers.Weights):
     """Returns float32 logits [B, T, L]."""
     x = self.features(output)  # [B, T, H or 4H]
     lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
-    for number in range(2):
-      weights = self.weights_below(f"tagging/bilstm_{number}/")
-      x = layers.bilstm(x, lengths, weights)  # [B, T, 2S]
+    for weights in self._weights:
+      x = bilstm(x, lengths, *weights)  # [B, T, 2S]
     x = layers.Dropout(dropout_seed).at("tagging")(x, _DROPOUT)
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
@@ -118,6 +137,51 @@ class FeatureTagger(layers.Weights):
       return tf.concat(states, axis=-1)
     shares = tf.nn.softmax(self._mix)  # [layers]
     return tf.tensordot(shares, tf.stack(states), axes=1)
+
+
+def bilstm(
+  x: tf.Tensor, lengths: tf.Tensor, kernel: tf.Tensor,
+  recurrent_kernel: tf.Tensor, bias: tf.Tensor
+) -> tf.Tensor:
+  """Runs an LSTM over sequences in both directions.
+
+      c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')
+
+  with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
+  forget gate of Gers et al. 2000). The backward direction starts at the last
+  token of each sequence, so padding has no effect on the output.
+
+  Args:
+    x: float32 [B, T, inputs].
+    lengths: int32 [B], tokens of each sequence.
+    kernel: W [D, inputs, 4S]; the forward direction comes first.
+    recurrent_kernel: U [D, S, 4S].
+    bias: b [D, 4S].
+
+  Returns:
+    [B, T, 2S], forward and backward concatenated.
+  """
+  # Both directions, [D, B, T, inputs]: reverse_sequence reverses only the
+  # tokens and leaves padding at the end.
+  both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
+  # One product computes the input's part, which needs no earlier step.
+  from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
+  from_input += bias[:, tf.newaxis]  # [T, D, B, 4S]
+  zeros = tf.zeros_like(from_input[0, ..., : recurrent_kernel.shape[1]])
+
+  def step(state, inputs):
+    hidden, cell = state  # [D, B, S]
+    # [D, B, 4S], both directions in one product.
+    gates = inputs + tf.matmul(hidden, recurrent_kernel)
+    i, j, f, o = tf.split(gates, 4, axis=-1)  # [D, B, S] each
+    cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
+    return tf.sigmoid(o) * tf.tanh(cell), cell
+
+  hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
+  forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
+  # Restoring the order of the text aligns both directions by token.
+  backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
+  return tf.concat([forward, backward], axis=-1)
 
 
 def _variable(name, value):

@@ -18,9 +18,7 @@ from training import frozen_states, loop
 from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
-NEW_VARIABLES = (
-  "^output_(weights|bias)$", "^tagging/", "^bilstm/", *heads.POOLER
-)
+NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", *heads.POOLER)
 _HELD_BYTES = 1 << 29  # Most bytes of states in memory before writing them.
 
 

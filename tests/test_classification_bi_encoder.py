@@ -136,15 +136,6 @@ def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
   assert reached == [v.name for v in trained]
 
 
-def test_a_bilstm_on_top_is_in_the_pooled_vector_alone():
-  top = tiny_model.tiny()
-  top.bilstm_on_top = True
-  for pooling, count in (("mean", 0), ("pooled", 3)):
-    settings, asked = settings_and_task("retrieval", pooling=pooling)
-    trained = bi_encoder.make(settings, top, asked).trained_variables()
-    assert sum("bilstm" in v.name for v in trained) == count
-
-
 @pytest.mark.parametrize("changes, fault", [
   ({"train_batch_size": 1}, "train_batch_size=1 has no other pairs"),
   ({"pooling_layer": ["2"]}, "'2' is no layer"),

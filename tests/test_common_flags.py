@@ -79,7 +79,7 @@ CASES = {
      OFFICIAL + TAUGHT + "unlabelled_file=a"),
     ("freeze_encoder", TAUGHT, "do_train"),
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
-    ("bucket_by_length bilstm_on_top", "do_train freeze_encoder", "do_train"),
+    ("bucket_by_length", "do_train freeze_encoder", "do_train"),
     ("train_file=a eval_file=a predict_file=a labels=a,b "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
@@ -125,7 +125,7 @@ CASES = {
       for loss in ("", "ranking_loss=pointwise")),
     *((flag, "do_train " + RANKED, "do_train train_file=a")
       for flag in ("class_weights=1,2", "doc_stride=8")),
-    *(("bilstm_on_top freeze_encoder teacher_checkpoint=a class_weights=1,2",
+    *(("freeze_encoder teacher_checkpoint=a class_weights=1,2",
        "do_train " + kind, "do_train train_file=a")
       for kind in (SIMILAR, RETRIEVED)),
     ("engine=onnx", "do_eval", "do_predict"),
@@ -146,8 +146,6 @@ CASES = {
     ("bilstm_size=1", "do_train",
      "do_train freeze_encoder feature_layers=last"),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
-    ("bilstm_on_top", "do_train freeze_encoder feature_layers=last",
-     "do_train freeze_encoder"),
     ("label_column=1 label_names=O", "do_predict nopredict_labels", "do_train"),
     ("lenient", "scheme=none", "scheme=iob2"),
     ("search=seed=1,2", "do_train", "do_train do_eval"),

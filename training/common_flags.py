@@ -349,11 +349,6 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_evaluation_flags()
   define_prediction_flags()
   define_device_flags()
-  flags.DEFINE_bool(
-    "bilstm_on_top", False,
-    "Adds a new BiLSTM between the last layer and the head (BERT's paper, "
-    "table 5). Not needed for a trained model, whose configuration has it.",
-  )
   flags.rule("do_train do_eval do_predict", needs="output_dir")
 
 

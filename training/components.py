@@ -9,7 +9,7 @@ from variants import registry
 
 
 def model_config(settings, head: str | None = None):
-  """Returns the BertConfig of --bert_config_file and --bilstm_on_top.
+  """Returns the BertConfig of --bert_config_file.
 
   Raises InputError: it cannot be used, --max_seq_length does not fit it, this
   machine cannot hold the model, or the weights have another head than `head`
@@ -18,10 +18,6 @@ def model_config(settings, head: str | None = None):
   if head and not settings.do_train:
     trained_head.require(head, settings)
   config = configuration.BertConfig.from_json_file(settings.bert_config_file)
-  if settings.get("bilstm_on_top"):
-    config = configuration.BertConfig.from_dict(
-      {**config.to_dict(), "bilstm_on_top": True}
-    )
   config.check_sequence_length(settings.max_seq_length)
   config.check_memory(registry.shapes)
   return config

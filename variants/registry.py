@@ -1,22 +1,14 @@
 """Makes the encoder for a configuration.
 
 The key `variant` of a configuration names a model related to BERT; without it,
-the model is BERT. With `bilstm_on_top`, the encoder has a BiLSTM on top. All
-other modules make encoders, and get the shapes of their variables, from this
-module, and so do not depend on the variant.
+the model is BERT. All other modules make encoders, and get the shapes of their
+variables, from this module, and so do not depend on the variant.
 """
 
 import configuration
 import modeling
 from common import errors
-from variants import (
-  albert,
-  bilstm_on_top,
-  distilbert,
-  electra,
-  left_to_right,
-  roberta,
-)
+from variants import albert, distilbert, electra, left_to_right, roberta
 
 _CLASSES = {
   "albert": albert.AlbertModel, "bert": modeling.BertModel,
@@ -44,9 +36,7 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
       f"the model configuration has variant {name!r}; known are "
       + ", ".join(sorted(_CLASSES))
     )
-  encoder = _CLASSES[name]
-  on_top = getattr(config, "bilstm_on_top", False)
-  return bilstm_on_top.on(encoder) if on_top else encoder
+  return _CLASSES[name]
 
 
 def make_encoder(
