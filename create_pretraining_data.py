@@ -16,7 +16,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 50 MB of text. Running the same command again makes only the missing files.
 """
 
-from common import choices, command, flags
+from common import command, flags
 from pretraining import beam
 from training import common_flags
 
@@ -49,7 +49,7 @@ flags.DEFINE_integer(
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
   "Fraction of the documents in each pass that give shorter records. If "
-  "--packing makes no pairs: fraction of the records, by default 0.",
+  "--packing=full_sentences: fraction of the records, by default 0.",
   lower_bound=0.0, upper_bound=1.0,
 )
 
@@ -59,17 +59,16 @@ flags.DEFINE_bool(
   "segmented_text", False,
   "Chinese text whose words a segmenter has separated by white space, for "
   "--do_whole_word_mask. The tokens are those of plain text.",
-  needs="do_whole_word_mask|mask_runs|dynamic_masking",
+  needs="do_whole_word_mask|dynamic_masking",
 )
 
 # The records.
 
 flags.DEFINE_enum(
-  "packing", "sentence_pairs", choices.PACKINGS,
+  "packing", "sentence_pairs", ["sentence_pairs", "full_sentences"],
   "sentence_pairs: two segments, with the label whether the second follows; "
-  "sentence_order: two consecutive segments, half of the pairs swapped "
-  "(ALBERT); full_sentences, doc_sentences: as many sentences as fit, across "
-  "documents or within one, without a label.",
+  "full_sentences: as many sentences as fit, also from several documents, "
+  "without a label.",
 )
 flags.DEFINE_bool(
   "dynamic_masking", False,
@@ -99,8 +98,8 @@ flags.DEFINE_string(
   needs="shard_size_mb",
 )
 flags.rule(
-  "do_whole_word_mask mask_runs mask_shares masked_lm_prob "
-  "max_predictions_per_seq", not_with="dynamic_masking",
+  "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
+  not_with="dynamic_masking",
   why=", which stores no masks: pass it to run_pretraining.py",
 )
 flags.mark_flag_as_required("output_file")
@@ -124,13 +123,7 @@ from absl import logging
 
 from checkpoints import model_settings
 from common import errors, file_io, progress, unknown_tokens
-from pretraining import (
-  data,
-  instance_maker,
-  masking_rule,
-  record_maker,
-  sharding,
-)
+from pretraining import data, instance_maker, masks, record_maker, sharding
 from records import tfrecord
 
 _SHOWN_INSTANCES = 3
@@ -155,17 +148,17 @@ def make_record_options(settings):
   """Returns the instance_maker.RecordOptions for the flags."""
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
-  values["mask_shares"] = masking_rule.parse_shares(settings.mask_shares)
+  values["mask_shares"] = masks.parse_shares(settings.mask_shares)
   if settings.dynamic_masking:
     values["masking"] = "none"
     # One pass is enough: training makes new masks in each epoch.
     if "dupe_factor" not in settings.given:
       values["dupe_factor"] = 1
   else:
-    pieces = "whole_words" if settings.do_whole_word_mask else "pieces"
-    values["masking"] = settings.mask_runs or pieces
+    is_whole = settings.do_whole_word_mask
+    values["masking"] = "whole_words" if is_whole else "pieces"
   # Without pairs no record needs to be short.
-  has_pairs = settings.packing in instance_maker.PAIR_PACKINGS
+  has_pairs = settings.packing == "sentence_pairs"
   if not has_pairs and "short_seq_prob" not in settings.given:
     values["short_seq_prob"] = 0.0
   return instance_maker.RecordOptions(**values)
@@ -186,11 +179,10 @@ def write_files(settings, options, inputs):
       corpus.num_documents, corpus.num_sentences, len(corpus.ids),
     )
     # Unlike the original: a text without records is an error, not empty files.
-    if not instance_maker.gives_any(corpus, options):
+    if not corpus.num_documents:
       raise errors.InputError(
         f"--input_file={settings.input_file}: no record in it: give text with "
-        "one sentence a line and blank lines between documents (of several "
-        "sentences each, for --packing=sentence_order)"
+        "one sentence a line and blank lines between documents"
       )
     unknown_tokens.log_share(
       settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
@@ -230,7 +222,7 @@ def example_line(record, tokenizer):
     parts.append(f"to predict at {positions}: {tokens}")
   if "next_sentence_labels" in record:
     is_other = record["next_sentence_labels"][0]
-    is_next = "random or swapped" if is_other else "actual"
+    is_next = "random" if is_other else "actual"
     parts.append(f"next sentence: {is_next}")
   return " | ".join(parts)
 

@@ -76,7 +76,7 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import inputs, masking_rule, next_word
+from pretraining import inputs, masks, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
@@ -91,12 +91,12 @@ from variants import registry, vocabularies
 
 # Here, dynamic_masking is how the records were made, not a flag of this script.
 _ARE_MASKED = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_runs mask_shares", "dynamic_masking",
+  "masked_lm_prob do_whole_word_mask mask_shares", "dynamic_masking",
   why=" when the records were made, and these are masked already",
 )
 # For encoders that are trained to predict the next word.
 _NO_MASKS = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_runs mask_shares teacher_checkpoint",
+  "masked_lm_prob do_whole_word_mask mask_shares teacher_checkpoint",
   not_with="bert_config_file", why=", whose model is trained on next words",
 )
 
@@ -109,8 +109,8 @@ def make_input(settings, names, config):
     vocab_file=settings.vocab_file,
     max_predictions=settings.max_predictions_per_seq,
     masked_lm_prob=settings.masked_lm_prob,
-    whole_words=settings.do_whole_word_mask, runs=settings.mask_runs,
-    seed=settings.seed, shares=masking_rule.parse_shares(settings.mask_shares),
+    whole_words=settings.do_whole_word_mask, seed=settings.seed,
+    shares=masks.parse_shares(settings.mask_shares),
     masks=not registry.predicts_next_word(config),
   )
   if data.is_masked:

@@ -10,10 +10,6 @@ DISTRIBUTION_STRATEGIES = (
 DTYPES = ("float32", "bfloat16", "float16")
 OPTIMIZERS = ("bertadam", "adamw", "lamb")
 LEARNING_RATE_SCHEDULES = ("linear", "constant", "cosine", "polynomial")
-PACKINGS = (
-  "sentence_pairs", "sentence_order", "full_sentences", "doc_sentences",
-)
-MASKED_RUNS = ("spans", "ngrams")
 
 # The flags that --search may vary: they change neither records nor network.
 SEARCHED = (

@@ -26,7 +26,7 @@ _GROUPS = {
     text_pairs max_train_examples max_eval_examples max_predict_examples
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text
-    dynamic_masking do_whole_word_mask mask_runs mask_shares masked_lm_prob
+    dynamic_masking do_whole_word_mask mask_shares masked_lm_prob
     max_predictions_per_seq dupe_factor short_seq_prob vectors_file
   """,
   "Model": """

@@ -193,15 +193,15 @@ class Corpus(NamedTuple):
   Attributes:
     ids: the ids of all tokens.
     sentence_starts, document_starts: arrays of int64.
-    continues: one byte for each token, if words come from a segmenter:
-      STARTS_WORD, CONTINUES_WORD, NO_WORD; else None.
+    continues: one byte for each token: STARTS_WORD or CONTINUES_WORD, or
+      NO_WORD for a [SEP] between documents.
     num_words: words of text, separated by white space.
   """
 
   ids: np.ndarray
   sentence_starts: array.array
   document_starts: array.array
-  continues: bytes | None
+  continues: bytes
   num_words: int
 
   def sentences_of(self, document: int) -> tuple[int, int]:
@@ -216,16 +216,9 @@ class Corpus(NamedTuple):
   def num_sentences(self) -> int:
     return len(self.sentence_starts) - 1
 
-  def word_flags(self, vocabulary: Vocabulary) -> bytes:
-    """Returns for each token whether it starts or continues a word.
-
-    The "##" of the vocabulary decides, unless the corpus was segmented.
-    """
-    return self.continues or vocabulary.continues[self.ids].tobytes()
-
 
 def read_corpus(
-  lines: Iterable[str], encode_lines: Callable, dtype: np.dtype
+  lines: Iterable[str], encode_lines: Callable, vocabulary: Vocabulary
 ) -> Corpus:
   """Reads text with a sentence a line and blank lines between documents.
 
@@ -238,9 +231,10 @@ def read_corpus(
     encode_lines: function of a list of lines that returns (the concatenated ids
       of all lines, the number of ids of each line, the `continues` of all
       tokens or None).
-    dtype: see Vocabulary.
+    vocabulary: says which tokens continue words if encode_lines does not.
   """
   # array.array grows in place; numpy would copy everything for each block.
+  dtype = vocabulary.dtype
   ids, flags = array.array(dtype.char), bytearray()
   sentence_starts, document_starts = array.array("q", [0]), array.array("q")
   num_words = 0
@@ -248,8 +242,9 @@ def read_corpus(
   stripped = map(str.strip, lines)
   while block := list(itertools.islice(stripped, _LINES_PER_BLOCK)):
     block_ids, lengths, continues = encode_lines(block)
-    ids.frombytes(np.asarray(block_ids, dtype).tobytes())
-    flags += continues or b""
+    block_ids = np.asarray(block_ids, dtype)
+    ids.frombytes(block_ids.tobytes())
+    flags += continues or vocabulary.continues[block_ids].tobytes()
     for line, length in zip(block, lengths):
       if length:
         if not in_document:
@@ -262,19 +257,17 @@ def read_corpus(
       num_words += len(line.split())
   document_starts.append(len(sentence_starts) - 1)
   return Corpus(
-    np.frombuffer(ids, dtype), sentence_starts, document_starts,
-    bytes(flags) or None, num_words,
+    np.frombuffer(ids, dtype), sentence_starts, document_starts, bytes(flags),
+    num_words,
   )
 
 
-def warn_of_shape(corpus: Corpus, max_seq_length: int, packing: str) -> None:
-  """Warns if lines are not sentences or documents are short.
+def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
+  """Warns if lines are not sentences, or documents too short for pairs.
 
   As in the original: the second part of a pair is random if a document has one
   sentence, and only the start of a long sentence is used.
   """
-  if packing not in ("sentence_pairs", "sentence_order"):
-    return
   alone = np.count_nonzero(np.diff(corpus.document_starts) == 1)
   if alone > _LARGE_SHARE * corpus.num_documents:
     errors.warn_once(

@@ -1,6 +1,6 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
-This implements masking_rule on tensors.
+This implements the rule of masks.py on tensors.
 The masks depend only on (seed, step, row in the batch): they change from epoch
 to epoch, and are equal in a resumed run and for any number of replicas.
 tensorflow_text's masking ops depend on a generator's state and so cannot
@@ -10,11 +10,10 @@ Letters: B sequences in a batch, T their length, P predictions per sequence.
 """
 
 import dataclasses
-import itertools
 
 import tensorflow as tf
 
-from pretraining import data, masking_rule
+from pretraining import data, masks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +26,6 @@ class Masking:
     max_predictions: P.
     masked_lm_prob: masked share of the tokens, including special tokens.
     whole_words: whether all pieces of a word are masked together.
-    runs: "spans" or "ngrams", to mask runs of whole words; or None.
     seed: integer.
     shares: the shares of masked tokens replaced in each way.
   """
@@ -36,9 +34,8 @@ class Masking:
   max_predictions: int
   masked_lm_prob: float
   whole_words: bool
-  runs: str | None
   seed: int
-  shares: masking_rule.Shares = masking_rule.SHARES
+  shares: masks.Shares = masks.SHARES
 
   def apply(self, batch, step, *, rows, first_row):
     """Masks one replica's share of a batch.
@@ -59,32 +56,22 @@ class Masking:
     length, count = ids.shape[1], tf.shape(ids)[0]
     # One seed for each step draws the numbers of all its rows.
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
-
-    def uniform(channels, seed):
-      # Numbers are generated for the whole batch, then cut to the replica's
-      # rows: a row has the same masks whichever replica reads it.
-      shape = [rows, channels, length]
-      numbers = tf.random.stateless_uniform(shape, seed=seed)
-      return numbers[first_row : first_row + count]
-
-    keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)  # [B, T] each
+    # Numbers are generated for the whole batch, then cut to the replica's rows:
+    # a row has the same masks whichever replica reads it.
+    numbers = tf.random.stateless_uniform([rows, 3, length], seed=seed)
+    keys, kinds, words = tf.unstack(
+      numbers[first_row : first_row + count], axis=1
+    )  # [B, T] each
     special = self.vocabulary.frame[:2]
     is_special = tf.reduce_any(
       tf.equal(ids[..., None], tf.constant(special)), axis=-1
     )
     candidates = tf.logical_and(used > 0, tf.logical_not(is_special))  # [B, T]
-    starts, budget = batch["word_starts"], self._budget(used)
-    if self.runs or self.whole_words:
-      lengths = tf.ones_like(ids)  # Each run is one word.
-      if self.runs:
-        seed = tf.random.experimental.stateless_fold_in(seed, 1)
-        lengths = self._run_lengths(uniform(1, seed)[:, 0])
-      chosen, first = _choose_runs(candidates, starts, keys, budget, lengths)
+    budget = self._budget(used)
+    if self.whole_words:
+      chosen = _choose_words(candidates, batch["word_starts"], keys, budget)
     else:
       chosen = _choose_pieces(candidates, keys, budget)
-    if self.runs == "spans":
-      # SpanBERT replaces all tokens of a span in the same way.
-      kinds = tf.gather(kinds, first, batch_dims=1)
     others = {k: v for k, v in batch.items() if k != "word_starts"}
     replacements = self._replacements(ids, kinds, words)
     return {
@@ -98,13 +85,6 @@ class Masking:
     budget = tf.cast(tf.round(tokens * self.masked_lm_prob), tf.int32)
     # As in the original: at least one token, unless there is no place for it.
     return tf.minimum(tf.maximum(budget, 1), self.max_predictions)
-
-  def _run_lengths(self, numbers):
-    """Returns the words of each run, int32 [B, T], for uniform numbers < 1."""
-    limits = list(itertools.accumulate(masking_rule.RUN_LENGTHS[self.runs]))
-    # float32 numbers * limits[-1] may round up to that limit itself.
-    scaled = numbers[..., tf.newaxis] * limits[-1]
-    return 1 + tf.reduce_sum(tf.cast(scaled >= limits[:-1], tf.int32), axis=-1)
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
@@ -142,55 +122,40 @@ def _choose_pieces(candidates, keys, budget):
   return tf.logical_and(candidates, ranks < budget[:, None])
 
 
-def _choose_runs(candidates, word_starts, keys, budget, lengths):
-  """Chooses runs of words, which start at words in random order.
-
-  As in masking_rule.mask_runs, a run ends earlier at the end of its segment, at
-  a masked word, and where the next word would exceed the budget.
+def _choose_words(candidates, word_starts, keys, budget):
+  """Chooses words in random order, skipping words that no longer fit.
 
   Args:
     candidates: bool [B, T], the tokens that may be predicted.
     word_starts: int32 [B, T].
-    keys: float32 [B, T] below 1; runs start at words in the order of the keys.
+    keys: float32 [B, T] below 1; words are tried in the order of their starts'
+      keys.
     budget: int32 [B], the maximum number of tokens to choose.
-    lengths: int32 [B, T], the number of words of a run that starts there.
 
   Returns:
-    Bool [B, T], the chosen tokens, and int32 [B, T], where their run starts.
+    Bool [B, T], the chosen tokens.
   """
   # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
   # the special tokens 0 1 2 2 0.
   words = tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
-  rows, length = tf.shape(words)[0], words.shape[1]
-  positions = tf.range(length)
-  # Segments have one dimension, so rows get disjoint ranges of numbers.
-  numbers = words + (length + 1) * tf.range(rows)[:, None]
-  last_pieces = tf.math.unsorted_segment_max(
-    tf.zeros_like(words) + positions, numbers, rows * (length + 1)
-  )
-  last_piece = tf.gather(last_pieces, numbers)
   is_start = tf.logical_and(candidates, word_starts > 0)
   # Starts of words sort first, in random order, before all other positions.
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
   num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
-  def needs_more(number, left, *_):
+  def needs_more(number, left, _):
     return tf.reduce_any((left > 0) & (number < num_starts))
 
-  # Each step takes one run in every row.
-  def take(number, left, taken, first):
-    start = order[:, number, tf.newaxis]  # [B, 1]
-    after = positions >= start  # [B, T]
-    is_blocked = after & (taken | ~candidates)
-    # A run ends before the first position that is taken or not a candidate.
-    is_free = after & (tf.cumsum(tf.cast(is_blocked, tf.int32), axis=1) == 0)
-    end = tf.gather(words + lengths, start, batch_dims=1)
-    # The last piece of a word decides: words are taken whole or not at all.
-    fits = last_piece - start < left[:, tf.newaxis]
-    run = is_free & (words < end) & fits & (number < num_starts)[:, tf.newaxis]
-    left -= tf.reduce_sum(tf.cast(run, tf.int32), axis=1)
-    return number + 1, left, taken | run, tf.where(run, start, first)
+  # Each step tries one word in every row.
+  def take(number, left, taken):
+    word = tf.gather(words, order[:, number], batch_dims=1)  # [B]
+    in_word = words == word[:, tf.newaxis]  # [B, T]
+    size = tf.reduce_sum(tf.cast(in_word, tf.int32), axis=1)  # [B]
+    fits = (size <= left) & (number < num_starts)
+    taken |= in_word & fits[:, tf.newaxis]
+    return number + 1, left - tf.where(fits, size, 0), taken
 
-  start = 0, budget, tf.zeros_like(candidates), tf.zeros_like(words)
-  _, _, taken, first = tf.while_loop(needs_more, take, start)
-  return taken, first
+  _, _, taken = tf.while_loop(
+    needs_more, take, (0, budget, tf.zeros_like(candidates))
+  )
+  return taken

@@ -13,18 +13,16 @@ the result of a draw is not used.
 import array
 import bisect
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from common import choices
-from pretraining import data, masking, masking_rule
+from pretraining import data, masks
 from text import input_sequences
 
-PACKINGS = choices.PACKINGS
-PAIR_PACKINGS = PACKINGS[:2]
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
 
@@ -33,13 +31,12 @@ class RecordOptions:
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    masking: the unit of masking: "pieces", "whole_words", "spans", "ngrams", or
-      "none", for instances that have the starts of words instead.
-    packing: one of PACKINGS. "sentence_pairs" is the original's;
-      "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
-      are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
-      as fit, without next-sentence prediction. In "full_sentences" they
-      continue in the next document, after a [SEP].
+    masking: the unit of masking: "pieces", "whole_words", or "none", for
+      instances that have the starts of words instead.
+    packing: "sentence_pairs" is the original's. "full_sentences" is RoBERTa's
+      (Liu et al. 2019, section 4.2): as many whole sentences as fit, without
+      next-sentence prediction; they continue in the next document, after a
+      [SEP].
 
   All other attributes are flags of create_pretraining_data.py.
   """
@@ -55,22 +52,12 @@ class RecordOptions:
   vocab_file: str
   do_lower_case: bool
   segmented_text: bool
-  mask_shares: masking_rule.Shares = masking_rule.SHARES
+  mask_shares: masks.Shares = masks.SHARES
   never_split: tuple[str, ...] = ()
 
 
-def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:
-  """Whether a corpus gives any instance."""
-  # Every document gives one; a document of one sentence has no order.
-  alone = corpus.num_documents if options.packing == "sentence_order" else 0
-  return corpus.num_sentences > alone
-
-
 class SegmentPair(NamedTuple):
-  """Two ranges of a corpus's ids, without their ends; B may be empty.
-
-  In "sentence_order", `is_random_next` says whether they are swapped.
-  """
+  """Two ranges of a corpus's ids, without their ends; B may be empty."""
 
   a_start: int
   a_end: int
@@ -92,13 +79,18 @@ def create_instances(
   documents = list(range(corpus.num_documents))
   rng.shuffle(documents)
   if options.packing == "full_sentences":
-    corpus = _joined(corpus, documents, vocabulary)
-  if options.masking != "pieces":
-    corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
-  room = vocabulary.frame.room(options.max_seq_length)
-  masker = masking.Masker(corpus, vocabulary, options, rng)
+    corpus = _joined(corpus, documents, vocabulary.frame.sep_id)
+    one_pass = functools.partial(_full_sentences, corpus, options, rng)
+  else:
+    one_pass = functools.partial(
+      _segment_pairs, corpus, documents, options, rng,
+      room=vocabulary.frame.room(options.max_seq_length),
+    )
+  masker = masks.Masker(corpus, vocabulary, options, rng)
   for _ in range(options.dupe_factor):
-    for pair in _all_pairs(corpus, documents, options, rng, room=room):
+    # As in the original: the masks of a pair are drawn before the next pair,
+    # which a generator makes on demand.
+    for pair in one_pass():
       masker.add(pair)
     after_pass()
   masked = masker.masked()
@@ -106,33 +98,8 @@ def create_instances(
   # their numbers takes the same draws as shuffling the instances.
   order = array.array("q", range(len(masked.pairs)))
   rng.shuffle(order)
-  masked = masking.Masked(*(column[order] for column in masked))
+  masked = masks.Masked(*(column[order] for column in masked))
   return Instances(corpus, vocabulary, options, masked)
-
-
-def _all_pairs(corpus, documents, options, rng, *, room):
-  """Yields the SegmentPairs of one pass through the documents.
-
-  Two segments have at most `room` tokens together. The generator is lazy: it
-  draws each pair from `rng` on demand, so that the caller can draw the
-  pair's masks before the next pair, as the original does.
-  """
-  if options.packing == "full_sentences":
-    yield from _packed(corpus, 0, len(corpus.ids), options, rng)
-    return
-  for place, document in enumerate(documents):
-    if options.packing == "sentence_pairs":
-      yield from _segment_pairs(
-        corpus, documents, place, options, rng, room=room
-      )
-    elif options.packing == "sentence_order":
-      yield from _ordered_pairs(
-        corpus, document, options, rng, room=room
-      )
-    else:
-      first, last = corpus.sentences_of(document)
-      start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
-      yield from _packed(corpus, start, end, options, rng)
 
 
 def _target(max_tokens, options, rng):
@@ -143,60 +110,35 @@ def _target(max_tokens, options, rng):
   return max_tokens
 
 
-def _segment_pairs(corpus, documents, place, options, rng, *, room):
-  """Yields the SegmentPairs of the document documents[place].
+def _segment_pairs(corpus, documents, options, rng, *, room):
+  """Yields the SegmentPairs of one pass through the documents.
 
-  Sentences are collected until they fill a sequence. The first of them, in
-  random number, become segment A; B is the rest or, half of the time, sentences
-  of a random document.
+  Sentences are collected until they fill a sequence, of `room` tokens without
+  [CLS] and [SEP]. The first of them, in random number, become segment A; B is
+  the rest or, half of the time, sentences of a random document.
   """
-  target = _target(room, options, rng)
   starts = corpus.sentence_starts
-  sentence, document_end = corpus.sentences_of(documents[place])
-  while sentence < document_end:
-    chunk_end = _chunk_end(starts, sentence, document_end, target)
-    # Sentences of 5, 4 and 6 tokens with a target of 8 give a chunk of the
-    # first two, which reach it, and A ends after the first.
-    size = chunk_end - sentence
-    a_end = sentence + (rng.randint(1, size - 1) if size > 1 else 1)
-    a = starts[sentence], starts[a_end]
-    # As in the original: a single sentence always gets a random next segment.
-    is_random_next = size == 1 or rng.random() < 0.5
-    if is_random_next:
-      rest = target - (a[1] - a[0])
-      b = _random_range(corpus, documents, place, rest, rng)
-      sentence = a_end  # The rest of the chunk is used again.
-    else:
-      b = starts[a_end], starts[chunk_end]
-      sentence = chunk_end
-    a, b = _truncated(a, b, room, rng)
-    yield SegmentPair(*a, *b, is_random_next)
-
-
-def _ordered_pairs(corpus, document, options, rng, *, room):
-  """Yields SegmentPairs of one document; half of them are swapped.
-
-  ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
-  segments always follow each other in the text, and the model predicts which
-  segment comes first. A single last sentence is paired with the sentence before
-  it; a document of one sentence has no order and gives no pair.
-  """
-  target = _target(room, options, rng)
-  starts = corpus.sentence_starts
-  sentence, document_end = corpus.sentences_of(document)
-  if document_end - sentence == 1:
-    return
-  while sentence < document_end:
-    sentence = min(sentence, document_end - 2)
-    chunk_end = _chunk_end(starts, sentence, document_end, target)
-    # One sentence may fill a sequence, and a pair needs two.
-    chunk_end = max(chunk_end, sentence + 2)
-    a_end = sentence + rng.randint(1, chunk_end - sentence - 1)
-    is_swapped = rng.random() < 0.5
-    a, b = (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end])
-    a, b = _truncated(a, b, room, rng)
-    yield SegmentPair(*(b + a if is_swapped else a + b), is_swapped)
-    sentence = chunk_end
+  for place, document in enumerate(documents):
+    target = _target(room, options, rng)
+    sentence, document_end = corpus.sentences_of(document)
+    while sentence < document_end:
+      chunk_end = _chunk_end(starts, sentence, document_end, target)
+      # Sentences of 5, 4 and 6 tokens with a target of 8 give a chunk of the
+      # first two, which reach it, and A ends after the first.
+      size = chunk_end - sentence
+      a_end = sentence + (rng.randint(1, size - 1) if size > 1 else 1)
+      a = starts[sentence], starts[a_end]
+      # As in the original: a single sentence always gets a random next segment.
+      is_random_next = size == 1 or rng.random() < 0.5
+      if is_random_next:
+        rest = target - (a[1] - a[0])
+        b = _random_range(corpus, documents, place, rest, rng)
+        sentence = a_end  # The rest of the chunk is used again.
+      else:
+        b = starts[a_end], starts[chunk_end]
+        sentence = chunk_end
+      a, b = _truncated(a, b, room, rng)
+      yield SegmentPair(*a, *b, is_random_next)
 
 
 def _chunk_end(starts, sentence, last, target):
@@ -250,24 +192,23 @@ def _cut(token_range, cuts):
   return token_range[0] + front, token_range[1] - (len(cuts) - front)
 
 
-def _joined(corpus, documents, vocabulary):
+def _joined(corpus, documents, sep_id):
   """Returns a Corpus that joins all documents, in order, with [SEP] between.
 
   Each [SEP] is the first token of the sentence after it.
   """
-  flags = corpus.word_flags(vocabulary)
   ids, continues = array.array(corpus.ids.dtype.char), bytearray()
   starts = array.array("q", [0])
   for document in documents:
     first, last = corpus.sentences_of(document)
     start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
     if ids:
-      ids.append(vocabulary.frame.sep_id)
+      ids.append(sep_id)
       continues.append(data.NO_WORD)
     # `shift` maps places in the old array to places in the new one.
     shift = len(ids) - start
     ids.frombytes(corpus.ids[start:end].tobytes())
-    continues += flags[start:end]
+    continues += corpus.continues[start:end]
     ends = corpus.sentence_starts[first + 1 : last + 1]
     starts.extend([sentence_end + shift for sentence_end in ends])
   return data.Corpus(
@@ -276,21 +217,19 @@ def _joined(corpus, documents, vocabulary):
   )
 
 
-def _packed(corpus, start, end, options, rng):
+def _full_sentences(corpus, options, rng):
   """Yields SegmentPairs with an empty B, and as many sentences as fit in A.
 
   A sentence that is longer than a sequence is cut into several.
   """
-  # [CLS] and [SEP].
-  max_tokens = options.max_seq_length - 2
-  separators = corpus.continues or b""
+  start, end = 0, len(corpus.ids)
   while start < end:
-    if separators and separators[start] == data.NO_WORD:
+    if corpus.continues[start] == data.NO_WORD:
       start += 1  # A [SEP] directly after [CLS] is dropped.
-    target = _target(max_tokens, options, rng)
+    # [CLS] and [SEP] need two places.
+    target = _target(options.max_seq_length - 2, options, rng)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
-    stop = min(corpus.sentence_starts[last], end)
-    # A sentence that is longer than a sequence is cut.
+    stop = corpus.sentence_starts[last]
     if stop <= start:
       stop = min(start + target, end)
     yield SegmentPair(start, stop, 0, 0, False)
@@ -299,19 +238,19 @@ def _packed(corpus, start, end, options, rng):
 
 @dataclasses.dataclass
 class Instances:
-  """Instances, some 150 bytes each; `masked` is the masking.Masked of all."""
+  """Instances, some 150 bytes each; `masked` is the masks.Masked of all."""
 
   corpus: data.Corpus
   vocabulary: data.Vocabulary
   options: RecordOptions
-  masked: masking.Masked
+  masked: masks.Masked
 
   def __len__(self):
     return len(self.masked.pairs)
 
   def features(self, first: int, end: int) -> dict[str, np.ndarray]:
     """Returns the features [B, ...] of some instances, see record_maker."""
-    masked = masking.Masked(*(column[first:end] for column in self.masked))
+    masked = masks.Masked(*(column[first:end] for column in self.masked))
     a_start, a_end, b_start, b_end, is_random_next = masked.pairs.T
     spans = input_sequences.Spans(
       a_start, a_end - a_start, b_start, b_end - b_start
@@ -320,7 +259,7 @@ class Instances:
     features = input_sequences.fill_batch(
       self.corpus.ids, spans, length, self.vocabulary.frame
     )
-    if self.options.packing in PAIR_PACKINGS:
+    if self.options.packing == "sentence_pairs":
       features["next_sentence_labels"] = is_random_next[:, None]
     if self.options.masking == "none":
       features["word_starts"] = _word_starts(

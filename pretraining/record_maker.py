@@ -10,11 +10,10 @@ unused places are 0.
   masked_lm_ids          int [P]    their original ids
   masked_lm_weights      float [P]  1.0 for each of these
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
-                                    (of "sentence_order": 1 if b precedes a)
 
-Records of packed sentences ("full_sentences", "doc_sentences") have no b and
-no next_sentence_labels. Records without masks ("none", for dynamic masking)
-have, instead of the three masked_lm features:
+Records of "full_sentences" have no b and no next_sentence_labels. Records
+without masks ("none", for dynamic masking) have, instead of the three masked_lm
+features:
 
   word_starts            int [T]    1 for the first piece of a word; 0 for the
                                     others, for [CLS], [SEP] and padding
@@ -66,11 +65,10 @@ class RecordMaker:
     """Reads text; `joined` is as in data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
     corpus = data.read_corpus(
-      lines, self._encode_lines, self._vocabulary.dtype
+      lines, self._encode_lines, self._vocabulary
     )
-    data.warn_of_shape(
-      corpus, self._options.max_seq_length, self._options.packing
-    )
+    if self._options.packing == "sentence_pairs":
+      data.warn_of_shape(corpus, self._options.max_seq_length)
     return corpus
 
   def count_unknown(self, corpus: data.Corpus) -> int:

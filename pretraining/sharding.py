@@ -29,7 +29,7 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import beam, data, instance_maker, masking_rule, record_maker
+from pretraining import beam, data, instance_maker, masks, record_maker
 from records import tfrecord
 
 _FORMAT = 2  # Version of the manifest and of the shards' content.
@@ -108,7 +108,7 @@ class ShardedRun:
     # The vocabulary's content is compared: its path does not matter.
     _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
     # The default is None, because files of version 0.1 do not record it.
-    is_default = options.mask_shares == masking_rule.SHARES
+    is_default = options.mask_shares == masks.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
     flags["never_split"] = list(options.never_split) or None
     # Everything that determines the shards' content; their folder does not.
@@ -265,7 +265,7 @@ def make_shard(
   # another shard.
   corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)
-  if instance_maker.gives_any(corpus, options):
+  if corpus.num_documents:
     seed = options.random_seed + shard.number
     with tfrecord.RecordWriter(shard.output) as writer:
       maker.write(corpus, [writer], seed=seed)

@@ -1,9 +1,8 @@
 """Pre-training instances in the plainest way: loops over lists of tokens.
 
-What instance_maker and masking compute with arrays and positions, written again
-as one reads it in a paper: slow, and easy to check by eye. The rule of masking
-is in pretraining/masking_rule.py, random numbers are random.Random's. The tests
-compare both on random texts and options.
+What instance_maker and masks compute with arrays and positions, written again
+as one reads it in a paper: slow, and easy to check by eye. The tests compare
+both on random texts and options.
 (That this one makes the instances of the original is tested with its records.)
 
 A document is a list of sentences, a sentence a list of tokens (str).
@@ -12,8 +11,6 @@ A document is a list of sentences, a sentence a list of tokens (str).
 import itertools
 
 import numpy as np
-
-from pretraining import masking_rule
 
 SPECIAL = ("[CLS]", "[SEP]")
 
@@ -52,7 +49,7 @@ def feature_row(tokens, num_first, is_random, masked, vocab, options):
       [0] * num_first + [1] * (len(tokens) - num_first), length
     ),
   }
-  if options.packing in ("sentence_pairs", "sentence_order"):
+  if options.packing == "sentence_pairs":
     row["next_sentence_labels"] = [int(is_random)]
   ids = [vocab[token] for token in tokens]
   if options.masking == "none":
@@ -85,19 +82,14 @@ def is_start(tokens, place):
 
 def sequences(documents, options, rng):
   """Yields (tokens, how many are of the first segment, whether B is random)."""
-  if options.packing == "full_sentences":
-    sentences = list(documents[0])
-    for document in documents[1:]:
-      sentences += [["[SEP]", *document[0]], *document[1:]]
-    yield from packed(sentences, options, rng)
-    return
-  for place, document in enumerate(documents):
-    if options.packing == "sentence_pairs":
+  if options.packing == "sentence_pairs":
+    for place in range(len(documents)):
       yield from pairs(documents, place, options, rng)
-    elif options.packing == "sentence_order":
-      yield from ordered_pairs(document, options, rng)
-    else:
-      yield from packed(document, options, rng)
+    return
+  sentences = list(documents[0])
+  for document in documents[1:]:
+    sentences += [["[SEP]", *document[0]], *document[1:]]
+  yield from packed(sentences, options, rng)
 
 
 def target_length(max_tokens, options, rng):
@@ -134,27 +126,6 @@ def pairs(documents, place, options, rng):
     rest = rest[count if is_random else len(chunk) :]
     shorten(a, b, max_tokens, rng)
     yield ["[CLS]", *a, "[SEP]", *b, "[SEP]"], len(a) + 2, is_random
-
-
-def ordered_pairs(document, options, rng):
-  """Yields the sequences of one document, half of them with B before A."""
-  max_tokens = options.max_seq_length - 3
-  target = target_length(max_tokens, options, rng)
-  rest = document if len(document) > 1 else []
-  while rest:
-    if len(rest) == 1:
-      rest = document[-2:]
-    chunk = until(target, rest)
-    if len(chunk) == 1:
-      chunk = rest[:2]
-    count = rng.randint(1, len(chunk) - 1)
-    is_swapped = rng.random() < 0.5
-    a, b = joined(chunk[:count]), joined(chunk[count:])
-    shorten(a, b, max_tokens, rng)
-    if is_swapped:
-      a, b = b, a
-    yield ["[CLS]", *a, "[SEP]", *b, "[SEP]"], len(a) + 2, is_swapped
-    rest = rest[len(chunk) :]
 
 
 def shorten(a, b, max_tokens, rng):
@@ -196,30 +167,29 @@ def packed(sentences, options, rng):
 
 def mask(tokens, vocab, options, rng):
   """Returns {position: id in the input} of the masked tokens."""
-
-  def replace(kind, place):
-    if kind == "mask":
-      return vocab["[MASK]"]
-    if kind == "keep":
-      return vocab[tokens[place]]
-    return list(vocab.values())[rng.randint(0, len(vocab) - 1)]
-
-  budget = masking_rule.budget(
-    len(tokens), options.masked_lm_prob, options.max_predictions_per_seq
-  )
-  if options.masking in ("spans", "ngrams"):
-    words, ends = words_and_ends(tokens)
-    budget = min(budget, sum(map(len, words)))
-    return masking_rule.mask_runs(
-      words, ends, budget, replace, rng, masking=options.masking,
-      shares=options.mask_shares,
-    )
+  masked = {}
   if options.masking == "none":
-    return {}
+    return masked
+  budget = max(1, round(len(tokens) * options.masked_lm_prob))
+  budget = min(budget, options.max_predictions_per_seq)
   words = words_of(tokens, options.masking == "whole_words")
-  return masking_rule.mask_words(
-    words, budget, replace, rng, options.mask_shares
-  )
+  rng.shuffle(words)
+  for word in words:
+    if len(masked) == budget:
+      break
+    if len(masked) + len(word) <= budget:
+      for place in word:
+        masked[place] = replaced(tokens[place], vocab, options, rng)
+  return masked
+
+
+def replaced(token, vocab, options, rng):
+  """Returns the id that the model sees instead of a token to predict."""
+  if rng.random() < options.mask_shares.mask:
+    return vocab["[MASK]"]
+  if rng.random() < options.mask_shares.keep:
+    return vocab[token]
+  return list(vocab.values())[rng.randint(0, len(vocab) - 1)]
 
 
 def words_of(tokens, whole):
@@ -232,16 +202,3 @@ def words_of(tokens, whole):
       else:
         words.append([place])
   return words
-
-
-def words_and_ends(tokens):
-  """Returns lists of positions, and how many words the next special ends."""
-  words, ends = [], []
-  for place, token in enumerate(tokens):
-    if token in SPECIAL:
-      ends += [len(words)] * (len(words) - len(ends))
-    elif is_start(tokens, place):
-      words.append([place])
-    else:
-      words[-1].append(place)
-  return words, ends

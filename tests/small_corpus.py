@@ -70,7 +70,7 @@ def features_of(lines, encode, vocab, options, rng=None):
     rows = [encode(line) for line in lines]
     return sum(rows, []), list(map(len, rows)), None
 
-  corpus = data.read_corpus(lines, encode_lines, vocabulary.dtype)
+  corpus = data.read_corpus(lines, encode_lines, vocabulary)
   instances = instance_maker.create_instances(
     corpus, vocabulary, options, rng or random.Random(options.random_seed)
   )

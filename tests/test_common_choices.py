@@ -4,7 +4,6 @@ import optimization
 from classification import data
 from common import choices
 from features import feature_files
-from pretraining import masking_rule
 from serving import models
 from tagging import bilstm
 from training import distribution, run_report
@@ -14,7 +13,6 @@ def test_choices_are_what_is_implemented():
   assert choices.DTYPES == tuple(distribution.COMPUTE_DTYPES)
   assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
-  assert choices.MASKED_RUNS == tuple(masking_rule.RUN_LENGTHS)
   assert set(choices.OWN_TASK_KINDS) < set(data.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)

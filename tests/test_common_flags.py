@@ -64,7 +64,6 @@ CASES = {
     *DISTILLED,
     ("teacher_checkpoint=t", "do_train max_predictions_per_seq=0", "do_train"),
     ("distillation_weights=1,1,1", "do_train", TAUGHT),
-    ("do_whole_word_mask", "mask_runs=spans", ""),
   ],
   "run_classifier": [
     *FILES,
@@ -185,11 +184,9 @@ CASES = {
     ("search=seed=1,2", "do_train", "do_train do_eval eval_file=a"),
   ],
   "create_pretraining_data": [
-    ("do_whole_word_mask mask_runs=spans max_predictions_per_seq=5 "
+    ("do_whole_word_mask max_predictions_per_seq=5 "
      "masked_lm_prob=.1 mask_shares=100,0,0", "dynamic_masking", ""),
-    ("do_whole_word_mask", "mask_runs=spans", ""),
     ("segmented_text", "", "do_whole_word_mask"),
-    ("segmented_text", "", "mask_runs=spans"),
     ("segmented_text", "", "dynamic_masking"),
     ("num_processes=2", "", "shard_size_mb=5"),
     ("num_processes=2", "shard_size_mb=5 beam_options=--a=b",

@@ -102,15 +102,6 @@ def test_dynamic_masking_goes_through_the_text_once(small):
   assert features["input_mask"].sum(1).mean() > 24
 
 
-def test_sentence_order_labels_swapped_segments(small):
-  run(**small, packing="sentence_order")
-  labels = read_features(small["output_file"])["next_sentence_labels"]
-  assert set(labels.ravel().tolist()) == {0, 1}
-  pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
-  said = "of several sentences each"
-  script_runner.refuse(SCRIPT, said, **small, packing="sentence_order")
-
-
 def test_no_file_is_written_without_a_record(small, tmp_path):
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
   names = [f"{tmp_path}/out/{number}" for number in range(50)]

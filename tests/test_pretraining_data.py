@@ -11,37 +11,37 @@ WORDS = {
   token: index
   for index, token in enumerate("[PAD] [CLS] [SEP] [MASK] a ##b".split())
 }
+VOCABULARY = data.Vocabulary(WORDS)
 
 
 def count_letters(lines):
   lengths = [sum(character.isalpha() for character in line) for line in lines]
-  return [7] * sum(lengths), lengths, None
+  return [5] * sum(lengths), lengths, None
 
 
 def test_blank_lines_end_documents_and_wordless_lines_do_not():
   lines = ["", "aa", "\u200b", "b \n", "\u00a0\n", "\x1c", "", "c", "d e"]
-  corpus = data.read_corpus(lines, count_letters, np.dtype("H"))
+  corpus = data.read_corpus(lines, count_letters, VOCABULARY)
   assert list(corpus.document_starts) == [0, 2, 4]
   assert list(corpus.sentence_starts) == [0, 2, 3, 4, 6]
-  assert corpus.ids.tolist() == [7] * 6
+  assert corpus.ids.tolist() == [5] * 6
   assert (corpus.num_documents, corpus.num_sentences) == (2, 4)
   assert corpus.num_words == 6  # With U+200B.
   assert corpus.sentences_of(1) == (2, 4)
-  assert corpus.continues is None
 
 
 def test_blocks_of_lines_are_one_text(monkeypatch):
   lines = ["a", "b", "", "cc", "d", "", "e"]
-  whole = data.read_corpus(lines, count_letters, np.dtype("H"))
+  whole = data.read_corpus(lines, count_letters, VOCABULARY)
   monkeypatch.setattr(data, "_LINES_PER_BLOCK", 2)
-  parts = data.read_corpus(lines, count_letters, np.dtype("H"))
+  parts = data.read_corpus(lines, count_letters, VOCABULARY)
   assert parts.ids.tolist() == whole.ids.tolist()
   assert parts[1:] == whole[1:]
 
 
 @pytest.mark.parametrize("lines", [[], ["", " \n"], ["\u200b"]])
 def test_no_sentence(lines):
-  corpus = data.read_corpus(lines, count_letters, np.dtype("H"))
+  corpus = data.read_corpus(lines, count_letters, VOCABULARY)
   assert corpus.num_documents == corpus.num_sentences == len(corpus.ids) == 0
 
 
@@ -62,14 +62,10 @@ def test_vocabulary_without_a_special_token(token):
   assert f"has no {token};" in str(error.value)
 
 
-def test_word_flags_are_the_vocabularys_unless_segmented():
-  vocabulary = data.Vocabulary(WORDS)
-  corpus = data.read_corpus(
-    ["ab"], lambda _: ([4, 5], [2], None), vocabulary.dtype
-  )
-  assert corpus.word_flags(vocabulary) == b"\x00\x01"
-  corpus = corpus._replace(continues=b"\x00\x00")
-  assert corpus.word_flags(vocabulary) == b"\x00\x00"
+@pytest.mark.parametrize("flags", [None, b"\x00\x00"])
+def test_word_flags_are_the_vocabularys_unless_segmented(flags):
+  corpus = data.read_corpus(["ab"], lambda _: ([4, 5], [2], flags), VOCABULARY)
+  assert corpus.continues == (flags or b"\x00\x01")
 
 
 def write(path, text):
@@ -177,17 +173,16 @@ def corpus_of(*documents):
   lengths = [length for document in documents for length in document]
   starts = np.cumsum([0, *map(len, documents)])
   return data.Corpus(
-    np.zeros(sum(lengths), np.uint16), np.cumsum([0, *lengths]), starts, None, 0
+    np.zeros(sum(lengths), np.uint16), np.cumsum([0, *lengths]), starts, b"", 0
   )
 
 
-@pytest.mark.parametrize("documents, packing, said", [
-  ([[3], [4], [5, 6]], "sentence_pairs", "67% of the documents have one sent"),
-  ([[3], [4, 1], [5, 6]], "sentence_pairs", ""),
-  ([[3], [4], [5]], "full_sentences", ""),
-  ([[40, 3], [9, 8]], "sentence_pairs", "50% of the tokens are not used"),
-  ([[12, 3], [9, 8]], "sentence_pairs", ""),
+@pytest.mark.parametrize("documents, said", [
+  ([[3], [4], [5, 6]], "67% of the documents have one sent"),
+  ([[3], [4, 1], [5, 6]], ""),
+  ([[40, 3], [9, 8]], "50% of the tokens are not used"),
+  ([[12, 3], [9, 8]], ""),
 ])
-def test_text_of_another_shape_is_warned_of(documents, packing, said, caplog):
-  data.warn_of_shape(corpus_of(*documents), 10, packing)
+def test_text_of_another_shape_is_warned_of(documents, said, caplog):
+  data.warn_of_shape(corpus_of(*documents), 10)
   assert (said in caplog.text) if said else not caplog.text

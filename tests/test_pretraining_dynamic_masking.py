@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from pretraining import data, dynamic_masking, masking_rule
+from pretraining import data, dynamic_masking
+from pretraining.masks import SHARES
 
 CLS, SEP, MASK, FIRST, VOCAB = 2, 3, 4, 5, 1000
 ROWS, LENGTH, PREDICTIONS = 64, 128, 20
@@ -35,7 +36,7 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
     {str(token): index for index, token in enumerate(tokens)}
   )
   defaults = {
-    "masked_lm_prob": 0.15, "whole_words": False, "runs": None, "seed": 12345
+    "masked_lm_prob": 0.15, "whole_words": False, "seed": 12345
   }
   return dynamic_masking.Masking(
     vocabulary, max_predictions, **{**defaults, **options}
@@ -51,14 +52,11 @@ def apply(batch, step=0, first_row=0, rows=None, **options):
   return {name: value.numpy() for name, value in masked.items()}
 
 
-KINDS = [
-  {}, {"whole_words": True}, {"runs": "spans"}, {"runs": "ngrams"},
-  # More than there are places for.
-  {"masked_lm_prob": 0.5},
-]
+WORDS = {"whole_words": True}
 
 
-@pytest.mark.parametrize("options", KINDS)
+# With probability 0.5 there are more than places for them.
+@pytest.mark.parametrize("options", [{}, WORDS, {"masked_lm_prob": 0.5}])
 def test_predictions_are_what_stood_there_and_as_many_as_asked_for(options):
   batch = sequences()
   masked = apply(batch, **options)
@@ -84,17 +82,16 @@ def test_predictions_are_what_stood_there_and_as_many_as_asked_for(options):
   share = options.get("masked_lm_prob", 0.15)
   expected = np.clip(np.round(tokens * share), 1, PREDICTIONS)
   counts = masked["masked_lm_weights"].sum(axis=1)
-  if "runs" not in options and "whole_words" not in options:
+  if options != WORDS:
     # A sequence can have fewer words than predictions.
     np.testing.assert_array_equal(counts, np.minimum(expected, tokens - 2))
   assert (counts <= expected).all()
   assert counts.sum() > 0.9 * np.minimum(expected, tokens - 2).sum()
 
 
-@pytest.mark.parametrize("options", KINDS[1:3])
-def test_words_are_masked_wholly_or_not_at_all(options):
+def test_words_are_masked_wholly_or_not_at_all():
   batch = sequences()
-  masked = apply(batch, masked_lm_prob=0.3, **options)
+  masked = apply(batch, masked_lm_prob=0.3, **WORDS)
   words = np.cumsum(batch["word_starts"], axis=1)
   for row in range(ROWS):
     count = int(masked["masked_lm_weights"][row].sum())
@@ -119,7 +116,7 @@ def test_a_word_that_is_too_long_is_passed_over():
 
 
 @pytest.mark.parametrize("shares, is_mask, is_kept", [
-  (masking_rule.Shares(), 0.8, 0.1), (masking_rule.Shares(0.0, 0.2), 0.0, 0.2)
+  (SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)
 ])
 def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
   batch = sequences(rows=2048)
@@ -157,88 +154,45 @@ def test_masks_are_a_function_of_seed_and_step():
     assert np.mean(first[0] == first[1]) < 0.5
 
 
-def runs_in_a_loop(batch, keys, budgets, lengths):
-  """Which tokens dynamic_masking takes, and where their runs start."""
+def words_in_a_loop(batch, keys, budgets):
+  """Which tokens dynamic_masking takes."""
   taken = np.zeros((ROWS, LENGTH), bool)
-  first = np.zeros((ROWS, LENGTH), int)
   ids, starts = batch["input_ids"], batch["word_starts"]
   for row in range(ROWS):
     left = budgets[row]
     words = []
     for place in range(LENGTH):
-      if ids[row, place] < FIRST:
-        words.append(None)  # Nothing runs over [CLS], [SEP] and padding.
-      elif starts[row, place]:
-        words.append([place])
-      elif words[-1] is not None:
+      # [CLS], [SEP] and padding are not words.
+      if ids[row, place] >= FIRST:
+        if starts[row, place]:
+          words.append([])
         words[-1].append(place)
-    real = [number for number, word in enumerate(words) if word]
-    for start in sorted(real, key=lambda n: keys[row, words[n][0]]):
-      beginning = words[start][0]
-      for word in words[start : start + lengths[row, beginning]]:
-        if not word or taken[row, word[0]] or len(word) > left:
-          break
+    for word in sorted(words, key=lambda word: keys[row, word[0]]):
+      if len(word) <= left:
         taken[row, word] = True
-        first[row, word] = beginning
         left -= len(word)
-  return taken, first
+  return taken
 
 
-def test_runs_equal_those_of_a_plain_loop():
+def test_words_equal_those_of_a_plain_loop():
   batch = sequences()
-  # A [SEP] within a sequence, as packed sentences have it.
+  # A [SEP] within a sequence, as full_sentences have it.
   batch["input_ids"][:, 40] = np.where(batch["input_mask"][:, 40], SEP, 0)
   batch["word_starts"][:, 41] = batch["input_ids"][:, 41] >= FIRST
   batch["word_starts"][:, 40] = 0
   rng = np.random.default_rng(1)
   keys = rng.random((ROWS, LENGTH), np.float32)
   budgets = rng.integers(0, 25, ROWS).astype(np.int32)
-  lengths = rng.integers(1, 11, (ROWS, LENGTH)).astype(np.int32)
-  taken, first = dynamic_masking._choose_runs(
+  taken = dynamic_masking._choose_words(
     tf.constant(batch["input_ids"] >= FIRST),
-    *map(tf.constant, (batch["word_starts"], keys, budgets, lengths)),
+    *map(tf.constant, (batch["word_starts"], keys, budgets)),
   )
-  expected = runs_in_a_loop(batch, keys, budgets, lengths)
-  assert expected[0].sum() > 0.8 * budgets.sum()
-  np.testing.assert_array_equal(taken, expected[0])
-  np.testing.assert_array_equal(first, expected[1])
+  expected = words_in_a_loop(batch, keys, budgets)
+  assert expected.sum() > 0.8 * budgets.sum()
+  np.testing.assert_array_equal(taken, expected)
 
 
-def test_lengths_of_spans_are_the_papers():
-  numbers = tf.random.stateless_uniform([1, 100_000], seed=[1, 2])
-  lengths = masking(runs="spans")._run_lengths(numbers).numpy()
-  # Geometric with p 0.2, 1 to 10 alone; five standard deviations are 0.007.
-  expected = 0.2 * 0.8 ** np.arange(10)
-  expected /= expected.sum()
-  shares = np.bincount(lengths[0], minlength=11)[1:] / lengths.size
-  np.testing.assert_allclose(shares, expected, rtol=0, atol=0.007)
-  assert round(lengths.mean(), 1) == 3.8
-  almost_one = np.nextafter(np.float32(1), np.float32(0))
-  edges = masking(runs="ngrams")._run_lengths(tf.constant([[0.0, almost_one]]))
-  assert edges.numpy().tolist() == [[1, 3]]
-
-
-@pytest.mark.parametrize("runs, expected", [("spans", True), ("ngrams", False)])
-def test_spans_are_replaced_together_and_ngrams_token_by_token(runs, expected):
-  """Whether [MASK] and other tokens mix within three neighbours."""
-  batch = sequences(rows=512)
-  batch["word_starts"] = (batch["input_ids"] >= FIRST).astype(np.int32)
-  masked = masking(max_predictions=3, runs=runs).apply(
-    {name: tf.constant(value) for name, value in batch.items()},
-    tf.constant(0), rows=512, first_row=0,
-  )
-  masked = {name: value.numpy() for name, value in masked.items()}
-  positions = masked["masked_lm_positions"]
-  one_run = (np.diff(positions, axis=1) == 1).all(axis=1)
-  now = np.take_along_axis(masked["input_ids"], positions, axis=1)[one_run]
-  is_mask = (now == MASK).sum(axis=1)
-  # Three neighbours may be two runs that touch: few are, and those may mix.
-  mixed = np.mean((is_mask > 0) & (is_mask < 3))
-  assert one_run.sum() > 50
-  assert (mixed < 0.1) == expected, mixed
-
-
-@pytest.mark.parametrize("options", KINDS[:3])
+@pytest.mark.parametrize("options", [{}, WORDS])
 def test_replicas_see_their_rows_of_the_whole_batch(options):
   batch = sequences()
   whole = apply(batch, step=5, **options)

@@ -40,7 +40,7 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
 def open_input(path, **options):
   options = {
     "vocab_file": None, "use_next_sentence_loss": True, "masked_lm_prob": 0.3,
-    "whole_words": False, "runs": None, "seed": 3, **options,
+    "whole_words": False, "seed": 3, **options,
   }
   return inputs.PretrainingInput(
     [path] if isinstance(path, str) else path, CONFIG, max_seq_length=LENGTH,

@@ -127,7 +127,7 @@ def test_words_of_a_segmenter_are_masked_together():
       # a and "b c d" are the words.
       bytes([0, 0, 1, 1]) * sum(map(bool, block)),
     ),
-    vocabulary.dtype,
+    vocabulary,
   )
   options = small_corpus.record_options(
     masking="whole_words", masked_lm_prob=0.4, dupe_factor=3, max_seq_length=35

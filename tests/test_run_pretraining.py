@@ -1,4 +1,4 @@
-"""run_pretraining.py with the objectives of BERT's relatives, and a teacher."""
+"""run_pretraining.py without next sentences, on next words, with a teacher."""
 
 import json
 import pathlib
@@ -25,12 +25,12 @@ def files(tmp_path_factory):
   (folder / "bert_config.json").write_text(config.to_json_string())
   for name, flags in (
     ("dynamic", {"dynamic_masking": True}),
-    ("spans", {"mask_runs": "spans", **LENGTHS, "dupe_factor": 1}),
+    ("masked", {**LENGTHS, "dupe_factor": 1}),
   ):
     succeed(
       "create_pretraining_data.py", input_file="sample_text.txt",
       output_file=folder / f"{name}.tfrecord", vocab_file=VOCAB,
-      packing="doc_sentences", **{**flags, "max_seq_length": 32}
+      packing="full_sentences", **{**flags, "max_seq_length": 32}
     )
   return folder
 
@@ -46,8 +46,8 @@ def pretrain(files, kind, output_dir, **flags):
 
 
 @pytest.mark.slow
-def test_spanbert_is_trained_and_its_model_fills_masks(files, tmp_path):
-  pretrain(files, "spans", tmp_path, do_eval=True, max_eval_steps=1)
+def test_full_sentences_train_a_model_that_fills_masks(files, tmp_path):
+  pretrain(files, "masked", tmp_path, do_eval=True, max_eval_steps=1)
   found = results_in(tmp_path)
   assert set(found) == {
     "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy",
@@ -113,14 +113,14 @@ def teacher(files, tmp_path_factory):
   path = folder / "bert_config.json"
   path.write_text(json.dumps({**config, "num_hidden_layers": 4}))
   pretrain(
-    files, "spans", folder / "run", bert_config_file=path, num_train_steps=2
+    files, "masked", folder / "run", bert_config_file=path, num_train_steps=2
   )
   return folder / "run" / "final_model"
 
 
 def learn(files, teacher, output_dir, **flags):
   return pretrain(
-    files, "spans", output_dir, teacher_checkpoint=teacher,
+    files, "masked", output_dir, teacher_checkpoint=teacher,
     init_from_teacher=True, **flags,
   )
 
@@ -135,7 +135,7 @@ def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
   resumed_runs.assert_same_weights(six_steps, tmp_path)
   done = script_runner.run(
     "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
-    input_file=files / "spans.tfrecord", output_dir=tmp_path / "whole",
+    input_file=files / "masked.tfrecord", output_dir=tmp_path / "whole",
     bert_config_file=files / "bert_config.json", vocab_file=VOCAB, **LENGTHS,
     teacher_checkpoint=teacher, distillation_weights="1,1,1",
     init_from_teacher=True,
@@ -159,7 +159,7 @@ def test_next_words_are_learned_from_either_kind_of_record(
   # No vocabulary: nothing is masked.
   evaluation = {"do_eval": True, "max_eval_steps": 1}
   flags = {**left_to_right, **evaluation, "vocab_file": None}
-  for kind in ("dynamic", "spans"):
+  for kind in ("dynamic", "masked"):
     pretrain(files, kind, tmp_path / kind, **flags)
     found = results_in(tmp_path / kind)
     assert set(found) == {
@@ -168,7 +168,7 @@ def test_next_words_are_learned_from_either_kind_of_record(
     assert found["loss"] == pytest.approx(found["next_word_loss"], rel=1e-5)
   # XLA needs one shape: padding is computed.
   pretrain(files, "dynamic", tmp_path / "xla", **flags, jit_compile="true")
-  model = tmp_path / "spans" / "final_model"
+  model = tmp_path / "masked" / "final_model"
   done = script_runner.run(
     "fill_mask.py", model_dir=model, vocab_file=VOCAB, text="a [MASK] here"
   )
@@ -179,7 +179,7 @@ def test_next_words_are_learned_from_either_kind_of_record(
 def test_next_words_resume_to_the_same_weights(files, left_to_right, tmp_path):
   resumed_runs.assert_same_weights(
     lambda folder: pretrain(
-      files, "spans", folder, **left_to_right, num_train_steps=6,
+      files, "masked", folder, **left_to_right, num_train_steps=6,
       save_checkpoints_steps=3,
     ), tmp_path,
   )
@@ -191,7 +191,8 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
   done = script_runner.run(
     "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
     input_file=path, output_dir=tmp_path / "run", bert_config_file=path,
-    max_seq_length=8, mask_runs="spans",
+    max_seq_length=8, do_whole_word_mask=True,
   )
   assert done.code == 1
-  assert "--mask_runs has no effect with --bert_config_file, whose" in done.err
+  said = "--do_whole_word_mask has no effect with --bert_config_file, whose"
+  assert said in done.err

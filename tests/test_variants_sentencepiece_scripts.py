@@ -124,7 +124,7 @@ def test_pretraining_masks_whole_words_of_pieces(model, tmp_path):
   run(
     "create_pretraining_data.py", **flags,
     input_file=script_runner.ROOT / "sample_text.txt", output_file=records,
-    packing="sentence_order", do_whole_word_mask=True, dupe_factor=1,
+    do_whole_word_mask=True, dupe_factor=1,
   )
   check_whole_words(records, flags["vocab_file"])
   run(

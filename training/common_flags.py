@@ -77,12 +77,6 @@ def define_masking_flags(note=""):
   flags.DEFINE_bool(
     "do_whole_word_mask", False,
     f"Mask all pieces of a word together instead of single pieces{note}.",
-    not_with="mask_runs", why=", whose runs consist of whole words",
-  )
-  flags.DEFINE_enum(
-    "mask_runs", None, choices.MASKED_RUNS,
-    f"Mask runs of whole words{note}: spans as in SpanBERT (1 to 10 words, "
-    "replaced together), ngrams as in ALBERT (1 to 3 words).",
   )
   flags.DEFINE_list(
     "mask_shares", ["80", "10", "10"],
