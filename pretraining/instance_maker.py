@@ -86,14 +86,14 @@ def create_instances(
       _segment_pairs, corpus, documents, options, rng,
       room=vocabulary.frame.room(options.max_seq_length),
     )
+
+  def all_passes():
+    for _ in range(options.dupe_factor):
+      yield from one_pass()
+      after_pass()
+
   masker = masks.Masker(corpus, vocabulary, options, rng)
-  for _ in range(options.dupe_factor):
-    # As in the original: the masks of a pair are drawn before the next pair,
-    # which a generator makes on demand.
-    for pair in one_pass():
-      masker.add(pair)
-    after_pass()
-  masked = masker.masked()
+  masked = masker.mask_all(all_passes())
   # As in the original: instances of all passes are shuffled together. Shuffling
   # their numbers takes the same draws as shuffling the instances.
   order = array.array("q", range(len(masked.pairs)))

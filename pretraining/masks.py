@@ -10,9 +10,10 @@ pairs in small arrays.
 dynamic_masking implements the same rule on tensors, with other random numbers.
 """
 
+import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -89,25 +90,23 @@ class Masker:
     """Makes a masker from instance_maker.RecordOptions and a generator."""
     self._corpus, self._vocabulary = corpus, vocabulary
     self._options, self._rng = options, rng
-    self._pairs: list[tuple] = []
-    self._masks: list[dict[int, int]] = []
-    self._parts: list[Masked] = []
 
-  def add(self, pair) -> None:
-    """Masks an instance_maker.SegmentPair."""
-    self._pairs.append(pair)
-    is_masked = self._options.masking != "none"
-    self._masks.append(self._mask(pair) if is_masked else {})
-    if len(self._pairs) == _TOGETHER:
-      self._flush()
+  def mask_all(self, pairs: Iterator) -> Masked:
+    """Masks every instance_maker.SegmentPair.
 
-  def masked(self) -> Masked:
-    """Returns the masks of all pairs."""
-    self._flush()
-    return Masked(*map(np.concatenate, zip(*self._parts)))
+    As in the original: the masks of a pair are drawn before the next pair,
+    which a generator makes on demand.
+    """
+    parts = []
+    while not parts or len(parts[-1].pairs) == _TOGETHER:
+      some = itertools.islice(pairs, _TOGETHER)
+      parts.append(self._arrays([(pair, self._mask(pair)) for pair in some]))
+    return Masked(*map(np.concatenate, zip(*parts)))
 
   def _mask(self, pair):
     """Returns {number of a token in A + B: the id that the model sees}."""
+    if self._options.masking == "none":
+      return {}
     a_start, a_end, b_start, b_end, _ = pair
     rng, random_ids = self._rng, self._vocabulary.ids
     flags = self._corpus.continues
@@ -159,17 +158,17 @@ class Masker:
     budget = max(1, round(length * self._options.masked_lm_prob))
     return min(tokens, budget, self._options.max_predictions_per_seq)
 
-  def _flush(self):
-    """Turns the masks since the last call into arrays."""
-    pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
+  def _arrays(self, instances):
+    """Returns the Masked of a list of (pair, result of `_mask`)."""
+    pairs = np.array([pair for pair, _ in instances], np.int64).reshape(-1, 5)
     most = self._options.max_predictions_per_seq
     most = 0 if self._options.masking == "none" else most
     tokens, replacements = np.zeros((2, len(pairs), most), np.int64)  # [B, P]
-    for row, masked in enumerate(self._masks):
-      places = sorted(masked)
-      tokens[row, : len(places)] = places
-      replacements[row, : len(places)] = [masked[place] for place in places]
-    num_masked = np.array(list(map(len, self._masks)), np.uint16)
+    num_masked = np.zeros(len(pairs), np.uint16)
+    for row, (_, masked) in enumerate(instances):
+      num_masked[row] = count = len(masked)
+      tokens[row, :count] = places = sorted(masked)
+      replacements[row, :count] = [masked[place] for place in places]
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
     # Positions count [CLS], and the [SEP] between A and B.
     positions = tokens + 1 + self._vocabulary.frame.between * (
@@ -177,11 +176,10 @@ class Masker:
     )
     positions[np.arange(most) >= num_masked[:, None]] = 0
     # The arrays of all instances of a text are in memory together.
-    self._parts.append(Masked(
+    return Masked(
       pairs, num_masked, positions.astype(np.uint16),
       replacements.astype(self._vocabulary.dtype),
-    ))
-    self._pairs, self._masks = [], []
+    )
 
 
 def _shuffle(items, rng):
