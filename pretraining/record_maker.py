@@ -59,14 +59,10 @@ class RecordMaker:
       data.encode_segmented, self.tokenizer
     )
 
-  def read(
-    self, pieces: list[data.Piece], *, joined: bool
-  ) -> data.Corpus:
+  def read(self, pieces: list[data.Piece], *, joined: bool) -> data.Corpus:
     """Reads text; `joined` is as in data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
-    corpus = data.read_corpus(
-      lines, self._encode_lines, self._vocabulary
-    )
+    corpus = data.read_corpus(lines, self._encode_lines, self._vocabulary)
     if self._options.packing == "sentence_pairs":
       data.warn_of_shape(corpus, self._options.max_seq_length)
     return corpus

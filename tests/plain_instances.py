@@ -3,7 +3,8 @@
 What instance_maker and masks compute with arrays and positions, written again
 as one reads it in a paper: slow, and easy to check by eye. The tests compare
 both on random texts and options.
-(That this one makes the instances of the original is tested with its records.)
+(That instance_maker makes the instances of the original is tested with its
+records.)
 
 A document is a list of sentences, a sentence a list of tokens (str).
 """

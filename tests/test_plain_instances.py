@@ -1,7 +1,6 @@
 """instance_maker and masks equal their plain forms."""
 
 import itertools
-import pathlib
 import random
 
 import numpy as np
@@ -10,11 +9,7 @@ import pytest
 import plain_instances
 import small_corpus
 import tiny_model
-import tokenization
 from pretraining import masks
-
-GOLDEN = pathlib.Path(__file__).parent / "golden"
-INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
 VOCAB = {token: index for index, token in enumerate(
   [*tiny_model.SPECIAL, *"abcdefg", "##x", "##y"]
@@ -81,27 +76,3 @@ def test_instances_of_random_texts(rule, packing, monkeypatch):
     )
     # As many random numbers were used.
     assert mine.getstate() == plain.getstate(), options
-
-
-@pytest.mark.parametrize("name, masking", [
-  ("pred5", "pieces"), ("short05", "pieces"), ("wwm", "whole_words"),
-])
-def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
-  tokenizer = tokenization.FullTokenizer(small_corpus.released_vocab(tmp_path))
-  text = (INPUTS / "sample_text.txt").read_text(encoding="utf-8")
-  documents = [
-    [tokenizer.tokenize(line) for line in document.split("\n") if line.strip()]
-    for document in text.strip().split("\n\n")
-  ]
-  options = small_corpus.record_options(
-    dupe_factor=5, masking=masking,
-    max_predictions_per_seq=5 if name == "pred5" else 20,
-    short_seq_prob=0.5 if name == "short05" else 0.1,
-  )
-  with np.load(GOLDEN / "pretraining_data" / f"{name}.npz") as golden:
-    assert_equal(
-      plain_instances.features_of(
-        documents, tokenizer.vocab, options, random.Random(12345)
-      ),
-      dict(golden),
-    )
