@@ -46,7 +46,6 @@ def written(tmp_path):
 
 def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
-  assert "Advice" not in page
   assert '<td>eval_f1</td><td class="number">0.5</td>' in page
   assert "<pre>f1 of classes</pre>" in page
   # The first of two losses is the upper left end of its curve.
@@ -124,19 +123,6 @@ def test_the_card_names_scores_data_and_use(written):
   assert f'text_models.load("{written}/final_model")' in text
   assert "model.classify([(" in text
   assert "$" not in card
-
-
-def test_the_page_and_the_log_give_advice(tmp_path, caplog):
-  run_report.write(
-    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
-    run_report.Report(
-      "text-classification", {}, labels=["<a>", "b"],
-      confusions=np.array([[3, 0], [2, 0]]),
-    ),
-  )
-  page = (tmp_path / "report.html").read_text("utf-8")
-  assert "<p>Advice: every prediction is &#x27;&lt;a&gt;&#x27;;" in page
-  assert "every prediction is '<a>'; try more --num_train_epochs" in caplog.text
 
 
 def test_a_model_that_was_not_trained_gets_no_card(tmp_path):

@@ -20,10 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 
 from common import file_io, program
-from training import advice, train_log
+from training import train_log
 
 _FOLDER = pathlib.Path(__file__).parent
 _PAGE = string.Template((_FOLDER / "run_report.html").read_text("utf-8"))
@@ -75,16 +74,8 @@ USES = {
 
 
 def write(settings, report: Report) -> None:
-  """Writes report.html into --output_dir and, after training, the card.
-
-  It also logs the page's advice.
-  """
+  """Writes report.html into --output_dir and, after training, the card."""
   folder = settings.output_dir
-  lines = train_log.read(folder)
-  step = lines[-1]["step"] if lines else 0
-  sentences = advice.sentences(settings, report, step)
-  for sentence in sentences:
-    logging.warning("%s", sentence)
   name = os.path.basename(os.path.abspath(folder))
   command = shlex.join([program.name(), *sys.argv[1:]])
   if command.partition(" ")[0].endswith(".py"):
@@ -95,8 +86,7 @@ def write(settings, report: Report) -> None:
     _PAGE.substitute(
       {key: html.escape(text) for key, text in texts.items()},
       scores=_table([], sorted(report.results.items())),
-      advice="".join(f"<p>Advice: {html.escape(s)}.</p>" for s in sentences),
-      curves="".join(_curves(lines)) or "Nothing was trained.",
+      curves="".join(_curves(train_log.read(folder))) or "Nothing was trained.",
       confusions=_confusions(report),
       details=f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
       if report.details else "",
