@@ -26,7 +26,6 @@ SOURCES = sorted(
 FILES = [
   *SOURCES, ROOT / "setup.py", ROOT / "bert_tf2.py", *ROOT.glob("tests/*.py"),
   *ROOT.glob("benchmarks/*.py"), *ROOT.glob("docs/*.py"),
-  *ROOT.glob("examples/*/*.py"),
 ]
 
 # What the files of a folder may import of the project, apart from their own.
