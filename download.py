@@ -28,7 +28,7 @@ flags.DEFINE_bool(
 command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
-from reproduction import assemble, catalog
+from reproduction import catalog, downloads
 
 
 def print_list():
@@ -37,7 +37,7 @@ def print_list():
     print(f"{title}:")
     for entry in entries.values():
       sizes, text = [file.size for file in entry.files], "size unknown"
-      if None not in sizes:
+      if all(sizes):
         text = f"{sum(sizes) / 1e6:,.1f} MB"
       elif entry.bytes_after:
         text = f"~{entry.bytes_after / 1e6:,.1f} MB"
@@ -51,14 +51,14 @@ def print_list():
     print(f"  {entry.name}: {entry.about}")
 
 
-def chosen_entries(flag, known, names):
-  """Yields the catalog.Entries of `known` that the names in a flag select.
+def chosen_entries(flag, entries, names):
+  """Yields the catalog.Entries that the names in a flag select.
 
   Raises InputError: a name is not in the catalog.
   """
   for name in names:
     # A group's name stands for all its data sets.
-    named = [e for e in known.values() if name in (e.name, e.group)]
+    named = [e for e in entries.values() if name in (e.name, e.group)]
     if name in catalog.ELSEWHERE:
       raise errors.InputError(
         f"--{flag}={name}: {catalog.ELSEWHERE[name].about}"
@@ -66,7 +66,7 @@ def chosen_entries(flag, known, names):
     if not named:
       raise errors.InputError(
         f"--{flag}={name} is unknown; --list prints all names, among them "
-        f"{', '.join(list(known)[:3])}"
+        f"{', '.join(list(entries)[:3])}"
       )
     yield from named
 
@@ -85,13 +85,11 @@ def main(_):
     raise errors.InputError("nothing to do: pass --model, --data or --list")
   # Both a group and a name may select an entry: it is fetched once.
   for entry in {entry.name: entry for entry in entries}.values():
-    folder, is_new = assemble.fetch(
-      entry, settings.dir, base_url=settings.base_url
-    )
+    folder, is_new = downloads.fetch(entry, settings.dir, settings.base_url)
     state = "downloaded" if is_new else "already there"
     print(f"{entry.name}: {state}. Flags for the scripts:")
-    for flag in assemble.flags_to_paste(entry, folder):
-      print(f"  {flag}")
+    for flag in entry.flags.split():
+      print(f"  {flag.replace('{folder}', folder)}")
 
 
 if __name__ == "__main__":

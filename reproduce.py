@@ -85,14 +85,13 @@ def make_plan(settings, name, extra):
       f"{', '.join(list(rows.ROWS)[:3])}"
     )
   row = rows.ROWS[name]
-  plan = runs.Plan(
-    row=row,
-    model=runs.find_model(row, settings.model_dir) if row.script else "",
-    data=runs.find_data(row, settings.data_dir) if row.script else "",
-    output=settings.output_dir, max_steps=settings.max_steps, extra=extra,
+  if not row.script:
+    raise errors.InputError(f"--row={name} cannot be run: {row.note}")
+  return runs.Plan(
+    row, runs.find_model(row, settings.model_dir),
+    runs.find_data(row, settings.data_dir), settings.output_dir,
+    settings.max_steps, extra,
   )
-  runs.command(plan, 1)
-  return plan
 
 
 def main(argv):

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-  """A file to download; a field without a published value is None."""
+  """A file to download."""
 
   url: str
-  size: int | None = None  # In bytes.
-  sha256: str | None = None  # In hexadecimal.
+  size: int = 0  # In bytes; 0: not published.
+  sha256: str = ""  # In hexadecimal; "": not published.
 
   @property
   def name(self) -> str:
@@ -35,9 +35,8 @@ class Entry(NamedTuple):
   licence: str
   about: str  # One line of description.
   program: str  # For models: the program that wrote the checkpoint.
-  bytes_after: int | None  # For models: approximate size of the weights.
-  task: str  # For data: the --task_name that reads it.
-  cased: bool  # For models: whether text keeps its case.
+  bytes_after: int  # For models: approximate size of the weights.
+  flags: str  # Flags of the scripts that use {folder}.
   group: str  # For data: a value of --data that selects a group of data sets.
   # Lines of the published files, including headers; for SQuAD the questions.
   rows: dict[str, int]
@@ -57,24 +56,19 @@ def _read(kind):
   entries = {}
   for lines in read_groups("catalog.csv"):
     first = lines[0]
-    if first["kind"] != kind:
-      continue
-    files = tuple(
-      File(line["url"], _number(line["size"]), line["sha256"] or None)
-      for line in lines
-    )
     rows = (item.split("=") for item in first["rows"].split())
-    texts = "name licence about program task group"
-    entries[first["name"]] = Entry(
-      files=files, bytes_after=_number(first["bytes"]),
-      cased=bool(first["cased"]), rows={name: int(n) for name, n in rows},
-      **{name: first[name] for name in texts.split()},
-    )
+    texts = "name licence about program flags group"
+    if first["kind"] == kind:
+      entries[first["name"]] = Entry(
+        files=tuple(
+          File(line["url"], int(line["size"] or 0), line["sha256"])
+          for line in lines
+        ),
+        bytes_after=int(first["bytes"] or 0),
+        rows={name: int(count) for name, count in rows},
+        **{name: first[name] for name in texts.split()},
+      )
   return entries
-
-
-def _number(text):
-  return int(text) if text else None
 
 
 MODELS, DATA = _read("model"), _read("data")

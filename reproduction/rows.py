@@ -21,12 +21,6 @@ class Metric(NamedTuple):
   high: float | None = None
   scale: float = 100.0  # Factor for a value of eval_results.txt.
 
-  def is_within(self, value: float) -> bool:
-    """Returns whether a value, in the metric's unit, is in its band."""
-    return (self.low is None or value >= self.low) and (
-      self.high is None or value <= self.high
-    )
-
 
 class Row(NamedTuple):
   """A published result, and the recipe for it."""
@@ -51,22 +45,21 @@ class Row(NamedTuple):
     return any("{before}" in flag for flag in self.flags)
 
 
-def _metric(line):
+def _row(lines):
+  """Returns a Row; each of its lines has a metric."""
+  texts = "name source model data script hours after note"
   numbers = "published low high scale"
-  found = {name: float(line[name]) for name in numbers.split() if line[name]}
-  return Metric(line["result"].strip("-"), **found)
+  return Row(
+    flags=tuple(shlex.split(lines[0]["flags"])),
+    metrics=tuple(
+      Metric(line["result"].strip("-"), **{
+        name: float(line[name]) for name in numbers.split() if line[name]
+      })
+      for line in lines if line["result"]
+    ),
+    config=dict(item.split("=") for item in lines[0]["config"].split()),
+    **{name: lines[0][name] for name in texts.split()},
+  )
 
 
-def _read():
-  """Yields the Rows; further lines with a name add metrics."""
-  for lines in catalog.read_groups("rows.csv"):
-    texts = "name source model data script hours after note"
-    yield Row(
-      flags=tuple(shlex.split(lines[0]["flags"])),
-      metrics=tuple(_metric(line) for line in lines if line["result"]),
-      config=dict(item.split("=") for item in lines[0]["config"].split()),
-      **{name: lines[0][name] for name in texts.split()},
-    )
-
-
-ROWS = {row.name: row for row in _read()}
+ROWS = {row.name: row for row in map(_row, catalog.read_groups("rows.csv"))}

@@ -2,11 +2,10 @@
 
 A run's folder is OUTPUT/ROW/seed_N, which is the --output_dir of the row's
 script. When the script has ended, its results are written to result.json there.
-A seed with that file is skipped; an interrupted run continues.
+A seed with that file is skipped; an interrupted run continues. No TensorFlow is
+imported here.
 """
 
-import contextlib
-import ctypes
 import os
 import pathlib
 import platform
@@ -26,17 +25,18 @@ _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
 # Weight files of Hugging Face and TensorFlow.
 _WEIGHTS = r"\.(safetensors|bin)$|\.data-\d+-of-\d+$"
-_PR_SET_PDEATHSIG = 1  # From linux/prctl.h.
-# Entries of data sets with tables in subfolders: XNLI, IMDB and PAWS-X.
-_DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
+# Verdicts on runs that deviate from the recipe, the most serious first.
+SMOKE, CHANGED, OTHER, LESS_DATA = DEVIATIONS = (
+  "smoke run", "recipe changed", "other weights", "less data"
+)
 
 
 class Plan(NamedTuple):
   """A row, and the settings to run it with."""
 
   row: rows.Row
-  model: str  # Folder of the weights; "" if the row's flags name them.
-  data: str  # Folder or files; "" if the row needs none.
+  model: str  # Folder of the weights; "" if an earlier run makes them.
+  data: str  # Folder or files of the data.
   output: str  # Folder for all rows.
   max_steps: int = 0  # Last step of a smoke run.
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
@@ -44,6 +44,19 @@ class Plan(NamedTuple):
   def folder(self, seed: int) -> str:
     """Returns the folder of a seed's run."""
     return os.path.join(self.output, self.row.name, f"seed_{seed}")
+
+  def folder_before(self, seed: int) -> str:
+    """Returns the folder of the run that a seed starts from; "" for none.
+
+    It is the run with the same seed, or with seed 1 if only that has finished,
+    because several fine-tunings can start from one pre-training.
+    """
+    if not self.row.after:
+      return ""
+    before = self._replace(row=rows.ROWS[self.row.after])
+    folders = [before.folder(seed), before.folder(1)]
+    done = (f for f in folders if os.path.exists(os.path.join(f, _RESULT)))
+    return next(done, folders[0])
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
@@ -54,29 +67,28 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   """
   if row.is_chained:
     return ""
-  for path in _candidates(folder, row.model):
+  for path in [os.path.join(folder, row.model), folder] if folder else []:
     if _config_in(path):
       return path
-  if not row.model:
-    raise errors.InputError(
-      f"--row={row.name} starts from no released model: --model_dir must name "
-      "a folder with bert_config.json and vocab.txt (and weights, if any)"
-    )
   raise errors.InputError(
     f"--row={row.name} needs {row.model}, and there is no model in "
-    f"--model_dir={folder or ''}; download it: python download.py "
-    f"--model={row.model} --dir={folder or 'downloads'}"
+    f"--model_dir={folder or ''}; {_download('model', row.model, folder)}"
+    if row.model else
+    f"--row={row.name} starts from no released model: --model_dir must name a "
+    "folder with bert_config.json and vocab.txt (and weights, if any)"
   )
 
 
-def _candidates(folder, name):
-  return [os.path.join(folder, name), folder] if folder else []
+def _download(flag, name, folder):
+  return (
+    f"download it: python download.py --{flag}={name} "
+    f"--dir={folder or 'downloads'}"
+  )
 
 
 def _config_in(folder):
-  paths = (
-    os.path.join(folder, name) for name in ("bert_config.json", "config.json")
-  )
+  names = ("bert_config.json", "config.json")
+  paths = (os.path.join(folder, name) for name in names)
   return next(filter(os.path.exists, paths), None)
 
 
@@ -86,18 +98,18 @@ def find_data(row: rows.Row, folder: str | None) -> str:
   Raises InputError: the data is missing; the message says how to get it.
   """
   if not row.data:
-    if not folder:
-      raise errors.InputError(
-        f"--row={row.name} needs --data_dir: your records ({row.note})"
-      )
-    return folder
-  for path in _candidates(folder, row.data):
-    if _has_files(row, path):
+    if folder:
+      return folder
+    raise errors.InputError(
+      f"--row={row.name} needs --data_dir: your records ({row.note})"
+    )
+  named = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
+  for path in [os.path.join(folder, row.data), folder] if folder else []:
+    _, folders, files = next(os.walk(path), ("", [], []))
+    # A folder with downloads has no files. XNLI has two folders.
+    if named <= {*files} and (files or "XNLI-1.0" in folders):
       return path
-  how = (
-    f"download it: python download.py --data={row.data} "
-    f"--dir={folder or 'downloads'}"
-  )
+  how = _download("data", row.data, folder)
   if row.data in catalog.ELSEWHERE:
     how = catalog.ELSEWHERE[row.data].about
   raise errors.InputError(
@@ -106,29 +118,13 @@ def find_data(row: rows.Row, folder: str | None) -> str:
   )
 
 
-def _has_files(row, folder):
-  """Returns whether a folder has the files in the row's flags, or a table."""
-  named = [
-    flag.partition("{data}/")[2] for flag in row.flags if "{data}/" in flag
-  ]
-  inside = os.listdir(folder) if os.path.isdir(folder) else []
-  if named:
-    return set(named) <= set(inside)
-  return any(n.endswith((".tsv", ".csv")) or n in _DEEP for n in inside)
-
-
 def command(plan: Plan, seed: int) -> list[str]:
-  """Returns the command of a seed's run as a list for subprocess.
-
-  Raises InputError: no script can run this row.
-  """
+  """Returns the command of a seed's run as a list for subprocess."""
   row, folder = plan.row, plan.folder(seed)
-  if not row.script:
-    raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
+  model = os.path.join(plan.folder_before(seed), "final_model")
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
-    .replace("{before}", _model_before(plan, seed))
-    for flag in row.flags
+    .replace("{before}", model) for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
     # The recipe's warm-up is longer than a smoke run. A row that continues
@@ -167,8 +163,8 @@ def run(plan: Plan, seed: int) -> None:
 
   Raises InputError: the script failed, or was stopped and can continue.
   """
-  arguments = command(plan, seed)
-  path = os.path.join(plan.folder(seed), _RESULT)
+  arguments, folder = command(plan, seed), plan.folder(seed)
+  path = os.path.join(folder, _RESULT)
   if os.path.exists(path):
     done = json_files.read(path)["command"]
     # Ignore the interpreter, whose path depends on the environment.
@@ -178,8 +174,8 @@ def run(plan: Plan, seed: int) -> None:
       f"{path} is of another command ({shlex.join(done)}); remove its folder, "
       "or choose another --output_dir"
     )
-  before = _result_before(plan, seed) if plan.row.after else None
-  if before and not (plan.row.is_chained or os.path.exists(plan.folder(seed))):
+  before = plan.row.after and _read_before(plan, seed)
+  if before and not (plan.row.is_chained or os.path.exists(folder)):
     _begin_after(plan, seed, before["results"]["global_step"])
   start = time.time()
   # A separate process, as if a user had started the script.
@@ -190,129 +186,127 @@ def run(plan: Plan, seed: int) -> None:
       "command again to go on, or see its own message above: "
       f"{shlex.join(arguments)}"
     )
-  grid, results = read_search(plan.folder(seed)), {}
+  grid, results = read_search(folder), {}
   if grid:
     results = grid[0][1]
   elif "--do_eval" in arguments:  # Other rows write files for a server.
-    results = read_eval_results(plan.folder(seed))
+    results = read_eval_results(folder)
+  weights = _weights(plan, seed)
   json_files.write(path, {
-    "row": plan.row.name, "seed": seed, **_start_record(plan, seed),
-    "before": before, "data": plan.data,
-    "fewer": fewer_rows(plan.row, plan.data),
-    "command": arguments, "extra": list(plan.extra),
-    "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
-    "results": results, "grid": grid,
+    "row": plan.row.name, "seed": seed, **weights, "data": plan.data,
+    "command": arguments, "results": results, "grid": grid,
+    "deviations": _deviations(plan, weights, before),
     "seconds": round(time.time() - start, 1),  # Since the last start.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
 
 
 def _call(arguments):
-  """Runs a command and returns its exit code; it ends with this process."""
-  ends = _end_with_parent if os.name == "posix" else None
-  with subprocess.Popen(arguments, preexec_fn=ends) as child:
+  """Runs a command and returns its exit code; a signal ends both processes."""
+  # The default action would end this process alone.
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+  with subprocess.Popen(arguments) as child:
     try:
       return child.wait()
-    except BaseException:
+    finally:
       # On SIGTERM the script saves its step and ends.
       child.terminate()
       child.wait()
-      raise
 
 
-def _end_with_parent():
-  """Makes Linux send SIGTERM to this process when its parent ends."""
-  with contextlib.suppress(OSError, AttributeError):
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _folder_before(plan, seed):
-  """Returns the folder of the run that a seed starts from.
-
-  It is the run with the same seed, or with seed 1 if only that has finished,
-  because several fine-tunings can start from one pre-training.
-  """
-  before = plan._replace(row=rows.ROWS[plan.row.after])
-  folders = [before.folder(seed), before.folder(1)]
-  done = (f for f in folders if os.path.exists(os.path.join(f, _RESULT)))
-  return next(done, folders[0])
-
-
-def _model_before(plan, seed):
-  """Returns the folder of the model for {before}; "" if the row lacks that."""
-  if not plan.row.is_chained:
-    return ""
-  return os.path.join(_folder_before(plan, seed), "final_model")
-
-
-def _result_before(plan, seed):
+def _read_before(plan, seed):
   """Returns the result.json of the run that a seed starts from."""
-  folder = _folder_before(plan, seed)
+  folder = plan.folder_before(seed)
   path = os.path.join(folder, _RESULT)
-  if not os.path.exists(path):
-    raise errors.InputError(
-      f"--row={plan.row.name} goes on with the run in {folder}, which is not "
-      f"finished; run --row={plan.row.after} first, with the same --output_dir"
-    )
-  return json_files.read(path)
+  if os.path.exists(path):
+    return _read(path)
+  raise errors.InputError(
+    f"--row={plan.row.name} goes on with the run in {folder}, which is not "
+    f"finished; run --row={plan.row.after} first, with the same --output_dir"
+  )
+
+
+def _read(path):
+  result = json_files.read(path)
+  if "deviations" in result:
+    return result
+  raise errors.InputError(
+    f"{path} was written by an earlier version; move its folder away, and run "
+    "the row again for a new result"
+  )
 
 
 def _begin_after(plan, seed, step):
   """Makes a run's folder with the last checkpoint of an earlier row's run."""
-  before = _folder_before(plan, seed)
+  before = plan.folder_before(seed)
   with file_io.new_folder(plan.folder(seed)) as folder:
     for name in os.listdir(before):
       if name.startswith((f"model.ckpt-{step:.0f}.", "run_fingerprint.")):
         shutil.copy(os.path.join(before, name), folder)
 
 
-def _start_record(plan, seed):
-  """Returns the fields of result.json about a run's initial weights."""
-  if plan.row.is_chained:
-    weights = weights_record(_model_before(plan, seed))
-    return {**weights, "model": plan.row.after, "config": {}}
-  config = json_files.read(_config_in(plan.model))
-  return {
-    **weights_record(plan.model),
-    "config": {name: str(config.get(name)) for name in plan.row.config},
-  }
+def _weights(plan, seed):
+  """Returns the fields of result.json about a run's initial weights.
 
-
-def weights_record(folder: str) -> dict:
-  """Returns the fields of result.json about the weights in a folder.
-
-  Returns:
-    model: the name in the catalog, or the name of the folder; source: the URLs
-    in the record of download.py, empty for any other folder; weights: the path;
-    sha256: {file: sum} of the weight files.
+  model: the name in the catalog, of the earlier row, or of the folder; source:
+  the URLs in the record of download.py, empty for any other folder; weights:
+  the path; sha256: {file: sum} of the weight files.
   """
+  folder = plan.model or os.path.join(plan.folder_before(seed), "final_model")
   path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)
   download = json_files.read(path) if os.path.exists(path) else {}
-  files = sorted(os.listdir(folder)) if folder else []
+  model = download.get("name", os.path.basename(name))
   return {
-    "model": download.get("name", os.path.basename(name)), "weights": name,
-    "source": download.get("files", []),
+    "model": plan.row.after if plan.row.is_chained else model,
+    "weights": name, "source": download.get("files", []),
     "sha256": {
       file: file_io.size_and_sha256(os.path.join(folder, file))[1]
-      for file in files if re.search(_WEIGHTS, file)
+      for file in sorted(os.listdir(folder)) if re.search(_WEIGHTS, file)
     },
   }
 
 
-def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
-  """Returns {file: (lines or questions, published number)} of shorter files."""
+def _deviations(plan, weights, before):
+  """Returns [(verdict, text)] of a run, the most serious first."""
+  row, deviations = plan.row, []
+  if plan.max_steps:
+    deviations.append((SMOKE, f"stopped after {plan.max_steps} steps"))
+  if plan.extra:
+    deviations.append((CHANGED, f"flags {shlex.join(plan.extra)}"))
+  config = json_files.read(_config_in(plan.model)) if row.config else {}
+  deviations += [
+    (CHANGED, f"{name} {config.get(name)} instead of {value}")
+    for name, value in row.config.items() if str(config.get(name)) != value
+  ]
+  # Trust the source that download.py recorded, not a folder's name.
+  if row.model and (weights["model"] != row.model or not weights["source"]):
+    sums = [f"{name} {value[:16]}" for name, value in weights["sha256"].items()]
+    source = weights["source"] or ["a folder that download.py did not make"]
+    deviations.append((OTHER, (
+      f"weights {weights['weights']}, SHA-256: {', '.join(sums) or 'unknown'}, "
+      f"source: {', '.join(source)}"
+    )))
+  deviations += [(LESS_DATA, text) for text in fewer_rows(row, plan.data)]
+  if before:
+    deviations += [(v, f"{row.after}: {t}") for v, t in before["deviations"]]
+  return sorted(deviations, key=lambda pair: DEVIATIONS.index(pair[0]))
+
+
+def fewer_rows(row: rows.Row, folder: str) -> list[str]:
+  """Returns texts about the files with fewer rows than the published ones."""
   entry = {**catalog.DATA, **catalog.ELSEWHERE}.get(row.data)
-  fewer = {}
+  texts = []
   for name, published in (entry.rows if entry else {}).items():
     path = pathlib.Path(folder, name)
-    if path.exists():
-      # Count questions in a SQuAD file, and lines in others, with the header.
-      unit = rb'"question"\s*:' if path.suffix == ".json" else rb"\n"
-      found = len(re.findall(unit, path.read_bytes()))
-      # A few missing rows are ignored: versions of a data set differ by them.
-      if found < 0.99 * published:
-        fewer[name] = (found, published)
-  return fewer
+    # Count questions in a SQuAD file, and lines in others, with the header.
+    unit, pattern = "lines", rb"\n"
+    if path.suffix == ".json":
+      unit, pattern = "questions", rb'"question"\s*:'
+    count = len(re.findall(pattern, path.read_bytes())) if path.exists() else 0
+    # A few missing rows are ignored: versions of a data set differ by them.
+    if path.exists() and count < 0.99 * published:
+      texts.append(f"{name} with {count:,} of {published:,} {unit}")
+  return texts
 
 
 def machine() -> str:
@@ -354,16 +348,11 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
   path = pathlib.Path(folder, "search_results.tsv")
   if not path.exists():
     return []
-  header, *lines = (
-    line.split("\t") for line in path.read_text("utf-8").splitlines()
-  )
-  # Flags come first, then scores, starting with the score for the ranking.
-  count = next(
-    n for n, name in enumerate(header) if name not in choices.SEARCHED
-  )
+  text = path.read_text("utf-8")
+  header, *lines = (line.split("\t") for line in text.splitlines())
   return [
-    (dict(zip(header[:count], line)),
-     dict(zip(header[count:], map(float, line[count:]))))
+    ({n: v for n, v in zip(header, line) if n in choices.SEARCHED},
+     {n: float(v) for n, v in zip(header, line) if n not in choices.SEARCHED})
     for line in lines
   ]
 
@@ -371,14 +360,7 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
 def finished(output: str) -> list[dict]:
   """Returns the results of all finished runs in a folder, sorted by path.
 
-  Raises InputError: an earlier version wrote a result, with fewer entries.
+  Raises InputError: an earlier version wrote a result, with other entries.
   """
   paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
-  results = [json_files.read(str(path)) for path in paths]
-  for path, result in zip(paths, results):
-    if not {"before", "config"} <= result.keys():  # The newest entries.
-      raise errors.InputError(
-        f"{path} was written by an earlier version; move its folder away, and "
-        "run the row again for a new result"
-      )
-  return results
+  return [_read(str(path)) for path in paths]

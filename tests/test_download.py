@@ -1,7 +1,14 @@
-"""download.py against a local mirror."""
+"""download.py: a local mirror, a server that misbehaves, and bad archives."""
 
+import contextlib
+import hashlib
 import io
 import json
+import os
+import pathlib
+import socket
+import stat
+import tarfile
 import zipfile
 
 import pytest
@@ -11,11 +18,16 @@ import script_runner
 from checkpoints import model_folder, weight_files
 from classification import glue
 from common import errors
-from reproduction import assemble, catalog
+from reproduction import catalog, downloads
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
 MODEL = "uncased_L-2_H-128_A-2"
 MODEL_PATH = f"/storage.googleapis.com/bert_models/2020_02_20/{MODEL}.zip"
+DATA = bytes(range(256)) * 2000
+SHA256 = hashlib.sha256(DATA).hexdigest()
+URL = "https://data.example/some/file.zip"
+FILE = catalog.File(f"{URL}?alt=media", len(DATA), SHA256)
+PATH = "/data.example/some/file.zip"
 
 
 def zipped(files):
@@ -63,10 +75,180 @@ def test_list_and_mistakes(tmp_path):
   assert not (tmp_path / "d").exists()
 
 
-TRAIN = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(
-  f"{n % 2}\t{n}\t{n + 100}\tleft {n}\tright {n}\r\n" for n in range(5)
-)
-IDS = "1\t101\n3\t103\n"
+# Files.
+
+
+@pytest.fixture
+def server(monkeypatch):
+  monkeypatch.setattr(downloads, "_PAUSE", 0.0)
+  with local_server.serve({PATH: DATA, "/data.example/table": DATA}) as running:
+    yield running
+
+
+def download(server, folder, file=FILE):
+  return pathlib.Path(
+    downloads.download(file, str(folder), server.url)
+  ).read_bytes()
+
+
+def test_a_file_is_brought_once(server, tmp_path):
+  for _ in range(2):
+    assert download(server, tmp_path) == DATA
+  assert os.listdir(tmp_path) == ["file.zip"]
+  assert server.requests == [(PATH, None)]
+
+
+@pytest.mark.parametrize("name, starts", [
+  # Whole blocks are kept; without a checksum inside, a file is begun again.
+  ("some/file.zip", [131_072, 262_144, 393_216]), ("table", [None] * 3),
+])
+def test_cut_connections_are_continued(server, tmp_path, name, starts):
+  server.cuts, server.cut_after = 3, 150_000
+  file = catalog.File(f"https://data.example/{name}")
+  assert download(server, tmp_path, file) == DATA
+  assert [wanted for _, wanted in server.requests] == [
+    None, *(start and f"bytes={start}-" for start in starts)
+  ]
+  assert os.listdir(tmp_path) == [file.name]
+
+
+def test_another_command_continues_an_archive(server, tmp_path):
+  server.cuts, server.cut_after = 5, 70_000
+  with pytest.raises(errors.InputError, match="70000 bytes read, 179856 more"):
+    download(server, tmp_path)
+  assert (tmp_path / "file.zip.part").read_bytes() == DATA[: 5 * (1 << 16)]
+  assert download(server, tmp_path) == DATA
+  # A part that is not shorter than the file is begun again.
+  os.rename(tmp_path / "file.zip", tmp_path / "file.zip.part")
+  assert download(server, tmp_path) == DATA
+
+
+@pytest.mark.parametrize("file, message", [
+  (FILE._replace(size=7), "got 512,000 bytes, expected 7"),
+  (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
+])
+def test_another_file_than_the_published_one(server, tmp_path, file, message):
+  with pytest.raises(errors.InputError, match=message):
+    download(server, tmp_path, file)
+  assert not os.listdir(tmp_path)
+  (tmp_path / "file.zip").write_bytes(b"other")
+  with pytest.raises(errors.InputError, match="expected"):
+    download(server, tmp_path, file)
+
+
+def test_a_busy_server_is_asked_again_a_refusal_counts(server, tmp_path):
+  server.statuses = [503, 429]
+  download(server, tmp_path)
+  assert len(server.requests) == 3
+  with pytest.raises(errors.InputError, match="404"):
+    download(server, tmp_path, catalog.File("https://data.example/none"))
+  assert len(server.requests) == 4
+
+
+def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
+  path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
+  with pytest.raises(errors.InputError) as caught:
+    downloads.download(FILE, str(tmp_path), url)
+  assert str(caught.value) == (
+    f"{url}data.example/some/file.zip could not be downloaded (no connection). "
+    "Check the network and HTTPS_PROXY, and run the same command again; or "
+    f"pass --base_url=MIRROR, which has this file as MIRROR{PATH}; or bring "
+    f"{FILE.url} by hand to {path}"
+  )
+  path.write_bytes(DATA)
+  assert downloads.download(FILE, str(tmp_path), url) == str(path)
+
+
+def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(downloads, "_TIMEOUT", (0.1, 0.1))
+  with socket.create_server(("127.0.0.1", 0)) as silent:
+    url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with pytest.raises(errors.InputError, match=r"be downloaded .*\b0\.1"):
+      downloads.download(FILE, str(tmp_path), url)
+
+
+# Archives.
+
+
+def write_zip(path, names, mode=0):
+  with zipfile.ZipFile(path, "w") as archive:
+    for name in names:
+      info = zipfile.ZipInfo(name)
+      info.external_attr = mode << 16
+      archive.writestr(info, f"text of {name}")
+  return path
+
+
+def write_tar(path, names, **attributes):
+  with tarfile.open(path, "w:gz") as archive:
+    for name in names:
+      info = tarfile.TarInfo(name)
+      info.size = len(name)
+      for key, value in attributes.items():
+        setattr(info, key, value)
+      archive.addfile(info, io.BytesIO(name.encode()))
+  return path
+
+
+def unpacked(path):
+  folder = path.parent / "out"
+  downloads.unpack(str(path), str(folder))
+  files = [file for file in folder.rglob("*") if file.is_file()]
+  return sorted(str(file.relative_to(folder)) for file in files)
+
+
+KINDS = [(write_zip, "a.zip"), (write_tar, "a.tar.gz")]
+
+
+@pytest.mark.parametrize("write, name", KINDS)
+@pytest.mark.parametrize("inside, expected", [
+  (["top/a.txt", "top/top/b.txt", "__MACOSX/x"], ["a.txt", "top/b.txt"]),
+  (["a/b.txt", "c.txt"], ["a/b.txt", "c.txt"]), (["a.txt"], ["a.txt"]),
+])
+def test_a_single_top_folder_is_left_out(
+  tmp_path, write, name, inside, expected
+):
+  assert unpacked(write(tmp_path / name, inside)) == expected
+
+
+@pytest.mark.parametrize("write, name", KINDS)
+@pytest.mark.parametrize("member", [
+  "../out.txt", "a/../../../out.txt", "/out.txt"
+])
+def test_nothing_outside_the_folder(tmp_path, write, name, member):
+  path = write(tmp_path / name, ["fine.txt", member])
+  # Refused, or put into the folder.
+  with contextlib.suppress(errors.InputError):
+    unpacked(path)
+  assert {file.name for file in tmp_path.iterdir()} <= {name, "out"}
+  assert not list(tmp_path.parent.glob("out.txt"))
+  assert not os.path.exists("/out.txt")
+
+
+@pytest.mark.parametrize("type_", [
+  tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, None,
+])
+def test_no_links_to_outside_no_devices_and_no_damage(tmp_path, type_):
+  path = tmp_path / "a.tar.gz"
+  if type_ is None:
+    path.write_bytes(b"no archive")
+  else:
+    write_tar(path, ["x"], type=type_, linkname="/etc/passwd")
+  with pytest.raises(errors.InputError, match="be unpacked .*download it"):
+    unpacked(path)
+  assert os.listdir(tmp_path) == ["a.tar.gz"]
+
+
+def test_no_links_and_no_damage_in_zip(tmp_path):
+  path = write_zip(tmp_path / "a.zip", ["x"], stat.S_IFLNK | 0o777)
+  assert unpacked(path) == ["x"]
+  assert not (tmp_path / "out" / "x").is_symlink()
+  path.write_bytes(path.read_bytes().replace(b"text of x", b"text of y"))
+  with pytest.raises(errors.InputError, match="be unpacked .*download it"):
+    unpacked(path)
+
+
+# Folders.
 
 
 def mirrored(name, *contents):
@@ -78,27 +260,29 @@ def mirrored(name, *contents):
   return entry._replace(files=files), dict(zip(paths, contents, strict=True))
 
 
+TRAIN = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(
+  f"{n % 2}\t{n}\t{n + 100}\tleft {n}\tright {n}\r\n" for n in range(5)
+)
+IDS = "1\t101\n3\t103\n"
+
+
 def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
   entry, files = mirrored("mrpc", *map(str.encode, (TRAIN, TRAIN, IDS)))
   with local_server.serve(files) as server, monkeypatch.context() as patch:
-    options = {"base_url": server.url}
     # A run that is interrupted leaves no folder, but the files.
-    patch.delattr(assemble, "split_mrpc")
+    patch.delattr(downloads, "split_mrpc")
     with pytest.raises(NameError):
-      assemble.fetch(entry, str(tmp_path), **options)
+      downloads.fetch(entry, str(tmp_path), server.url)
     assert not (tmp_path / "mrpc").exists() and len(server.requests) == 3
     patch.undo()
-    folder, is_new = assemble.fetch(entry, str(tmp_path), **options)
+    folder, is_new = downloads.fetch(entry, str(tmp_path), server.url)
     assert is_new and len(server.requests) == 3
-    assert not assemble.fetch(entry, str(tmp_path), base_url="http://x")[1]
+    assert not downloads.fetch(entry, str(tmp_path), "http://x")[1]
   task = glue.find("MRPC")
   read = {s: glue.read(task, folder, s) for s in ("train", "dev", "test")}
   assert [e.text_a for e in read["train"]] == ["left 0", "left 2", "left 4"]
   assert [e.text_b for e in read["dev"]] == ["right 1", "right 3"]
   assert len(read["test"]) == 5
-  assert assemble.flags_to_paste(entry, folder) == [
-    "--task_name=MRPC", f"--data_dir={folder}"
-  ]
   record = json.loads((tmp_path / "mrpc" / "download.json").read_text())
   assert record["files"] == [file.url for file in entry.files]
 
@@ -108,7 +292,7 @@ def test_several_archives_of_one_data_set_stay_apart(tmp_path):
     zipped({f"{name}/a.tsv": "x"}) for name in ("XNLI-1.0", "XNLI-MT-1.0")
   ))
   with local_server.serve(files) as server:
-    folder, _ = assemble.fetch(entry, str(tmp_path), base_url=server.url)
+    folder, _ = downloads.fetch(entry, str(tmp_path), server.url)
   found = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
   assert found == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
 
@@ -133,7 +317,7 @@ def test_wikitext_becomes_lines_of_sentences(tmp_path):
     for part in ("train", "valid", "test")
   }))
   with local_server.serve(files) as server:
-    folder, _ = assemble.fetch(entry, str(tmp_path), base_url=server.url)
+    downloads.fetch(entry, str(tmp_path), server.url)
   assert {path.name for path in (tmp_path / "wikitext-2").iterdir()} == {
     "train.txt", "valid.txt", "test.txt", "download.json"
   }
@@ -147,22 +331,9 @@ E. Brown wrote " It rises .
 
 Ann came .
 """
-  assert assemble.flags_to_paste(entry, folder) == [
-    f"--input_file={folder}/train.txt"
-  ]
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
   with pytest.raises(errors.InputError, match="is not made by download.py"):
-    assemble.fetch(catalog.DATA["mrpc"], str(tmp_path))
-
-
-def test_flags_of_questions_and_of_cased_models():
-  flags = assemble.flags_to_paste(catalog.DATA["squad2"], "d")
-  assert flags == [
-    "--train_file=d/train-v2.0.json", "--predict_file=d/dev-v2.0.json",
-    "--version_2_with_negative",
-  ]
-  flags = assemble.flags_to_paste(catalog.MODELS["cased_L-12_H-768_A-12"], "d")
-  assert flags == ["--model_dir=d", "--do_lower_case=false"]
+    downloads.fetch(catalog.DATA["mrpc"], str(tmp_path))

@@ -39,13 +39,11 @@ def make(path, text=""):
   path.write_text(text)
 
 
-def result(row="mrpc-base", seed=1, model=BASE, value=0.86, **others):
+def result(row="mrpc-base", seed=1, value=0.86, **others):
   return {
-    "row": row, "seed": seed, "model": model, "command": ["python", "x.py"],
-    "extra": [], "smoke": False, "results": {"eval_accuracy": value},
-    "seconds": 1.0, "date": "2026-01-02", "source": ["https://a.b/c.zip"],
-    "max_steps": 0, "fewer": {}, "machine": "CPU", "weights": model,
-    "sha256": {}, "grid": [], "config": {}, "before": None, **others,
+    "row": row, "seed": seed, "model": BASE, "command": ["python", "x.py"],
+    "results": {"eval_accuracy": value}, "date": "2026-01-02",
+    "machine": "an abacus", "deviations": [], "grid": [], **others,
   }
 
 
@@ -57,101 +55,56 @@ def write_results(folder, *results):
 
 def test_results_of_an_earlier_version_are_refused(tmp_path):
   values = result()
-  del values["before"]
+  del values["deviations"]
   write_results(tmp_path, result(), values)
   sentence = "seed_1.result.json was written by an earlier version; move its"
   with pytest.raises(errors.InputError, match=sentence):
     report.write(str(tmp_path))
 
 
-@pytest.mark.parametrize("change, verdict", [
-  ({}, report.REPRODUCED), ({"value": 0.5}, report.OUTSIDE),
-  ({"smoke": True}, report.SMOKE),
-  ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
-  ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
-  # A folder of the right name, not made by download.py.
-  ({"source": []}, report.OTHER),
-  ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
-  ({"row": "sst-2-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND)
+TINY = {"row": "mrpc-tiny", "results": {"eval_f1": 0.8, "eval_accuracy": 0.7}}
+
+
+@pytest.mark.parametrize("change, verdict, band", [
+  ({}, report.REPRODUCED, "84 to 88.5"),
+  ({"value": 0.5}, report.OUTSIDE, "84 to 88.5"),
+  ({"value": 0.9}, report.OUTSIDE, "84 to 88.5"),
+  ({"row": "mnli-base", "value": 0.9}, report.REPRODUCED, "at least 84"),
+  ({"row": "mnli-base", "value": 0.8}, report.OUTSIDE, "at least 84"),
+  (TINY, report.NO_BAND, "-"),
+  ({"deviations": [["smoke run", "stopped"]]}, "smoke run", "84 to 88.5"),
 ])
-def test_what_a_run_may_claim(tmp_path, change, verdict):
+def test_the_verdict_is_the_first_deviation_or_that_of_the_band(
+  tmp_path, change, verdict, band
+):
   write_results(tmp_path, result(**change))
-  [line] = report.collect(tmp_path)
+  line = report.collect(tmp_path)[0]
   assert line["verdict"] == verdict
+  assert f" | {band} | {verdict} | " in report.markdown([line])
 
 
-WEIGHTS = "weights {}, SHA-256: unknown, source: https://a.b/c.zip"
-
-
-def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
+def test_seeds_are_summarised_and_runs_that_differ_are_kept_apart(tmp_path):
+  smoke = {"deviations": [["smoke run", "stopped after 3 steps"],
+                          ["other weights", "weights a|b"]]}
   write_results(
     tmp_path, result(value=0.84), result(seed=2, value=0.86),
-    result(seed=3, value=0.87), result(smoke=True, value=0.1),
-    # Folders of one name.
-    result(model="model", weights="a/model"),
-    result(model="model", weights="b/model", seed=2),
+    result(seed=3, value=0.87), result(**smoke, value=0.1),
   )
-  first, second, *others = report.collect(tmp_path)
-  assert [line["deviations"] for line in others] == [
-    [WEIGHTS.format("a/model")], [WEIGHTS.format("b/model")]
-  ]
+  first, second = report.collect(tmp_path)
   assert first["median"] == pytest.approx(86.0)
   assert first["sd"] == pytest.approx(1.52752523)
   assert first["seeds"] == [1, 2, 3] and first["verdict"] == report.REPRODUCED
-  assert second["verdict"] == report.SMOKE and second["sd"] is None
+  assert second["verdict"] == "smoke run" and second["sd"] is None
   text, written = report.write(str(tmp_path))
-  assert "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) |" in text
-  assert "| 86.00 (sd 1.53), 3 seeds | " in text
-  assert "84 to 88.5 | reproduced" in text
+  assert text.splitlines()[-2:] == [
+    "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) | 86.00 (sd 1.53), 3 "
+    "seeds | 84 to 88.5 | reproduced | none | an abacus; 2026-01-02 |",
+    "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) | 10.00, 1 seed | 84 "
+    "to 88.5 | smoke run | stopped after 3 steps; weights a&#124;b | an abacus"
+    "; 2026-01-02 |",
+  ]
   assert written == f"written: {tmp_path}/report.md, {tmp_path}/report.json"
   assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
-
-
-def test_the_average_of_glue_names_its_tasks(tmp_path):
-  def scored(row, **results):
-    return result(row=row, results={"eval_loss": 9, "loss": 9, **results})
-
-  write_results(
-    tmp_path,
-    *(scored("mrpc-base", eval_accuracy=a, eval_f1=0.9) for a in (0.7, 0.8)),
-    scored("mrpc-base", eval_accuracy=0.1, eval_f1=0.9),
-    scored("mnli-base", eval_accuracy=0.8, eval_mismatched_accuracy=0.82),
-    scored("squad1-base", exact_match=80.0, f1=88.0),
-    scored("cola-base-test"),
-    result(row="cola-base", model="m", weights="x/m", smoke=True, max_steps=2,
-           results={"eval_matthews": -0.1}),
-  )
-  other, ours = report.glue_averages(tmp_path)
-  assert other == (
-    "GLUE average of m; stopped after 2 steps; "
-    f"{WEIGHTS.format('x/m')}: -10.0 over 1 of 9 tasks (cola -10.0), on dev "
-    "sets; the official average needs all 9, on test sets."
-  )
-  assert ours.startswith(f"GLUE average of {BASE}: 80.5 over 2 of 9 tasks (")
-  assert "(mrpc 80.0, mnli 81.0)" in ours
-  assert ours in report.write(str(tmp_path))[0]
-
-
-DEVIATING = {
-  "model": "model", "weights": "minilm/model", "smoke": True, "max_steps": 3,
-  "fewer": {"train.tsv": [1001, 3669]}, "extra": ["--dtype=bfloat16"],
-  "machine": "an abacus, 2 cores",
-}
-
-
-def test_every_deviation_is_in_the_row(tmp_path):
-  write_results(tmp_path, result(**DEVIATING), result(**DEVIATING, seed=2))
-  [line] = report.collect(tmp_path)
-  expected = [
-    "stopped after 3 steps", "flags --dtype=bfloat16",
-    WEIGHTS.format("minilm/model"),
-    "train.tsv with 1,001 of 3,669 lines",
-  ]
-  place = ["an abacus, 2 cores", "2026-01-02"]
-  assert line["deviations"] == expected
-  assert f"| {'; '.join(expected)} | {'; '.join(place)} |" in (
-    report.markdown([line])
-  )
 
 
 TABLE = """\
@@ -168,81 +121,113 @@ def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
   settings, scores = grid[0]
   assert settings == {"train_batch_size": "16", "learning_rate": "0.0003"}
   assert scores == {"eval_f1": 0.81, "eval_accuracy": 0.72, "eval_loss": 0.6}
-  write_results(
-    tmp_path, result(row="mrpc-tiny", results=scores, grid=grid, sha256={
-      "model.safetensors": "0123456789abcdef0123"}, source=[], model="model"),
-  )
+  write_results(tmp_path, result(row="mrpc-tiny", results=scores, grid=grid))
   f1, accuracy = report.collect(tmp_path)
   assert f1["grid"]["values"] == pytest.approx([81.0, 80.0, 70.0])
   # The setting with the best F1, not with the best accuracy.
-  assert accuracy["median"] == pytest.approx(72.0)
-  text = report.markdown([accuracy])
-  assert "| mrpc-tiny | eval_accuracy | 71.1 (README, test set) | 72.00" in text
   assert (
-    "1 seed: train_batch_size=16 learning_rate=0.0003, the best of 3 settings; "
-    "median of all 72.00 (sd 7.94), 60.00 to 75.00"
-  ) in text
-  assert (
-    "weights model, SHA-256: model.safetensors 0123456789abcdef, source: a "
-    "folder that download.py did not make"
-  ) in text
+    "| mrpc-tiny | eval_accuracy | 71.1 (README, test set) | 72.00, 1 seed: "
+    "train_batch_size=16 learning_rate=0.0003, the best of 3 settings; median "
+    "of all 72.00 (sd 7.94), 60.00 to 75.00 |"
+  ) in report.markdown([accuracy])
 
 
-def test_weights_are_named_by_their_sums_and_their_source(tmp_path):
-  make(tmp_path / "model.safetensors", "x")
-  make(tmp_path / "vocab.txt")
-  record = runs.weights_record(str(tmp_path))
-  assert record["model"] == tmp_path.name and record["source"] == []
-  assert list(record["sha256"]) == ["model.safetensors"]
-  make(tmp_path / "download.json", json.dumps({"name": BASE, "files": ["u"]}))
-  record = runs.weights_record(str(tmp_path))
-  assert record["model"] == BASE and record["source"] == ["u"]
-
-
-def test_shortened_files_are_counted(tmp_path):
-  (tmp_path / "train.tsv").write_text("x\n" * 3000)
-  (tmp_path / "dev.tsv").write_text("x\n" * 409)
-  found = runs.fewer_rows(rows.ROWS["mrpc-base"], str(tmp_path))
-  assert found == {"train.tsv": (3000, 3669)}
-  (tmp_path / "dev-v1.1.json").write_text('[{"question": 1}, {"question":""}]')
-  found = runs.fewer_rows(rows.ROWS["squad1-base"], str(tmp_path))
-  assert found == {"dev-v1.1.json": (2, 10570)}
-
-
-def test_a_finished_seed_is_not_run_again(tmp_path, monkeypatch):
-  make(tmp_path / "model" / "config.json", "{}")
-  make(tmp_path / "model" / "model.safetensors")
-  make(tmp_path / "mrpc" / "train.tsv")
-  plan = runs.Plan(
-    rows.ROWS["mrpc-base"], str(tmp_path / "model"), str(tmp_path / "mrpc"),
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+  """A plan of mrpc-base whose script succeeds at its second start."""
+  make(tmp_path / BASE / "config.json", "{}")
+  make(tmp_path / BASE / "model.safetensors", "x")
+  make(tmp_path / BASE / "download.json",
+       json.dumps({"name": BASE, "files": ["https://a.b/c.zip"]}))
+  make(tmp_path / "mrpc" / "train.tsv", "x\n" * 3669)
+  make(tmp_path / "mrpc" / "dev.tsv", "x\n" * 408)  # 409 are published.
+  made = runs.Plan(
+    rows.ROWS["mrpc-base"], str(tmp_path / BASE), str(tmp_path / "mrpc"),
     str(tmp_path / "out"),
   )
-  folder, commands = tmp_path / "out" / "mrpc-base" / "seed_1", []
+  commands = []
 
   def run_script(command, **_):
     commands.append(command)
-    make(folder / "eval_results.txt", "eval_accuracy = 0.25\neval_f1 = 0.5\n")
+    scores = "eval_accuracy = 0.25\neval_f1 = 0.5 (yes)\n"
+    (folder,) = [w for w in command if w.startswith("--output_dir=")]
+    make(pathlib.Path(folder.partition("=")[2]) / "eval_results.txt", scores)
     return len(commands) == 1
 
   monkeypatch.setattr(runs, "_call", run_script)
-  monkeypatch.setattr(runs, "machine", lambda: "an abacus, 2 cores")
   # One that fails is no result.
   with pytest.raises(errors.InputError, match="classifier.py ended with code"):
-    runs.run(plan, 1)
-  assert not runs.finished(tmp_path / "out")
-  for _ in range(2):
-    runs.run(plan, 1)
-  assert commands == [runs.command(plan, 1)] * 2
-  [record] = runs.finished(tmp_path / "out")
+    runs.run(made, 1)
+  assert not runs.finished(made.output)
+  return made
+
+
+def test_a_finished_seed_is_not_run_again(plan, monkeypatch):
+  runs.run(plan, 1)
+  monkeypatch.delattr(runs, "_call")
+  runs.run(plan, 1)
+  [record] = runs.finished(plan.output)
   assert record["results"] == {"eval_accuracy": 0.25, "eval_f1": 0.5}
-  assert not record["smoke"] and record["fewer"] == {"train.tsv": [0, 3669]}
-  assert record["weights"] == str(tmp_path / "model")
+  assert record["command"] == runs.command(plan, 1)
+  assert record["deviations"] == [] and record["model"] == BASE
+  assert re.search(r", \d+ cores?(,|$)", record["machine"])
   with pytest.raises(errors.InputError, match="is of another command"):
     runs.run(plan._replace(max_steps=3), 1)
 
 
-def test_the_machine_is_named():
-  assert re.search(r", \d+ cores?(,|$)", runs.machine())
+def deviations(plan):
+  runs.run(plan, 1)
+  return [tuple(pair) for pair in runs.finished(plan.output)[0]["deviations"]]
+
+
+def test_every_deviation_is_told_the_most_serious_first(plan, tmp_path):
+  make(tmp_path / "mrpc" / "train.tsv", "x\n" * 3000)
+  os.remove(tmp_path / BASE / "download.json")
+  flags = ("--dtype=bfloat16",)
+  assert deviations(plan._replace(max_steps=3, extra=flags)) == [
+    ("smoke run", "stopped after 3 steps"),
+    ("recipe changed", "flags --dtype=bfloat16"),
+    # A folder of the right name, not made by download.py.
+    ("other weights", (
+      f"weights {tmp_path / BASE}, SHA-256: model.safetensors 2d711642b726b044,"
+      " source: a folder that download.py did not make"
+    )),
+    ("less data", "train.tsv with 3,000 of 3,669 lines"),
+  ]
+
+
+def test_weights_of_another_download_are_told(plan, tmp_path):
+  make(tmp_path / BASE / "download.json",
+       json.dumps({"name": "other", "files": ["https://a.b/c.zip"]}))
+  [(verdict, text)] = deviations(plan)
+  assert verdict == "other weights"
+  assert text.endswith("model.safetensors 2d711642b726b044, source: "
+                       "https://a.b/c.zip")
+
+
+def test_another_shape_and_the_deviations_of_an_earlier_run_are_told(
+  plan, tmp_path
+):
+  shape = plan._replace(row=rows.ROWS["size-3-768-12"], data="a.tfrecord")
+  make(tmp_path / BASE / "config.json", '{"num_hidden_layers": 2}')
+  told = deviations(shape)
+  assert ("recipe changed", "num_hidden_layers 2 instead of 3") in told
+  for seed in 1, 2:  # Both start from seed 1.
+    make(tmp_path / "out/size-3-768-12/seed_1/final_model/config.json", "{}")
+    after = rows.ROWS["size-3-768-12-mnli"]
+    runs.run(plan._replace(row=after, model="", data="d"), seed)
+  *_, second = runs.finished(plan.output)
+  assert second["seed"] == 2 and second["model"] == "size-3-768-12"
+  assert second["deviations"] == [
+    [verdict, f"size-3-768-12: {text}"] for verdict, text in told
+  ]
+
+
+def test_questions_are_counted(tmp_path):
+  make(tmp_path / "dev-v1.1.json", '[{"question": 1}, {"question":""}]')
+  assert runs.fewer_rows(rows.ROWS["squad1-base"], str(tmp_path)) == [
+    "dev-v1.1.json with 2 of 10,570 questions"
+  ]
 
 
 def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
@@ -255,27 +240,22 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
   with pytest.raises(errors.InputError, match="starts from no released model"):
     runs.find_model(rows.ROWS["pretrain-base"], None)
-  with pytest.raises(errors.InputError, match="GLUE's server scores it"):
-    runs.command(runs.Plan(rows.ROWS["glue-tiny"], "", "", "out"), 1)
   row = rows.ROWS["pretrain-base-512"]
   plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
   with pytest.raises(errors.InputError, match="run --row=pretrain-base first"):
     runs.run(plan, 1)
   row = rows.ROWS["xnli-zh-zero-shot"]
   assert runs.find_model(row, None) == ""
-  plan = runs.Plan(row, "", "data", str(tmp_path / "out"))
-  with pytest.raises(errors.InputError, match="xnli-en-multilingual-uncased f"):
-    runs.run(plan, 2)
-  words = runs.command(plan, 2)
+  words = runs.command(plan._replace(row=row, model=""), 2)
   before = tmp_path / "out" / "xnli-en-multilingual-uncased" / "seed_2"
   assert f"--model_dir={before / 'final_model'}" in words
-  row = rows.ROWS["mrpc-base"]
-  make(tmp_path / "mrpc" / "train.tsv")
-  assert runs.find_data(row, str(tmp_path)) == str(tmp_path / "mrpc")
-  assert runs.find_data(row, str(tmp_path / "mrpc")) == str(tmp_path / "mrpc")
+  row, data = rows.ROWS["mrpc-base"], tmp_path / "mrpc"
+  make(data / "train.tsv")
+  for folder in tmp_path, data:
+    assert runs.find_data(row, str(folder)) == str(data)
 
 
-def test_a_dry_run_prints_the_script_s_command(tmp_path):
+def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   model, data = tmp_path / BASE, tmp_path / "mrpc"
   make(model / "bert_config.json", "{}")
   make(model / "bert_model.ckpt.index")
@@ -292,9 +272,6 @@ def test_a_dry_run_prints_the_script_s_command(tmp_path):
           "--seed=1", "--learning_rate=2e-5"} <= set(words)
   assert words[-1] == "--dtype=bfloat16" and "--seed=2" in second
   assert not (tmp_path / "out").exists()
-
-
-def test_every_row_is_listed():
   done = script_runner.succeed("reproduce.py", list=True)
   assert all(name in done.out for name in rows.ROWS)
 
@@ -304,6 +281,7 @@ def test_every_row_is_listed():
   ([], {"report": True, "output_dir": "nowhere"},
    "nowhere holds no finished run; run a row first"),
   ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
+  ([], {"row": "glue-tiny"}, "GLUE's server scores it"),
   (["--", "--max_steps=3"], {"row": "mrpc-base"},
    "--max_steps is for reproduce.py: put it be"),
   (["--", "--seed=7"], {"row": "mrpc-base"},
@@ -348,7 +326,7 @@ def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
   assert process.returncode == 0
   assert "| swag-base | eval_accuracy | 81.6 (paper, table 4) |" in out
   [line] = json.loads((tmp_path / "out" / "report.json").read_text())
-  assert line["seeds"] == [1, 2] and line["verdict"] == report.CHANGED
+  assert line["seeds"] == [1, 2] and line["verdict"] == "recipe changed"
   # Finished seeds are not run again.
   files = tmp_path.glob("out/*/*/*")
   before = {path: path.stat().st_mtime_ns for path in files}
@@ -389,7 +367,7 @@ def test_rows_go_on_with_the_runs_and_the_weights_of_others(tmp_path):
   assert f"{folder / 'final_model'}" in done.err
   lines = json.loads((tmp_path / "report.json").read_text())
   [line] = [line for line in lines if line["row"] == "steps-1000k-mnli"]
-  assert line["seeds"] == [1, 2] and line["verdict"] == report.SMOKE
+  assert line["seeds"] == [1, 2] and line["verdict"] == "smoke run"
   deviations = " | ".join(line["deviations"])
   # Those of the first run of the chain, too.
   first = "pretrain-base-512: pretrain-base: "
@@ -397,43 +375,27 @@ def test_rows_go_on_with_the_runs_and_the_weights_of_others(tmp_path):
   assert f"{first}num_hidden_layers 3 instead of 12" in deviations
 
 
-def test_neither_script_waits_for_tensorflow():
-  code = (
-    "import sys; from reproduction import assemble, report, runs, transfer; "
-    "assert 'tensorflow' not in sys.modules"
-  )
-  command = [sys.executable, "-c", code]
-  subprocess.run(command, cwd=script_runner.ROOT, check=True)
-
-
-@pytest.mark.parametrize("number", [
-  signal.SIGINT, signal.SIGTERM, signal.SIGKILL
-])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
-  path = tmp_path / "pid"
+  path = tmp_path / "ended"
   child = (
-    "import os, time; "
-    f"open({str(path)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    "import pathlib, signal, sys, time; path = pathlib.Path(sys.argv[1]); "
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(path.unlink())); "
+    "path.touch(); time.sleep(60)"
   )
   parent = (
     "import signal, sys; from reproduction import runs; "
     # A job in the background of a shell is started with SIGINT ignored.
     "signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "runs._call([sys.executable, '-c', sys.argv[1]])"
+    "runs._call([sys.executable, '-c', *sys.argv[1:]])"
   )
   process = subprocess.Popen(
-    [sys.executable, "-c", parent, child], cwd=script_runner.ROOT,
+    [sys.executable, "-c", parent, child, path], cwd=script_runner.ROOT,
     stderr=subprocess.DEVNULL,
   )
-  while not (path.exists() and path.read_text()):
+  while not path.exists():
     assert process.poll() is None
     time.sleep(0.05)
   process.send_signal(number)
-  process.wait(timeout=20)
-  state = pathlib.Path("/proc", path.read_text(), "stat")
-  for _ in range(100):
-    # A process whose parent is gone may be a zombie until it is collected.
-    if not state.exists() or state.read_text().split()[2] == "Z":
-      return
-    time.sleep(0.1)
-  raise AssertionError("the script still runs")
+  assert process.wait(timeout=20)
+  assert not path.exists()

@@ -1,5 +1,7 @@
 """The list of what can be downloaded."""
 
+import re
+
 from classification import glue
 from reproduction import catalog
 
@@ -12,7 +14,7 @@ def test_names_files_and_sums():
     assert len(set(names)) == len(names) and all(names)
     for file in entry.files:
       assert file.url.startswith(("https://", "http://ai.stanford.edu/"))
-      assert file.sha256 is None or len(file.sha256) == 64
+      assert not file.sha256 or len(file.sha256) == 64
   urls = [file.url for entry in known.values() for file in entry.files]
   assert len(set(urls)) == len(urls)
 
@@ -30,4 +32,15 @@ def test_weights_of_base_take_four_bytes_a_parameter():
 
 def test_every_official_task_can_be_downloaded():
   titles = {task.title for task in glue.TASKS.values()}
-  assert titles == {e.task for e in catalog.DATA.values() if e.task}
+  flags = " ".join(entry.flags for entry in catalog.DATA.values())
+  assert titles == {*re.findall(r"--task_name=(\S+)", flags)}
+
+
+def test_every_download_has_flags_for_its_files():
+  for entry in (*catalog.MODELS.values(), *catalog.DATA.values()):
+    assert "={folder}" in entry.flags
+    for name in re.findall(r"{folder}/(\S+\.json)", entry.flags):
+      assert name in [file.name for file in entry.files]
+  for name, entry in catalog.MODELS.items():
+    is_cased = "-cased" in f"-{name}".replace("_", "-")
+    assert is_cased <= ("--do_lower_case=false" in entry.flags), name

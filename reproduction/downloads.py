@@ -1,0 +1,260 @@
+"""Makes a folder for each model and data set: download, unpack, prepare.
+
+The folder is made as .NAME.part and renamed to NAME as the last step, so a
+folder with the final name is complete. No TensorFlow is imported here.
+"""
+
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+import urllib.parse
+import zipfile
+import zlib
+
+import requests
+import tqdm
+
+from common import errors, file_io, json_files
+from reproduction import catalog
+
+# This file marks a folder of download.py, and lists its source files.
+_RECORD = "download.json"
+_ARCHIVES = (".zip", ".tar.gz")
+_TIMEOUT = 9, 30  # Seconds for a connection, and for the next byte.
+_TRIES = 5
+_PAUSE = 2.0  # Seconds before the second try, doubled before each later one.
+# HTTP statuses after which a retry can succeed.
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+
+def fetch(
+  entry: catalog.Entry, folder: str, base_url: str | None = None
+) -> tuple[str, bool]:
+  """Makes a folder for an entry inside `folder`, unless it exists.
+
+  Returns its path, and whether it was made now. Raises InputError: the entry is
+  not available, or another file or folder has its name.
+  """
+  target = os.path.join(folder, entry.name)
+  # The record is written before the folder gets its final name.
+  if os.path.exists(os.path.join(target, _RECORD)):
+    return target, False
+  if os.path.exists(target):
+    raise errors.InputError(
+      f"{target} is not made by download.py: remove it or choose another --dir"
+    )
+  part = os.path.join(folder, f".{entry.name}.part")
+  os.makedirs(part, exist_ok=True)
+  paths = [download(file, part, base_url) for file in entry.files]
+  ready = os.path.join(part, "ready")
+  shutil.rmtree(ready, ignore_errors=True)  # From an interrupted run.
+  os.makedirs(ready)
+  # Each of several archives gets a folder with its name.
+  several = sum(path.endswith(_ARCHIVES) for path in paths) > 1
+  for path in paths:
+    name = re.sub(r"(\.tar)?\.\w+$", "", os.path.basename(path))
+    if path.endswith(_ARCHIVES):
+      unpack(path, os.path.join(ready, name) if several else ready)
+    else:
+      shutil.copy(path, ready)
+  if entry.name == "mrpc":
+    split_mrpc(ready)
+  if entry.name.startswith("wikitext-"):
+    split_wikitext(ready)
+  json_files.write(os.path.join(ready, _RECORD), {
+    "name": entry.name, "licence": entry.licence,
+    "files": [file.url for file in entry.files],
+  })
+  # Delete the archives last: after an interruption they are still there.
+  os.rename(ready, target)
+  shutil.rmtree(part)
+  return target, True
+
+
+# Files.
+
+
+def mirrored(url: str, base_url: str | None) -> str:
+  """Returns a file's URL on a mirror: BASE_URL/a.b/c for https://a.b/c."""
+  if not base_url:
+    return url
+  parts = urllib.parse.urlsplit(url)
+  return f"{base_url.rstrip('/')}/{parts.netloc}{parts.path}"
+
+
+def download(
+  file: catalog.File, folder: str, base_url: str | None = None
+) -> str:
+  """Downloads a file to a folder, unless it exists; returns its path.
+
+  If a connection ends or the server is busy, it tries up to five times, and
+  continues an archive. Raises InputError: the server does not have the file, or
+  sends another file than expected.
+  """
+  path, url = os.path.join(folder, file.name), mirrored(file.url, base_url)
+  if os.path.exists(path):
+    _check(path, file, url)
+    return path
+  part = path + ".part"
+  for number in range(_TRIES):
+    try:
+      _transfer(url, part)
+      break
+    except requests.RequestException as error:
+      # Without a network there is no answer and no part: retries take minutes.
+      status = error.response is not None and error.response.status_code
+      can_succeed = status in _BUSY if status else os.path.exists(part)
+      if number == _TRIES - 1 or not can_succeed:
+        is_silent = type(error) is requests.ConnectionError
+        raise errors.InputError(
+          f"{url} could not be downloaded "
+          f"({'no connection' if is_silent else error}). Check the network and "
+          "HTTPS_PROXY, and run the same command again; or pass "
+          "--base_url=MIRROR, which has this file as "
+          f"{mirrored(file.url, 'MIRROR')}; or bring {file.url} by hand to "
+          f"{path}"
+        ) from error
+    time.sleep(_PAUSE * 2**number)
+  # Check before the rename: a file with this name is always the published file.
+  _check(part, file, url)
+  os.replace(part, path)
+  return path
+
+
+def _transfer(url, part):
+  """Downloads a file, or the rest of it; raises RequestException."""
+  headers, start = {"Accept-Encoding": "identity"}, 0
+  # Only archives have checksums inside, which reveal parts of two versions.
+  if part.removesuffix(".part").endswith(_ARCHIVES) and os.path.exists(part):
+    start = os.path.getsize(part)
+    headers["Range"] = f"bytes={start}-"
+  with requests.get(
+    url, headers=headers, stream=True, timeout=_TIMEOUT
+  ) as response:
+    if response.status_code == 416:  # The part is not shorter than the file.
+      os.remove(part)
+      return _transfer(url, part)
+    response.raise_for_status()
+    start *= response.status_code == 206  # Others send the whole file.
+    total = start + int(response.headers.get("Content-Length", 0))
+    with open(part, "ab" if start else "wb") as stream, tqdm.tqdm(
+      desc=os.path.basename(part).removesuffix(".part"), initial=start,
+      total=total or None, unit="B", unit_scale=True, mininterval=1.0,
+    ) as progress:
+      for block in response.iter_content(1 << 16):
+        stream.write(block)
+        progress.update(len(block))
+
+
+def _check(path, file, url):
+  """Removes the file and raises InputError if it is not the expected file."""
+  size, sha256 = file_io.size_and_sha256(path)
+  # Some files have no published size or checksum.
+  if file.size not in (0, size):
+    got, expected = f"{size:,} bytes", f"{file.size:,}"
+  elif file.sha256 not in ("", sha256):
+    got, expected = f"SHA-256 {sha256}", file.sha256
+  else:
+    return
+  os.remove(path)
+  raise errors.InputError(
+    f"{url}: got {got}, expected {expected}: another file than the published "
+    "one, removed; try again, or another --base_url"
+  )
+
+
+# Folders.
+
+
+def unpack(path: str, folder: str) -> None:
+  """Unpacks an archive into a folder; leaves out a single folder at its top.
+
+  Raises InputError: the archive is damaged, too large for the disk, or has a
+  member that is a device or would be outside the folder.
+  """
+  if not hasattr(tarfile, "data_filter"):
+    raise errors.InputError(
+      "archives are unpacked safely by Python 3.10.12, 3.11.4 or later; use one"
+    )
+  # zipfile writes only within the folder, and makes links plain files.
+  options = {} if path.endswith(".zip") else {"filter": "data"}
+  with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
+    try:
+      shutil.unpack_archive(path, top, **options)
+    except (
+      zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError
+    ) as error:
+      reason = " ".join(str(error).split())  # A TarError has several lines.
+      raise errors.InputError(
+        f"{path} cannot be unpacked ({reason}); remove it and download it again"
+      ) from error
+    # macOS adds such files to archives.
+    names = {*os.listdir(top)} - {"__MACOSX", ".DS_Store"}
+    # The archives of the original and of GLUE have one folder.
+    if len(names) == 1 and os.path.isdir(os.path.join(top, *names)):
+      top = os.path.join(top, *names)
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(top):
+      shutil.move(os.path.join(top, name), folder)
+
+
+def split_mrpc(folder: str) -> None:
+  """Makes train.tsv, dev.tsv and test.tsv from the official MRPC files.
+
+  GLUE's dev set has the pairs of the official training set whose ids are in
+  mrpc_dev_ids.tsv. Its test set numbers the official test pairs.
+  """
+  dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
+  header, *rows = _lines(folder, "msr_paraphrase_train.txt")
+  test_header, *test = _lines(folder, "msr_paraphrase_test.txt")
+  # The published files begin with a byte order mark.
+  test_header = test_header.replace("Quality", "index").lstrip("\ufeff")
+  # The second and the third column have the ids of the pair.
+  is_dev = ["\t".join(row.split("\t")[1:3]) in dev_ids for row in rows]
+  for name, lines in {
+    "train": [header, *(row for row, dev in zip(rows, is_dev) if not dev)],
+    "dev": [header, *(row for row, dev in zip(rows, is_dev) if dev)],
+    "test": [test_header] + [
+      f"{n}\t" + row.partition("\t")[2] for n, row in enumerate(test)
+    ],
+  }.items():
+    text = "".join(f"{line}\n" for line in lines)
+    file_io.write_text(os.path.join(folder, f"{name}.tsv"), text)
+
+
+def _lines(folder, name):
+  path = os.path.join(folder, name)
+  lines = (line.removesuffix("\r") for _, line in file_io.read_lines(path))
+  return [line for line in lines if line]
+
+
+def split_wikitext(folder: str) -> None:
+  """Makes train.txt, valid.txt and test.txt from WikiText's raw files.
+
+  In the result, a line is a sentence, and a blank line separates articles;
+  titles and headings are omitted. A published line is a paragraph with spaces
+  around all punctuation; a separate `.`, `!` or `?` ends a sentence.
+  """
+  for part in ("train", "valid", "test"):
+    path = os.path.join(folder, f"wiki.{part}.raw")
+    target = os.path.join(folder, f"{part}.txt")
+    with file_io.open_for_writing(target) as stream:
+      for text in _sentences(file_io.read_lines(path)):
+        stream.write(text.encode("utf-8"))
+    file_io.remove(path)
+
+
+def _sentences(lines):
+  """Yields lines of sentences, and a blank line before each article."""
+  for _, line in lines:
+    # "= Title =", "= = Heading = =".
+    heading = re.fullmatch(r" *(= )+.*?(= *)+", line)
+    if heading and not line.lstrip().startswith("= ="):
+      yield "\n"
+    elif line.strip() and not heading:
+      # Punctuation within a word: "well @-@ known", "1 @,@ 000".
+      text = re.sub(r" @(\W)@ ", r"\1", line.strip())
+      yield re.sub(r"(?<= [.!?]) ", "\n", text) + "\n"
