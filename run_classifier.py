@@ -19,7 +19,6 @@ from serving import export_options
 from training import common_flags, repeated_runs
 
 common_flags.define_fine_tuning_flags()
-common_flags.define_distillation_flags()
 classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()
@@ -33,10 +32,7 @@ flags.define_options(export_options.for_script(
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="do_predict")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
-flags.rule(
-  "freeze_encoder", needs="do_train", not_with="teacher_checkpoint",
-  why=", which needs sequences, not cached features",
-)
+flags.rule("freeze_encoder", needs="do_train")
 flags.rule(
   "bucket_by_length", not_with="freeze_encoder",
   why=", which reads cached features, not sequences",
@@ -68,7 +64,7 @@ from checkpoints import model_settings
 from classification import data, job, task
 from common import run_settings
 from serving import engine_choice
-from training import components, distillation, distribution
+from training import components, distribution
 
 
 def main(_):
@@ -79,7 +75,6 @@ def main(_):
   run_settings.refuse_ignored(settings)
   seeds = repeated_runs.parse_seeds(settings.seeds)
   grid = repeated_runs.parse_search(settings.search, settings.parse)
-  settings = distillation.with_starting_weights(settings)
   # Runs of seeds or a grid start with new heads; tasks on vectors have no head.
   is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
   config = components.model_config(

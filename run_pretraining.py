@@ -17,7 +17,6 @@ common_flags.define_output_flags()
 common_flags.define_training_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
-common_flags.define_distillation_flags()
 flags.DEFINE_string(
   "input_file", None,
   "TFRecord files or glob patterns, comma-separated; for shards also their "
@@ -38,12 +37,6 @@ flags.DEFINE_bool(
   "Whether to predict the next sentence; needs records of pairs.",
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
-flags.DEFINE_list(
-  "distillation_weights", ["5", "2", "1"],
-  "Weights of three losses with --teacher_checkpoint, as in DistilBERT: the "
-  "teacher's soft targets for masked words, the masked words, the cosine of "
-  "last hidden states.", needs="teacher_checkpoint",
-)
 flags.DEFINE_integer(
   "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1,
 )
@@ -58,7 +51,6 @@ flags.DEFINE_integer(
 # As in the original: its training flags may be given without --do_train, so
 # training and evaluation can use the same command.
 flags.rule("freeze_encoder", needs="do_train")
-flags.rule("teacher_checkpoint", needs="max_predictions_per_seq")
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -81,7 +73,6 @@ from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
   components,
-  distillation,
   distribution,
   evaluation_loop,
   harness,
@@ -96,7 +87,7 @@ _ARE_MASKED = run_settings.Rule(
 )
 # For encoders that are trained to predict the next word.
 _NO_MASKS = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_shares teacher_checkpoint",
+  "masked_lm_prob do_whole_word_mask mask_shares",
   not_with="bert_config_file", why=", whose model is trained on next words",
 )
 
@@ -125,28 +116,6 @@ def make_model(settings, config, **model_options):
   return pretraining_model.PretrainingModel(
     config, with_next_sentence=settings.use_next_sentence_loss, **model_options
   )
-
-
-def fixed_settings(settings):
-  """Returns the settings that must not change while the run trains."""
-  fixed = settings.pick("use_next_sentence_loss")
-  if settings.teacher_checkpoint:
-    weights = pretraining_model.parse_weights(settings.distillation_weights)
-    fixed["distillation_weights"] = weights
-    fixed["distillation_temperature"] = settings.distillation_temperature
-  return fixed
-
-
-def make_objective(settings, model, teacher, **model_options):
-  """Returns the loop.Objective; loads the weights of a teacher, if any."""
-  if not teacher:
-    return pretraining_model.objective(model)
-  distills = pretraining_model.Distillation(
-    teacher, pretraining_model.parse_weights(settings.distillation_weights),
-    settings.distillation_temperature, **model_options
-  )
-  distills.check_student(model.config)
-  return pretraining_model.objective(model, distills)
 
 
 def make_evaluation(strategy, objective, data, *, num_batches, **batching):
@@ -212,8 +181,6 @@ def main(_):
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
   trim = components.shapes_may_vary(settings, strategy)
-  teacher = distillation.find_teacher(settings, config)
-  settings = distillation.with_starting_weights(settings)
   # As in the original: evaluation reads the training files if no others are
   # given.
   data = eval_data = make_input(settings, settings.input_file, config)
@@ -221,14 +188,14 @@ def main(_):
     eval_data = make_input(settings, settings.eval_input_file, config)
 
   start = components.open_run(
-    settings, "pretraining", config, strategy, **fixed_settings(settings)
+    settings, "pretraining", config, strategy,
+    **settings.pick("use_next_sentence_loss"),
   )
-  start = distillation.student_start(settings, start, teacher, config)
-  model_options = components.model_options(settings, strategy)
-  with strategy.scope():
-    with weight_files.without_random_init(start.path):
-      model = make_model(settings, config, **model_options)
-    objective = make_objective(settings, model, teacher, **model_options)
+  with strategy.scope(), weight_files.without_random_init(start.path):
+    model = make_model(
+      settings, config, **components.model_options(settings, strategy)
+    )
+  objective = pretraining_model.objective(model)
   evaluate = make_evaluation(
     strategy, objective, eval_data, num_batches=settings.max_eval_steps,
     batch_size=settings.eval_batch_size, trim=trim,

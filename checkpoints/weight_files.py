@@ -80,17 +80,15 @@ def open_reader(path: str) -> Reader:
   return reader
 
 
-def step_of(path) -> int:
+def step_of(path: str) -> int:
   """Returns the number of training steps of a model folder's weights, or 0.
 
   As in the original: it is 0 for checkpoints of a training, which have more
   than weights.
   """
-  # A run that starts from a teacher passes a Reader.
-  reader = open_reader(path) if isinstance(path, str) else path
-  names = reader.shapes
-  is_training = any(name.endswith("/adam_m") for name in names)
-  if is_training or "global_step" not in names:
+  reader = open_reader(path)
+  is_training = any(name.endswith("/adam_m") for name in reader.shapes)
+  if is_training or "global_step" not in reader.shapes:
     return 0
   return int(reader.read("global_step"))
 

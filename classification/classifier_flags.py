@@ -137,17 +137,13 @@ def _define_label_flags():
   )
   flags.rule(
     "train_file eval_file labels label_column label_columns label_separator "
-    "eval_fraction",
+    "eval_fraction text_column text_b_column id_column column_names "
+    "file_format encoding separator on_bad_row",
     not_with="task_name", why=", which asks for an official task",
   )
-  flags.rule(
-    "text_column text_b_column id_column column_names file_format encoding "
-    "separator on_bad_row", needs="!task_name|unlabelled_file",
-    why=" next to --task_name, which asks for an official task",
-  )
   flags.rule("label_column", not_with="label_columns")
-  flags.rule("do_train", needs="train_file|task_name|unlabelled_file")
-  flags.rule("eval_fraction class_weights", needs="train_file|task_name")
+  flags.rule("do_train", needs="train_file|task_name")
+  flags.rule("eval_fraction", needs="train_file")
   flags.rule("do_eval eval_steps", needs="eval_file|eval_fraction|task_name")
   flags.rule("do_predict", needs="predict_file|task_name")
 
@@ -194,9 +190,7 @@ def define_bi_encoder_flags():
     needs="task_kind=retrieval text_b_column",
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
-  flags.rule(
-    "freeze_encoder teacher_checkpoint class_weights", not_with=kinds,
-  )
+  flags.rule("freeze_encoder class_weights", not_with=kinds)
 
 
 def define_reranker_flags():
@@ -206,7 +200,7 @@ def define_reranker_flags():
     "Loss of each passage (binary cross-entropy, relevances from 0 to 1), of "
     "two passages of a query (RankNet), or of all (cross-entropy of softmax). "
     "--train_batch_size counts passages for pointwise, otherwise groups.",
-    needs="task_kind=ranking do_train", not_with="teacher_checkpoint",
+    needs="task_kind=ranking do_train",
   )
   flags.DEFINE_integer(
     "group_size", 8, "Most passages of a query to compare; more are split into "
@@ -221,18 +215,6 @@ def define_run_flags():
   flags.DEFINE_bool(
     "freeze_pooler", False,
     "Also freeze the pooler, and train only the head.", needs="freeze_encoder",
-  )
-  flags.DEFINE_float(
-    "distillation_weight", 0.5,
-    "Weight w of the teacher's outputs in the loss; the labels have the weight "
-    "1 - w. For a text without a label, w is 1.",
-    lower_bound=0.0, upper_bound=1.0, needs="teacher_checkpoint",
-  )
-  flags.DEFINE_string(
-    "unlabelled_file", None,
-    "Texts without labels, for which only the teacher's outputs are learned, "
-    "in addition to labelled examples or without any: .csv, .tsv or .jsonl, "
-    "read like your own files.", needs="teacher_checkpoint",
   )
   flags.DEFINE_list(
     "seeds", [],

@@ -104,10 +104,6 @@ def _serialize_block(examples, options):
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
     # As in the original: it sets 0 for examples that it adds to fill a batch.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
-    if options.has_unlabelled:
-      features["has_label"] = np.array(
-        [[examples[number].label is not None] for number in chosen], np.int64
-      )
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer = sequences.tokenizer_of(options)
   # A sequence with two tokens, [CLS] [SEP], has no text.
@@ -234,13 +230,12 @@ def _features(options, min_sequences, max_sequences):
   is_number = options.task_kind in (data.SIMILARITY, *data.OF_ONE_LOGIT)
   counts = dict.fromkeys((data.RETRIEVAL, *data.OF_RANKS), shape[:1])
   counts[data.MULTI_LABEL] = [len(options.labels)]
-  flags = ["is_real_example"] + ["has_label"] * options.has_unlabelled
   return {
     **dict.fromkeys(input_sequences.NAMES, integers),
     "label_ids": tf.io.FixedLenFeature(
       counts.get(options.task_kind, []), tf.float32 if is_number else tf.int64,
     ),
-    **dict.fromkeys(flags, tf.io.FixedLenFeature([], tf.int64)),
+    "is_real_example": tf.io.FixedLenFeature([], tf.int64),
   }
 
 

@@ -36,7 +36,6 @@ from common import file_io, program, result_lines
 from records import pipeline
 from training import (
   components,
-  distillation,
   distribution,
   evaluation_loop,
   harness,
@@ -217,19 +216,13 @@ class Run(NamedTuple):
   task: tasks.ClassifierTask
   options: sequences.InputOptions
   class_weights: list[float] | None
-  teacher: distillation.Teacher | None
   strategy: tf.distribute.Strategy
   records: dict
 
 
 def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   """Reads the data and writes its records; `config` is the start model's."""
-  teacher = distillation.find_teacher(settings, config)
-  learned = config
-  has_labels = settings.task_name or settings.train_file
-  if teacher and settings.do_train and not has_labels:
-    learned = teacher.config  # Without labels, use the teacher's classes.
-  task = tasks.read_task(settings, learned)
+  task = tasks.read_task(settings, config)
   bi_encoder.check(settings, config, task.task_kind)
   options = sequences.options_of(settings, task.task_kind, task.labels)
   if task.text_pairs and task.task_kind not in data.OF_VECTORS:
@@ -240,8 +233,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
       settings.class_weights, task.splits["train"], task.labels, task.task_kind
     )
   run = Run(
-    tasks.trained_config(config, task), task, options, weights, teacher,
-    strategy, {},
+    tasks.trained_config(config, task), task, options, weights, strategy, {}
   )
   # Claim the folder before writing the first file.
   _claim_folder(settings, run)
@@ -250,10 +242,6 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:
     ranking.prepare(splits, settings)
-  # Labelled and unlabelled examples share a file, so every epoch mixes them.
-  if unlabelled := splits.pop("unlabelled", None):
-    splits["train"] = [*splits.get("train", ()), *unlabelled]
-    logging.info("%d texts to train on have no label", len(unlabelled))
   return run._replace(
     records=inputs.prepare_all(settings.output_dir, splits, options)
   )
@@ -261,12 +249,8 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
 
 def _claim_folder(settings, run):
   """Calls components.claim_folder for a task."""
-  fixed = {}
-  if settings.teacher_checkpoint:
-    fixed = settings.pick("distillation_temperature distillation_weight")
   return components.claim_folder(
-    settings, f"classification, {run.task.name}", run.config, run.strategy,
-    **fixed,
+    settings, f"classification, {run.task.name}", run.config, run.strategy
   )
 
 
@@ -280,9 +264,8 @@ class ModelRun:
     """
     self._settings, self._run, self._records = settings, run, run.records
     # Check the folder first, because making the model takes longer.
-    start = components.starting_point(settings, *_claim_folder(settings, run))
-    self._start = distillation.student_start(
-      settings, start, run.teacher, run.config
+    self._start = components.starting_point(
+      settings, *_claim_folder(settings, run)
     )
     self._step = self._start.step
     loaded = weight_files.without_random_init(self._start.path)
@@ -336,8 +319,7 @@ class ModelRun:
     self._step = harness.train(settings, harness.Task(
       self._model, run.config, run.strategy,
       model.objective(
-        self._model, run.class_weights, skip_empty=self._trims(),
-        distills=self._make_distillation(),
+        self._model, run.class_weights, skip_empty=self._trims()
       ),
       settings.output_dir,
       length=harness.training_length(
@@ -386,16 +368,6 @@ class ModelRun:
       f"--head={self.served_as['head']} --model_dir={folder} "
       f"--export_dir={export}"
     ))
-
-  def _make_distillation(self):
-    settings, run = self._settings, self._run
-    if not run.teacher:
-      return None
-    with run.strategy.scope():
-      return model.Distillation(
-        settings, run.teacher, run.task.task_kind, run.task.labels,
-        **components.model_options(settings, run.strategy),
-      )
 
   def _write_model(self, folder, step):
     """Writes the current weights as a model folder."""

@@ -15,12 +15,11 @@ import tensorflow as tf
 import configuration
 import heads
 import layers
-from checkpoints import model_folder, model_writer, weight_files
+from checkpoints import model_folder, model_writer
 from classification import data, scores
-from common import errors
 from records import pipeline
 from text import input_sequences
-from training import distillation, loop
+from training import loop
 from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
@@ -203,33 +202,28 @@ class ClassifierModel(Network):
 
 def objective(
   model: ClassifierModel, class_weights: list | None = None, *,
-  skip_empty: bool = False, distills=None,
+  skip_empty: bool = False,
 ) -> loop.Objective:
   """Returns the objective: the mean loss over examples.
 
-  Its metrics are the mean losses of the labels and of a teacher's outputs, the
-  accuracy if one class is correct, and, unless features are stored, the tokens
-  of an example. `class_weights` has the weight of each class's examples in the
-  mean; for multi_label see `example_losses`. An example without a label,
-  has_label 0, has the weight 1; its loss has only the teacher's part, and its
-  label_ids are ignored.
+  Its metrics are the mean loss, the accuracy if one class is correct, and,
+  unless features are stored, the tokens of an example. `class_weights` has the
+  weight of each class's examples in the mean; for multi_label see
+  `example_losses`.
   """
   task_kind = model.task_kind
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
   def example_weights(batch):
-    """Returns [B] the weights, and [B] 1 for examples with a label, else 0."""
-    real = tf.cast(batch["is_real_example"], tf.float32)
-    has_label = real * tf.cast(batch.get("has_label", 1), tf.float32)
+    real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
     # For multi_label, example_losses applies the weights.
     if class_weights is None or task_kind != data.SINGLE:
-      return real, has_label
-    of_class = tf.gather(class_weights, batch["label_ids"])
-    return real * tf.where(has_label > 0, of_class, 1.0), has_label
+      return real
+    return real * tf.gather(class_weights, batch["label_ids"])
 
   def weights(batch):
-    total = tf.reduce_sum(example_weights(batch)[0])
+    total = tf.reduce_sum(example_weights(batch))
     # If all classes of a batch have the weight 0, the loss is 0, not nan.
     return {"classifier": tf.maximum(total, 1e-20)}
 
@@ -239,24 +233,18 @@ def objective(
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
       losses = model.example_losses(logits, labels, class_weights)
-    # [B]; the loop divides the sum of losses by the whole batch's weights.
-    counts, has_label = example_weights(batch)
-    metrics = {"classifier_loss": _mean_of(losses, counts * has_label)}
+    # The loop divides the sum of losses by the whole batch's weights.
+    metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
     loss = metrics["classifier_loss"][0]
     if "logits_gradient" in batch:
       # A zero, with the gradient of the loss of the whole batch.
       product = tf.reduce_sum(logits * batch["logits_gradient"])
       loss += product - tf.stop_gradient(product)
-    if distills:
-      soft = distills.example_losses(batch, logits, skip_empty=skip_empty)
-      metrics["soft_labels_loss"] = _mean_of(soft, counts)
-      shares = tf.where(has_label > 0, distills.weight, 1.0)  # [B]
-      loss = (1.0 - distills.weight) * loss
-      loss += tf.reduce_sum(soft * counts * shares)
     if task_kind in (data.SINGLE, data.CHOICE):
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
-      metrics["classifier_accuracy"] = _mean_of(right, has_label)
+      real = tf.cast(batch["is_real_example"], tf.float32)
+      metrics["classifier_accuracy"] = _mean_of(right, real)
     if "input_mask" in batch:
       metrics.update(pipeline.token_metrics(batch))
     return {"classifier": loss}, metrics
@@ -266,7 +254,7 @@ def objective(
   return loop.Objective(
     weights, sums, functools.partial(model, skip_empty=skip_empty),
     lambda batch, logits: with_whole_losses(
-      model, batch, logits, example_weights(batch)[0]
+      model, batch, logits, example_weights(batch)
     ),
   )
 
@@ -302,79 +290,3 @@ def with_whole_losses(
     **batch, "whole_losses": losses[rows],
     "logits_gradient": tape.gradient(loss, whole[0])[rows],
   }
-
-
-# A teacher's soft labels (arXiv 1503.02531).
-
-
-class Distillation:
-  """The teacher's part in the loss of a classifier.
-
-    loss = (1 - w) loss of the labels + w loss of the teacher's outputs
-
-  for an example with a label; without a label, only the teacher's loss.
-  """
-
-  def __init__(
-    self, settings, teacher: distillation.Teacher, task_kind: str,
-    labels: tuple, **model_options,
-  ):
-    """Makes the teacher's model; call this in the strategy's scope.
-
-    `task_kind` and `labels` are the student's; `model_options` are options of
-    modeling.BertModel. Raises InputError: the teacher has no such classifier.
-    """
-    self.weight = settings.distillation_weight
-    self._temperature = settings.distillation_temperature
-    self._columns = _column_order(teacher.config, task_kind, labels)
-    if (
-      task_kind in data.OF_ONE_LOGIT
-      and "distillation_temperature" in settings.given
-    ):
-      raise errors.InputError(
-        "--distillation_temperature softens probabilities, and this task's "
-        "outputs are numbers; leave it out"
-      )
-    self._model = ClassifierModel(
-      teacher.config, task_kind, num_outputs(task_kind, labels), **model_options
-    )
-    # No variable may be missing, because a new head gives random outputs.
-    weight_files.load(self._model.variables, teacher.path)
-
-  def example_losses(self, batch, logits, *, skip_empty):
-    """Returns the losses, float32 [B], of the student's logits [B, L].
-
-    They are squared differences for numbers, else losses with soft targets.
-    """
-    # Without a dropout_seed, the teacher has no dropout. The loop takes no
-    # gradients for its variables.
-    soft_labels = self._model(batch, skip_empty=skip_empty)
-    if self._columns:
-      soft_labels = tf.gather(soft_labels, self._columns, axis=1)  # [B, L]
-    if self._model.task_kind in data.OF_ONE_LOGIT:
-      return tf.square(logits[:, 0] - soft_labels[:, 0])
-    losses = distillation.soft_target_losses
-    if self._model.task_kind == data.MULTI_LABEL:
-      losses = distillation.soft_sigmoid_losses
-    return losses(logits, soft_labels, self._temperature)
-
-
-def _column_order(config, task_kind, labels):
-  """Returns the number of the teacher's output for each label.
-
-  It returns None to keep the order, if the outputs have no names or are not
-  classes.
-  """
-  names = [name.lower() for name in config.label_names()]
-  # Hugging Face uses these names by default.
-  are_numbered = names == [f"label_{n}" for n in range(len(names))]
-  if task_kind in (data.CHOICE, *data.OF_ONE_LOGIT) or are_numbered:
-    return None
-  student_names = [label.lower() for label in labels]
-  if sorted(names) != sorted(student_names):
-    raise errors.InputError(
-      f"--teacher_checkpoint was trained for the classes {', '.join(names)}, "
-      f"and these data have {', '.join(student_names)}; take a teacher that "
-      "was trained for the same classes"
-    )
-  return [names.index(label) for label in student_names]

@@ -28,7 +28,6 @@ class InputOptions:
     doc_stride: pieces between the starts of windows of a long text; with 0, a
       text has one sequence and is truncated.
     max_windows: maximum number of windows of a text; 0: no limit.
-    has_unlabelled: whether records tell if an example has a label.
   """
 
   task_kind: str
@@ -39,7 +38,6 @@ class InputOptions:
   doc_stride: int = 0
   max_windows: int = 0
   never_split: tuple = ()
-  has_unlabelled: bool = False
 
   def __post_init__(self):
     if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_PAIRS):
@@ -62,8 +60,7 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
   """
   options = InputOptions(task_kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
-  ), never_split=settings.get("never_split", ()),
-    has_unlabelled=bool(settings.get("unlabelled_file")))
+  ), never_split=settings.get("never_split", ()))
   tokenizer_of(options)  # Raise its errors before a file is written.
   return options
 

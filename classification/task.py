@@ -43,7 +43,7 @@ class ClassifierTask(NamedTuple):
     metrics: names of scores.
     splits: {name: list of data.Example} for "train", "eval", "predict" and
       further names such as "eval_mismatched"; data to predict may be a
-      data.ExampleStream. "unlabelled" has training examples without labels.
+      data.ExampleStream.
     text_pairs: whether examples are pairs of texts.
   """
 
@@ -98,8 +98,6 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))
-  if settings.get("unlabelled_file"):
-    task.splits["unlabelled"] = _read_unlabelled(settings, task)
   metrics = tuple(settings.metrics or task.metrics)
   # As in the original: accuracy is always reported.
   if task.task_kind == data.SINGLE and "accuracy" not in metrics:
@@ -113,7 +111,7 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
 
 def _used(name, examples, settings):
   """Returns examples up to their limit; data to predict lose their labels."""
-  if isinstance(examples, data.ExampleStream) or name == "unlabelled":
+  if isinstance(examples, data.ExampleStream):
     return examples
   purpose = name.split("_")[0]
   examples = examples[: settings.get(f"max_{purpose}_examples") or None]
@@ -122,26 +120,6 @@ def _used(name, examples, settings):
     return [example._replace(label=None) for example in examples]
   data.check_labelled(examples)
   return examples
-
-
-def _read_unlabelled(settings, task):
-  """Returns the examples of --unlabelled_file."""
-  if task.task_kind == data.CHOICE:
-    raise errors.InputError(
-      f"--unlabelled_file has no endings to choose from, as {task.name} has; "
-      "leave it out"
-    )
-  pairs = settings.text_b_column is not None
-  if task.official and pairs != task.text_pairs:
-    advice = "leave --text_b_column out" if pairs else "pass --text_b_column"
-    raise errors.InputError(
-      f"--unlabelled_file is read as {('single texts', 'pairs')[pairs]}, and "
-      f"{task.official.title} has {('pairs', 'single texts')[pairs]}; {advice}"
-    )
-  return data.read(
-    settings.unlabelled_file, settings, task.task_kind, split="unlabelled",
-    has_labels=False,
-  )
 
 
 # Official tasks.

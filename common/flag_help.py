@@ -19,7 +19,7 @@ _FIRST = """
 _NUM_FIRST = 10
 _GROUPS = {
   "Data": """
-    task_module language unlabelled_file eval_input_file file_format
+    task_module language eval_input_file file_format
     column_names text_column text_b_column label_column label_columns id_column
     word_column negative_column separator encoding on_bad_row label_separator
     task_kind labels label_names scheme lenient score_range
@@ -40,10 +40,8 @@ _GROUPS = {
     num_train_steps warmup_proportion num_warmup_steps learning_rate_schedule
     optimizer adam_beta2 adam_epsilon weight_decay_rate class_weights
     temperature ranking_loss group_size gradient_accumulation_steps
-    recompute_activations bucket_by_length freeze_encoder
-    freeze_pooler freeze_layers layerwise_lr_decay teacher_checkpoint
-    init_from_teacher
-    distillation_temperature distillation_weight distillation_weights seed seeds
+    recompute_activations bucket_by_length freeze_encoder freeze_pooler
+    freeze_layers layerwise_lr_decay seed seeds
     search save_checkpoints_steps max_to_keep log_steps stop_step
   """,
   "Evaluation and prediction": """

@@ -13,8 +13,8 @@ from common import errors, file_io, run_settings
 
 _INPUTS = (
   "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
-  "unlabelled_file", "vocab_file", "bert_config_file", "never_split_file",
-  "add_tokens", "calibration_file", "vectors_file", "search",
+  "vocab_file", "bert_config_file", "never_split_file", "add_tokens",
+  "calibration_file", "vectors_file", "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
 # Patterns of files that scripts write into --output_dir, with their flags.
@@ -130,7 +130,7 @@ def _refuse_in_output_dir(settings):
   folder = settings.get("output_dir")
   if not folder:
     return
-  for flag in ("train_file", "eval_file", "predict_file", "unlabelled_file"):
+  for flag in ("train_file", "eval_file", "predict_file"):
     path = settings.get(flag) or ""
     if not path or _identity(os.path.dirname(path) or ".") != _identity(folder):
       continue

@@ -1,20 +1,12 @@
-"""The model of pre-training and its loss.
-
-The loss covers masked words, next sentences, and distillation from a teacher.
-"""
+"""The model of pre-training and its loss of masked words and next sentences."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
-import configuration
 import heads
-from checkpoints import weight_files
-from common import errors
 from records import pipeline
-from training import distillation, loop
+from training import loop
 from variants import registry
 
 
@@ -34,36 +26,27 @@ class PretrainingModel(tf.Module):
     if with_next_sentence:
       self.next_sentence = heads.NextSentenceHead(config, seed=seed)
 
-  def __call__(self, batch):
-    """Returns the logits of `run`."""
-    return self.run(batch)[0]
+  def __call__(self, batch, dropout_seed=None):
+    """Returns logits by name.
 
-  def run(self, batch, dropout_seed=None, *, whole=False):
-    """Returns logits by name, and the last hidden states.
-
-    The logits are masked_lm [B, P, V] and, if the model has this head,
-    next_sentence [B, 2]. With `whole` the states are [B, T, H]; otherwise the
-    last layer computes only the states of the tokens that the heads read.
+    They are masked_lm [B, P, V] and, if the model has this head, next_sentence
+    [B, 2]. `dropout_seed` is int32 [2] in training, else None.
     """
     positions = batch["masked_lm_positions"]
     # The pooled position comes first: the pooler reads the first state.
     pooled = self.bert.pooled_positions(batch["input_mask"])
     places = tf.concat([pooled, positions], axis=1)  # [B, 1 + P]
-    output = self.bert.encode(
-      batch, dropout_seed, positions=None if whole else places
-    )
-    # With `positions` the encoder returns last states of `places` only.
-    states = picked = output.sequence_output
-    if whole:
-      picked = tf.gather(states, places, batch_dims=1)  # [B, 1 + P, H]
-    logits = {"masked_lm": self.masked_lm(picked[:, 1:])}  # [B, P, V]
+    # The last layer computes only the states that the heads read.
+    output = self.bert.encode(batch, dropout_seed, positions=places)
+    # [B, P, V]
+    logits = {"masked_lm": self.masked_lm(output.sequence_output[:, 1:])}
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
-    return logits, states
+    return logits
 
   @property
   def head_names(self) -> list[str]:
-    """The names of the logits of `run`."""
+    """The names of the logits."""
     return ["masked_lm"] + ["next_sentence"] * bool(self.next_sentence)
 
   def labels(self, name: str, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
@@ -88,13 +71,8 @@ class PretrainingModel(tf.Module):
     return () if self.next_sentence else heads.POOLER
 
 
-def objective(
-  model: PretrainingModel, distills: "Distillation | None" = None
-) -> loop.Objective:
-  """Returns the objective: the sum of the heads' mean losses in a batch.
-
-  `distills` adds the distillation losses in training.
-  """
+def objective(model: PretrainingModel) -> loop.Objective:
+  """Returns the objective: the sum of the heads' mean losses in a batch."""
 
   def weights(batch):
     context = tf.distribute.get_replica_context()
@@ -106,28 +84,16 @@ def objective(
       totals[name] = tf.reduce_sum(model.labels(name, batch)[1])
       if name != "next_sentence":
         totals[name] += epsilon
-    if distills:
-      totals.update(distills.denominators(batch, totals["masked_lm"]))
     return totals
 
   def sums(batch, dropout_seed):
     losses, metrics = {}, {}
-    # An evaluation does not use the teacher.
-    learns = distills and dropout_seed is not None
-    outputs, states = model.run(
-      batch, dropout_seed, whole=bool(learns and distills.weights.cosine)
-    )
-    for name, logits in outputs.items():
+    for name, logits in model(batch, dropout_seed).items():
       labels, counts = model.labels(name, batch)
       loss, correct, weight = loss_and_accuracy(logits, labels, counts)
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
-    if learns:
-      losses["masked_lm"] *= distills.weights.masked_lm
-      of_teacher = distills.sums(batch, outputs["masked_lm"], states)
-      losses.update(of_teacher[0])
-      metrics.update(of_teacher[1])
     # An evaluation reports the metrics of the heads only.
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
@@ -153,107 +119,3 @@ def loss_and_accuracy(logits, labels, weights):
     tf.reduce_sum(losses * weights), tf.reduce_sum(correct * weights),
     tf.reduce_sum(weights),
   )
-
-
-class DistillationWeights(NamedTuple):
-  """The weight of each loss, from --distillation_weights."""
-
-  soft_targets: float
-  masked_lm: float
-  cosine: float
-
-
-def parse_weights(texts: Sequence[str]) -> DistillationWeights:
-  """Returns the weights of --distillation_weights.
-
-  Raises InputError: they are not three numbers, or the teacher has no weight.
-  """
-  try:
-    weights = DistillationWeights(*map(float, texts))
-  except (TypeError, ValueError):
-    weights = DistillationWeights(-1, -1, -1)
-  # With only the masked-LM weight the teacher would be computed in vain.
-  if (
-    not all(0 <= weight < float("inf") for weight in weights)
-    or not weights.soft_targets + weights.cosine
-  ):
-    raise errors.InputError(
-      f"--distillation_weights={','.join(texts)}: expected three numbers of 0 "
-      "or more, of soft targets, masked words and hidden states, such as "
-      "5,2,1; without the first and the last nothing is learned from the "
-      "teacher: leave --teacher_checkpoint out"
-    )
-  return weights
-
-
-class Distillation:
-  """The distillation loss of DistilBERT (arXiv 1910.01108).
-
-  The loss is a weighted sum of three: soft targets of the masked words, the
-  masked words themselves, and the cosine of all tokens' last hidden states.
-  DistilBERT's authors compare the words at all positions by default; here soft
-  targets cover the masked positions, where BERT predicts words.
-  """
-
-  def __init__(
-    self, teacher: distillation.Teacher, weights: DistillationWeights,
-    temperature: float, **model_options,
-  ):
-    """Builds the teacher's model; call it in the scope of the strategy.
-
-    Raises InputError: its checkpoint has no masked-LM head.
-    """
-    self.weights = weights
-    self._temperature = temperature
-    # The teacher's configuration sets its shape, not the student's flags.
-    self._model = PretrainingModel(
-      teacher.config, with_next_sentence=False, **model_options
-    )
-    # It must have a masked-LM head, or random weights make the soft targets.
-    weight_files.load(
-      self._model.variables, teacher.path,
-      allowed_missing=self._model.unused_variables(),
-    )
-
-  def check_student(self, config: configuration.BertConfig) -> None:
-    """Raises InputError if hidden states cannot be compared."""
-    width = self._model.config.hidden_size
-    if self.weights.cosine and width != config.hidden_size:
-      soft, masked, _ = (f"{weight:g}" for weight in self.weights)
-      raise errors.InputError(
-        f"hidden states of width {config.hidden_size} cannot be compared with "
-        f"the teacher's of {width}; pass "
-        f"--distillation_weights={soft},{masked},0, or a student as wide"
-      )
-
-  def denominators(self, batch, masked_words):
-    """Returns the denominators of the losses, for loop.Objective.weights."""
-    tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-    # Both are returned, although `sums` skips the cosine if its weight is 0.
-    return {"soft_targets": masked_words, "cosine": tokens}
-
-  def sums(self, batch, logits, states):
-    """Returns the losses and metrics of a batch, for loop.Objective.sums.
-
-    `logits` are the student's for the masked words, float32 [B, P, V]; `states`
-    are its last hidden states [B, T, H].
-    """
-    teacher_logits, teacher_states = self._model.run(
-      batch, whole=bool(self.weights.cosine)
-    )
-    counts = batch["masked_lm_weights"]
-    losses = distillation.soft_target_losses(
-      logits, teacher_logits["masked_lm"], self._temperature
-    )
-    terms = {"soft_targets": (losses, counts)}
-    if self.weights.cosine:
-      is_token = tf.cast(batch["input_mask"], tf.float32)  # [B, T]
-      losses = distillation.cosine_losses(states, teacher_states)
-      terms["cosine"] = losses, is_token
-    totals, metrics = {}, {}
-    for name, (losses, counts) in terms.items():
-      total = tf.reduce_sum(losses * counts)
-      # The metric leaves the weight out, so that runs can be compared.
-      totals[name] = getattr(self.weights, name) * total
-      metrics[f"{name}_loss"] = total, tf.reduce_sum(counts)
-    return totals, metrics

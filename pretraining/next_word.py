@@ -35,13 +35,12 @@ class NextWordModel(model.PretrainingModel):
     is_word = self._predicted(batch, batch["input_mask"][:, 1:])
     return words, tf.cast(is_word > 0, tf.float32)
 
-  def run(self, batch, dropout_seed=None, *, whole=False):
-    """Returns {"next_word": logits [n, V] or [B, T - 1, V]}, and the states."""
-    del whole
+  def __call__(self, batch, dropout_seed=None):
+    """Returns {"next_word": logits [n, V] or [B, T - 1, V]}."""
     batch = {**batch, "input_ids": unmasked(batch)}
     states = self.bert.encode(batch, dropout_seed).sequence_output  # [B, T, H]
     read = self._predicted(batch, states[:, :-1])
-    return {"next_word": self.masked_lm(read)}, states
+    return {"next_word": self.masked_lm(read)}
 
   def _predicted(self, batch, values):
     """Selects the positions of predicted words: [B, T - 1, ...] -> [n, ...]."""

@@ -26,12 +26,6 @@ TRAINED = [
   ("early_stopping_patience=1", "do_train save_best=f1",
    "do_train save_best=f1 eval_steps=1"),
 ]
-TAUGHT = "do_train teacher_checkpoint=t "
-DISTILLED = [
-  ("teacher_checkpoint=t", "do_eval", "do_train"),
-  ("distillation_temperature=1 init_from_teacher", "do_train", TAUGHT),
-  ("init_checkpoint=a model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
-]
 CLASSES = "head=classification "
 SPANS = (
   "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
@@ -61,22 +55,12 @@ CASES = {
     *TRAINED,
     ("eval_input_file=a", "do_train", "do_eval"),
     ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
-    *DISTILLED,
-    ("teacher_checkpoint=t", "do_train max_predictions_per_seq=0", "do_train"),
-    ("distillation_weights=1,1,1", "do_train", TAUGHT),
   ],
   "run_classifier": [
     *FILES,
     ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     *TRAINED,
-    *DISTILLED,
-    ("distillation_weight=.1 unlabelled_file=a", "do_train", TAUGHT),
-    ("class_weights=balanced", TAUGHT + "unlabelled_file=a",
-     TAUGHT + "train_file=a"),
-    ("text_column=a text_b_column=b id_column=c", OFFICIAL + TAUGHT,
-     OFFICIAL + TAUGHT + "unlabelled_file=a"),
-    ("freeze_encoder", TAUGHT, "do_train"),
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
     ("bucket_by_length", "do_train freeze_encoder", "do_train"),
     ("train_file=a eval_file=a predict_file=a labels=a,b "
@@ -117,14 +101,12 @@ CASES = {
     ("label_column=a", RETRIEVED, SIMILAR),
     ("ranking_loss=pairwise", "do_train " + SIMILAR, "do_train " + RANKED),
     ("ranking_loss=pairwise", RANKED, "do_train " + RANKED),
-    ("ranking_loss=pairwise", RANKED + "do_train teacher_checkpoint=a",
-     "do_train " + RANKED),
     *(("group_size=4", f"do_train {RANKED}{loss}",
        f"do_train {RANKED}ranking_loss=listwise")
       for loss in ("", "ranking_loss=pointwise")),
     *((flag, "do_train " + RANKED, "do_train train_file=a")
       for flag in ("class_weights=1,2", "doc_stride=8")),
-    *(("freeze_encoder teacher_checkpoint=a class_weights=1,2",
+    *(("freeze_encoder class_weights=1,2",
        "do_train " + kind, "do_train train_file=a")
       for kind in (SIMILAR, RETRIEVED)),
     ("engine=onnx", "do_eval", "do_predict"),

@@ -1,4 +1,4 @@
-"""run_pretraining.py without next sentences, on next words, with a teacher."""
+"""run_pretraining.py without next sentences, and on next words."""
 
 import json
 import pathlib
@@ -104,44 +104,6 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   assert results_in(grown)["global_step"] == 6
   model = json.loads((grown / "final_model/bert_config.json").read_text())
   assert model["input_settings"] == {"max_seq_length": 32}
-
-
-@pytest.fixture(scope="module")
-def teacher(files, tmp_path_factory):
-  folder = tmp_path_factory.mktemp("teacher")
-  config = json.loads((files / "bert_config.json").read_text())
-  path = folder / "bert_config.json"
-  path.write_text(json.dumps({**config, "num_hidden_layers": 4}))
-  pretrain(
-    files, "masked", folder / "run", bert_config_file=path, num_train_steps=2
-  )
-  return folder / "run" / "final_model"
-
-
-def learn(files, teacher, output_dir, **flags):
-  return pretrain(
-    files, "masked", output_dir, teacher_checkpoint=teacher,
-    init_from_teacher=True, **flags,
-  )
-
-
-@pytest.mark.slow
-def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
-  def six_steps(output_dir):
-    return learn(
-      files, teacher, output_dir, num_train_steps=6, save_checkpoints_steps=3
-    )
-
-  resumed_runs.assert_same_weights(six_steps, tmp_path)
-  done = script_runner.run(
-    "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
-    input_file=files / "masked.tfrecord", output_dir=tmp_path / "whole",
-    bert_config_file=files / "bert_config.json", vocab_file=VOCAB, **LENGTHS,
-    teacher_checkpoint=teacher, distillation_weights="1,1,1",
-    init_from_teacher=True,
-  )
-  assert done.code == 1
-  assert "belongs to another run: distillation_weights" in done.last_line
 
 
 @pytest.fixture(scope="module")

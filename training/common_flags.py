@@ -370,28 +370,3 @@ def define_search_flag(metric, *, not_with=""):
     f"{metric} in final_model.", needs="do_train do_eval", not_with=not_with,
   )
   command.check_early(_check_search)
-
-
-def define_distillation_flags():
-  """Defines the flags of a student that learns from a teacher."""
-  flags.DEFINE_string(
-    "teacher_checkpoint", None,
-    "Folder of a trained model, with its own configuration and the same "
-    "vocabulary, to learn from.", needs="do_train",
-  )
-  flags.DEFINE_float(
-    "distillation_temperature", 2.0,
-    "Divides the logits of teacher and student in the loss of soft targets: "
-    "above 1, labels that the teacher finds unlikely count more.",
-    lower_bound=0.01, needs="teacher_checkpoint",
-  )
-  flags.DEFINE_bool(
-    "init_from_teacher", False,
-    "Start from every second layer and all other weights of the teacher.",
-    needs="teacher_checkpoint",
-  )
-  flags.rule(
-    "init_checkpoint model_dir", not_with="init_from_teacher",
-    why=", which takes the teacher's weights: give the student's shape as "
-    "--bert_config_file",
-  )

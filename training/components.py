@@ -138,14 +138,14 @@ def _trained_with(settings, fixed):
   """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
-  data = ("input_file", "train_file", "data_dir", "unlabelled_file")
-  names = ("init_checkpoint", "teacher_checkpoint", *data)
-  watched = {name: settings.get(name) for name in names if settings.get(name)}
-  for name in watched.keys() & data:
-    value = watched[name]
-    # Finding the files of --input_file also detects an added shard.
-    paths = tfrecord.find_files(value) if name == "input_file" else [value]
-    watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
+  watched = {}
+  for name in ("init_checkpoint", "input_file", "train_file", "data_dir"):
+    if value := settings.get(name):
+      # Finding the files of --input_file also detects an added shard.
+      paths = tfrecord.find_files(value) if name == "input_file" else [value]
+      watched[name] = value if name == "init_checkpoint" else (
+        f"{value} ({file_io.names_and_sizes(paths)})"
+      )
   fixed = {"optimizer": settings.optimizer, **fixed}
   return run_folder.TrainedWith(fixed, watched)
 

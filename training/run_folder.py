@@ -78,8 +78,9 @@ class StartingPoint(NamedTuple):
 
     If the run trains the weights of --init_checkpoint, its steps start at 0.
     """
-    is_init = self.origin == "init"
-    return weight_files.step_of(self.path) if is_init else self.own_step
+    if self.origin == "init" and self.path:
+      return weight_files.step_of(self.path)
+    return self.own_step
 
 
 def starting_point(
