@@ -187,10 +187,7 @@ def main(_):
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)
 
-  start = components.open_run(
-    settings, "pretraining", config, strategy,
-    **settings.pick("use_next_sentence_loss"),
-  )
+  start = components.open_run(settings, "pretraining", config, strategy)
   with strategy.scope(), weight_files.without_random_init(start.path):
     model = make_model(
       settings, config, **components.model_options(settings, strategy)

@@ -15,7 +15,7 @@ import configuration
 import heads
 import layers
 from checkpoints import model_folder, model_writer, sentence_pooling
-from classification import data, model, reranker, scores
+from classification import data, model, scores
 from classification import task as tasks
 from common import errors
 from text import input_sequences
@@ -33,26 +33,6 @@ def check(settings, config: configuration.BertConfig, task_kind: str):
       "--train_batch_size=1 has no other pairs to tell a pair from; pass a "
       "larger one, or --negative_column"
     )
-
-
-def make(
-  settings, config: configuration.BertConfig, task: tasks.ClassifierTask,
-  **model_options,
-) -> model.Network:
-  """Returns the model of a task, with its variables.
-
-  Raises InputError: see BiEncoder.
-  """
-  kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
-  if task.task_kind in kinds:
-    return kinds[task.task_kind](settings, config, task, **model_options)
-  network: type[model.ClassifierModel] = model.ClassifierModel
-  if task.task_kind in data.OF_RANKS:
-    network, model_options["loss"] = reranker.Reranker, settings.ranking_loss
-  return network(
-    config, task.task_kind, model.num_outputs(task.task_kind, task.labels),
-    is_frozen=settings.freeze_encoder, **model_options,
-  )
 
 
 class BiEncoder(model.Network):

@@ -28,6 +28,7 @@ from classification import (
   inputs,
   model,
   ranking,
+  reranker,
   scores,
   sequences,
 )
@@ -232,25 +233,39 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
     weights = class_weights.parse(
       settings.class_weights, task.splits["train"], task.labels, task.task_kind
     )
-  run = Run(
-    tasks.trained_config(config, task), task, options, weights, strategy, {}
-  )
+  config = tasks.trained_config(config, task)
   # Claim the folder before writing the first file.
-  _claim_folder(settings, run)
+  components.claim_folder(settings, task.name, config, strategy)
   tasks.write_rows(settings, task)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:
     ranking.prepare(splits, settings)
-  return run._replace(
-    records=inputs.prepare_all(settings.output_dir, splits, options)
-  )
+  records = inputs.prepare_all(settings.output_dir, splits, options)
+  return Run(config, task, options, weights, strategy, records)
 
 
-def _claim_folder(settings, run):
-  """Calls components.claim_folder for a task."""
-  return components.claim_folder(
-    settings, f"classification, {run.task.name}", run.config, run.strategy
+def make_network(
+  settings, config: configuration.BertConfig, task: tasks.ClassifierTask,
+  **model_options,
+) -> model.Network:
+  """Returns the model of a task, with its variables.
+
+  Raises InputError: see bi_encoder.BiEncoder.
+  """
+  if task.task_kind in data.OF_VECTORS:
+    is_scored = task.task_kind == data.SIMILARITY
+    network = bi_encoder.BiEncoder if is_scored else bi_encoder.Retriever
+    return network(settings, config, task, **model_options)
+  outputs = model.num_outputs(task.task_kind, task.labels)
+  model_options["is_frozen"] = settings.freeze_encoder
+  if task.task_kind in data.OF_RANKS:
+    return reranker.Reranker(
+      config, task.task_kind, outputs, loss=settings.ranking_loss,
+      **model_options,
+    )
+  return model.ClassifierModel(
+    config, task.task_kind, outputs, **model_options
   )
 
 
@@ -264,13 +279,13 @@ class ModelRun:
     """
     self._settings, self._run, self._records = settings, run, run.records
     # Check the folder first, because making the model takes longer.
-    self._start = components.starting_point(
-      settings, *_claim_folder(settings, run)
+    self._start = components.open_run(
+      settings, run.task.name, run.config, run.strategy
     )
     self._step = self._start.step
     loaded = weight_files.without_random_init(self._start.path)
     with run.strategy.scope(), loaded:
-      self._model = bi_encoder.make(
+      self._model = make_network(
         settings, run.config, run.task,
         **components.model_options(settings, run.strategy),
       )

@@ -36,8 +36,8 @@ class ClassifierTask(NamedTuple):
   """The task of a model.
 
   Attributes:
-    name: the name of an official task, with its language if it has several;
-      otherwise "own data".
+    name: "classification, " with the name of an official task, and its
+      language if it has several, or with "own data".
     task_kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     metrics: names of scores.
@@ -145,7 +145,7 @@ def _read_official(settings, config, purposes):
     labels = _learned_order(official, config.label_names())
   language = settings.language or official.language
   return ClassifierTask(
-    f"{official.name}, {language}" if language else official.name,
+    ", ".join(filter(None, ("classification", official.name, language))),
     task_kind, labels, official.metrics, splits, official,
     text_pairs=glue.has_pairs(official),
   )
@@ -234,7 +234,7 @@ def _read_own(settings, config, purposes):
       "texts)", settings.text_b_column,
     )
   return ClassifierTask(
-    "own data", task_kind, labels,
+    "classification, own data", task_kind, labels,
     scores.default_metrics(task_kind, len(labels)), examples,
     text_pairs=text_pairs,
   )
@@ -244,7 +244,7 @@ def _own_examples(settings, config, purposes, task_kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
   named = settings.labels or settings.get("label_columns")
-  if "train" in purposes and settings.train_file:
+  if "train" in purposes:
     examples["train"] = data.read(
       settings.train_file, settings, task_kind, labels=named
     )

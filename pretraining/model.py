@@ -90,10 +90,13 @@ def objective(model: PretrainingModel) -> loop.Objective:
     losses, metrics = {}, {}
     for name, logits in model(batch, dropout_seed).items():
       labels, counts = model.labels(name, batch)
-      loss, correct, weight = loss_and_accuracy(logits, labels, counts)
-      losses[name] = loss
-      metrics[f"{name}_loss"] = (loss, weight)
-      metrics[f"{name}_accuracy"] = (correct, weight)
+      each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+      predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+      correct = tf.cast(tf.equal(predicted, labels), tf.float32)
+      losses[name] = tf.reduce_sum(each * counts)
+      total = tf.reduce_sum(counts)
+      metrics[f"{name}_loss"] = losses[name], total
+      metrics[f"{name}_accuracy"] = tf.reduce_sum(correct * counts), total
     # An evaluation reports the metrics of the heads only.
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
@@ -108,14 +111,3 @@ def result_names(model: PretrainingModel) -> list[str]:
     "loss",
     *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy"))
   ]
-
-
-def loss_and_accuracy(logits, labels, weights):
-  """Returns sums over all labels: weighted loss, weighted hits, weights."""
-  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-  predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-  correct = tf.cast(tf.equal(predicted, labels), tf.float32)
-  return (
-    tf.reduce_sum(losses * weights), tf.reduce_sum(correct * weights),
-    tf.reduce_sum(weights),
-  )

@@ -20,7 +20,15 @@ import stored_weights
 import tiny_model
 import two_replicas
 from checkpoints import sentence_folder
-from classification import bi_encoder, data, inputs, model, scores, sequences
+from classification import (
+  bi_encoder,
+  data,
+  inputs,
+  job,
+  model,
+  scores,
+  sequences,
+)
 from common import errors
 from serving import text_models
 from test_classification_data import settings as read_settings
@@ -40,7 +48,7 @@ def unit(values):
 
 def make(kind, official=None, **changes):
   settings, asked = settings_and_task(kind, **changes)
-  return bi_encoder.make(
+  return job.make_network(
     settings, tiny_model.tiny(), asked._replace(official=official), seed=5
   )
 
@@ -170,7 +178,7 @@ def step(folder, replicas, parts, *, changed=lambda _, each: each, **options):
   settings, asked = settings_and_task("retrieval")
   config_changes = options.pop("config", NO_DROPOUT)
   with strategy.scope():
-    network = bi_encoder.make(
+    network = job.make_network(
       settings, tiny_model.tiny(**config_changes), asked, seed=5
     )
   rng = np.random.RandomState(2)

@@ -343,13 +343,13 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   def open_run(**values):
     settings = parse(do_train=True, train_file=data, **values)
     return components.open_run(
-      settings, "tests", components.model_config(settings), strategy, pairs=True
+      settings, "tests", components.model_config(settings), strategy
     )
 
   open_run(init_checkpoint="model.ckpt")
   path = tmp_path / "out" / "run_fingerprint.json"
   noted = json.loads(path.read_text())["trained_with"]
-  assert noted["fixed"] == {"optimizer": "bertadam", "pairs": True}
+  assert noted["fixed"] == {"optimizer": "bertadam"}
   assert noted["watched"]["init_checkpoint"] == "model.ckpt"
   assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
   run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
@@ -358,6 +358,13 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   assert "began with train_file" in caplog.text
   with pytest.raises(errors.InputError, match='is "bertadam" there and "lam'):
     open_run(optimizer="lamb")
+  # The next-sentence loss must not change either.
+  fixed = {"optimizer": "lamb", "use_next_sentence_loss": False}
+  settings = {"do_train": True, "output_dir": "", **fixed}
+  _, noted = components.claim_folder(
+    run_settings.Settings(settings), "tests", None, strategy
+  )
+  assert noted.fixed == fixed
 
 
 def test_the_warm_up_may_be_longer_than_the_run(parse):

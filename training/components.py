@@ -89,7 +89,7 @@ def model_options(settings, strategy):
 
 
 def claim_folder(
-  settings, task, config, strategy, output_dir=None, **fixed
+  settings, task, config, strategy, output_dir=None
 ) -> tuple:
   """Claims a folder for this run, before anything is written.
 
@@ -98,13 +98,12 @@ def claim_folder(
     config: configuration.BertConfig; the folder of another model is refused.
     strategy: only the chief of its processes writes.
     output_dir: the folder; --output_dir if None.
-    **fixed: other settings that must not change while the run trains.
 
   Returns:
     The folder, and run_folder.TrainedWith or None.
   """
   folder = output_dir or settings.output_dir
-  trained_with = _trained_with(settings, fixed)
+  trained_with = _trained_with(settings)
   if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
     run_folder.check_output_dir(folder, fingerprint, trained_with)
@@ -112,9 +111,9 @@ def claim_folder(
   return folder, trained_with
 
 
-def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
+def open_run(settings, *run) -> run_folder.StartingPoint:
   """Claims a folder, see `claim_folder`, and finds where the run starts."""
-  return starting_point(settings, *claim_folder(settings, *run, **fixed))
+  return starting_point(settings, *claim_folder(settings, *run))
 
 
 def starting_point(settings, folder, trained_with):
@@ -134,7 +133,7 @@ def starting_point(settings, folder, trained_with):
   return start
 
 
-def _trained_with(settings, fixed):
+def _trained_with(settings):
   """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
@@ -146,7 +145,8 @@ def _trained_with(settings, fixed):
       watched[name] = value if name == "init_checkpoint" else (
         f"{value} ({file_io.names_and_sizes(paths)})"
       )
-  fixed = {"optimizer": settings.optimizer, **fixed}
+  names = ("optimizer", "use_next_sentence_loss")
+  fixed = settings.pick(name for name in names if name in settings)
   return run_folder.TrainedWith(fixed, watched)
 
 
