@@ -74,12 +74,11 @@ class BiEncoder(model.Network):
       if not any(part in layers.variable_name(variable) for part in unread)
     ]
 
-  def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
+  def __call__(self, batch, dropout_seed=None):
     """Returns the vectors of a batch, float32 [B, W, D], of length 1.
 
     Takes the arguments of a model.ClassifierModel; no text may be empty.
     """
-    del skip_empty
     sizes = layers.sizes(batch["input_ids"])  # B, W, T
     # [B W, T] each
     sequences = {

@@ -23,7 +23,7 @@ from classification import data, sequences
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
 from text import input_sequences
-from training import distribution, frozen_states, harness
+from training import frozen_states, harness
 
 _FORMAT = 3  # Increase this when the records of the same data change.
 # Number of examples in memory, and in a worker process's block.
@@ -248,14 +248,11 @@ def keep_states(
   With them, training pooler and classifier takes seconds. The records keep the
   order of the examples, and have first_states [W, H] and sequence_mask [W].
   """
-  skip_empty = not distribution.is_tpu(strategy)
   sequences, width = examples.max_sequences, model.config.hidden_size
   path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
   def of_batch(batch):
-    states, mask = model.first_states(
-      pipeline.trim_to_longest(batch), skip_empty=skip_empty
-    )
+    states, mask = model.first_states(pipeline.trim_to_longest(batch))
     # Pad to the most sequences of an example: all records have the same size.
     missing = sequences - tf.shape(mask)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])

@@ -48,19 +48,16 @@ from training import (
 
 
 def batch_outputs(
-  network: model.Network, batch: dict, *, shapes_vary: bool
+  network: model.Network, batch: dict, *, trim: bool
 ) -> dict[str, tf.Tensor]:
   """Returns a model's outputs for the examples of a batch.
 
-  With `shapes_vary`, it skips padding that all sequences share, and missing
-  windows of texts.
+  With `trim`, it skips padding that all sequences share.
   """
-  if shapes_vary:
+  if trim:
     batch = pipeline.trim_to_longest(batch)
-  return {
-    "logits": network(batch, skip_empty=shapes_vary),  # [B, L]
-    "label_ids": batch["label_ids"],
-  }
+  # [B, L]
+  return {"logits": network(batch), "label_ids": batch["label_ids"]}
 
 
 class Evaluator:
@@ -70,7 +67,7 @@ class Evaluator:
     self._network, self._strategy = network, strategy
     self.reported: dict = {}  # Fields of run_report.Report, from `evaluate`.
     self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
-      batch_outputs, network, shapes_vary=not distribution.is_tpu(strategy)
+      batch_outputs, network, trim=not distribution.is_tpu(strategy)
     ))
 
   def outputs(
@@ -333,10 +330,7 @@ class ModelRun:
     settings, run = self._settings, self._run
     self._step = harness.train(settings, harness.Task(
       self._model, run.config, run.strategy,
-      model.objective(
-        self._model, run.class_weights, skip_empty=self._trims()
-      ),
-      settings.output_dir,
+      model.objective(self._model, run.class_weights), settings.output_dir,
       length=harness.training_length(
         settings, run.records["train"].num_records
       ),
@@ -353,10 +347,6 @@ class ModelRun:
     if distribution.is_chief(run.strategy):
       self._log_next_commands()
 
-  def _trims(self):
-    """Returns whether batches may be trimmed to their longest sequence."""
-    return components.shapes_may_vary(self._settings, self._run.strategy)
-
   def _training_data(self):
     settings, run = self._settings, self._run
     # Data that is read repeatedly is replaced by stored features, which do not
@@ -369,7 +359,8 @@ class ModelRun:
         )
         for name, examples in run.records.items()
       }
-    return inputs.training_data(self._records["train"], self._trims())
+    trim = components.shapes_may_vary(settings, run.strategy)
+    return inputs.training_data(self._records["train"], trim)
 
   def _log_next_commands(self):
     """Logs commands that use the trained model."""

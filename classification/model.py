@@ -108,8 +108,10 @@ class ClassifierModel(Network):
       config, outputs, seed=model_options["seed"]
     )
     self._is_frozen = is_frozen
+    # Skipping sequences without tokens makes shapes vary.
+    self._skips_empty = model_options.get("skip_padding", False)
 
-  def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
+  def __call__(self, batch, dropout_seed=None):
     """Returns the float32 logits of a batch.
 
     Args:
@@ -117,8 +119,6 @@ class ClassifierModel(Network):
         of first_states [B, W, H] and sequence_mask, int32 [B, W], which are the
         results of `first_states`.
       dropout_seed: int32 [2] in training, else None.
-      skip_empty: whether to skip sequences without tokens, which makes shapes
-        vary.
     """
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
@@ -126,7 +126,7 @@ class ClassifierModel(Network):
       # Dropout in a frozen encoder would only add noise. Without it, stored and
       # computed features are equal. The head still has dropout.
       seed = None if self._is_frozen else dropout_seed
-      states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
+      states, mask = self.first_states(batch, seed)
     batch_size, sequences = tf.unstack(tf.shape(mask))
     pooled = self.bert.pool(tf.reshape(states, [-1, states.shape[-1]]))
     logits = self.head(
@@ -167,7 +167,7 @@ class ClassifierModel(Network):
       return tf.reduce_mean(losses, axis=-1)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
-  def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
+  def first_states(self, batch, dropout_seed=None):
     """Returns the last layer's hidden states of the first token, [B, W, H].
 
     The second result is 1 for sequences with tokens, int32 [B, W]. For the
@@ -175,7 +175,7 @@ class ClassifierModel(Network):
     """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # If each example has one sequence, none is empty.
-    skips = skip_empty and mask.shape[1] != 1
+    skips = self._skips_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)  # [n, 2]
       flat = functools.partial(tf.gather_nd, indices=places)
@@ -201,8 +201,7 @@ class ClassifierModel(Network):
 
 
 def objective(
-  model: ClassifierModel, class_weights: list | None = None, *,
-  skip_empty: bool = False,
+  model: ClassifierModel, class_weights: list | None = None
 ) -> loop.Objective:
   """Returns the objective: the mean loss over examples.
 
@@ -228,7 +227,7 @@ def objective(
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed, skip_empty=skip_empty)  # [B, L]
+    logits = model(batch, dropout_seed)  # [B, L]
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
@@ -252,7 +251,7 @@ def objective(
   if not model.compares_examples:
     return loop.Objective(weights=weights, sums=sums)
   return loop.Objective(
-    weights, sums, functools.partial(model, skip_empty=skip_empty),
+    weights, sums, model,
     lambda batch, logits: with_whole_losses(
       model, batch, logits, example_weights(batch)
     ),

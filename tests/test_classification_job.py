@@ -38,8 +38,10 @@ def data(task, tmp_path_factory):
   return inputs.prepare_all(str(folder), task.splits, options)
 
 
-def make():
-  return model.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
+def make(**options):
+  return model.ClassifierModel(
+    tiny_model.tiny(), "single", 2, seed=5, **options
+  )
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +85,12 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
   assert outputs["label_ids"].tolist() == gold.tolist()
 
 
-@pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
+@pytest.mark.parametrize("skip_padding, computed", [(True, 13), (False, 21)])
 def test_no_window_of_padding_is_computed(
-  network, data, monkeypatch, shapes_vary, computed
+  data, monkeypatch, skip_padding, computed
 ):
   """The texts have 1, 1, 1, 2, 2, 3 and 3."""
+  network = make(skip_padding=skip_padding)
   encode, sequences = network.bert.encode, []
 
   def counted(batch, *arguments, **options):
@@ -98,7 +101,7 @@ def test_no_window_of_padding_is_computed(
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
-  outputs = job.batch_outputs(network, batch, shapes_vary=shapes_vary)
+  outputs = job.batch_outputs(network, batch, trim=True)
   assert outputs["logits"].shape == (7, 2) and sequences == [computed]
 
 

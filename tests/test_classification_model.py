@@ -122,11 +122,11 @@ def test_endings_are_scored_one_by_one_and_compared():
   assert_close(loss_of(network, data)[0], losses.mean())
 
 
-@pytest.mark.parametrize("skip_empty", [False, True])
-def test_windows_without_tokens_change_nothing(skip_empty):
-  network = make("single")
+@pytest.mark.parametrize("skip_padding", [False, True])
+def test_windows_without_tokens_change_nothing(skip_padding):
+  network = make("single", skip_padding=skip_padding)
   data = batch([0, 1], sequences=3, empty=[(1, 1), (1, 2)])
-  logits = network(data, skip_empty=skip_empty).numpy()
+  logits = network(data).numpy()
   arrays = {k: value for k, value in data.items() if value.shape.rank == 3}
   windows = [
     network({k: value[:, w : w + 1] for k, value in arrays.items()}).numpy()
@@ -173,12 +173,12 @@ def test_two_replicas_learn_as_one_device(labels):
   """The first of them may have nothing but a class that weighs nothing."""
   strategy = two_replicas.strategy()
   data = batch(labels, sequences=2, empty=[(0, 1), (3, 1)])
-  alone, weights = make("single"), [0.0, 1.0, 2.0]
+  alone, weights = make("single", skip_padding=True), [0.0, 1.0, 2.0]
   with strategy.scope():
-    shared = make("single")
+    shared = make("single", skip_padding=True)
 
   def loss_and_gradients(network, data, total=lambda weights: weights):
-    objective = model.objective(network, weights, skip_empty=True)
+    objective = model.objective(network, weights)
     whole = total(objective.weights(data))["classifier"]
     with tf.GradientTape() as tape:
       loss = objective.sums(data, None)[0]["classifier"] / whole

@@ -31,9 +31,9 @@ COLUMNS = {
 # Losses.
 
 
-def make(loss):
+def make(loss, **options):
   return reranker.Reranker(
-    tiny_model.tiny(), "ranking", 1, loss=loss, seed=5
+    tiny_model.tiny(), "ranking", 1, loss=loss, seed=5, **options
   )
 
 
@@ -515,7 +515,7 @@ def test_parts_add_up_to_the_batch(loss):
     [[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [1.0, 0.0, -1.0], [3.0, 0.0, -1.0]]
   )
   batch["is_real_example"] = tf.ones([4], tf.int32)
-  objective = model.objective(make(loss), skip_empty=True)
+  objective = model.objective(make(loss, skip_padding=True))
   parts = [{n: v[:2] for n, v in batch.items()}, {
     name: values[2:, :2] if name in names else values[2:]
     for name, values in batch.items()
