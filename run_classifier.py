@@ -21,10 +21,8 @@ from training import common_flags, repeated_runs
 common_flags.define_fine_tuning_flags()
 classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
-classifier_flags.define_window_flags()
-classifier_flags.define_bi_encoder_flags()
-classifier_flags.define_reranker_flags()
 classifier_flags.define_run_flags()
+classifier_flags.define_pair_flags()
 flags.define_options(export_options.for_script("max_windows"))
 flags.define_options(export_options.for_script(
   "pooling_layer", needs="task_kind=similarity|task_kind=retrieval"

@@ -90,9 +90,8 @@ class BiEncoder(model.Network):
     vectors = tf.reshape(vectors, [*sizes[:2], vectors.shape[-1]])
     return tf.math.l2_normalize(vectors, -1)
 
-  def example_losses(self, vectors, label_ids, class_weights=None):
+  def example_losses(self, vectors, label_ids):
     """Returns the squared errors of the cosines, float32 [B]."""
-    del class_weights
     low, high = self._scores
     cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     return tf.square(cosines - (label_ids - low) / (high - low))
@@ -123,9 +122,8 @@ class Retriever(BiEncoder):
 
   compares_examples = True
 
-  def example_losses(self, vectors, label_ids, class_weights=None):
+  def example_losses(self, vectors, label_ids):
     """Returns float32 [B], see `in_batch_losses`."""
-    del class_weights
     return in_batch_losses(vectors, label_ids, self._temperature)
 
   def evaluated(self, logits, label_ids):

@@ -148,19 +148,8 @@ def _define_label_flags():
   flags.rule("do_predict", needs="predict_file|task_name")
 
 
-def define_window_flags():
-  """Defines the flags for texts that are longer than a sequence."""
-  flags.DEFINE_integer(
-    # As in the original: with 0, long texts are truncated.
-    "doc_stride", 0,
-    "Splits long texts into windows of --max_seq_length that start every N "
-    "pieces; the text's logits are the mean over its windows. 0: truncate.",
-    lower_bound=0,
-  )
-
-
-def define_bi_encoder_flags():
-  """Defines the flags for --task_kind=similarity and retrieval."""
+def define_pair_flags():
+  """Defines the flags for --task_kind=similarity, retrieval and ranking."""
   kinds = "task_kind=similarity task_kind=retrieval"
   needed = kinds.replace(" ", "|")
   flags.DEFINE_enum(
@@ -191,10 +180,6 @@ def define_bi_encoder_flags():
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
   flags.rule("freeze_encoder class_weights", not_with=kinds)
-
-
-def define_reranker_flags():
-  """Defines the flags for --task_kind=ranking."""
   flags.DEFINE_enum(
     "ranking_loss", "pointwise", choices.RANKING_LOSSES,
     "Loss of each passage (binary cross-entropy, relevances from 0 to 1), of "
@@ -212,6 +197,13 @@ def define_reranker_flags():
 
 def define_run_flags():
   """Defines all other flags of a run."""
+  flags.DEFINE_integer(
+    # As in the original: with 0, long texts are truncated.
+    "doc_stride", 0,
+    "Splits long texts into windows of --max_seq_length that start every N "
+    "pieces; the text's logits are the mean over its windows. 0: truncate.",
+    lower_bound=0,
+  )
   flags.DEFINE_bool(
     "freeze_pooler", False,
     "Also freeze the pooler, and train only the head.", needs="freeze_encoder",

@@ -160,12 +160,8 @@ def prepare(
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
   checksum, size = _digest(examples)
-  fields = dataclasses.asdict(options)
   fingerprint = {
-    # The name in earlier versions, whose records stay valid.
-    "kind": fields.pop("task_kind"),
-    **fields,
-    "format": _FORMAT,
+    **dataclasses.asdict(options), "format": _FORMAT,
     # A checksum of the content replaces the path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,

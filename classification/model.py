@@ -54,8 +54,7 @@ class Network(tf.Module):
     return self.variables
 
   def example_losses(
-    self, logits: tf.Tensor, label_ids: tf.Tensor,
-    class_weights: tf.Tensor | None = None,
+    self, logits: tf.Tensor, label_ids: tf.Tensor
   ) -> tf.Tensor:
     """Returns the loss of each example, float32 [B]."""
     raise NotImplementedError
@@ -214,10 +213,12 @@ def objective(
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
+  # For multi_label, example_losses applies the weights.
+  of_labels = [class_weights] if task_kind == data.MULTI_LABEL else []
+
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
-    # For multi_label, example_losses applies the weights.
-    if class_weights is None or task_kind != data.SINGLE:
+    if class_weights is None or of_labels:
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
 
@@ -231,7 +232,7 @@ def objective(
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
-      losses = model.example_losses(logits, labels, class_weights)
+      losses = model.example_losses(logits, labels, *of_labels)
     # The loop divides the sum of losses by the whole batch's weights.
     metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
     loss = metrics["classifier_loss"][0]

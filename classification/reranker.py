@@ -17,13 +17,12 @@ class Reranker(model.ClassifierModel):
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 
-  def example_losses(self, logits, label_ids, class_weights=None):
+  def example_losses(self, logits, label_ids):
     """Returns float32 [B]; `label_ids` are relevances, float32 [B, W].
 
     The relevance is -1 where a query has no further passage. The loss of a
     single passage is the binary cross-entropy; above 1 is as relevant as 1.
     """
-    del class_weights
     if self._losses and label_ids.shape[1] != 1:
       # Batches without the largest groups are cut.
       return self._losses(logits, label_ids[:, : tf.shape(logits)[1]])
