@@ -7,7 +7,6 @@
 `answers` writes the predictions for other data. Letters: N examples, L classes.
 """
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -47,28 +46,21 @@ from training import (
 # Evaluation.
 
 
-def batch_outputs(
-  network: model.Network, batch: dict, *, trim: bool
-) -> dict[str, tf.Tensor]:
-  """Returns a model's outputs for the examples of a batch.
-
-  With `trim`, it skips padding that all sequences share.
-  """
-  if trim:
-    batch = pipeline.trim_to_longest(batch)
-  # [B, L]
-  return {"logits": network(batch), "label_ids": batch["label_ids"]}
-
-
 class Evaluator:
   """Computes a model's outputs and scores with a function compiled once."""
 
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
     self.reported: dict = {}  # Fields of run_report.Report, from `evaluate`.
-    self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
-      batch_outputs, network, trim=not distribution.is_tpu(strategy)
-    ))
+    trim = not distribution.is_tpu(strategy)
+
+    def outputs(batch):
+      if trim:
+        batch = pipeline.trim_to_longest(batch)
+      # [B, L]
+      return {"logits": network(batch), "label_ids": batch["label_ids"]}
+
+    self._predictor = evaluation_loop.Predictor(strategy, outputs)
 
   def outputs(
     self, examples: inputs.ClassifierData, batch_size: int
