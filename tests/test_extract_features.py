@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -179,3 +180,65 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     **{**DEFAULTS, "search": queries, "pooling": "mean",
        "vectors_file": tmp_path / "out"},
   )
+
+
+def test_the_attention_of_chosen_lines(tmp_path):
+  extract(
+    tmp_path, output_file=None, picture_lines="5,0",
+    attention_html=tmp_path / "page.html",
+  )
+  assert os.listdir(tmp_path) == ["page.html"]
+  text = (tmp_path / "page.html").read_text(encoding="utf-8")
+  assert '"tokens": ["[CLS]", "more", "text", "[SEP]"], "layers": 3' in text
+  assert '"guide"' in text
+
+
+@pytest.mark.parametrize(
+  "flags, said",
+  [
+    ({}, "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
+         "pass numbers from -3 to 2"),
+    ({"layers": "last"}, "'last' is no layer of this model"),
+    ({"layers": "1,-4"}, "'-4' is no layer of this model"),
+    ({"pooling": "last_four_concat"}, "'-4' is no layer of this model, which"),
+    ({"pooling": "mean", "similarity": True},
+     "lines.txt:2: no pair in 'his gold, as it fell'"),
+    ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
+    ({"output_file": None}, "pass --output_file or --attention_html"),
+    ({"output_file": None, "attention_html": "page.html",
+      "picture_lines": "2,11"}, "lines.txt has no line 11, counted from 0"),
+    ({"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},
+     "--picture_lines=-1: expected"),
+    ({"layers": "0", "max_seq_length": 65},
+     "more than the model's max_position_embeddings 64"),
+    ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
+  ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, said):
+  script_runner.refuse("extract_features.py", said, **{
+    **DEFAULTS, "output_file": tmp_path / "out", **flags
+  })
+  assert not (tmp_path / "out").exists()
+
+
+def test_the_layers_of_a_vector(tmp_path):
+  extract(tmp_path, pooling="mean", pooling_layer="0,-1+0")
+  means = np.array([values_of(line).mean(axis=0) for line in golden()])
+  expected = np.concatenate([means[:, 1], means.sum(axis=1)], axis=1)
+  assert_close(
+    [line["vector"] for line in read_lines(tmp_path / "out")], expected
+  )
+
+
+def test_an_empty_file_gives_an_empty_file(tmp_path):
+  """As the original does."""
+  empty = tmp_path / "empty.txt"
+  empty.write_text("")
+  done = extract(tmp_path, input_file=empty, layers="0")
+  assert (tmp_path / "out").read_bytes() == b""
+  assert "the input has no line" in done.err
+  done = extract(
+    tmp_path, 1, input_file=empty, layers="0", output_file=tmp_path / "npz",
+    output_format="npz",
+  )
+  assert done.last_line.endswith("empty.txt has no line")
