@@ -38,11 +38,6 @@ flags.DEFINE_string(
   "vocab_file", None, "Vocabulary, if it is not vocab.txt next to the input."
 )
 flags.DEFINE_bool(
-  "generator", False,
-  "Whether to take the generator of a checkpoint of ELECTRA's authors, "
-  "which has both models; --bert_config_file is then the generator's.",
-)
-flags.DEFINE_bool(
   "do_lower_case", None,
   "Whether the tokenizer of a Hugging Face output lower-cases, and new words "
   "are lower-cased; by default detected from the vocabulary.",
@@ -159,7 +154,7 @@ def main(_):
       **{name: settings.get(name) or path for name, path in paths.items()}
     )
   source = converter.open_source(
-    settings.input, **settings.pick("bert_config_file vocab_file generator")
+    settings.input, **settings.pick("bert_config_file vocab_file")
   )
   # The folder holds the vocabulary of a model that grows.
   with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ from checkpoints import (
   weight_names,
 )
 from common import errors, file_io, json_files
-from variants import electra, registry, vocabularies
+from variants import registry, vocabularies
 
 
 class Source(NamedTuple):
@@ -55,7 +55,7 @@ class Conversion(NamedTuple):
 
 def open_source(
   path: str, *, bert_config_file: str | None = None,
-  vocab_file: str | None = None, generator: bool = False,
+  vocab_file: str | None = None,
 ) -> Source:
   """Opens a checkpoint with its configuration and vocabulary.
 
@@ -63,15 +63,11 @@ def open_source(
     path: see `weight_files.open_reader`.
     bert_config_file: by default the configuration in the checkpoint's folder.
     vocab_file: by default the folder's first file of vocabularies.NAMES.
-    generator: whether to take the generator of a checkpoint of ELECTRA's
-      authors, which has both models.
 
   Raises:
     InputError: a file is missing or damaged, or files do not fit together.
   """
   reader = weight_files.open_reader(path)
-  if generator:
-    reader = _generator_of(reader)
   values = _config_values(reader, bert_config_file)
   config = configuration.BertConfig.from_dict(values)
   # Check the memory before reading the first value.
@@ -86,15 +82,6 @@ def open_source(
     last = max(vocabularies.load_vocab(vocab_file).values())
     config.check_vocabulary(last + 1, vocab_file)
   return Source(reader, config, vocab_file)
-
-
-def _generator_of(reader):
-  start = f"{electra.GENERATOR}/"
-  if not any(name.startswith(start) for name in reader.shapes):
-    raise errors.InputError(
-      f"{reader.path} has no second model, a generator; leave --generator out"
-    )
-  return reader.renamed(electra.generator_names(reader.shapes))
 
 
 def _config_values(reader, bert_config_file):

@@ -13,7 +13,6 @@ dense layer as [inputs, outputs], PyTorch as [outputs, inputs]; Model Garden's
 attention matrices have an axis for heads. Conversions do not change values.
 """
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -88,13 +87,6 @@ class Reader:
       tf1: LAYOUTS[layout].shape(tuple(shape_of(name)))
       for tf1, (name, layout) in sorted(names.items())
     }
-
-  def renamed(self, names: dict[str, str]) -> "Reader":
-    """Returns a reader of only some values: {new name: current name}."""
-    other = copy.copy(self)
-    other._names = {new: self._names[name] for new, name in names.items()}
-    other.shapes = {new: self.shapes[name] for new, name in names.items()}
-    return other
 
   def read(self, tf1: str) -> np.ndarray:
     """Returns the value of a TF1 name; InputError if it is damaged."""
@@ -279,11 +271,10 @@ def _tf1_names(variant, numbers):
   ]
 
 
-# Converts names of ELECTRA's authors, whose checkpoints have both models.
+# Converts names of ELECTRA's authors. Their checkpoints also have a generator,
+# which keeps its names and is not used.
 _ELECTRA = (
   ("^electra/", "bert/"),
-  ("^generator_predictions/(?=output_bias)", "generator/cls/predictions/"),
-  ("^generator_predictions/", "generator/cls/predictions/transform/"),
   ("^discriminator_predictions/dense_1/kernel",
    "cls/replaced_tokens/output_weights"),
   ("^discriminator_predictions/dense_1/", "cls/replaced_tokens/output_"),

@@ -3,7 +3,6 @@
 import pathlib
 
 import numpy as np
-import pytest
 
 import heads
 import modeling
@@ -11,7 +10,6 @@ import stored_weights
 import tiny_model
 import transformers_goldens
 from checkpoints import converter, huggingface, weight_files
-from common import errors
 from variants import registry
 
 GOLDEN = pathlib.Path("tests/golden/electra")
@@ -29,39 +27,27 @@ DISCRIMINATOR = config_of(
   hidden_size=8, num_attention_heads=2, intermediate_size=12,
   hidden_act="gelu_erf",
 )
-GENERATOR = config_of(
-  hidden_size=4, num_attention_heads=1, intermediate_size=16,
-  hidden_act="gelu_erf",
-)
 
 
 def sigmoid(x):
   return 1 / (1 + np.exp(-x))
 
 
-def open_original(tmp_path, config, **options):
+def open_original(tmp_path):
   path = tmp_path / "config.json"
-  path.write_text(config.to_json_string())
-  return converter.open_source(
-    str(ORIGINAL), bert_config_file=str(path), **options
-  )
-
-
-def loaded(source, head_class, *arguments):
-  encoder = registry.make_encoder(source.config)
-  weight_files.load(
-    encoder.variables, source.reader, allowed_missing=["^bert/pooler/"]
-  )
-  arguments = [getattr(encoder, name) for name in arguments]
-  head = head_class(source.config, *arguments)
-  weight_files.load(head.variables, source.reader)
-  return encoder, head
+  path.write_text(DISCRIMINATOR.to_json_string())
+  return converter.open_source(str(ORIGINAL), bert_config_file=str(path))
 
 
 def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
   expected = np.load(ORIGINAL / "outputs.npz")
-  source = open_original(tmp_path, DISCRIMINATOR)
-  encoder, head = loaded(source, heads.ReplacedTokenHead)
+  source = open_original(tmp_path)
+  encoder = registry.make_encoder(source.config)
+  weight_files.load(
+    encoder.variables, source.reader, allowed_missing=["^bert/pooler/"]
+  )
+  head = heads.ReplacedTokenHead(source.config)
+  weight_files.load(head.variables, source.reader)
   output = encoder(*(
     expected[name] for name in ("fake_input_ids", "input_mask", "segment_ids")
   ))
@@ -72,39 +58,19 @@ def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
   )
 
 
-def test_the_authors_generator_is_taken_out_and_fills_masks(tmp_path):
-  expected = np.load(ORIGINAL / "outputs.npz")
-  source = open_original(tmp_path, GENERATOR, generator=True)
-  converter.convert(source, f"{tmp_path}/hf", "huggingface")
-  assert "ElectraForMaskedLM" in (tmp_path / "hf/config.json").read_text()
-  # Alone, it is as any other model.
-  source = converter.open_source(f"{tmp_path}/hf")
-  encoder, head = loaded(source, heads.MaskedLMHead, "word_embeddings")
-  output = encoder(*(
-    expected[name] for name in ("masked_input_ids", "input_mask", "segment_ids")
-  ))
-  logits = head(output.sequence_output, expected["masked_lm_positions"])
-  np.testing.assert_allclose(logits, expected["mlm_logits"], atol=1e-5)
-
-
 def test_both_models_are_kept_in_our_own_layout(tmp_path):
-  source = open_original(tmp_path, DISCRIMINATOR)
+  source = open_original(tmp_path)
   converter.convert(source, f"{tmp_path}/tf1", "tf1")
   again = converter.open_source(f"{tmp_path}/tf1")
   transformers_goldens.check_equal(
     stored_weights.read(f"{tmp_path}/tf1"),
     {name: source.reader.read(name) for name in source.reader.shapes},
   )
-  assert "generator/cls/predictions/output_bias" in again.reader.shapes
+  assert "generator_predictions/output_bias" in again.reader.shapes
   conversion = converter.convert(again, f"{tmp_path}/hf", "huggingface")
   assert "ElectraForPreTraining" in (tmp_path / "hf/config.json").read_text()
-  assert {name.split("/")[0] for name in conversion.left_out} == {"generator"}
-
-
-def test_a_checkpoint_of_one_model_has_no_generator():
-  folder = str(GOLDEN / "ElectraForMaskedLM")
-  with pytest.raises(errors.InputError, match="no second model.*; leave --gen"):
-    converter.open_source(folder, generator=True)
+  left_out = {name.split("/")[0] for name in conversion.left_out}
+  assert left_out == {"generator", "generator_predictions"}
 
 
 def test_each_class_has_its_own_names_of_a_classifier(tmp_path):
