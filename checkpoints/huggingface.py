@@ -1,10 +1,11 @@
-"""Reads and writes Hugging Face folders without PyTorch.
+"""Reads and writes Hugging Face folders.
 
   config.json                          the model's shape
   model.safetensors                    the weights, or several such files with
   model.safetensors.index.json         an index of their tensors
   pytorch_model.bin                    the weights in older folders, maybe with
-                                       an index: read, but never written
+                                       an index: read with PyTorch, which has
+                                       to be installed, but never written
   vocab.txt, spiece.model or           the vocabulary
   tokenizer.json, tokenizer_config.json
 
@@ -16,29 +17,19 @@ conversion changes the name, which keeps the function.
 import functools
 import os
 import re
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
 import numpy as np
 import safetensors
 import safetensors.numpy
-import tensorflow as tf
 
 import configuration
-from checkpoints import (
-  pytorch_files,
-  sentence_folder,
-  tokenizer_files,
-  weight_names,
-)
+from checkpoints import sentence_folder, tokenizer_files, weight_names
 from common import errors, file_io, json_files
 
-_WEIGHTS = "model.safetensors"
-# File names in order of precedence.
-_WEIGHTS_FILES = (
-  _WEIGHTS, "model.safetensors.index.json",
-  "pytorch_model.bin", "pytorch_model.bin.index.json",
-)
 # Prefixes of names in a model with a head, and in an encoder.
 _ROOTS = (
   "bert", "roberta", "electra", "distilbert", "transformer", "albert",
@@ -51,34 +42,22 @@ _DTYPES = (
 )
 
 
-def weights_file(path: str) -> str | None:
-  """Returns the weights file, or the index of several, for a path, or None.
+class StoredTensor(NamedTuple):
+  """A tensor of a file; `dtype` is safetensors' name, such as "F32"."""
 
-  Args:
-    path: a .safetensors or .bin file or its index, or a folder with one.
-  """
-  if not tf.io.gfile.isdir(path):
-    # A missing .bin may be the prefix of a TensorFlow checkpoint.
-    is_file = path.endswith(
-      (".safetensors", ".safetensors.index.json", ".bin.index.json")
-    ) or (path.endswith(".bin") and tf.io.gfile.exists(path))
-    return path if is_file else None
-  # Old versions of sentence-transformers write to the second folder.
-  for folder in (path, os.path.join(path, "0_Transformer")):
-    for name in _WEIGHTS_FILES:
-      if tf.io.gfile.exists(os.path.join(folder, name)):
-        return os.path.join(folder, name)
-  return None
+  dtype: str
+  shape: Sequence[int]
+  read: Callable[[], np.ndarray]
 
 
 def open_reader(path: str, file: str) -> weight_names.Reader:
-  """Opens the weights at a path; `file` is its `weights_file`.
+  """Opens the weights at a path; `file` is its model_folder.weights_file.
 
   Raises InputError: a file is missing, damaged, or of another kind of model.
   """
   folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
-  if tf.io.gfile.exists(config_path):
+  if file_io.exists(config_path):
     config = configuration.read(config_path)
   tensors, prefix = _without_prefix(_open_files(file))
   variant = (
@@ -150,7 +129,7 @@ def _open_files(path):
     json_files.read(path), "weight_map", dict[str, str], path
   )
   folder, tensors = os.path.dirname(path), {}
-  opened: dict[str, dict[str, pytorch_files.StoredTensor]] = {}
+  opened: dict[str, dict[str, StoredTensor]] = {}
   for name, file in weight_map.items():
     if os.path.basename(file) != file:
       raise errors.InputError(
@@ -174,27 +153,81 @@ def _open(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
   file_io.refuse_pointer(path)
   # The name decides; the reader checks the content.
-  if path.endswith(".bin"):
-    return pytorch_files.read(path)
+  is_torch = path.endswith(".bin")
+  tensors = _open_torch(path) if is_torch else _open_safetensors(path)
+  for name, tensor in tensors.items():
+    if tensor.dtype not in _DTYPES:
+      raise errors.InputError(
+        f"{path}: {name} is of type {tensor.dtype}; expected one of "
+        f"{', '.join(_DTYPES)}: save the model in float32"
+      )
+  return tensors
+
+
+def _open_safetensors(path):
   try:
     opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
     raise errors.InputError(
       f"{path} is no readable safetensors file ({error}); copy it again"
     ) from error
-  tensors = {}
-  for name in opened.keys():
-    entry = opened.get_slice(name)
-    dtype = entry.get_dtype()
-    if dtype not in _DTYPES:
-      raise errors.InputError(
-        f"{path}: {name} is of type {dtype}; expected one of "
-        f"{', '.join(_DTYPES)}: save the model in float32"
-      )
-    tensors[name] = pytorch_files.StoredTensor(
-      dtype, entry.get_shape(), functools.partial(opened.get_tensor, name)
+  entries = {name: opened.get_slice(name) for name in opened.keys()}
+  return {
+    name: StoredTensor(
+      entry.get_dtype(), entry.get_shape(),
+      functools.partial(opened.get_tensor, name),
     )
-  return tensors
+    for name, entry in entries.items()
+  }
+
+
+def _open_torch(path):
+  # Imported here because only these files need it.
+  import torch
+
+  try:
+    # PyTorch cannot map files from before its version 1.6, which are no zips.
+    state = torch.load(
+      path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+    )
+  except MemoryError:
+    raise
+  # A damaged file can raise any exception.
+  except Exception as error:
+    # Only one of the sentences is about the file.
+    text = str(error).rpartition("WeightsUnpickler error: ")[2]
+    reason = re.split(r"\. |\n", text)[0] or type(error).__name__
+    raise errors.InputError(
+      f"{path} is no readable file of PyTorch's weights ({reason}); copy it "
+      "again, or save the model as model.safetensors"
+    ) from error
+  # Training scripts save further objects, with the weights in this entry.
+  if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+    state = state["state_dict"]
+  if not isinstance(state, dict):
+    state = {}
+  tensors = {n: t for n, t in state.items() if isinstance(t, torch.Tensor)}
+  if not tensors:
+    raise errors.InputError(
+      f"{path} has no tensors by name; save the model as model.safetensors"
+    )
+  return {
+    name: StoredTensor(
+      # torch.bfloat16 -> BF16, torch.uint8 -> U8
+      re.sub(
+        r"torch\.|(?<=f)loat|(?<=i)nt|(?<=u)int", "", str(tensor.dtype)
+      ).upper(),
+      tensor.shape, functools.partial(_value_of, tensor),
+    )
+    for name, tensor in tensors.items()
+  }
+
+
+def _value_of(tensor):
+  # NumPy has no bfloat16, which float32 represents exactly.
+  if tensor.element_size() == 2 and tensor.is_floating_point():
+    tensor = tensor.float()
+  return tensor.numpy(force=True)
 
 
 def _notes(path, derived, tensors):
@@ -250,7 +283,8 @@ def write(
     row.name: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)
     for row in rows
   }
-  with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
+  path = os.path.join(folder, "model.safetensors")
+  with file_io.atomic_write(path) as temporary:
     # `save_file` would write a file that only the owner can read.
     with open(temporary, "wb") as stream:
       # transformers refuses a file without the format "pt".

@@ -10,13 +10,19 @@ last file is Hugging Face's.
 """
 
 import os
+import re
 
 import configuration
 from checkpoints import tokenizer_files
-from common import errors, file_io, json_files
+from common import errors, file_io, json_files, program
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG_FILES = ("bert_config.json", "config.json")
+# Hugging Face's weights, in order of precedence.
+_WEIGHTS = (
+  "model.safetensors", "model.safetensors.index.json",
+  "pytorch_model.bin", "pytorch_model.bin.index.json",
+)
 # In bert_config.json; folders of before this name said classifier_input.
 INPUT_KEYS = ("input_settings", "classifier_input")
 
@@ -54,6 +60,44 @@ def find(folder: str) -> dict[str, str]:
   if vocabulary := tokenizer_files.vocabulary_of(folder, variant):
     paths["vocab_file"] = vocabulary
   return paths
+
+
+def weights_file(path: str) -> str | None:
+  """Returns Hugging Face's weights, or the index of several files, or None.
+
+  Raises InputError: the weights need PyTorch, which is not installed.
+
+  Args:
+    path: a .safetensors or .bin file or its index, or a folder with one.
+  """
+  paths = [path]
+  if file_io.is_folder(path):
+    # Old versions of sentence-transformers write to the second folder.
+    folders = path, os.path.join(path, "0_Transformer")
+    paths = [os.path.join(folder, n) for folder in folders for n in _WEIGHTS]
+    paths = [name for name in paths if file_io.exists(name)]
+  for file in paths:
+    ending = re.search(r"\.(bin|safetensors)(\.index\.json)?$", file)
+    # A missing .bin may be the prefix of a TensorFlow checkpoint.
+    if ending and (ending[0] != ".bin" or file_io.exists(file)):
+      if ending[1] == "bin":
+        _require_torch(file)
+      return file
+  return None
+
+
+def _require_torch(path):
+  """Raises InputError if PyTorch is missing or too old.
+
+  Before version 2.6, a file could run code in spite of `weights_only`.
+  """
+  version = program.installed_version("torch")
+  if [int(part) for part in re.findall(r"\d+", version)[:2]] < [2, 6]:
+    raise errors.InputError(
+      f"{path} is read with torch 2.6 or later, and {version or 'none'} is "
+      'installed: run pip install "bert-tf2[torch]", or put the '
+      "model.safetensors next to it that most models on the Hub have"
+    )
 
 
 def _models_below(folder):

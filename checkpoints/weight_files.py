@@ -19,7 +19,12 @@ import tensorflow as tf
 from absl import logging
 
 import layers
-from checkpoints import huggingface, model_garden, weight_names
+from checkpoints import (
+  huggingface,
+  model_folder,
+  model_garden,
+  weight_names,
+)
 from common import errors, file_io
 
 TF1 = "TensorFlow 1"
@@ -51,7 +56,7 @@ def open_reader(path: str) -> Reader:
     path: a TensorFlow checkpoint of the original, this project or Model Garden
       (see `find_prefix`); or a Hugging Face folder, .safetensors or .bin file.
   """
-  file = huggingface.weights_file(path)
+  file = model_folder.weights_file(path)
   if file:
     if file_io.exists(os.path.join(os.path.dirname(file), _ADAPTER)):
       errors.warn_once(

@@ -20,7 +20,6 @@ import heads
 import modeling
 import tiny_model
 import tokenization
-import torch_files
 from checkpoints import (
   model_folder,
   model_settings,
@@ -50,7 +49,7 @@ BOTH_HEADS = ["masked_lm", "next_sentence"]
 class Layout(NamedTuple):
   """How the files of a family of models look."""
 
-  weights: str  # "zip.bin", "old.bin", "safetensors", or the TF1 prefix
+  checkpoint: str = ""  # prefix of TF1; else the weights are safetensors
   config: dict = {}  # what the configuration says besides SHAPE
   words: str = UNCASED
   tokenizer: dict | None = None  # tokenizer_config.json
@@ -68,8 +67,8 @@ CASED_BY_FLAG = {
   "words": CASED, "is_cased": True, "flags": {"do_lower_case": False}
 }
 LAYOUTS = {
-  "SciBERT": Layout("old.bin", old_norms=True, heads=["masked_lm"]),
-  "SciBERT, cased": Layout("old.bin", **CASED_BY_FLAG),
+  "SciBERT": Layout(old_norms=True, heads=["masked_lm"]),
+  "SciBERT, cased": Layout(**CASED_BY_FLAG),
   "SciBERT, TF1": Layout("bert_model.ckpt", heads=BOTH_HEADS),
   "BioBERT 1.0, TF1": Layout(
     "biobert_model.ckpt", heads=BOTH_HEADS,
@@ -80,45 +79,43 @@ LAYOUTS = {
     **CASED_BY_FLAG,
   ),
   "BioBERT 1.1, TF1": Layout("model.ckpt-1000000", **CASED_BY_FLAG),
-  "BioBERT": Layout("zip.bin", config=BERT, **CASED_BY_FLAG),
-  "ClinicalBERT": Layout(
-    "old.bin", config=BERT, heads=BOTH_HEADS, **CASED_BY_FLAG,
-  ),
+  "BioBERT": Layout(config=BERT, **CASED_BY_FLAG),
+  "ClinicalBERT": Layout(config=BERT, heads=BOTH_HEADS, **CASED_BY_FLAG),
   "LegalBERT": Layout(
-    "old.bin", config={**BERT, "output_past": True},
+    config={**BERT, "output_past": True},
     tokenizer={"do_lower_case": True}, heads=BOTH_HEADS,
   ),
-  "FinBERT": Layout("zip.bin", heads=["classifier"], config={
+  "FinBERT": Layout(heads=["classifier"], config={
     **BERT, "architectures": ["BertForSequenceClassification"],
     "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
   }),
   "TinyBERT": Layout(
-    "old.bin", config={"cell": {}, "emb_size": 16, "structure": []},
+    config={"cell": {}, "emb_size": 16, "structure": []},
     more={
       "fit_denses.0.weight": np.zeros((16, 16), np.float32),
       "fit_denses.0.bias": np.zeros(16, np.float32),
     },
   ),
   "MiniLM": Layout(
-    "safetensors", config=BERT, prefix="", tokenizer={"do_lower_case": True},
+    config=BERT, prefix="", tokenizer={"do_lower_case": True},
     more={"embeddings.position_ids": np.arange(12)[None]},
   ),
-  "SpanBERT": Layout("old.bin", without="^bert/pooler/", **CASED_BY_FLAG),
+  "SpanBERT": Layout(without="^bert/pooler/", **CASED_BY_FLAG),
   "multilingual, TF1": Layout(
     "bert_model.ckpt", heads=BOTH_HEADS,
     config={"directionality": "bidi", "pooler_fc_size": 768}, **CASED_BY_FLAG,
   ),
   "multilingual": Layout(
-    "safetensors", config={**BERT, "pooler_type": "first_token_transform"},
+    config={**BERT, "pooler_type": "first_token_transform"},
     words=CASED, tokenizer={"do_lower_case": False}, is_cased=True,
     heads=["masked_lm"],
   ),
   "Chinese": Layout(
-    "zip.bin", config={**BERT, "directionality": "bidi"}, words=CHINESE,
+    config={**BERT, "directionality": "bidi"}, words=CHINESE,
     tokenizer={"do_lower_case": False}, is_cased=True, heads=["masked_lm"],
   ),
   "Chinese whole-word masking": Layout(
-    "zip.bin", config={**BERT, "architectures": ["BertForMaskedLM"]},
+    config={**BERT, "architectures": ["BertForMaskedLM"]},
     words=CHINESE, heads=["masked_lm"],
   ),
 }
@@ -140,9 +137,9 @@ def random_weights(layout):
 
 
 def write_weights(folder, layout, weights):
-  if ".ckpt" in layout.weights:
+  if layout.checkpoint:
     weight_files.write_tf1(
-      str(folder / layout.weights), {**weights, **layout.more}
+      str(folder / layout.checkpoint), {**weights, **layout.more}
     )
     return
   theirs = {}
@@ -154,17 +151,12 @@ def write_weights(folder, layout, weights):
         name = re.sub(r"(LayerNorm\.)bias$", r"\1beta", name)
       theirs[name] = weight_names.from_tf1(weights[row.tf1], row.layout)
   theirs.update(layout.more)
-  if layout.weights == "safetensors":
-    safetensors.numpy.save_file(theirs, folder / "model.safetensors")
-  else:
-    torch_files.write(
-      folder / "pytorch_model.bin", theirs, is_old=layout.weights == "old.bin"
-    )
+  safetensors.numpy.save_file(theirs, folder / "model.safetensors")
 
 
 def write_folder(folder, layout, weights):
   write_weights(folder, layout, weights)
-  is_tf1 = ".ckpt" in layout.weights
+  is_tf1 = bool(layout.checkpoint)
   name = "bert_config.json" if is_tf1 else "config.json"
   (folder / name).write_text(json.dumps({**SHAPE, **layout.config}))
   # As several of them: no newline at the end, or one too many, or CRLF.
@@ -192,7 +184,7 @@ def test_a_folder_of_this_layout_is_read(tmp_path, name):
   settings = model_settings.resolve(settings_for(tmp_path, layout.flags))
   assert settings.do_lower_case is not layout.is_cased
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
-  is_tf1 = ".ckpt" in layout.weights
+  is_tf1 = bool(layout.checkpoint)
   assert config.hidden_act == ("gelu" if is_tf1 else "gelu_erf")
   labels = layout.config.get("id2label", {})
   assert config.label_names() == list(labels.values())
@@ -229,7 +221,7 @@ def test_every_row_of_the_page_has_a_test():
 
 
 def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
-  layout = Layout("zip.bin", config=BERT, tokenizer={
+  layout = Layout(config=BERT, tokenizer={
     "do_lower_case": False, "word_tokenizer_type": "mecab",
     "subword_tokenizer_type": "wordpiece", "tokenizer_class":
     "BertJapaneseTokenizer",

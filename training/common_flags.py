@@ -16,6 +16,10 @@ def _check_model_dir():
   folder = flags.FLAGS.model_dir
   if folder and not file_io.is_remote(folder):
     model_folder.find(folder)
+  for name in ("init_checkpoint", "input"):
+    weights = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
+    if weights and not file_io.is_remote(weights):
+      model_folder.weights_file(weights)
 
 
 def define_model_flags(*, max_seq_length=128, required=True):

@@ -1,0 +1,140 @@
+"""Files of PyTorch, pytorch_model.bin: read where torch is installed."""
+
+import collections
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import script_runner
+from checkpoints import model_folder, weight_files
+from common import errors, json_files, program
+
+
+def write(folder, tensors, **options):
+  torch = pytest.importorskip("torch")
+  torch.save(tensors, folder / "pytorch_model.bin", **options)
+
+
+def tensors_of_all_types(torch):
+  table = torch.arange(24.0).reshape(6, 4)
+  return collections.OrderedDict({
+    "bert.table": table, "bert.tied": table, "bert.columns": table.T,
+    "bert.rows": table[2:4], "bert.scalar": torch.tensor(3.0),
+    "bert.trained": torch.nn.Parameter(torch.ones(2)),
+    "bert.half": torch.tensor([0.5, 65504]).half(),
+    "bert.bfloat16": torch.tensor([0.1, 3e38]).bfloat16(),
+    "bert.double": torch.tensor([0.1], dtype=torch.float64),
+    "bert.flag": torch.tensor([True, False]),
+    "bert.byte": torch.tensor([255], dtype=torch.uint8),
+    "bert.position_ids": torch.arange(5)[None],
+  })
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_values_are_pytorchs(tmp_path, is_zip, is_nested):
+  torch = pytest.importorskip("torch")
+  tensors = tensors_of_all_types(torch)
+  state = {"epoch": 3, "state_dict": tensors} if is_nested else tensors
+  write(tmp_path, state, _use_new_zipfile_serialization=is_zip)
+  reader = weight_files.open_reader(str(tmp_path))
+  assert set(reader.shapes) == set(tensors)
+  for name, tensor in tensors.items():
+    value = reader.read(name)
+    is_small = tensor.dtype in (torch.float16, torch.bfloat16)
+    expected = tensor.detach().float() if is_small else tensor.detach()
+    assert value.shape == reader.shapes[name] == tuple(tensor.shape)
+    assert value.dtype == expected.numpy().dtype
+    np.testing.assert_array_equal(value, expected)
+  assert reader.notes == ["weights are stored as BF16, F16, read as float32"]
+
+
+def test_files_of_an_index_are_read_together(tmp_path):
+  torch = pytest.importorskip("torch")
+  for name in ("a", "b"):
+    torch.save({f"bert.{name}": torch.ones(2)}, tmp_path / f"{name}.bin")
+  json_files.write(str(tmp_path / "pytorch_model.bin.index.json"), {
+    "weight_map": {"bert.a": "a.bin", "bert.b": "b.bin"}
+  })
+  assert {*weight_files.open_reader(str(tmp_path)).shapes} == {
+    "bert.a", "bert.b"
+  }
+
+
+@pytest.mark.parametrize("make, message", [
+  (lambda torch: torch.nn.Linear(3, 2),
+   r"\(Unsupported global: GLOBAL torch.nn.modules.linear.Linear was not"),
+  (lambda torch: {"a": 3}, "no tensors by name"),
+  (lambda torch: torch.ones(2), "no tensors by name"),
+  (lambda torch: {"a": torch.ones(1).to(torch.float8_e4m3fn)},
+   "a is of type F8_E4M3FN; expected one of"),
+])
+def test_other_contents_are_refused(tmp_path, make, message):
+  write(tmp_path, make(pytest.importorskip("torch")))
+  with pytest.raises(errors.InputError, match=f"pytorch_model.bin.*{message}"):
+    weight_files.open_reader(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, is_zip):
+  torch = pytest.importorskip("torch")
+  write(
+    tmp_path, {"a": torch.ones(9)}, _use_new_zipfile_serialization=is_zip
+  )
+  path = tmp_path / "pytorch_model.bin"
+  whole = path.read_bytes()
+  for length in range(0, len(whole) - 1, 11):
+    path.write_bytes(whole[:length])
+    with pytest.raises(errors.InputError, match=f"^{path} is no .*copy it a"):
+      weight_files.open_reader(str(path))
+
+
+@pytest.mark.parametrize("version, sentence", [
+  ("", "none is installed: run pip install"),
+  ("2.5.1+cpu", "2.5.1.cpu is installed: run pip install"),
+  ("2.6.0", None), ("3.0", None),
+])
+def test_torch_is_needed_for_its_files_alone(
+  tmp_path, version, sentence, monkeypatch
+):
+  monkeypatch.setattr(program, "installed_version", lambda package: version)
+  path = tmp_path / "0_Transformer" / "pytorch_model.bin"
+  path.parent.mkdir()
+  path.touch()
+  if sentence:
+    with pytest.raises(errors.InputError, match=f"^{path} .*{sentence}"):
+      weight_files.open_reader(str(tmp_path))
+  else:
+    assert model_folder.weights_file(str(tmp_path)) == str(path)
+  better = tmp_path / "model.safetensors"
+  safetensors.numpy.save_file({"bert.a": np.ones(2, np.float32)}, better)
+  assert model_folder.weights_file(str(tmp_path)) == str(better)
+  assert list(weight_files.open_reader(str(tmp_path)).shapes) == ["bert.a"]
+
+
+@pytest.mark.skipif(
+  program.installed_version("torch") != "", reason="torch is installed"
+)
+@pytest.mark.parametrize("script, flag, others", [
+  ("run_squad.py", "model_dir", {"do_predict": True, "output_dir": "out"}),
+  ("convert_checkpoint.py", "input", {"to": "tf1", "output": "out"}),
+])
+def test_missing_torch_is_told_before_tensorflow_is_loaded(
+  script, flag, others, tmp_path
+):
+  (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+  (tmp_path / "pytorch_model.bin").touch()
+  if script == "run_squad.py":
+    others = {**others, "predict_file": tmp_path / "config.json"}
+  done = subprocess.run(
+    [sys.executable, "-X", "importtime", script,
+     *script_runner.command_line({flag: tmp_path, **others})],
+    capture_output=True, text=True, cwd=script_runner.ROOT,
+  )
+  assert done.returncode == 1
+  expected = f"error: {tmp_path}/pytorch_model.bin is read with torch 2.6"
+  assert expected in done.stderr
+  assert "| tensorflow" not in done.stderr
