@@ -6,8 +6,8 @@
   pytorch_model.bin                    the weights in older folders, maybe with
                                        an index: read with PyTorch, which has
                                        to be installed, but never written
-  vocab.txt, spiece.model or           the vocabulary
-  tokenizer.json, tokenizer_config.json
+  vocab.txt or tokenizer.json          the vocabulary
+  tokenizer_config.json
 
 Hugging Face's "gelu" is the exact function with erf. The original's "gelu" is
 the approximation with tanh, which Hugging Face calls "gelu_new". So a
@@ -186,7 +186,7 @@ def _open_torch(path):
   import torch
 
   try:
-    # PyTorch cannot map files from before its version 1.6, which are no zips.
+    # PyTorch cannot map files that it wrote before version 1.6, not as zips.
     state = torch.load(
       path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
     )
@@ -198,7 +198,7 @@ def _open_torch(path):
     text = str(error).rpartition("WeightsUnpickler error: ")[2]
     reason = re.split(r"\. |\n", text)[0] or type(error).__name__
     raise errors.InputError(
-      f"{path} is no readable file of PyTorch's weights ({reason}); copy it "
+      f"{path} cannot be read as weights of PyTorch ({reason}); copy it "
       "again, or save the model as model.safetensors"
     ) from error
   # Training scripts save further objects, with the weights in this entry.
