@@ -135,7 +135,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     the vocabulary's path, and a list of NewWord.
   """
   old = source.vocab_file
-  if not old or vocabularies.name_of(old) != vocabularies.LIST:
+  if not old or vocabularies.is_tokenizer_file(old):
     raise errors.InputError(
       "--add_tokens needs a vocabulary of one token a line; "
       + (f"{old} is another kind" if old else "pass --vocab_file")

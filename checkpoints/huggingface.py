@@ -186,7 +186,7 @@ def _open_torch(path):
   import torch
 
   try:
-    # PyTorch cannot map files that it wrote before version 1.6, not as zips.
+    # PyTorch can map only zips, which it writes since version 1.6.
     state = torch.load(
       path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
     )
@@ -202,11 +202,12 @@ def _open_torch(path):
       "again, or save the model as model.safetensors"
     ) from error
   # Training scripts save further objects, with the weights in this entry.
-  if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-    state = state["state_dict"]
-  if not isinstance(state, dict):
-    state = {}
-  tensors = {n: t for n, t in state.items() if isinstance(t, torch.Tensor)}
+  if isinstance(state, dict):
+    state = state.get("state_dict", state)
+  tensors = {
+    name: tensor for name, tensor in state.items()
+    if isinstance(tensor, torch.Tensor)
+  } if isinstance(state, dict) else {}
   if not tensors:
     raise errors.InputError(
       f"{path} has no tensors by name; save the model as model.safetensors"

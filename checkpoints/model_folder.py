@@ -2,7 +2,7 @@
 
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
   bert_config.json                              the model's shape
-  vocab.txt, spiece.model or tokenizer.json     its vocabulary, if known
+  vocab.txt or tokenizer.json                   its vocabulary, if known
   tokenizer_config.json                         the case of its text, if known
 
 The released models have the same layout, so the original reads it too; the

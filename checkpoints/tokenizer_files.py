@@ -3,7 +3,6 @@
 This module does not need TensorFlow, because making data does not need it.
 """
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -98,7 +97,7 @@ def write(
   """Writes the vocabulary and tokenizer_config.json.
 
   Args:
-    vocab_file: copied to the name that vocabularies.name_of returns.
+    vocab_file: copied to tokenizer.json or vocab.txt, by its format.
     do_lower_case: whether text is lower-cased; None: unknown, not written.
     max_length: the most tokens of a text.
     tokenizer: class of transformers for a list of word pieces.
@@ -111,23 +110,19 @@ def write(
   values: dict = {}
   special: dict[str, str] = {}
   if vocab_file:
-    name = vocabularies.name_of(vocab_file)
-    if name != vocabularies.TOKENIZER_FILE:
-      _copy(vocab_file, folder, name)
-    else:
+    if vocabularies.is_tokenizer_file(vocab_file):
       content = tokenizer_file.content_of(vocab_file)
-      file_io.write_text(os.path.join(folder, name), content)
+      path = os.path.join(folder, vocabularies.TOKENIZER_FILE)
+      file_io.write_text(path, content)
       for name in (vocabularies.CONFIG, _SPECIAL_TOKENS):
         path = os.path.join(os.path.dirname(vocab_file), name)
         if file_io.exists(path):
           _copy(path, folder, name)
       return
-    if name == vocabularies.SENTENCEPIECE:
-      tokenizer = "AlbertTokenizer"
-    else:
-      values |= vocabularies.text_rules(vocab_file)
-      if fast and do_lower_case is not None:
-        special = _write_fast(folder, vocab_file, do_lower_case, never_split)
+    _copy(vocab_file, folder, vocabularies.LIST)
+    values |= vocabularies.text_rules(vocab_file)
+    if fast and do_lower_case is not None:
+      special = _write_fast(folder, vocab_file, do_lower_case, never_split)
   if do_lower_case is not None:
     values["do_lower_case"] = bool(do_lower_case)
   if never_split:
@@ -215,6 +210,7 @@ def check(vocab_file: str) -> None:
   For example, an analyser such as MeCab first splits the text into words.
   BERT's rules would silently give other ids.
   """
+  vocabularies.refuse_sentencepiece(vocab_file)
   path, values = vocabularies.read_config(vocab_file)
   _warn_of_ignored(vocab_file, values, path)
   name = json_files.field(values, "tokenizer_class", str, path, None)
@@ -229,31 +225,21 @@ def check(vocab_file: str) -> None:
       "convert_checkpoint.py"
     )
   folder = os.path.dirname(vocab_file)
-  if vocabularies.is_tokenizer_file(vocab_file) and file_io.exists(vocab_file):
+  is_file = vocabularies.is_tokenizer_file(vocab_file)
+  if is_file and file_io.exists(vocab_file):
     added = _added_tokens(folder, values) - tokenizer_file.tokens_of(vocab_file)
     if added:
       raise errors.InputError(
         f"{vocab_file} lacks the added tokens {file_io.listed(sorted(added))} "
         "of the files next to it; have transformers write it anew: "
-        "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+        + tokenizer_file.COMMAND
       )
-  name_in_folder = vocabularies.name_of(vocab_file)
-  is_list = name_in_folder == vocabularies.LIST
-  if is_list and (more := _more_than_a_list(folder)):
+  if not is_file and (more := _more_than_a_list(folder)):
     raise errors.InputError(
       f"{folder}: {'; '.join(more)}, which a list of word pieces cannot "
       "express: read the text by the folder's tokenizer.json (--vocab_file), "
-      "which transformers writes: "
-      "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+      f"which transformers writes: {tokenizer_file.COMMAND}"
     )
-  if name_in_folder == vocabularies.SENTENCEPIECE:
-    for key, expected in (("keep_accents", False), ("remove_space", True)):
-      if values.get(key, expected) != expected:
-        raise errors.InputError(
-          f"{path}: {key} is {values[key]}, and text is read here as by the "
-          f"released ALBERT models, with {key}={json.dumps(expected)}; the "
-          "model would get other ids than it was trained with"
-        )
 
 
 def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
@@ -351,7 +337,8 @@ def require_vocabulary(folder: str) -> None:
   raise errors.InputError(
     f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
     "(in Python vocab_file=). transformers makes a tokenizer.json of other "
-    "files: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+    "files, such as spiece.model (pip install transformers sentencepiece): "
+    + tokenizer_file.COMMAND
   )
 
 
@@ -388,9 +375,8 @@ def likely_case(vocab_file: str) -> bool:
 
 def has_capitals(vocab_file: str) -> bool:
   """Returns whether a vocabulary has capitals, except in [CLS] and so on."""
-  if vocabularies.name_of(vocab_file) != vocabularies.LIST:
-    # ALBERT's text is lower-cased; other vocabularies have their own rules.
-    return False
+  if vocabularies.is_tokenizer_file(vocab_file):
+    return False  # Its rules decide.
   return any(
     re.match(r"(?!\[.*\]$).*[A-Z]", line)
     for _, line in file_io.read_lines(vocab_file)

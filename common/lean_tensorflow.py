@@ -81,9 +81,9 @@ def import_tensorflow_text():
   # A package for another TensorFlow is found, but cannot be loaded.
   except (ImportError, tensorflow.errors.OpError) as error:
     raise errors.InputError(
-      "raw text in a SavedModel and SentencePiece models need tensorflow-text, "
-      "of the version of TensorFlow: run pip install tensorflow-text (there is "
-      "none for Windows); all else works without it"
+      "raw text in a SavedModel needs tensorflow-text, of the version of "
+      "TensorFlow: run pip install tensorflow-text (there is none for "
+      "Windows); all else works without it"
     ) from error
   finally:
     if is_needless:

@@ -153,7 +153,7 @@ class Vocabulary:
     unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
     continues: array [largest id + 1] uint8, 1 for a token that continues a
-      word ("##s", or a SentencePiece without "▁"), else 0.
+      word ("##s"), else 0.
     dtype: the smallest unsigned integers that hold every id.
   """
 
@@ -178,8 +178,7 @@ class Vocabulary:
     # the order of the dict determines its id.
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
-    continues = vocabularies.continues_word(vocab)
-    self.continues[self.ids] = [continues(token) for token in vocab]
+    self.continues[self.ids] = [token.startswith("##") for token in vocab]
 
 
 class Corpus(NamedTuple):

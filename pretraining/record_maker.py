@@ -50,7 +50,7 @@ class RecordMaker:
     self._encode_lines = self.tokenizer.encode_lines
     if not options.segmented_text:
       return
-    if vocabularies.name_of(options.vocab_file) != vocabularies.LIST:
+    if vocabularies.is_tokenizer_file(options.vocab_file):
       raise errors.InputError(
         "--segmented_text says which of BERT's tokens form a Chinese word; "
         f"{options.vocab_file} has pieces of several characters: leave it out"

@@ -70,7 +70,7 @@ class GraphTokenizer(tf.Module):
     Raises InputError: its vocabulary has no [UNK], or is not a WordPiece list.
     """
     super().__init__()
-    if vocabularies.name_of(tokenizer.vocab_file) != vocabularies.LIST:
+    if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
       raise errors.InputError(
         f"{tokenizer.vocab_file} is no list of BERT's word pieces, and no "
         "other text can be read inside an exported graph; export with "

@@ -29,7 +29,7 @@ from absl import logging
 
 import tokenization
 from squad import data
-from variants import piece_tokenizer
+from variants import tokenizer_file
 
 # Size of a cache: most characters occur in many words.
 _REMEMBERED_WORDS = 1 << 16
@@ -115,7 +115,7 @@ def written_places(
   Characters that the tokenizer removes belong to the piece before them. Returns
   None for a tokenizer other than BERT's, or if characters cannot be matched.
   """
-  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
+  if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
   # Each character of "É," becomes one character, a stripped accent none.

@@ -17,7 +17,7 @@ import tokenization
 from common import errors
 from squad import alignment, data
 from text import input_sequences
-from variants import piece_tokenizer
+from variants import tokenizer_file
 
 # As in the original: unique ids begin with this number.
 FIRST_UNIQUE_ID = 1000000000
@@ -185,7 +185,7 @@ def find_answer(
     passage.words, [question.start_position, question.end_position + 1]
   ).tolist()
   end -= 1
-  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
+  if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     place = tokenizer.find_answer(
       passage.tokens[start : end + 1], question.answer_text,
       question.before_answer,

@@ -189,8 +189,8 @@ def test_what_cannot_grow(source, tmp_path):
     grown(source, tmp_path, None, max_position_embeddings=32)
   with pytest.raises(errors.InputError, match="pass --vocab_file"):
     grown(source._replace(vocab_file=None), tmp_path)
-  with pytest.raises(errors.InputError, match="spiece.model is another kind"):
-    grown(source._replace(vocab_file="spiece.model"), tmp_path)
+  with pytest.raises(errors.InputError, match="tokenizer.json is another ki"):
+    grown(source._replace(vocab_file="tokenizer.json"), tmp_path)
 
 
 def run(script, **flags):

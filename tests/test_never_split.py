@@ -134,9 +134,9 @@ def test_words_that_cannot_stay_whole(word, tokenizer):
   assert f"never_split: {word!r}, 'x+' cannot stay whole" in str(raised.value)
 
 
-def test_sentencepiece_has_no_such_list():
+def test_a_tokenizer_json_has_no_such_list():
   with pytest.raises(errors.InputError, match="is for: leave it out"):
-    vocabularies.make_tokenizer("spiece.model", never_split=["a"])
+    vocabularies.make_tokenizer("tokenizer.json", never_split=["a"])
 
 
 def resolved(path, given=(), **values):

@@ -1,5 +1,7 @@
 """ALBERT: sizes of the paper, shared layers, names of the released files."""
 
+import gzip
+import json
 import pathlib
 import shutil
 
@@ -12,10 +14,10 @@ import layers
 import modeling
 import optimization
 import transformers_goldens
-from checkpoints import model_settings, weight_files
-from common import errors, run_settings
+from checkpoints import model_settings, tokenizer_files, weight_files
+from common import errors, json_files, run_settings
 from tiny_model import TINY, batch
-from variants import albert, registry
+from variants import albert, registry, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/albert")
 
@@ -116,7 +118,7 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   values.update(bert_config_file=None, init_checkpoint=None)
   given = {"model_dir": str(tmp_path)}
   read = run_settings.Settings({**values, "do_lower_case": True}, given)
-  with pytest.raises(errors.InputError, match="has none of vocab.txt, spiece"):
+  with pytest.raises(errors.InputError, match="has none of vocab.txt, tokeni"):
     model_settings.resolve(read)
   # run_pretraining.py reads ids, and a vocabulary of one's own is read.
   resolved = model_settings.resolve(run_settings.Settings(values, given))
@@ -127,6 +129,21 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   given = {**given, "vocab_file": str(own)}
   resolved = model_settings.resolve(run_settings.Settings(own_values, given))
   assert resolved.vocab_file == str(own)
-  (tmp_path / "spiece.model").write_bytes(b"")
-  resolved = model_settings.resolve(read)
-  assert resolved.vocab_file == str(tmp_path / "spiece.model")
+  (tmp_path / "spiece.model").touch()
+  with pytest.raises(errors.InputError, match="as spiece.model .*AutoTokenize"):
+    model_settings.resolve(read)
+
+
+def test_ids_by_tokenizer_json_are_those_of_transformers(tmp_path):
+  data = gzip.decompress((GOLDEN / "tokenizer.json.gz").read_bytes())
+  (tmp_path / "tokenizer.json").write_bytes(data)
+  json_files.write(str(tmp_path / "tokenizer_config.json"), {
+    "do_lower_case": True, "tokenizer_class": "AlbertTokenizer"
+  })
+  path = tokenizer_files.vocabulary_of(str(tmp_path), "albert")
+  tokenizer_files.check(path)
+  tokenizer = vocabularies.make_tokenizer(path)
+  texts = json.loads((GOLDEN / "tokenizer_ids.json").read_text())
+  assert len(texts) > 30
+  for text, ids in texts:
+    assert tokenizer.encode(text) == ids

@@ -1,7 +1,6 @@
 """Every script with a variant of BERT, from a folder of Hugging Face."""
 
 import contextlib
-import json
 import shutil
 
 import pytest
@@ -10,7 +9,6 @@ import tensorflow as tf
 import modeling
 import resumed_runs
 import script_runner
-import sentencepiece_model
 import tiny_model
 from checkpoints import model_folder
 from script_runner import logged, results_in
@@ -52,31 +50,14 @@ def make_model(folder, variant, vocab_file):
   return folder
 
 
-def make_pieces(folder):
-  """As ALBERT's are published: spiece.model, and no vocab.txt."""
-  folder.mkdir()
-  config = modeling.BertConfig.from_dict({
-    **CONFIG, "vocab_size": 600, "variant": "albert", **VARIANTS["albert"]
-  })
-  tiny_model.write_masked_lm(folder, config)
-  sentencepiece_model.write(folder)
-  return folder
-
-
-@pytest.fixture(scope="module", params=[*VARIANTS, "pieces"])
+@pytest.fixture(scope="module", params=VARIANTS)
 def model(request, tmp_path_factory):
   folder = tmp_path_factory.mktemp("model") / request.param
-  if request.param == "pieces":
-    return make_pieces(folder)
   return make_model(folder, request.param, RECORDS / "model" / "vocab.txt")
 
 
 def losses_in(folder):
   return [row["loss"] for row in logged(folder) if "loss" in row]
-
-
-def pieces_in(folder):
-  return (folder / "spiece.model").read_bytes()
 
 
 def test_fill_mask_from_a_folder_of_huggingface(model):
@@ -171,13 +152,6 @@ def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
     answers.append((tmp_path / "answers" / "predictions.tsv").read_text())
   labels = [line.split("\t")[1] for line in answers[0].splitlines()[1:]]
   assert labels == ["yes", "no"] and answers[0] == answers[1]
-  if model.name == "pieces":
-    for folder in (final, tmp_path / "huggingface"):
-      assert pieces_in(folder) == pieces_in(model)
-    path = tmp_path / "huggingface" / "tokenizer_config.json"
-    kind = json.loads(path.read_text())["tokenizer_class"]
-    assert kind == "AlbertTokenizer"
-    return  # No graph has its tokenizer.
   run(
     "export_saved_model.py", head="classification", model_dir=final,
     export_dir=tmp_path / "export", max_seq_length=16, version=1,

@@ -328,9 +328,14 @@ def test_byte_level_files_without_special_tokens_or_merges(tmp_path):
     vocabularies.make_tokenizer(str(path))
 
 
-def test_the_sentencepiece_file_of_xlm_r_is_refused(tmp_path):
-  path = tmp_path / "sentencepiece.bpe.model"
-  shutil.copy("tests/golden/sentencepiece/spiece.model.gz", path)
-  with pytest.raises(errors.InputError, match="has other ids than the model; "):
-    vocabularies.make_tokenizer(str(path))
-  assert tokenizer_files.vocabulary_of(str(tmp_path), "xlm-roberta") is None
+@pytest.mark.parametrize("name, variant", [
+  ("sentencepiece.bpe.model", "xlm-roberta"), ("spiece.model", "albert"),
+])
+def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
+  path = tmp_path / name
+  path.write_bytes(b"\n\x0e\n\x05<pad>\x15\xff")
+  message = f"{name}: .*not read; have transformers write tokenizer.json .*Auto"
+  for refuse in (vocabularies.make_tokenizer, tokenizer_files.check):
+    with pytest.raises(errors.InputError, match=message):
+      refuse(str(path))
+  assert tokenizer_files.vocabulary_of(str(tmp_path), variant) is None

@@ -1,5 +1,6 @@
 """Every task from folders as RoBERTa's relatives are: with tokenizer.json."""
 
+import json
 import shutil
 
 import numpy as np
@@ -9,9 +10,9 @@ import modeling
 import resumed_runs
 import script_runner
 import test_variants_scripts
-import test_variants_sentencepiece_scripts
 import tiny_model
 import transformers_goldens
+from records import tfrecord
 from script_runner import results_in
 from serving import text_models
 from test_variants_scripts import run
@@ -134,9 +135,28 @@ def test_classifier_trains_converts_and_is_exported(model, tmp_path):
   assert not (tmp_path / "graph").exists()
 
 
+def squad_file(path):
+  paragraphs = []
+  for year in range(1850, 1858):
+    context = f"Café people (lived in {year}, or so)."
+    answer = {"text": str(year), "answer_start": context.index(str(year))}
+    question = {"id": str(year), "question": "When ?", "answers": [answer]}
+    paragraphs.append({"context": context, "qas": [question]})
+  path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+  return path
+
+
 @pytest.mark.slow
 def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
-  answers = test_variants_sentencepiece_scripts.check_squad(model, tmp_path)
+  path = squad_file(tmp_path / "train.json")
+  run(
+    "run_squad.py", **{**TRAINING, "max_seq_length": 64}, model_dir=model,
+    train_file=path, do_predict=True, predict_file=path, doc_stride=16,
+    max_query_length=8, num_train_epochs=40, output_dir=tmp_path / "run",
+  )
+  answers = json.loads((tmp_path / "run" / "predictions.json").read_text())
+  right = sum(name == text for name, text in answers.items())
+  assert len(answers) == 8 and right >= 6, answers
   assert all(text == text.strip() for text in answers.values())
   final = tmp_path / "run" / "final_model"
   assert file_in(final) == file_in(model)
@@ -148,7 +168,20 @@ def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
 
 @pytest.mark.slow
 def test_tagging_labels_the_first_piece_of_each_word(model, tmp_path):
-  test_variants_sentencepiece_scripts.check_tagging(model, tmp_path)
+  sentences = [
+    f"Café B-ORG\nin O\n{1850 + n}, B-DATE\n( O\n" for n in range(12)
+  ]
+  path = tmp_path / "train.conll"
+  path.write_text("\n".join(sentences))
+  run(
+    "run_ner.py", **TRAINING, model_dir=model, train_file=path,
+    do_eval=True, eval_file=path, do_predict=True, predict_file=path,
+    num_train_epochs=12, output_dir=tmp_path / "run",
+  )
+  predicted = (tmp_path / "run" / "test_predictions.conll").read_text()
+  rows = [line.split() for line in predicted.splitlines() if line]
+  assert len(rows) == 48
+  assert all(expected == found for _, expected, found in rows)
 
 
 @pytest.mark.slow
@@ -186,11 +219,21 @@ def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
   assert "roberta is trained without next sentences" in refused.last_line
 
 
+def unmasked_records(records, vocab_file):
+  """Yields each record, the pieces of its text, and the masked places."""
+  tokenizer = vocabularies.make_tokenizer(str(vocab_file))
+  for record in tfrecord.read_records(str(records)):
+    ids = record["input_ids"].tolist()
+    count = int(record["masked_lm_weights"].sum())
+    positions = record["masked_lm_positions"][:count].tolist()
+    for position, index in zip(positions, record["masked_lm_ids"].tolist()):
+      ids[position] = index
+    yield record, tokenizer.convert_ids_to_tokens(ids), positions
+
+
 def check_whole_words(records, vocab_file):
   cut = 0
-  for record, pieces, positions in (
-    test_variants_sentencepiece_scripts.unmasked_records(records, vocab_file)
-  ):
+  for record, pieces, positions in unmasked_records(records, vocab_file):
     assert pieces[0] == "<s>" and not record["segment_ids"].any()
     for position in range(2, int(record["input_mask"].sum())):
       # Letters without a space before them are of the word of letters there.

@@ -101,7 +101,7 @@ def define_tokenizer_flags(*, required=True):
   """Defines the flags of the tokenizer."""
   flags.DEFINE_string(
     "vocab_file", None,
-    "One word piece per line, or ALBERT's SentencePiece model (*.model).",
+    "One word piece per line, or a tokenizer.json.",
   )
   if required:
     require_or_model_dir("vocab_file")

@@ -15,9 +15,10 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 import tokenization
 from common import errors, file_io, json_files
-from variants import piece_tokenizer
 
 _UNKNOWN = ("<unk>", "[UNK]")
 # The special tokens with a role, including CamemBERT's "NOTUSED" tokens.
@@ -38,20 +39,28 @@ RULES = {
 }
 # Classes of transformers that read a tokenizer.json as it is.
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-REMEDY = (
-  "have transformers write tokenizer.json: "
-  "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-)
+COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
+# Marks of a piece that begins a word: of SentencePiece (U+2581), and of
+# byte-level BPE.
+_MARKS = ("▁", "Ġ")
 
 
-class FileTokenizer(piece_tokenizer.PieceTokenizer):
+class FileTokenizer(tokenization.FullTokenizer):
   """Tokenizes text with a tokenizer.json, like a FullTokenizer.
+
+  Pieces may contain the space before a word: "▁sm" "ith" or "Ġsm" "ith" is
+  " smith".
 
   Attributes:
     do_lower_case: False, because the file's rules lower-case text if needed.
+    vocab_file: path of the file.
+    vocab: {piece: id}; do not change it.
+    inv_vocab: {id: piece}.
   """
 
   do_lower_case = False
+  never_split = ()
 
   def __init__(self, vocab_file: str):
     """Reads the file, or a vocab.json and the merges.txt next to it.
@@ -63,7 +72,8 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     vocab = self._tokenizer.get_vocab()
     # The library's order varies, but masking draws random tokens by index.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
-    super().__init__(vocab_file, dict(ordered))
+    self.vocab_file, self.vocab = vocab_file, dict(ordered)
+    self.inv_vocab = {index: piece for piece, index in ordered}
     self.unk_token = _first_of(_UNKNOWN, vocab)
     self.specials = _specials(vocab_file, self._tokenizer)._replace(
       mask=_first_of(_MASKS, vocab)
@@ -72,6 +82,18 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
   def __reduce__(self):
     # For pickling: each worker process reads the file.
     return FileTokenizer, (self.vocab_file,)
+
+  def tokenize(self, text: str | bytes) -> list[str]:
+    """Returns the pieces of `text`; bytes are UTF-8.
+
+    A part of the text without a piece becomes "<unk>". As in BERT's tokenizer,
+    the text of a special token is ordinary text.
+    """
+    return self.convert_ids_to_tokens(self.encode(text))
+
+  def encode(self, text: str | bytes) -> list[int]:
+    """Returns the ids of the pieces of `text`."""
+    return self.encode_lines([text])[0]
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
     """Encodes many lines, see FullTokenizer.encode_lines.
@@ -119,6 +141,33 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     return self.joined_pieces(
       word[slice(*place)] if index == unknown else self.inv_vocab[index]
       for index, place in zip(encoding.ids, encoding.offsets)
+    )
+
+  def find_answer(
+    self, tokens: list[str], answer_text: str, before: str = ""
+  ) -> tuple[int, ...] | None:
+    """Returns the first and last of the pieces with an answer, or None.
+
+    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907.
+    So this compares characters, and the result includes all pieces with any of
+    them. `tokens` are the pieces of the words with the answer; `before` is the
+    text of these words before the answer. The match nearest to its end counts.
+    """
+    answer = "".join(self.tokenize(answer_text))
+    for mark in _MARKS:
+      answer = answer.removeprefix(mark)
+    whole, near = "".join(tokens), len("".join(self.tokenize(before)))
+    places = [
+      match.start() for match in re.finditer(f"(?={re.escape(answer)})", whole)
+    ] if answer else []
+    if not places:
+      return None
+    start = min(places, key=lambda place: abs(place - near))
+    # The end of each piece, counted in characters of all joined pieces.
+    ends = np.cumsum([len(token) for token in tokens])
+    return tuple(
+      int(np.searchsorted(ends, place, side="right"))
+      for place in (start, start + len(answer) - 1)
     )
 
 

@@ -1,22 +1,20 @@
 """Makes the tokenizer for a vocabulary.
 
-A file with the name *.model is ALBERT's SentencePiece model, *.json is a
-tokenizer.json (or RoBERTa's vocab.json, which is converted to one), and any
-other file is a list of BERT's word pieces.
+A file with the name *.json is a tokenizer.json (or RoBERTa's vocab.json, which
+is converted to one), and any other file is a list of BERT's word pieces.
 """
 
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 
 import tokenization
 from common import errors, json_files
-from variants import sentencepiece, tokenizer_file
+from variants import tokenizer_file
 
-LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
-TOKENIZER_FILE = "tokenizer.json"
+LIST, TOKENIZER_FILE = "vocab.txt", "tokenizer.json"
 CONFIG = "tokenizer_config.json"  # A vocabulary may have it in its folder.
 # Vocabularies in order of precedence.
-NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
+NAMES = (LIST, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
@@ -26,16 +24,19 @@ def is_tokenizer_file(vocab_file: str) -> bool:
   return vocab_file.endswith(".json")
 
 
-def name_of(vocab_file: str) -> str:
-  """Returns the name in NAMES that a vocabulary gets in a model folder."""
-  if is_tokenizer_file(vocab_file):
-    return TOKENIZER_FILE
-  return SENTENCEPIECE if vocab_file.endswith(".model") else LIST
+def refuse_sentencepiece(vocab_file: str) -> None:
+  """Raises InputError for a SentencePiece model, by its name."""
+  if vocab_file.endswith(".model"):
+    raise errors.InputError(
+      f"{vocab_file}: a SentencePiece model is not read; have transformers "
+      "write tokenizer.json (pip install transformers sentencepiece): "
+      + tokenizer_file.COMMAND
+    )
 
 
 def first_of(names: Container[str], variant: str = "bert") -> str | None:
   """Returns the name in NAMES to use among a folder's file names."""
-  known = NAMES[2:] if variant in _WITH_TOKENIZER_FILE else NAMES[:3]
+  known = NAMES[1:] if variant in _WITH_TOKENIZER_FILE else NAMES[:2]
   return next((name for name in known if name in names), None)
 
 
@@ -48,21 +49,14 @@ def make_tokenizer(
   Raises InputError: the file is missing or damaged, or its rules do not have
   `never_split`.
   """
-  name = name_of(vocab_file)
-  if never_split and name != LIST:
-    raise errors.InputError(
-      f"{vocab_file} is no list of BERT's word pieces, whose rules "
-      "--never_split is for: leave it out"
-    )
-  if name == TOKENIZER_FILE:
+  refuse_sentencepiece(vocab_file)
+  if is_tokenizer_file(vocab_file):
+    if never_split:
+      raise errors.InputError(
+        f"{vocab_file} is no list of BERT's word pieces, whose rules "
+        "--never_split is for: leave it out"
+      )
     return tokenizer_file.FileTokenizer(vocab_file)
-  if os.path.basename(vocab_file) == "sentencepiece.bpe.model":
-    raise errors.InputError(
-      f"{vocab_file}: this file of XLM-R and CamemBERT has other ids than the "
-      f"model; {tokenizer_file.REMEDY}"
-    )
-  if name == SENTENCEPIECE:
-    return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
   return tokenization.FullTokenizer(
     vocab_file, do_lower_case, never_split, **text_rules(vocab_file)
   )
@@ -121,16 +115,6 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 def unknown_id(vocab: dict[str, int]) -> int | None:
   """Returns the id of the unknown token."""
   return vocab.get("[UNK]", vocab.get("<unk>"))
-
-
-def continues_word(vocab: dict[str, int]) -> Callable[[str], bool]:
-  """Returns a function that tells whether a token continues a word.
-
-  A vocabulary with "<unk>" is SentencePiece's.
-  """
-  if "<unk>" in vocab and "[UNK]" not in vocab:
-    return lambda token: not sentencepiece.starts_word(token)
-  return lambda token: token.startswith("##")
 
 
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
