@@ -15,6 +15,8 @@ from variants import tokenizer_file, vocabularies
 _SPECIAL_TOKENS = "special_tokens_map.json"
 _ROLES = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Variants whose vocab.txt, if any, is not a list of word pieces.
+_WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that are read here or do not affect ids.
 _KNOWN_KEYS = {
   *_ROLES, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
@@ -250,7 +252,10 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
-  name = vocabularies.first_of(names, variant)
+  known = vocabularies.NAMES[:2]
+  if variant in _WITH_TOKENIZER_FILE:
+    known = vocabularies.NAMES[1:]
+  name = next((name for name in known if name in names), None)
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
   if has_both and (more := _more_than_a_list(folder)):
     name = vocabularies.TOKENIZER_FILE

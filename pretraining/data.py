@@ -20,7 +20,6 @@ import numpy as np
 
 import tokenization
 from common import errors, file_io
-from variants import vocabularies
 
 _LINES_PER_BLOCK = 4096
 
@@ -171,7 +170,7 @@ class Vocabulary:
       )
     cls_id, sep_id, self.mask_id = (vocab[token] for token in tokens)
     self.frame = tokenization.Frame(cls_id, sep_id, *layout)
-    self.unk_id = vocabularies.unknown_id(vocab)
+    self.unk_id = vocab.get("[UNK]", vocab.get("<unk>"))
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
     # As in the original: a random number is an index in the list of tokens, so

@@ -9,7 +9,7 @@ from common import choices, command, errors, file_io, flags
 from training import repeated_runs
 
 
-def _check_model_dir():
+def _check_model_files():
   # Imported here, because --help does not need it.
   from checkpoints import model_folder
 
@@ -53,7 +53,7 @@ def define_model_dir_flag(replaced):
     "model_dir", None,
     f"Folder with a model: sets {replaced}, unless they are given.",
   )
-  command.check_early(_check_model_dir)
+  command.check_early(_check_model_files)
 
 
 def define_text_flag():

@@ -43,7 +43,7 @@ COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
 # Marks of a piece that begins a word: of SentencePiece (U+2581), and of
 # byte-level BPE.
-_MARKS = ("▁", "Ġ")
+_WORD_MARKS = ("▁", "Ġ")
 
 
 class FileTokenizer(tokenization.FullTokenizer):
@@ -154,7 +154,7 @@ class FileTokenizer(tokenization.FullTokenizer):
     text of these words before the answer. The match nearest to its end counts.
     """
     answer = "".join(self.tokenize(answer_text))
-    for mark in _MARKS:
+    for mark in _WORD_MARKS:
       answer = answer.removeprefix(mark)
     whole, near = "".join(tokens), len("".join(self.tokenize(before)))
     places = [

@@ -5,7 +5,7 @@ is converted to one), and any other file is a list of BERT's word pieces.
 """
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import tokenization
 from common import errors, json_files
@@ -15,8 +15,6 @@ LIST, TOKENIZER_FILE = "vocab.txt", "tokenizer.json"
 CONFIG = "tokenizer_config.json"  # A vocabulary may have it in its folder.
 # Vocabularies in order of precedence.
 NAMES = (LIST, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
-# Variants whose vocab.txt, if any, is not a list of word pieces.
-_WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
 def is_tokenizer_file(vocab_file: str) -> bool:
@@ -32,12 +30,6 @@ def refuse_sentencepiece(vocab_file: str) -> None:
       "write tokenizer.json (pip install transformers sentencepiece): "
       + tokenizer_file.COMMAND
     )
-
-
-def first_of(names: Container[str], variant: str = "bert") -> str | None:
-  """Returns the name in NAMES to use among a folder's file names."""
-  known = NAMES[1:] if variant in _WITH_TOKENIZER_FILE else NAMES[:2]
-  return next((name for name in known if name in names), None)
 
 
 def make_tokenizer(
@@ -110,11 +102,6 @@ def text_rules(vocab_file: str) -> dict[str, bool]:
 def load_vocab(vocab_file: str) -> dict[str, int]:
   """Returns {token: id}; raises InputError like `make_tokenizer`."""
   return make_tokenizer(vocab_file).vocab
-
-
-def unknown_id(vocab: dict[str, int]) -> int | None:
-  """Returns the id of the unknown token."""
-  return vocab.get("[UNK]", vocab.get("<unk>"))
 
 
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
