@@ -95,8 +95,8 @@ def _require_torch(path):
   if [int(part) for part in re.findall(r"\d+", version)[:2]] < [2, 6]:
     raise errors.InputError(
       f"{path} is read with torch 2.6 or later, and {version or 'none'} is "
-      'installed: run pip install "bert-tf2[torch]", or put the '
-      "model.safetensors next to it that most models on the Hub have"
+      'installed: run pip install "bert-tf2[torch]", or put '
+      "model.safetensors next to it, which most models on the Hub have"
     )
 
 
