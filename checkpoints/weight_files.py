@@ -169,8 +169,9 @@ def _prefix_in_folder(folder):
     )
   if not present:
     raise errors.InputError(
-      f"no checkpoint in {folder}: no file ends in .index, .safetensors or .bin "
-      "(and an exported network needs the answers.json of export_saved_model.py)"
+      f"no checkpoint in {folder}: no file ends in .index, .safetensors or "
+      ".bin (an exported network needs the answers.json of "
+      "export_saved_model.py)"
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")

@@ -97,7 +97,7 @@ class Masker:
     As in the original: the masks of a pair are drawn before the next pair,
     which a generator makes on demand.
     """
-    parts = []
+    parts: list[Masked] = []
     while not parts or len(parts[-1].pairs) == _TOGETHER:
       some = itertools.islice(pairs, _TOGETHER)
       parts.append(self._arrays([(pair, self._mask(pair)) for pair in some]))
