@@ -180,7 +180,7 @@ def unpack(path: str, folder: str) -> None:
       "archives are unpacked safely by Python 3.10.12, 3.11.4 or later; use one"
     )
   # zipfile writes only within the folder, and makes links plain files.
-  options = {} if path.endswith(".zip") else {"filter": "data"}
+  options: dict = {} if path.endswith(".zip") else {"filter": "data"}
   with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
     try:
       shutil.unpack_archive(path, top, **options)
