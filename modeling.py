@@ -70,19 +70,19 @@ def attention(
     Hidden states [S, H] for `from_rows`, after the dense layer on the context;
     probabilities [B, N, F, T] before dropout.
   """
-  num_heads = config.num_attention_heads  # N
-
-  def project(states, name, rows):
-    # The rows multiply, because a TPU needs a product with the axes [B, T].
-    name = f"attention/self/{name}"
-    return rows.dense_to_heads(states, weights, name, num_heads)
-
-  query = project(from_states, "query", from_rows)  # [B, N, F, D]
-  key = project(to_states, "key", to_rows)  # [B, N, T, D]
-  value = project(to_states, "value", to_rows)
+  heads = config.num_attention_heads  # N
+  query = from_rows.dense_to_heads(
+    from_states, weights, "attention/self/query", heads
+  )  # [B, N, F, D]
+  key = to_rows.dense_to_heads(
+    to_states, weights, "attention/self/key", heads
+  )  # [B, N, T, D]
+  value = to_rows.dense_to_heads(
+    to_states, weights, "attention/self/value", heads
+  )
   # Unlike the original: the query [F, D] is scaled, not the scores [F, T].
   query = query * tf.cast(
-    1.0 / math.sqrt(config.hidden_size // num_heads), query.dtype
+    1.0 / math.sqrt(config.hidden_size // heads), query.dtype
   )
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
@@ -91,15 +91,15 @@ def attention(
   probs = tf.cast(tf.nn.softmax(scores), query.dtype)  # [B, N, F, T]
   dropped = dropout(probs, config.attention_probs_dropout_prob)
   context = tf.matmul(dropped, value)  # [B, N, F, D]
-  name = "attention/output/dense"
-  return from_rows.dense_of_heads(context, weights, name), probs
+  output = from_rows.dense_of_heads(context, weights, "attention/output/dense")
+  return output, probs
 
 
 def transformer_layer(
   x: tf.Tensor, weights: dict[str, tf.Tensor], config: BertConfig, *,
   rows: unpadding.Rows, positions: tf.Tensor | None, bias: tf.Tensor | None,
-  dropout: dict[str, layers.Dropout],
-):
+  dropout: dict[str, layers.Dropout], return_attention: bool = False,
+) -> tuple:
   """Computes one layer: attention, feed-forward, with residuals and norms.
 
   Args:
@@ -110,16 +110,18 @@ def transformer_layer(
       attend to all tokens. None computes all rows.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
     dropout: {name in _LAYER_SITES: dropout}.
+    return_attention: whether to return the attention probabilities.
 
   Returns:
-    Hidden states [S, H], or [B P, H] with positions; attention probabilities
-    [B, N, F, T].
+    Hidden states [S, H], or [B P, H] with positions; with return_attention
+    also the probabilities [B, N, F, T].
   """
   rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
   from_states, from_rows = x, rows
   if positions is not None:
-    from_states = rows.pick(x, positions)
     from_rows = unpadding.PaddedRows.like(positions)
+    picked = tf.gather(rows.pad(x), positions, batch_dims=1)  # [B, P, H]
+    from_states = from_rows.unpad(picked)  # [B P, H]
     bias = layers.pick_bias(bias, positions)
   attended, probs = attention(
     from_states, x, weights, config, from_rows=from_rows, to_rows=rows,
@@ -136,47 +138,17 @@ def transformer_layer(
   output = layers.dense(inner, weights, "output/dense")  # [S, H]
   output = dropout["output"](output, rate)
   x = layers.layer_norm(x + output, weights, "output/LayerNorm", epsilon)
-  return x, probs
+  return (x, probs) if return_attention else (x,)
 
 
-def _layer_function(config, *, recompute, return_attention, shares_trace):
-  """Returns a function of x, weights and the options of `transformer_layer`.
+def _recomputed(layer):
+  """Returns the layer as a function that keeps only x and weights."""
+  # recompute_grad gives gradients to arguments only: weights are arguments.
 
-  Args:
-    recompute: whether only the input is kept for the gradient.
-    return_attention: whether to return the attention probabilities; without
-      it, they may be None.
-    shares_trace: whether all layers of a graph call one tf.function, which is
-      traced once: tracing takes most of the time before the first step. Pass
-      False where XLA compiles gradients: XLA would treat the function's inputs
-      as constants and recompile every step.
-  """
-  if not (recompute or shares_trace and tf.inside_function()):
-    return functools.partial(transformer_layer, config=config)
+  def run(x, weights, **options):
+    return tf.recompute_grad(functools.partial(layer, **options))(x, weights)
 
-  def run_layer(x, weights, **options):
-    def run(x, *values):
-      output, probs = transformer_layer(
-        x, dict(zip(weights, values)), config, **options
-      )
-      return (output, probs) if return_attention else output
-
-    if recompute:
-      run = tf.recompute_grad(run)
-    # recompute_grad gives gradients to arguments only: weights are arguments.
-    result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
-    return result if return_attention else (result, None)
-
-  if not (shares_trace and tf.inside_function()):
-    return run_layer
-  traced = tf.function(run_layer, autograph=False)
-
-  def call(x, weights, **options):
-    # As variables, the weights of each layer would cause another trace.
-    tensors = {name: tf.convert_to_tensor(w) for name, w in weights.items()}
-    return traced(x, tensors, **options)
-
-  return call
+  return run
 
 
 # The encoder
@@ -312,28 +284,25 @@ class BertModel(layers.Weights):
     x = self._embed(rows, input_ids, token_type_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
     states, all_probs = [rows.pad(x)], []  # [B, T, H]
-    run_layer = _layer_function(
-      self.config, recompute=self._recompute_activations,
-      return_attention=return_attention,
-      # skip_padding excludes XLA, which must not differentiate one function
-      # for all layers: see `_layer_function`.
-      shares_trace=self._skip_padding or not training,
-    )
-    # Only the last layer may skip positions: the next layer attends to all.
-    output_positions = [None] * (self.config.num_hidden_layers - 1) + [
-      None if positions is None else tf.convert_to_tensor(positions)
-    ]
-    for number, computed in enumerate(output_positions):
-      x, probs = run_layer(
-        x, self._layer_weights(number), rows=rows, positions=computed,
-        bias=bias,
+    if positions is not None:
+      positions = tf.convert_to_tensor(positions)
+    run_layer = self._layer_function(training, return_attention)
+    depth = self.config.num_hidden_layers
+    for number in range(depth):
+      # Only the last layer may skip positions: the next layer attends to all.
+      computed = positions if number == depth - 1 else None
+      weights = {
+        name: tf.convert_to_tensor(weight)
+        for name, weight in self._layer_weights(number).items()
+      }
+      x, *probs = run_layer(
+        x, weights, rows=rows, positions=computed, bias=bias,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
       )
-      output_rows = (
-        rows if computed is None else unpadding.PaddedRows.like(computed)
-      )
-      states.append(output_rows.pad(x))
-      all_probs.append(probs)  # [B, N, F, T]
+      if computed is not None:
+        rows = unpadding.PaddedRows.like(computed)
+      states.append(rows.pad(x))
+      all_probs += probs  # [B, N, F, T]
     if positions is None:
       pooled = self.pooled_states(states[-1], input_mask)
     else:  # The caller put `pooled_positions` first.
@@ -358,10 +327,24 @@ class BertModel(layers.Weights):
   def _rows(self, input_ids, input_mask):
     """Returns the rows that are computed: all positions, or only tokens."""
     if self._skip_padding and input_mask is not None:
-      mask = tf.convert_to_tensor(input_mask)
-      return unpadding.TokenRows.of_mask(mask, self.config.num_attention_heads)
+      return unpadding.TokenRows.of_mask(input_mask)
     rows_class = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
     return rows_class.like(input_ids)
+
+  def _layer_function(self, training, return_attention):
+    """Returns a function of x, weights and options of `transformer_layer`."""
+    layer = functools.partial(
+      transformer_layer, config=self.config, return_attention=return_attention
+    )
+    if self._recompute_activations:
+      layer = _recomputed(layer)
+    # All layers of a graph share one trace: tracing takes most of the time
+    # before the first step. They do not where XLA compiles gradients
+    # (skip_padding excludes XLA): XLA would treat the function's inputs as
+    # constants and recompile every step.
+    if tf.inside_function() and (self._skip_padding or not training):
+      layer = tf.function(layer, autograph=False)
+    return layer
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
