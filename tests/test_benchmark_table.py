@@ -53,16 +53,6 @@ def test_a_row_is_compared_with_its_peers(options, contenders, result, best):
   assert (found.result, found.peer) == (result, best)
 
 
-def test_of_speeds_the_largest_is_the_best():
-  measures = {"here": 6, "slow": 2, "fast": 4}
-  turn = {k: {"examples_per_second": v} for k, v in measures.items()}
-  for result in ("ratio", "speedup"):
-    row = time_row(measure="examples_per_second", result=result)
-    assert table_rows.evaluate(row, [turn]).result == 1.5
-  assert table_rows.evaluate(row, [{"here": {}}]) is None
-  assert table_rows.evaluate(time_row(), turns(here=[1])) is None
-
-
 def test_lines_of_the_table():
   row = table_rows.Row("training", "share", 0.88, "own")
   ours, peer = {"share": 0.724}, {"share": 0.31}
@@ -93,18 +83,6 @@ def test_lines_of_the_table():
   ]
 
 
-def test_the_table_replaces_the_one_between_the_markers(tmp_path):
-  page = tmp_path / "page.md"
-  text = "# Speed\n<!-- make bench: begin -->\nold\n<!-- make bench: end -->\nx"
-  page.write_text(text)
-  table_rows.write_into(page, "make bench", "new")
-  assert page.read_text() == text.replace("old", "new")
-  for wrong in ("# Speed", text + text, text.replace("end", "begin")):
-    page.write_text(wrong)
-    with pytest.raises(errors.InputError, match="expected one line"):
-      table_rows.write_into(page, "make bench", "new")
-
-
 @pytest.mark.parametrize(
   "page, name",
   [("docs/performance.md", "make bench"),
@@ -117,41 +95,36 @@ def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
   shutil.copy(ROOT / page, copy)
   table_rows.write_into(copy, name, "new table")
   assert "\nnew table\n" in copy.read_text()
+  with pytest.raises(errors.InputError, match="expected one line"):
+    table_rows.write_into(copy, "other", "new table")
 
 
 def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
-  times = turns(here=[2], slow=[9], fast=[5])
-  speeds = [{
-    name: {"examples_per_second": speed}
-    for name, speed in (("here", 3), ("slow", 1), ("fast", 2))
-  }]
+  lost = [{name: {"examples_per_second": speed}
+           for name, speed in (("here", 2), ("slow", 1), ("fast", 5))}]
   found = [
-    (group, table_rows.evaluate(
-      time_row(title=title, measure=measure, result="speedup", peers=peers),
-      measured,
-    ))
-    for group, title, measured, measure, peers in (
-      ("Jobs", "one", times, "wall", ""),
-      ("Jobs", "slow", times, "wall", "slow"),
-      ("Jobs", "lost", turns(here=[5], a=[2]), "wall", ""),
-      ("Steps", "two", speeds, "examples_per_second", ""),
+    ("Jobs", table_rows.evaluate(time_row(**options, result="speedup"), turn))
+    for options, turn in (
+      ({}, turns(here=[2], slow=[9], fast=[5])),
+      ({"measure": "examples_per_second", "title": "step"}, lost),
     )
   ]
   assert table_rows.headline_table(found).split("\n")[2:] == [
-    "| Jobs: one | 2.00 s | fast: 5.00 s | **2.5× faster** |",
-    "| Jobs: slow | 2.00 s | slow: 9.00 s | **4.5× faster** |",
-    "| Jobs: lost | 5.00 s | a: 2.00 s | 2.5× slower |",
-    "| Steps: two | 3.00 examples/s | fast: 2.00 examples/s | "
-    "**1.5× faster** |",
+    "| Jobs: job | 2.00 s | fast: 5.00 s | **2.5× faster** |",
+    "| Jobs: step | 2.00 examples/s | fast: 5.00 examples/s | 2.5× slower |",
   ]
   pytest.importorskip("matplotlib")
   table_rows.draw(found, tmp_path / "chart.png")
   assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_short_form_is_of_works_and_takes_less_than_an_hour():
-  works = {work.name for work in table_work.all_works()}
-  assert set(table_work.SHORT) <= works
+def test_works_differ_and_the_short_form_takes_less_than_an_hour():
+  works = table_work.all_works()
+  names = {work.name for work in works}
+  assert len(names) == len(works) and set(table_work.SHORT) <= names
+  titles = [row.title for work in works for row in work.rows]
+  assert len(set(titles)) == len(titles)
+  assert {name for work in works for name in work.needs} <= set(table_work.DATA)
   runs = json_files.read(str(ROOT / "benchmarks" / "results.json"))
   assert sum(runs[name]["minutes"] for name in table_work.SHORT) <= 60
   found = [
@@ -160,48 +133,6 @@ def test_the_short_form_is_of_works_and_takes_less_than_an_hour():
   groups = [headline[0] for headline in found if headline]
   assert set(groups) == {"Fine-tuning", "Pre-training", "Prediction"}
   assert found[-1] is None and len(groups) > 10
-
-
-def test_every_work_has_its_own_name_and_rows():
-  works = table_work.all_works()
-  assert len({work.name for work in works}) == len(works)
-  titles = [row.title for work in works for row in work.rows]
-  assert len(set(titles)) == len(titles)
-  assert {name for work in works for name in work.needs} <= set(table_work.DATA)
-
-
-def run_table(tmp_path, monkeypatch, works, *flags):
-  """Runs table.py with works that need no other program."""
-  monkeypatch.setattr(table_work, "all_works", lambda: works)
-  monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
-  results = tmp_path / "results.json"
-  TABLE["main"]([
-    "--print_only", f"--results_file={results}", "--repeats=2", *flags
-  ])
-  return json_files.read(str(results))
-
-
-def test_a_work_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
-  works = made_up_work("a", [1]), made_up_work("b", [2, 2])
-  with pytest.raises(errors.InputError, match="^a failed, as said above"):
-    run_table(tmp_path, monkeypatch, works)
-  runs = json_files.read(str(tmp_path / "results.json"))
-  assert {name: len(run["turns"]) for name, run in runs.items()} == {
-    "a": 1, "b": 2
-  }
-  table, said = capsys.readouterr()
-  assert "a failed: " in said and "| b | 2.00 s" in table
-
-
-def test_a_short_run_says_its_steps(tmp_path, monkeypatch):
-  monkeypatch.setitem(table_work.SHORT, "a", ("--steps=20", "A"))
-  works = made_up_work("a", [1]), made_up_work("b", [])
-  runs = run_table(tmp_path, monkeypatch, works, "--short")
-  assert list(runs) == ["a"] and len(runs["a"]["turns"]) == 1
-  assert runs["a"]["command"] == (
-    "benchmarks/table.py --print_only --repeats=2 --short --repeats=1 "
-    "--steps=20"
-  )
 
 
 def made_up_work(name, seconds):
@@ -214,30 +145,33 @@ def made_up_work(name, seconds):
   return table_work.Work(name, (), turn, [time_row(title=name)])
 
 
-def test_a_later_call_replaces_its_own_rows_only(tmp_path, monkeypatch, capsys):
-  first = made_up_work("a", [1, 1, 3, 3]), made_up_work("b", [2, 2])
-  run_table(tmp_path, monkeypatch, first)
-  runs = run_table(tmp_path, monkeypatch, first, "--rows=a")
+def test_a_call_replaces_only_its_works_that_do_not_fail(
+  tmp_path, monkeypatch, capsys
+):
+  works = [
+    made_up_work("a", [1, 1, 3, 3]), made_up_work("b", [2, 2]),
+    made_up_work("failing", [1]), table_work.Work("data", ("text",), None, ()),
+  ]
+  monkeypatch.setattr(table_work, "all_works", lambda: works)
+  monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
+  results = tmp_path / "results.json"
+  flags = ["--print_only", f"--results_file={results}", "--repeats=2"]
+  with pytest.raises(errors.InputError, match="^failing failed, as said above"):
+    TABLE["main"](flags)
+  table, said = capsys.readouterr()
+  assert "data is left out: it needs --text" in said and "| a | 1.00 s" in table
+  TABLE["main"]([*flags, "--rows=a"])
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
-    for name, run in runs.items()
+    for name, run in json_files.read(str(results)).items()
   }
-  assert walls == {"a": [3, 3], "b": [2, 2]}
-  table, said = capsys.readouterr()
-  assert "2 works; turns took 0 minutes before" in table
+  assert walls == {"a": [3, 3], "b": [2, 2], "failing": [1]}
+  table, _ = capsys.readouterr()
+  assert "1 works; turns took 0 minutes before" in table
   assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
   assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
-
-
-def test_works_without_data_are_left_out(tmp_path, monkeypatch, capsys):
-  works = (
-    made_up_work("kept", [1, 1]), table_work.Work("data", ("text",), None, ()),
-  )
-  runs = run_table(tmp_path, monkeypatch, works)
-  assert list(runs) == ["kept"]
-  assert "data is left out: it needs --text" in capsys.readouterr().err
   with pytest.raises(errors.InputError, match="no such work"):
-    run_table(tmp_path, monkeypatch, works, "--rows=nothing")
+    TABLE["main"]([*flags, "--rows=nothing"])
 
 
 def test_names_in_columns(tmp_path):
@@ -271,14 +205,7 @@ def test_the_cost_of_a_command():
   assert cost.processor >= 0.18 and cost.wall >= 0.2
   with pytest.raises(errors.InputError, match="(?s)code 1: .*ValueError: bad"):
     measured_runs.run([sys.executable, "-c", "raise ValueError('bad')"])
-
-
-def test_the_cost_until_something_happens(tmp_path):
-  done = tmp_path / "done"
-  program = f"open({str(done)!r}, 'w').close(); import time; time.sleep(60)"
   _, cost = measured_runs.run(
-    [sys.executable, "-c", program], until=done.exists
+    [sys.executable, "-c", "import time; time.sleep(60)"], until=lambda: True
   )
   assert cost.wall < 30
-  with pytest.raises(errors.InputError, match="ended with code 0"):
-    measured_runs.run([sys.executable, "-c", ""], until=lambda: False)
