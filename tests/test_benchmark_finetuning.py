@@ -90,9 +90,6 @@ def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
     assert [max(label, -1) for label in found] == expected
   # [CLS] war ##saw lies near war ##saw [SEP]
   assert encoded[0][1] == [1, 3, 4, 5]
-
-
-def test_a_word_that_is_cut_off_is_a_fault_of_the_peer():
   with pytest.raises(SystemExit, match="1 of a sentence's 3 words have no"):
     tagging_peer.first_pieces([None, 0, 0, 1, None], 3)
 
