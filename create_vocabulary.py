@@ -43,19 +43,10 @@ flags.DEFINE_integer(
 
 command.parse_flags(__name__, imports_tensorflow=False)
 
-import time
-
 from absl import logging
 
-from common import errors, file_io
+from common import errors, file_io, progress
 from pretraining import data, vocabulary
-
-# Different words to count (200 bytes each); beyond them the rarest are dropped.
-_MAX_WORDS = 2_000_000
-# Pieces are learned from the most frequent words (1 kB each).
-_MAX_LEARNED_WORDS = 200_000
-_SECONDS_BETWEEN_REPORTS = 10.0
-_LINES_BETWEEN_CHECKS = 4096
 
 
 def main(_):
@@ -64,7 +55,15 @@ def main(_):
   paths = file_io.expand_file_patterns(settings.input_file)
   # Opening first finds an unwritable file before hours of reading.
   with file_io.open_for_writing(settings.output_file) as stream:
-    tokens = make_vocabulary(settings, paths)
+    words, characters = vocabulary.count_words(
+      read_lines(paths), settings.do_lower_case
+    )
+    if not words:
+      raise errors.InputError(f"no word in {', '.join(paths)}")
+    logging.info("%d words, %d different", words.total(), len(words))
+    tokens = vocabulary.learn(words, characters, **settings.pick(
+      "do_lower_case vocab_size num_unused_tokens min_frequency max_characters"
+    ))
     stream.write("\n".join([*tokens, ""]).encode("utf-8"))
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
@@ -75,48 +74,20 @@ def main(_):
     )
 
 
-def make_vocabulary(settings, paths):
-  """Learns a vocabulary from files; returns its tokens."""
-  counts = vocabulary.WordCounts(settings.do_lower_case, _MAX_WORDS)
-  count_words(paths, counts)
-  if counts.max_undercount:
-    logging.info(
-      "More than %d different words: rare ones were dropped, and a count may "
-      "be too small by %d", _MAX_WORDS, counts.max_undercount,
-    )
-  return vocabulary.make_vocabulary(
-    counts, max_learned_words=_MAX_LEARNED_WORDS, **settings.pick(
-      "do_lower_case vocab_size num_unused_tokens min_frequency max_characters"
-    ),
-  )
+def read_lines(paths):
+  """Yields the lines of text in files, with progress.
 
-
-def count_words(paths, counts):
-  """Adds all lines of the files to a vocabulary.WordCounts, with progress.
-
-  Raises InputError: the files have no word, or a line is not UTF-8.
+  Raises InputError: a line is not UTF-8.
   """
-  last_report = time.monotonic()
-  for path in paths:
-    for number, line in file_io.read_lines(path):
-      for text in data.text_lines(path, line):
-        counts.add(text)
-      # The clock is not read for every line.
-      if number % _LINES_BETWEEN_CHECKS == 0:
-        now = time.monotonic()
-        if now - last_report >= _SECONDS_BETWEEN_REPORTS:
-          last_report = now
-          report(counts, f"{path}:{number}")
-  if not counts.words:
-    raise errors.InputError(f"no word in {', '.join(paths)}")
-  report(counts, f"{len(paths)} file(s)")
-
-
-def report(counts, place):
-  """Logs the progress of counting."""
-  logging.info(
-    "%s: %d words, %d different", place, counts.num_words, len(counts.words)
+  shown = progress.Progress(
+    len(paths), parts=len(paths), part_name="files", unit="lines"
   )
+  for path in paths:
+    num_lines = 0
+    for _, line in file_io.read_lines(path):
+      num_lines += 1
+      yield from data.text_lines(path, line)
+    shown.advance(1, num_lines)
 
 
 if __name__ == "__main__":

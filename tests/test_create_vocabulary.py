@@ -1,19 +1,16 @@
 """create_vocabulary.py as a user types it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 import script_runner
 import tokenization
-from pretraining import vocabulary
 
 TEXTS = {
   "b.txt": "Lower and lower, the kites sank.\nSlower kites sank last.\n",
   "a.txt": "The slowest of the low kites: 1, 2, 13.\n\nA caf\u00e9!\n",
+  "c.txt": '{"text": "Kites \u00df"}\n',
 }
+SAMPLE = script_runner.ROOT / "sample_text.txt"
 
 # What is wrong: the flags, what the one sentence must say.
 BAD = [
@@ -36,36 +33,54 @@ def folder(tmp_path_factory):
   return folder
 
 
-def test_a_vocabulary(folder):
-  run = subprocess.run(
-    [
-      sys.executable, str(script_runner.ROOT / "create_vocabulary.py"),
-      "--input_file=*[ab].txt", "--output_file=new/vocab.txt",
-      "--vocab_size=64", "--num_unused_tokens=2",
-    ],
-    cwd=folder,
-    # Another order of Python's sets than this process has.
-    env={**os.environ, "PYTHONHASHSEED": "1"}, capture_output=True, text=True,
+@pytest.fixture
+def run(folder, monkeypatch):
+  """A function that runs the script there and returns its messages."""
+  monkeypatch.chdir(folder)
+
+  def run_script(**flags):
+    script = script_runner.start("create_vocabulary.py", **flags)
+    _, said = script.communicate()
+    assert script.returncode == 0, said
+    return said
+
+  return run_script
+
+
+def test_a_vocabulary(folder, run):
+  said = run(
+    input_file="*[abc].txt", output_file="new/vocab.txt", vocab_size=100,
+    num_unused_tokens=2,
   )
-  assert run.returncode == 0, run.stderr
-  assert os.listdir(folder / "new") == ["vocab.txt"]
+  assert [path.name for path in (folder / "new").iterdir()] == ["vocab.txt"]
   path = folder / "new" / "vocab.txt"
-  counts = vocabulary.WordCounts(do_lower_case=True, max_words=1000)
-  for text in TEXTS.values():
-    for line in text.split("\n"):
-      counts.add(line)
-  tokens = vocabulary.make_vocabulary(
-    counts, do_lower_case=True, vocab_size=64, num_unused_tokens=2,
-    # The flags' defaults.
-    min_frequency=2, max_characters=1000, max_learned_words=200_000,
-  )
-  assert path.read_bytes() == "".join(f"{t}\n" for t in tokens).encode()
+  tokens = path.read_text(encoding="utf-8").splitlines()
   assert tokens[:4] == ["[PAD]", "[unused1]", "[unused2]", "[UNK]"]
-  assert f"Wrote {len(tokens)} tokens to new/vocab.txt" in run.stderr
-  assert "Fewer than --vocab_size=64" in run.stderr
-  full = tokenization.FullTokenizer(str(path))
-  for text in TEXTS.values():
-    assert "[UNK]" not in full.tokenize(text)
+  assert "{" not in tokens and "\u00df" in tokens
+  assert "3/3 files" in said
+  assert f"Wrote {len(tokens)} tokens to new/vocab.txt" in said
+  assert "Fewer than --vocab_size=100" in said
+
+
+def test_two_runs_write_the_same_bytes(folder, run, monkeypatch):
+  # Many pairs of this text are equally frequent, also at the limits.
+  for seed in ("1", "2"):
+    monkeypatch.setenv("PYTHONHASHSEED", seed)
+    monkeypatch.setenv("RAYON_NUM_THREADS", seed)
+    run(
+      input_file=SAMPLE, output_file=f"{seed}.txt", vocab_size=400,
+      max_characters=45, min_frequency=1,
+    )
+  first = (folder / "1.txt").read_bytes()
+  assert first.count(b"\n") == 400
+  assert first == (folder / "2.txt").read_bytes()
+
+
+def test_no_word_of_the_sample_is_unknown(folder, run):
+  run(input_file=SAMPLE, output_file="cased.txt", do_lower_case=False)
+  full = tokenization.FullTokenizer(str(folder / "cased.txt"), False)
+  tokens = full.tokenize(SAMPLE.read_text(encoding="utf-8"))
+  assert "[UNK]" not in tokens and "The" in tokens
 
 
 @pytest.mark.parametrize("flags, said", BAD)
