@@ -60,7 +60,9 @@ def main(_):
     )
     if not words:
       raise errors.InputError(f"no word in {', '.join(paths)}")
-    logging.info("%d words, %d different", words.total(), len(words))
+    logging.info(
+      "Learning from %d words, %d different", words.total(), len(words)
+    )
     tokens = vocabulary.learn(words, characters, **settings.pick(
       "do_lower_case vocab_size num_unused_tokens min_frequency max_characters"
     ))
