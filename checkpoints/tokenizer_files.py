@@ -252,9 +252,9 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
-  known = vocabularies.NAMES[:2]
+  known: tuple[str, ...] = vocabularies.NAMES
   if variant in _WITH_TOKENIZER_FILE:
-    known = vocabularies.NAMES[1:]
+    known = (vocabularies.TOKENIZER_FILE,)
   name = next((name for name in known if name in names), None)
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
   if has_both and (more := _more_than_a_list(folder)):
@@ -342,7 +342,8 @@ def require_vocabulary(folder: str) -> None:
   raise errors.InputError(
     f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
     "(in Python vocab_file=). transformers makes a tokenizer.json of other "
-    "files, such as spiece.model (pip install transformers sentencepiece): "
+    "files, such as vocab.json or spiece.model (pip install transformers "
+    "sentencepiece): "
     + tokenizer_file.COMMAND
   )
 

@@ -18,7 +18,6 @@ from squad import alignment, data
 from squad import windowing as squad_windowing
 from tagging import data as tagging_data
 from tagging import windowing as tagging_windowing
-from text import input_sequences
 from variants import tokenizer_file, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/roberta")
@@ -260,72 +259,13 @@ def test_a_space_that_is_a_piece_is_of_the_word_behind_it(kind, pieces):
   assert list(map(tokenizer.convert_ids_to_tokens, found)) == pieces
 
 
-# RoBERTa's older files.
-
-BYTE_LEVEL = json.loads((GOLDEN / "byte_level.json").read_text())
-
-
-def write_byte_level(folder, **config):
-  """Writes vocab.json, merges.txt and tokenizer_config.json."""
-  values = json.loads((GOLDEN / "bpe" / "tokenizer.json").read_text())["model"]
-  (folder / "vocab.json").write_text(json.dumps(values["vocab"]))
-  lines = ["#version: 0.2", *map(" ".join, values["merges"]), ""]
-  (folder / "merges.txt").write_text("\n".join(lines), encoding="utf-8")
-  (folder / "tokenizer_config.json").write_text(json.dumps(config))
-  return str(folder / "vocab.json")
-
-
-@pytest.mark.parametrize("prefix", [False, True])
-def test_merges_give_the_ids_of_transformers(tmp_path, prefix):
-  path = write_byte_level(
-    tmp_path, add_prefix_space=prefix, tokenizer_class="RobertaTokenizerFast",
-    mask_token={"content": "<mask>", "lstrip": True},
-  )
-  expected = BYTE_LEVEL[json.dumps(prefix)]
-  # A model's folder gets a tokenizer.json.
-  (tmp_path / "out").mkdir()
-  tokenizer_files.write(str(tmp_path / "out"), path, None, 16)
-  written = str(tmp_path / "out" / "tokenizer.json")
-  for tokenizer in map(vocabularies.make_tokenizer, (path, written)):
-    texts = [text for text, _ in IDS["bpe"]["texts"]]
-    assert list(map(tokenizer.encode, texts)) == expected["texts"]
-    ids, segments = input_sequences.build_inputs(
-      tokenizer.encode("the house"), tokenizer.encode("of Anna"),
-      frame=tokenizer.frame,
-    )
-    assert ids == expected["pair"] and not any(segments)
-
-
-def test_a_folder_of_roberta_is_found_by_its_merges(tmp_path):
-  path = write_byte_level(tmp_path)
-  assert tokenizer_files.vocabulary_of(str(tmp_path), "roberta") == path
-  assert tokenizer_files.vocabulary_of(str(tmp_path)) is None
-
-
-@pytest.mark.parametrize("config, merges, message", [
-  ({"tokenizer_class": "GPT2Tokenizer"}, None,
-   "tokenizer_class is GPT2Tokenizer, and .* with RobertaTokenizer; have tr"),
-  ({"cls_token": {"content": "[CLS]"}}, None, r"cls_token is \[CLS\], and"),
-  ({}, "q Q\n", "vocab.json and merges.txt do not fit .*; have transformers"),
-  ({}, "a b c\n", "vocab.json and merges.txt do not fit"),
-])
-def test_other_byte_level_files_are_refused(tmp_path, config, merges, message):
-  path = write_byte_level(tmp_path, **config)
-  if merges:
-    (tmp_path / "merges.txt").write_text(merges)
-  with pytest.raises(errors.InputError, match=message):
-    vocabularies.make_tokenizer(path)
-
-
-def test_byte_level_files_without_special_tokens_or_merges(tmp_path):
-  path = pathlib.Path(write_byte_level(tmp_path))
-  (tmp_path / "merges.txt").unlink()
-  words = json.loads(path.read_text())
-  del words["<pad>"]
-  path.write_text(json.dumps(words))
-  message = "no <pad>, merges.txt next to it; have transformers write"
+def test_a_vocabulary_of_bytes_alone_is_refused(tmp_path):
+  path = tmp_path / "vocab.json"
+  path.write_text('{"<s>": 0}')
+  message = "vocab.json is no tokenizer.json .*; .* have transformers write"
   with pytest.raises(errors.InputError, match=message):
     vocabularies.make_tokenizer(str(path))
+  assert tokenizer_files.vocabulary_of(str(tmp_path), "roberta") is None
 
 
 @pytest.mark.parametrize("name, variant", [

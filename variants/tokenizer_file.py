@@ -3,8 +3,7 @@
 Hugging Face's library `tokenizers` writes the file, and reads it to tokenize
 text: with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any
 other algorithm. The file also defines the special tokens around texts, and
-whether text is lower-cased. For RoBERTa's older files, vocab.json and
-merges.txt, this module makes a tokenizer.json.
+whether text is lower-cased.
 """
 
 import bisect
@@ -26,12 +25,6 @@ _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
 _MASKS = ("<mask>", "[MASK]")
-BYTE_LEVEL = "vocab.json"
-_BYTE_LEVEL_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
-_ROBERTAS = {
-  "tokenizer_class": "RobertaTokenizer", "cls_token": "<s>",
-  "sep_token": "</s>", "mask_token": "<mask>",
-}
 # Rules of tokenizer_config.json, and their names in a tokenizer.json.
 RULES = {
   "do_lower_case": "lowercase", "strip_accents": "strip_accents",
@@ -63,9 +56,9 @@ class FileTokenizer(tokenization.FullTokenizer):
   never_split = ()
 
   def __init__(self, vocab_file: str):
-    """Reads the file, or a vocab.json and the merges.txt next to it.
+    """Reads the file.
 
-    Raises InputError: a file is missing or from another program, or places its
+    Raises InputError: it is missing or from another program, or places its
     special tokens differently from BERT.
     """
     self._tokenizer = _open(vocab_file)
@@ -180,13 +173,11 @@ def tokens_of(vocab_file: str) -> set[str]:
 
 
 def content_of(vocab_file: str) -> str:
-  """Returns the text of a tokenizer.json, or makes it from a vocab.json.
+  """Returns the text of a tokenizer.json.
 
   As in transformers, the rules in tokenizer_config.json replace those in it.
-  Raises InputError: a file is missing or damaged, or for another tokenizer.
+  Raises InputError: a file is missing or damaged.
   """
-  if os.path.basename(vocab_file) == BYTE_LEVEL:
-    return _made(vocab_file, os.path.dirname(vocab_file))
   with file_io.open_for_reading(vocab_file) as stream:
     content = stream.read().decode("utf-8", "replace")
   _, config = json_files.read_optional(
@@ -209,55 +200,6 @@ def content_of(vocab_file: str) -> str:
   except (ValueError, TypeError, KeyError):
     pass  # It is refused, or has no such rules.
   return content
-
-
-def _made(vocab_file, folder):
-  from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    pre_tokenizers,
-    processors,
-  )
-
-  path, values = json_files.read_optional(folder, "tokenizer_config.json")
-  for key, expected in _ROBERTAS.items():
-    value = values.get(key, expected)
-    name = value.get("content") if isinstance(value, dict) else str(value)
-    if name not in (expected, f"{expected}Fast"):
-      raise errors.InputError(
-        f"{path}: {key} is {name}, and {vocab_file} is read here as "
-        f"RoBERTa's, with {expected}; {REMEDY}"
-      )
-  vocab = json_files.read(vocab_file)
-  merges_file = os.path.join(folder, "merges.txt")
-  missing = [word for word in _BYTE_LEVEL_SPECIALS if word not in vocab]
-  if not file_io.exists(merges_file):
-    missing.append("merges.txt next to it")
-  if missing:
-    raise errors.InputError(f"{vocab_file}: no {', '.join(missing)}; {REMEDY}")
-  merges = [
-    tuple(line.split(" ")) for _, line in file_io.read_lines(merges_file)
-    if line and not line.startswith("#version")
-  ]
-  try:
-    made = Tokenizer(models.BPE(vocab, merges))
-  except Exception as error:  # The library raises only Exception itself.
-    raise errors.InputError(
-      f"{vocab_file} and merges.txt do not fit ({error}); {REMEDY}"
-    ) from error
-  prefix = json_files.field(values, "add_prefix_space", bool, path, False)
-  made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-  made.decoder = decoders.ByteLevel()
-  # A mask replaces a word and the space before it.
-  mask = AddedToken("<mask>", lstrip=True, normalized=False)
-  made.add_special_tokens([*_BYTE_LEVEL_SPECIALS, mask])
-  sep, cls = ((n, made.token_to_id(n)) for n in ("</s>", "<s>"))
-  made.post_processor = processors.RobertaProcessing(
-    sep, cls, add_prefix_space=prefix
-  )
-  return made.to_str()
 
 
 def _is_same_word(word, previous):

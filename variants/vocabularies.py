@@ -1,7 +1,7 @@
 """Makes the tokenizer for a vocabulary.
 
-A file with the name *.json is a tokenizer.json (or RoBERTa's vocab.json, which
-is converted to one), and any other file is a list of BERT's word pieces.
+A file with the name *.json is a tokenizer.json, and any other file is a list of
+BERT's word pieces.
 """
 
 import os
@@ -14,11 +14,11 @@ from variants import tokenizer_file
 LIST, TOKENIZER_FILE = "vocab.txt", "tokenizer.json"
 CONFIG = "tokenizer_config.json"  # A vocabulary may have it in its folder.
 # Vocabularies in order of precedence.
-NAMES = (LIST, TOKENIZER_FILE, tokenizer_file.BYTE_LEVEL)
+NAMES = (LIST, TOKENIZER_FILE)
 
 
 def is_tokenizer_file(vocab_file: str) -> bool:
-  """Returns whether a file, by its name, is or becomes a tokenizer.json."""
+  """Returns whether a file, by its name, is a tokenizer.json."""
   return vocab_file.endswith(".json")
 
 
