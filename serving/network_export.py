@@ -4,17 +4,14 @@ For int8 matrices it reports the difference from the outputs in float32.
 """
 
 import os
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 import configuration
 import layers
 from common import errors, run_settings
-from engines import (
-  difference,
-  export_folder,
-  litert_model,
-  network_file,
-  networks,
-)
+from engines import export_folder, litert_model, network_file, networks
 from features import text_batches
 from serving import answers, models
 from variants import registry
@@ -148,16 +145,43 @@ def compare(
   reference = models.network_of(
     model.exported, models.ServedModel.id_inputs
   )
-  distance = difference.measure(reference, engine.run, batches)
+  distances = differences(reference, engine.run, batches)
   summary = (
     f"the outputs of {len(texts)} texts differ from those of float32 by "
-    f"{distance.largest:.3f} of their usual length at most, "
-    f"{distance.mean:.3f} on average"
+    f"{distances.max():.3f} of their usual length at most, "
+    f"{distances.mean():.3f} on average"
   )
   # `not <=` also refuses NaN.
-  if not distance.largest <= settings.max_quantization_difference:
+  if not distances.max() <= settings.max_quantization_difference:
     raise errors.InputError(
       f"--quantize=int8: {summary}; pass a larger "
       "--max_quantization_difference if that will do, or --quantize=none"
     )
   return summary
+
+
+def differences(
+  compute: Callable, other: Callable, batches: Iterable[dict]
+) -> np.ndarray:
+  """Returns the distances [rows] between the outputs of two functions.
+
+  A row is the vector or the logits of a text or of one of its tokens. Distances
+  are relative to the typical length of a row.
+
+  Args:
+    compute, other: functions of integers [B, T], named as in the batches, that
+      return {name: array}, such as `run` of an engine.
+    batches: input_ids, input_mask and segment_ids, without padding.
+  """
+  lengths, distances = [], []
+  for batch in batches:
+    expected, computed = compute(**batch), other(**batch)
+    for name, rows in expected.items():
+      # The vector depends on the hidden states, so comparing it is enough.
+      if name != "last_hidden_state":
+        rows = rows.reshape(-1, rows.shape[-1])
+        lengths.append(np.linalg.norm(rows, axis=1))
+        others = computed[name].reshape(rows.shape)
+        distances.append(np.linalg.norm(others - rows, axis=1))
+  typical = np.sqrt(np.mean(np.square(np.concatenate(lengths))))
+  return np.concatenate(distances) / typical

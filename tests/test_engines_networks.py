@@ -2,11 +2,10 @@
 
 import numpy as np
 import onnx
-import pytest
 
 import engine_models
 from common import run_settings
-from engines import difference, networks, onnx_graph, quantization
+from engines import networks, onnx_graph, quantization
 
 
 class Engine:
@@ -40,31 +39,6 @@ def test_of_equal_fillings_the_first_comes_first():
   logits[..., 60] = 1
   words, _ = fillings(logits, 100, 99, [[0]])
   assert words == [[[60, *range(60), *range(61, 99)]]]
-
-
-def test_a_difference_is_a_share_of_the_typical_length():
-  batches = [{"number": 0}, {"number": 1}]
-  rows = [
-    {"logits": np.array([[[3.0, 4.0], [0.0, 0.0]]])},  # Lengths 5 and 0.
-    {"logits": np.array([[0.0, 5.0]])},
-  ]
-  others = [
-    {"logits": np.array([[[3.0, 4.0], [0.0, 1.0]]])},
-    {"logits": np.array([[3.0, 5.0]])},
-  ]
-  found = difference.measure(
-    lambda number: rows[number], lambda number: others[number], batches
-  )
-  typical = np.sqrt(50 / 3)
-  assert found.largest == pytest.approx(3 / typical)
-  assert found.mean == pytest.approx((0 + 1 + 3) / 3 / typical)
-
-
-def test_the_states_are_not_compared_next_to_the_vector():
-  rows = {"last_hidden_state": np.ones([1, 2, 2]), "x": np.ones([1, 2])}
-  others = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
-  found = difference.measure(lambda: rows, lambda: others, [{}])
-  assert found == (0.0, 0.0)
 
 
 def test_each_column_of_a_matrix_has_a_scale_of_its_own(tmp_path):

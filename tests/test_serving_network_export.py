@@ -12,7 +12,7 @@ import test_checkpoints_comparison
 import tokenization
 from common import errors, run_settings
 from engine_models import assert_close
-from engines import difference, litert_model
+from engines import litert_model
 from serving import export_options, models, network_export, text_models
 from tiny_model import write_vocabulary
 
@@ -121,11 +121,11 @@ def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
     {name: value.numpy()[:1] for name, value in zip(NAMES, inputs)}
     for inputs in engine_models.BATCHES
   ]
-  measured = difference.measure(
+  measured = network_export.differences(
     lambda **batch: {n: v.numpy() for n, v in model.exported(**batch).items()},
     engine.run, batches,
   )
-  assert 0 < measured.mean <= measured.largest < 0.3
+  assert 0 < measured.mean() <= measured.max() < 0.3
   file = {"litert": "model.tflite", "onnx": "model.onnx"}[form]
   weights = sum(v.numpy().nbytes for v in model.variables)
   # The nodes take as much as some of these narrow matrices.
@@ -252,3 +252,27 @@ def test_files_that_are_damaged_anywhere_are_refused(form, name, tmp_path):
     (tmp_path / "out" / name).write_bytes(damaged)
     with pytest.raises(errors.InputError):
       ENGINES[form](str(tmp_path / "out"))
+
+
+def test_a_difference_is_a_share_of_the_typical_length():
+  batches = [{"number": 0}, {"number": 1}]
+  rows = [
+    {"logits": np.array([[[3.0, 4.0], [0.0, 0.0]]])},  # Lengths 5 and 0.
+    {"logits": np.array([[0.0, 5.0]])},
+  ]
+  others = [
+    {"logits": np.array([[[3.0, 4.0], [0.0, 1.0]]])},
+    {"logits": np.array([[3.0, 5.0]])},
+  ]
+  found = network_export.differences(
+    lambda number: rows[number], lambda number: others[number], batches
+  )
+  typical = np.sqrt(50 / 3)
+  assert found == pytest.approx([0 / typical, 1 / typical, 3 / typical])
+
+
+def test_the_states_are_not_compared_next_to_the_vector():
+  rows = {"last_hidden_state": np.ones([1, 2, 2]), "x": np.ones([1, 2])}
+  others = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
+  found = network_export.differences(lambda: rows, lambda: others, [{}])
+  assert found.tolist() == [0.0]
