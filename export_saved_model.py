@@ -56,11 +56,6 @@ flags.DEFINE_integer(
   "version", 1, "Version number; TensorFlow Serving loads the highest.",
   lower_bound=0, needs="format=saved_model",
 )
-flags.DEFINE_bool(
-  "allow_tokenizer_differences", False,
-  "Export even if some text gives other ids than tokenization.py does.",
-  needs="format=saved_model",
-)
 flags.rule(
   "dtype", needs="format=saved_model", why=" (others are float32 or int8)"
 )
@@ -121,9 +116,7 @@ def main(_):
   raw = raw_text.RawText(model)
   model.load()
   # This check runs last because it is slow: it tries every character.
-  graph_tokenizer.check_same(
-    raw.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
-  )
+  graph_tokenizer.check_same(raw.tokenizer, tokenizer)
   # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(

@@ -52,10 +52,6 @@ flags.DEFINE_integer(
   "port", 8501, "Port to listen on; 0: one that is free.", lower_bound=0,
   upper_bound=65535,
 )
-flags.DEFINE_bool(
-  "batch_requests", _DEFAULTS.batch_requests,
-  "Whether requests are computed together.",
-)
 flags.DEFINE_integer(
   "max_batch_size", _DEFAULTS.max_batch_size,
   "Most texts in a batch; a larger request is computed in several.",
@@ -64,7 +60,7 @@ flags.DEFINE_integer(
 flags.DEFINE_float(
   "max_batch_delay_ms", _DEFAULTS.max_batch_delay_ms,
   "How long a request waits for others while none is being computed.",
-  lower_bound=0.0, needs="batch_requests",
+  lower_bound=0.0,
 )
 flags.DEFINE_integer(
   "max_queue", _DEFAULTS.max_queue,
@@ -113,7 +109,7 @@ def model_name(settings):
 
 
 def load(settings):
-  """Returns the exported_network.Servable of the flags."""
+  """Returns the exported_network.Served of the flags."""
   size, threads = settings.max_batch_size, settings.num_threads
   if settings.saved_model_dir:
     return exported_network.load(settings.saved_model_dir, size, threads)
@@ -133,9 +129,7 @@ def main(_):
   name = model_name(settings)
   limits = batching.Limits(**settings.pick(batching.Limits._fields))
   model = load(settings)
-  batcher = batching.Batcher(
-    lambda key, rows: model.run(key[0], rows), limits
-  )
+  batcher = batching.Batcher(model.answer, limits)
   application = server.make_application(
     model, name, batcher, limits,
     server.allowed_hosts(settings.allowed_hosts, settings.host),
@@ -143,8 +137,8 @@ def main(_):
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
   if port:  # Port 0 is replaced, and printed, later.
-    names = list(model.specs["serving_default"])
-    logging.info("ask it: %s", rest.example_request(names, host, port, name))
+    example = rest.example_request(model.texts, host, port, name)
+    logging.info("ask it: %s", example)
   server.run(application, host, port, name, limits.timeout_s)
   logging.info(
     "stopped; %d texts in %d batches",

@@ -74,7 +74,7 @@ def main():
     command = [
       sys.executable, ROOT / "serve.py", "--port=0",
       f"--saved_model_dir={arguments.saved_model_dir}",
-      f"--batch_requests={batching}",
+      *([] if batching else ["--max_batch_size=1"]),
     ]
     process = subprocess.Popen(
       command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

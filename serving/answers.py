@@ -114,10 +114,11 @@ def read_settings(
   return settings, json_files.field(values, "text_inputs", list[str], path)
 
 
-def check(head: str | None, rows: list) -> None:
+def check(head: str, rows: list) -> None:
   """Raises InputError for an empty text, unless the head embeds texts."""
-  takes_empty = head in ("embedding", "sparse")
-  for number, row in enumerate(() if takes_empty else rows):
+  if head in ("embedding", "sparse"):
+    return
+  for number, row in enumerate(rows):
     for text in row:
       errors.require_text(text, f"text number {number}")
 

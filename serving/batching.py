@@ -17,7 +17,6 @@ class Limits(NamedTuple):
   """A server's limits, which are flags of serve.py; see also `connections`.
 
   Attributes:
-    batch_requests: whether a batch may contain instances of several requests.
     max_batch_size: instances in a batch; larger requests need several batches.
     max_batch_delay_ms: how long a request waits for others to join its batch;
       with 0, only requests that are already in the queue join it.
@@ -26,7 +25,6 @@ class Limits(NamedTuple):
     timeout_s: seconds within which the server must read and answer a request.
   """
 
-  batch_requests: bool = True
   max_batch_size: int = 32
   max_batch_delay_ms: float = 2.0
   max_queue: int = 512
@@ -45,7 +43,6 @@ class Closed(Exception):
 class _Waiting(NamedTuple):
   """An instance, and the future of its answer."""
 
-  key: tuple
   row: Any
   arrived: float
   answer: asyncio.Future
@@ -61,8 +58,8 @@ class Batcher:
   def __init__(self, run: Callable, limits: Limits):
     """Makes a batcher, which must be started inside an event loop.
 
-    A separate thread calls `run` with a key and a list of instances; it returns
-    their answers.
+    A separate thread calls `run` with a list of instances; it returns their
+    answers.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []
@@ -98,10 +95,8 @@ class Batcher:
     """The number of instances in the queue."""
     return len(self._left())
 
-  async def submit(self, key: tuple, rows: list) -> list:
+  async def submit(self, rows: list) -> list:
     """Returns the answers to the instances of a request.
-
-    Instances with the same key may be computed together.
 
     Raises:
       InputError: the request has more instances than the queue can hold.
@@ -116,10 +111,8 @@ class Batcher:
     # An immediate refusal bounds the queue and lets a client try elsewhere.
     self.require_room(len(rows))
     loop = asyncio.get_running_loop()
-    # The added object makes the key unique, so no other request joins this one.
-    key = key if self._limits.batch_requests else (*key, object())
     now = loop.time()
-    instances = [_Waiting(key, row, now, loop.create_future()) for row in rows]
+    instances = [_Waiting(row, now, loop.create_future()) for row in rows]
     # All instances join at once, so no other request comes between them.
     self._waiting += instances
     self._changed.set()
@@ -135,7 +128,7 @@ class Batcher:
   async def _work(self):
     while self._left() or not self._closing:
       if self._waiting:
-        await self._wait_for_others(self._waiting[0])
+        await self._wait_for_others()
       else:
         self._changed.clear()
         await self._changed.wait()
@@ -144,25 +137,21 @@ class Batcher:
 
   def _next_batch(self):
     """Removes instances to run together from the queue and returns them."""
-    left = self._left()
-    batch = [one for one in left if one.key == left[0].key]
-    batch = batch[: self._limits.max_batch_size]
-    taken = {one.answer for one in batch}
-    self._waiting = [one for one in left if one.answer not in taken]
-    return batch
+    left, size = self._left(), self._limits.max_batch_size
+    self._waiting = left[size:]
+    return left[:size]
 
   def _left(self):
     """Drops instances whose client has gone; returns the others."""
     self._waiting = [one for one in self._waiting if not one.answer.done()]
     return self._waiting
 
-  async def _wait_for_others(self, first):
+  async def _wait_for_others(self):
     limits, loop = self._limits, asyncio.get_running_loop()
-    # The delay starts when the instance arrives, even during another batch.
-    until = first.arrived + limits.max_batch_delay_ms / 1000
-    while limits.batch_requests and not self._closing and until > loop.time():
-      count = sum(one.key == first.key for one in self._waiting)
-      if count >= limits.max_batch_size:
+    # The delay starts when an instance arrives, even during another batch.
+    until = self._waiting[0].arrived + limits.max_batch_delay_ms / 1000
+    while not self._closing and until > loop.time():
+      if len(self._waiting) >= limits.max_batch_size:
         return
       self._changed.clear()
       try:
@@ -175,7 +164,7 @@ class Batcher:
     self.num_instances += len(batch)
     try:
       answers = await asyncio.get_running_loop().run_in_executor(
-        self._thread, self._run, batch[0].key, [one.row for one in batch]
+        self._thread, self._run, [one.row for one in batch]
       )
     except Exception as error:  # Only the client of the bad instance gets it.
       if len(batch) > 1:

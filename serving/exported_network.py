@@ -6,13 +6,14 @@ into answers, as for every other network.
 
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import configuration
 import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors, run_settings
 from engines import network_file, networks
-from serving import answers, export_options, rest
+from serving import answers, export_options
 from variants import vocabularies
 
 # The settings that can differ from the export's, as the network ignores them.
@@ -84,77 +85,32 @@ class ExportedNetwork:
     return answers.Head(settings, self.texts, answer)
 
 
-class Servable:
-  """A model for serve.py; its signature `serving_default` takes texts.
+class Served(NamedTuple):
+  """A model for serve.py.
 
   Attributes:
     folder: the model's path.
-    version: the folder's name if it is a number, else 1.
-    specs: {signature: {input: rest.InputSpec}}.
-    head, texts: the head and the names of an example's texts; None and () for
-      a SavedModel of another program.
+    head, texts: the head's name and the names of an example's texts.
+    answer: the function that answers.make returned.
     mask: the token that marks a word to fill in.
+    version: the folder's name if it is a number, else 1.
   """
 
   folder: str
-  version = 1
-  specs: dict[str, dict[str, rest.InputSpec]]
-  head: str | None = None
-  texts: Sequence[str] = ()
-  mask = tokenization.BERTS.mask
-  _answer: Callable | None = None
-
-  def check(self, signature: str, rows: list) -> None:
-    """Raises InputError if one of the rows (see `run`) has an empty text."""
-    if self._answer and signature == "serving_default":
-      answers.check(self.head, self._texts_of(rows))
-
-  def _texts_of(self, rows):
-    return [
-      tuple(row[name].decode("utf-8", "ignore") for name in self.texts)
-      for row in rows
-    ]
-
-  def run(self, signature: str, rows: list) -> list:
-    """Returns the answer to each row: {output: JSON value}.
-
-    Args:
-      signature: a key of `specs`.
-      rows: list of {input: bytes or array}; all rows have the same shapes.
-    """
-    if self._answer and signature == "serving_default":
-      return self._answer(self._texts_of(rows))
-    return self.graph(signature, rows)
-
-  def graph(self, signature: str, rows: list) -> list:
-    """Returns the graph's outputs for each row; see `run`."""
-    raise NotImplementedError
-
-  def metadata(self) -> dict:
-    """Returns {signature: its description in TensorFlow Serving's form}."""
-    raise NotImplementedError
+  head: str
+  texts: Sequence[str]
+  answer: Callable[[list], list]
+  mask: str = tokenization.BERTS.mask
+  version: int = 1
 
 
-class ServedHead(Servable):
-  """A model for serve.py that has one head and only `serving_default`."""
-
-  def __init__(
-    self, folder: str, head: answers.Head,
-    tokenizer: tokenization.FullTokenizer,
-  ):
-    """Takes the model's folder, its head and its tokenizer."""
-    self.folder, self.head = folder, head.settings.head
-    self.texts, self._answer = head.texts, head.answer
-    self.mask = tokenizer.specials.mask
-    self.specs = {"serving_default": dict.fromkeys(self.texts, rest.TEXTS)}
-
-  def metadata(self) -> dict:
-    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
-    texts = {"dtype": "DT_STRING", "tensor_shape": shape}
-    return {"serving_default": {
-      "inputs": dict.fromkeys(self.texts, texts), "outputs": {},
-      "method_name": "tensorflow/serving/predict", "defaults": {},
-    }}
+def served(
+  folder: str, head: answers.Head, tokenizer: tokenization.FullTokenizer
+) -> Served:
+  """Returns a folder's head for serve.py."""
+  return Served(
+    folder, head.settings.head, head.texts, head.answer, tokenizer.specials.mask
+  )
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
@@ -164,7 +120,7 @@ def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
   return None
 
 
-def load(folder: str, batch_size: int, threads: int) -> Servable:
+def load(folder: str, batch_size: int, threads: int) -> Served:
   """Returns the model in any export, for serve.py.
 
   `threads` compute a batch; 0 means one per core. Raises InputError: the folder
@@ -173,9 +129,9 @@ def load(folder: str, batch_size: int, threads: int) -> Servable:
   network = find(folder, threads)
   if network:
     head = network.head(network.settings, batch_size)
-    return ServedHead(folder, head, network.tokenizer)
+    return served(folder, head, network.tokenizer)
   with errors.needs_tensorflow():
     from common import lean_tensorflow  # noqa: F401
     from serving import saved_model
 
-  return saved_model.LoadedModel(folder, batch_size, threads)
+  return saved_model.load(folder, batch_size, threads)

@@ -29,7 +29,6 @@ _ITSELF = -1  # In a replacement: the code point that it replaces.
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # The roles of a code point, a bit each.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
-_REMOVED, _CUT = 32, 64  # Control characters; white space and Han characters.
 _EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 
 # Inputs of `check_same`.
@@ -67,7 +66,8 @@ class GraphTokenizer(tf.Module):
   def __init__(self, tokenizer: tokenization.FullTokenizer):
     """Derives the table from a tokenizer, which takes a few seconds.
 
-    Raises InputError: its vocabulary has no [UNK], or is not a WordPiece list.
+    Raises InputError: its vocabulary has no [UNK], or is not a WordPiece list;
+    or it has `never_split`.
     """
     super().__init__()
     if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
@@ -76,16 +76,21 @@ class GraphTokenizer(tf.Module):
         "other text can be read inside an exported graph; export with "
         "--format=onnx or litert, which serve.py serves too"
       )
+    if tokenizer.never_split:
+      raise errors.InputError(
+        f"--never_split={','.join(tokenizer.never_split)}: an exported graph "
+        "cannot keep words whole; export with --format=onnx or litert, which "
+        "serve.py serves too"
+      )
     wordpiece = tokenizer.wordpiece_tokenizer
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])
     lines = vocabularies.lines(tokenizer)
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
     basic = tokenizer.basic_tokenizer
     self._lower, self._strips = basic.do_lower_case, basic.strip_accents
-    self._rules = _rules(_Switches(
+    self._rules = _rules(
       basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
-    ))
-    self._never_split = list(tokenizer.never_split)
+    )
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes per code point. Longer words become [UNK].
     max_bytes = 4 * self._longest_word
@@ -119,8 +124,6 @@ class GraphTokenizer(tf.Module):
     replaced, origins = self._replaced(chars, kinds)  # [O]
     if self._strips:
       replaced, origins = self._reordered(replaced, origins, kinds)
-    if self._never_split:
-      replaced, origins = self._kept_whole(chars, kinds, replaced, origins)
     ids, words, sizes = self._pieces(replaced)  # [P]
     # Offsets into the replaced text become offsets into the input text.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
@@ -191,45 +194,6 @@ class GraphTokenizer(tf.Module):
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
-  def _kept_whole(self, chars, kinds, replaced, origins):
-    """Keeps the words of never_split whole, as BasicTokenizer does.
-
-    Args:
-      chars, kinds: int32 [C], the text and the bits of its code points.
-      replaced, origins: the results of `_replaced`; this returns new ones.
-    """
-    cuts = tf.cast(kinds & _CUT > 0, tf.int64)
-    # "a, b" has the numbers 0 0 1 2: cuts have odd numbers.
-    numbers = tf.cumsum(cuts) + tf.cumsum(cuts, exclusive=True)  # [C]
-    count = tf.reduce_max(tf.concat([[0], numbers + 1], 0))  # W
-
-    def is_kept(chars, numbers):
-      rows = tf.RaggedTensor.from_value_rowids(chars, numbers, nrows=count)
-      words = tf.strings.unicode_encode(rows, "UTF-8")
-      return tf.reduce_any(words[:, tf.newaxis] == self._never_split, 1)  # [W]
-
-    written = tf.where(kinds & (_REMOVED | _CUT) == 0)[:, 0]
-    as_written = is_kept(tf.gather(chars, written), tf.gather(numbers, written))
-    places = tf.gather(numbers, origins)  # [O]
-    is_inner = (replaced != ord(" ")) & (places % 2 == 0)
-    as_changed = is_kept(
-      tf.boolean_mask(replaced, is_inner), tf.boolean_mask(places, is_inner)
-    )
-    # Words that match as written keep their characters; words that match after
-    # the rules lose the spaces within.
-    stays = ~tf.gather(as_written, places) & (
-      is_inner | ~tf.gather(as_changed, places)
-    )
-    written = tf.boolean_mask(
-      written, tf.gather(as_written, tf.gather(numbers, written))
-    )
-    replaced = tf.concat(
-      [tf.boolean_mask(replaced, stays), tf.gather(chars, written)], 0
-    )
-    origins = tf.concat([tf.boolean_mask(origins, stays), written], 0)
-    order = tf.argsort(tf.gather(numbers, origins), stable=True)
-    return tf.gather(replaced, order), tf.gather(origins, order)
-
   def _pieces(self, replaced):
     """Returns the pieces' ids, word numbers and code point counts, all [P]."""
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
@@ -277,21 +241,6 @@ def _final_sigmas(chars, kinds):
 # The rules, which tokenization.py shows for each character.
 
 
-class _Switches(NamedTuple):
-  """The options of a BasicTokenizer."""
-
-  lowers: bool = False
-  strips: bool = False
-  isolates_han: bool = True
-
-  def tokenizer(self, never_split=()):
-    """Returns the BasicTokenizer."""
-    return tokenization.BasicTokenizer(
-      self.lowers, never_split, strip_accents=self.strips,
-      tokenize_chinese_chars=self.isolates_han,
-    )
-
-
 class _Rules:
   """The replacement of every code point; equal rules form a class.
 
@@ -304,19 +253,17 @@ class _Rules:
     combining: the Unicode combining class of each class, 0 for starters.
   """
 
-  def __init__(self, switches):
-    """Reads the rules of a BasicTokenizer with these `_Switches`."""
+  def __init__(self, lowers, strips, isolates_han):
+    """Reads the rules of a BasicTokenizer with these options."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, roles, ...) -> class.
-    for char, text in _replaced_by(switches).items():
+    for char, text in _replaced_by(lowers, strips, isolates_han).items():
       # `targets` stays short, since with _ITSELF thousands of characters share
       # a replacement.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       # Roles have an effect only if letters are lower-cased or stripped.
-      roles = _roles(char, text) if any(switches[:2]) else _STARTER
+      roles = _roles(char, text) if lowers or strips else _STARTER
       roles |= _SPACE * (text == " ")
-      cleaned = _cleaned(switches.isolates_han)[char]
-      roles |= _REMOVED * (not cleaned) | _CUT * (" " in cleaned)
       rule = target, roles, unicodedata.combining(char)
       classes[ord(char)] = numbers.setdefault(rule, len(numbers))
     pages, index = np.unique(
@@ -357,30 +304,17 @@ def _characters():
 
 
 @functools.cache
-def _replaced_by(switches):
-  """Returns BasicTokenizer's {character: replacement}.
+def _replaced_by(lowers=False, strips=False, isolates_han=True):
+  """Returns a BasicTokenizer's {character: its replacement between letters}.
 
   "," -> " , ", an accent -> "", a capital -> a small letter.
-  """
-  return _made_by(switches.tokenizer())
-
-
-@functools.cache
-def _cleaned(isolates_han):
-  """Returns {character: replacement} for characters in words of never_split.
-
-  "," and "A" do not change, but a Han character gets spaces around it.
-  """
-  words = (f"a{char}b" for char in _characters())
-  return _made_by(_Switches(isolates_han=isolates_han).tokenizer(words))
-
-
-def _made_by(tokenizer):
-  """Returns {character: its replacement between two letters}.
 
   It tokenizes a single text, with "zz" between the characters, a word that no
   replacement contains: "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
   """
+  tokenizer = tokenization.BasicTokenizer(
+    lowers, strip_accents=strips, tokenize_chinese_chars=isolates_han
+  )
   text = " zz ".join(f"a{char}b" for char in _characters())
   parts = " ".join(tokenizer.tokenize(text)).split(" zz ")
   return {char: part[1:-1] for char, part in zip(_characters(), parts)}
@@ -393,7 +327,7 @@ def _roles(char, lowered):
   but lower-casing a sigma next to it shows that.
   """
   # Control characters are removed before all other rules.
-  if not _replaced_by(_Switches())[char]:
+  if not _replaced_by()[char]:
     return _TRANSPARENT
   roles = 0 if lowered else _ACCENT
   # A sigma gets the final form after a cased character, even if a transparent
@@ -410,14 +344,13 @@ def _roles(char, lowered):
 
 
 def check_same(
-  graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer, *,
-  may_differ: bool = False,
+  graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
 ) -> None:
   """Checks that the graph gives the same ids as the tokenizer of the training.
 
   It tries every character within a word, every token of the vocabulary, and
-  random texts, mostly of difficult characters. With `may_differ`, it only logs
-  a difference. Raises InputError: the ids differ for a text (in the message).
+  random texts, mostly of difficult characters. Raises InputError: the ids
+  differ for a text (in the message).
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
@@ -429,18 +362,13 @@ def check_same(
     for text, ids in zip(batch, compute(tf.constant(batch)).to_list())
     if ids != tokenizer.encode(text)
   )
-  if (text := next(differing, None)) is None:
-    logging.info("the tokenizer in the graph equals tokenization.py")
-    return
-  sentence = (
-    f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids than "
-    f"tokenization.py, for example for {ascii(text):.200}"
-  )
-  if not may_differ:
+  if (text := next(differing, None)) is not None:
     raise errors.InputError(
-      f"{sentence}; pass --allow_tokenizer_differences to use it anyway"
+      f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids "
+      f"than tokenization.py, for example for {ascii(text):.200}; export with "
+      "--format=onnx or litert, which have no tokenizer in the graph"
     )
-  logging.warning("%s", sentence)
+  logging.info("the tokenizer in the graph equals tokenization.py")
 
 
 def _texts_to_try(tokenizer):
@@ -464,15 +392,7 @@ def _texts_to_try(tokenizer):
       for alphabet in _ALPHABETS for _ in range(300)
     ),
     *("".join(rng.choices(plain, k=60)) for _ in range(300)),
-    *_texts_of_never_split(tokenizer.never_split, rng),
   ]
-
-
-def _texts_of_never_split(words, rng):
-  marks = [" ", ",", "\u4e00", "\u200b", "\u0301", "a", "\t"]
-  parts = [*words, *map(str.upper, words), *map(str.lower, words), *marks * 2]
-  texts = ("".join(rng.choices(parts, k=12)) for _ in range(600))
-  return texts if words else ()
 
 
 def _parts(values, size):

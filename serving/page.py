@@ -12,9 +12,9 @@ _PAGE = pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 
 
 def make(
-  name: str, head: str | None, inputs: Iterable[str], mask: str = "[MASK]"
+  name: str, head: str, inputs: Iterable[str], mask: str = "[MASK]"
 ) -> str:
-  """Returns the page's HTML, which shows an unknown head's answers as JSON."""
+  """Returns the page's HTML."""
   values = {"name": name, "head": head, "inputs": list(inputs), "mask": mask}
   # Escape "<": a name must not end the HTML element that contains it.
   text = json.dumps(values).replace("<", "\\u003c")

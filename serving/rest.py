@@ -1,4 +1,4 @@
-"""Predictions in TensorFlow Serving's REST format: JSON <-> arrays.
+"""Predictions in TensorFlow Serving's REST format: JSON <-> texts.
 
 A request has rows, {"instances": [{"text": "a"}, {"text": "b"}]}, or columns,
 {"inputs": {"text": ["a", "b"]}}. It may omit the name of a model's only input.
@@ -6,52 +6,31 @@ The answer has rows or columns like its request. No TensorFlow.
 """
 
 import base64
-import binascii
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from common import errors, json_files
 
-# NumPy's kinds for each type: integers are numbers too, booleans ("b") are not.
-_KINDS = {"text": "O", "integers": "i", "numbers": "if"}
-
-
-class InputSpec(NamedTuple):
-  """The type and rank of a signature's input.
-
-  Attributes:
-    dtype: NumPy's type; strings are object.
-    rank: number of axes; None allows any.
-  """
-
-  dtype: np.dtype
-  rank: int | None
-
-
-TEXTS = InputSpec(np.dtype(object), 1)
+SIGNATURE = "serving_default"
 
 
 class Request(NamedTuple):
-  """A request for a signature.
+  """A request.
 
   Attributes:
-    key: the name of the signature, then the shapes of the inputs; instances
-      with equal keys can share a batch.
-    rows: the instances, each a dict of its inputs.
+    rows: the instances, each a tuple of its texts.
     by_row: whether the request had rows, not columns.
   """
 
-  key: tuple
-  rows: list
+  rows: list[tuple[str, ...]]
   by_row: bool
 
 
-def parse_predict(body: bytes, signatures: dict) -> Request:
+def parse_predict(body: bytes, names: Sequence[str]) -> Request:
   """Reads the body of a prediction request.
 
-  `signatures`: {name of a signature: {name of an input: InputSpec}}. Raises
+  `names` are the names of an instance's texts, in their order. Raises
   InputError: the body is invalid.
   """
   request = _json_object(body)
@@ -61,13 +40,12 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
       f"unknown key {min(unknown)!r} in the request; known are instances, "
       "inputs and signature_name"
     )
-  name = request.get("signature_name", "serving_default")
-  if not isinstance(name, str) or name not in signatures:
+  signature = request.get("signature_name", SIGNATURE)
+  if signature != SIGNATURE:
     raise errors.InputError(
-      f"unknown signature_name {name!r}; this model has "
-      + ", ".join(sorted(signatures))
+      f"unknown signature_name {signature!r}; only {SIGNATURE} is served here"
     )
-  by_row, specs = "instances" in request, signatures[name]
+  by_row = "instances" in request
   # Refuse a request that has both keys or neither.
   if by_row == ("inputs" in request):
     raise errors.InputError(
@@ -75,22 +53,20 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
       "each input), one of the two"
     )
   if by_row:
-    columns = _columns(request["instances"], specs)
+    columns = _columns(request["instances"], names)
   else:
-    columns = _named(request["inputs"], specs, '"inputs"')
-  inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
+    columns = _named(request["inputs"], names, '"inputs"')
+  texts = [_texts(name, columns[name]) for name in names]
   # Columns may differ in length, unlike rows.
-  counts = {key: len(array) for key, array in inputs.items()}
-  if len(set(counts.values())) > 1:
+  counts = list(map(len, texts))
+  if len(set(counts)) > 1:
     raise errors.InputError(
       "the inputs differ in length: "
-      + ", ".join(f"{key} has {count}" for key, count in counts.items())
+      + ", ".join(f"{name} has {n}" for name, n in zip(names, counts))
     )
-  if not max(counts.values()):
+  if not counts[0]:
     raise errors.InputError("the request is empty; pass at least one instance")
-  shapes = ((key, inputs[key].shape[1:]) for key in sorted(inputs))
-  rows = [dict(zip(inputs, row)) for row in zip(*inputs.values())]
-  return Request((name, *shapes), rows, by_row)
+  return Request(list(zip(*texts)), by_row)
 
 
 def predictions(answers: list, by_row: bool) -> dict:
@@ -118,77 +94,67 @@ def _json_object(body):
   return request
 
 
-def _columns(rows, specs):
+def _columns(rows, names):
   """Returns {input: list with its value in each instance}."""
   if not isinstance(rows, list):
     raise errors.InputError('"instances" must be a list')
   named = [
-    _named(row, specs, f"instance {number}") for number, row in enumerate(rows)
+    _named(row, names, f"instance {number}") for number, row in enumerate(rows)
   ]
-  return {key: [row[key] for row in named] for key in specs}
+  return {name: [row[name] for row in named] for name in names}
 
 
-def _named(value, specs, where):
-  """Returns {input: value}; a signature's only input needs no name."""
+def _named(value, names, where):
+  """Returns {input: value}; a model's only input needs no name."""
   # {"b64": ...} is the value of an input: bytes in base64.
   if not isinstance(value, dict) or value.keys() == {"b64"}:
-    if len(specs) != 1:
+    if len(names) != 1:
       raise errors.InputError(
-        f"this signature has {len(specs)} inputs ({', '.join(specs)}); give "
-        "their names, as in {\"" + next(iter(specs)) + "\": ...}"
+        f"this model has {len(names)} inputs ({', '.join(names)}); give their "
+        "names, as in {\"" + names[0] + "\": ...}"
       )
-    return {next(iter(specs)): value}
-  if value.keys() != specs.keys():
+    return {names[0]: value}
+  if value.keys() != {*names}:
     raise errors.InputError(
       f"{where} has {', '.join(map(repr, value)) or 'nothing'}; expected "
-      f"{', '.join(map(repr, specs))}"
+      f"{', '.join(map(repr, names))}"
     )
   return value
 
 
-def _array(name, values, spec):
-  """Returns the values of one input as an array [B, ...]."""
-  dtype, rank = spec
-  type_name = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
+def _texts(name, values):
+  """Returns the texts of one input; each is a string or {"b64": ...}."""
   try:
-    # NumPy raises ValueError for numbers in rows that differ in length.
-    if type_name == "text":
-      array = np.array(_to_bytes(values), "O")
-    else:
-      array = np.array(values)
-    fits = isinstance(values, list) and rank in (None, array.ndim)
-  except (ValueError, OverflowError):
-    fits = False
-  # NumPy keeps lists of texts that differ in length as lists.
-  if not fits or array.dtype.kind not in _KINDS[type_name] or any(
-    isinstance(value, list) for value in array.flat
-  ):
-    deeper = " of lists of the same length" * ((rank or 1) - 1)
-    raise errors.InputError(f"{name!r} must be a list{deeper} of {type_name}")
-  converted = array.astype(dtype)
-  # NumPy silently wraps 2**40 around to fit int32.
-  if type_name == "integers" and (converted != array).any():
-    raise errors.InputError(f"{name!r} has a number that is no {dtype}")
-  return converted
+    if isinstance(values, list):
+      return list(map(_text, values))
+  except (AttributeError, TypeError, ValueError):
+    pass  # A value is neither of the two.
+  raise errors.InputError(f"{name!r} must be a list of text")
 
 
-def _to_bytes(value):
-  """Converts str and {"b64": ...} to bytes, in lists of any depth."""
-  if isinstance(value, list):
-    return [_to_bytes(item) for item in value]
-  if isinstance(value, str):
-    # A lone surrogate ("\\ud800" is JSON) raises UnicodeEncodeError.
-    return value.encode("utf-8")
+def _text(value):
   if isinstance(value, dict) and value.keys() == {"b64"}:
-    try:
-      return base64.b64decode(value["b64"], validate=True)
-    except (binascii.Error, TypeError) as error:
-      raise ValueError("not base64") from error
-  raise ValueError("not a string")
+    data = base64.b64decode(value["b64"], validate=True)
+    return data.decode("utf-8", "ignore")
+  # A lone surrogate ("\\ud800" is JSON) raises UnicodeEncodeError.
+  value.encode("utf-8")
+  return value
 
 
-def example_request(names: list, host: str, port: int, name: str) -> str:
-  """Returns a curl command that requests serving_default with its inputs."""
+def metadata(names: Sequence[str]) -> dict:
+  """Returns {signature: its inputs, in TensorFlow Serving's form}."""
+  shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+  text = {"dtype": "DT_STRING", "tensor_shape": shape}
+  return {SIGNATURE: {
+    "inputs": dict.fromkeys(names, text), "outputs": {},
+    "method_name": "tensorflow/serving/predict", "defaults": {},
+  }}
+
+
+def example_request(
+  names: Sequence[str], host: str, port: int, name: str
+) -> str:
+  """Returns a curl command that requests a prediction."""
   instance = "some text" if len(names) == 1 else dict.fromkeys(
     names, "some text"
   )

@@ -1,9 +1,8 @@
 """A model as a folder that TensorFlow Serving, TF Hub and serve.py can load.
 
   saved_model.pb, variables/                 graph and weights
-  assets/vocab.txt, assets/labels.txt        copies for people to read
   assets.extra/tf_serving_warmup_requests    requests that warm up the server
-  assets.extra/answers.json, vocab.txt       settings of serve.py for answers
+  assets.extra/answers.json, vocab.txt       settings, labels and vocabulary
 
 The signature `serving_default` takes strings, `ids` takes ids. The object
 itself has the reusable-SavedModel interface: `__call__(inputs, training)` on a
@@ -13,19 +12,14 @@ dict of ids, `make_inputs(texts)` which returns that dict, `variables`,
 
 import contextlib
 import os
-import tempfile
 
-import numpy as np
 import tensorflow as tf
-from google.protobuf import json_format
-from tensorflow.core.protobuf import saved_model_pb2
 
 import tokenization
 from common import errors, file_io, lean_tensorflow
 from engines import network_file
 from records import tfrecord
-from serving import answers, exported_network, models, raw_text, rest
-from variants import vocabularies
+from serving import answers, exported_network, models, raw_text
 
 _ANSWERS_FILE = os.path.join("assets.extra", network_file.SETTINGS)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
@@ -75,18 +69,8 @@ def write(
 
 def _write(folder, raw):
   """Writes all files except the warm-up requests."""
-  settings, labels = raw.model.settings, raw.model.settings.labels
-  with tempfile.TemporaryDirectory() as assets:
-    lines = {
-      "vocab.txt": vocabularies.lines(raw.model.tokenizer),
-      "labels.txt": labels,
-    }
-    paths = {name: os.path.join(assets, name) for name in lines if lines[name]}
-    for name, path in paths.items():
-      file_io.write_text(path, "".join(f"{line}\n" for line in lines[name]))
-    root = _exported(raw)
-    root.assets = list(map(tf.saved_model.Asset, paths.values()))
-    tf.saved_model.save(root, folder, signatures=_signatures(raw))
+  settings = raw.model.settings
+  tf.saved_model.save(_exported(raw), folder, signatures=_signatures(raw))
   answers.write_settings(
     os.path.join(folder, _ANSWERS_FILE), settings, raw.model.text_inputs
   )
@@ -133,119 +117,56 @@ def _signatures(raw):
 # Loading.
 
 
-class LoadedModel(exported_network.Servable):
-  """A loaded SavedModel that answers texts.
+def load(
+  folder: str, batch_size: int = 32, threads: int = 0
+) -> exported_network.Served:
+  """Loads an export, which answers like the scripts.
 
-  In an export of this project, `serving_default` answers like the scripts and
-  splits long texts into windows. All other signatures, and every signature of
-  any other SavedModel, return the outputs of their graph.
+  So it splits long texts into windows, unlike its graph for TensorFlow Serving.
+
+  Args:
+    folder: a folder with a saved_model.pb; or a folder with versions 1, 2,
+      ..., of which the highest is loaded, as in TensorFlow Serving.
+    batch_size: sequences in a batch; batches of short sequences have more.
+    threads: number of threads that compute; 0 means one per core.
+
+  Raises InputError: the model is missing, cannot be read, or is not an export
+  of this project.
   """
+  if threads:  # TensorFlow starts its threads when it loads a model.
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+  lean_tensorflow.import_tensorflow_text()
+  folder = _newest_version(folder)
+  answers_file = os.path.join(folder, _ANSWERS_FILE)
+  if not tf.io.gfile.exists(answers_file):
+    raise errors.InputError(
+      f"{folder} is a SavedModel without {_ANSWERS_FILE}; serve.py needs an "
+      "export of export_saved_model.py (TensorFlow Serving serves any)"
+    )
+  vocab_file = os.path.join(folder, _VOCABULARY)
+  settings, texts = answers.read_settings(answers_file, vocab_file)
+  tokenizer = tokenization.FullTokenizer(
+    vocab_file, settings.do_lower_case, settings.never_split,
+    **settings.text_rules,
+  )
+  try:
+    model = tf.saved_model.load(file_io.literal_name(folder))
+  except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
+    raise errors.InputError(
+      f"{folder} is no readable SavedModel ({error}); export it again"
+    ) from error
 
-  def __init__(self, folder: str, batch_size: int = 32, threads: int = 0):
-    """Loads a model.
+  def ids(**batch):
+    # A signature alone would not keep the model's variables.
+    return model.signatures["ids"](**batch)
 
-    Raises InputError: the model is missing or cannot be read.
-
-    Args:
-      threads: number of threads that compute; 0 means one per core.
-      batch_size: sequences in a batch; batches of short sequences have more.
-      folder: a folder with a saved_model.pb; or a folder with versions 1, 2,
-        ..., of which the highest is loaded, as in TensorFlow Serving.
-    """
-    if threads:  # TensorFlow starts its threads when it loads a model.
-      tf.config.threading.set_intra_op_parallelism_threads(threads)
-    # Graphs of other programs may do without tensorflow_text's operations.
-    with contextlib.suppress(errors.InputError):
-      lean_tensorflow.import_tensorflow_text()
-    self.folder = _newest_version(folder)
-    name = os.path.basename(os.path.abspath(self.folder))
+  name = os.path.basename(os.path.abspath(folder))
+  return exported_network.Served(
+    folder, settings.head, texts,
+    answers.make(settings, tokenizer, models.on_tensors(ids), batch_size),
     # TensorFlow Serving's status requires a version.
-    self.version = int(name) if name.isdecimal() else 1
-    try:
-      self._model = tf.saved_model.load(file_io.literal_name(self.folder))
-    except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
-      raise errors.InputError(
-        f"{self.folder} is no readable SavedModel ({error}); export it again"
-      ) from error
-    self._signatures = dict(self._model.signatures)
-    self._tensors = {
-      name: dict(sorted(signature.structured_input_signature[1].items()))
-      for name, signature in self._signatures.items()
-    }
-    self.specs = {
-      name: {
-        key: rest.InputSpec(np.dtype(t.dtype.as_numpy_dtype), t.shape.rank)
-        for key, t in tensors.items()
-      }
-      for name, tensors in self._tensors.items()
-    }
-    if tf.io.gfile.exists(os.path.join(self.folder, _ANSWERS_FILE)):
-      self._load_answers(batch_size)
-
-  def _load_answers(self, batch_size):
-    vocab_file = os.path.join(self.folder, _VOCABULARY)
-    settings, self.texts = answers.read_settings(
-      os.path.join(self.folder, _ANSWERS_FILE), vocab_file
-    )
-    self.head = settings.head
-    tokenizer = tokenization.FullTokenizer(
-      vocab_file, settings.do_lower_case, settings.never_split,
-      **settings.text_rules,
-    )
-    self._answer = answers.make(
-      settings, tokenizer,
-      models.on_tensors(self._signatures["ids"]), batch_size,
-    )
-
-  def graph(self, signature: str, rows: list) -> list:
-    """Returns the graph's outputs for each row; see `Servable.run`.
-
-    Raises InputError: the graph refuses the rows.
-    """
-    tensors = {}
-    for name, spec in self._tensors[signature].items():
-      dtype = spec.dtype.as_numpy_dtype
-      values = np.stack([np.asarray(row[name], dtype) for row in rows])
-      tensors[name] = tf.constant(values, spec.dtype)
-    try:
-      outputs = self._signatures[signature](**tensors)
-    except tf.errors.InvalidArgumentError as error:
-      raise errors.InputError(
-        f"the model cannot take this: {_reason(error)}"
-      ) from error
-    columns = {name: _listed(outputs[name].numpy()) for name in sorted(outputs)}
-    return [dict(zip(columns, row)) for row in zip(*columns.values())]
-
-  def metadata(self) -> dict:
-    path = os.path.join(self.folder, "saved_model.pb")
-    with tf.io.gfile.GFile(path, "rb") as stream:
-      model = saved_model_pb2.SavedModel.FromString(stream.read())
-    # The file has the definitions in the form that TensorFlow Serving reads.
-    definitions = model.meta_graphs[0].signature_def
-    return {
-      name: json_format.MessageToDict(
-        definitions[name], preserving_proto_field_name=True,
-        always_print_fields_with_no_presence=True,
-      )
-      for name in sorted(self.specs)
-    }
-
-
-def _reason(error):
-  """Returns the line of TensorFlow's message that describes the error."""
-  # The remaining lines name nodes of the graph.
-  message = error.message.split("\n\t [[")[0]
-  reason = message.strip().split("\n")[-1]
-  # tf.debugging.Assert writes "assertion failed: [the sentence]".
-  return reason.removeprefix("assertion failed: [").removesuffix("]")
-
-
-def _listed(array):
-  """Returns an array as nested lists, with bytes decoded to text."""
-  if array.dtype == object:
-    decode = np.vectorize(lambda value: value.decode("utf-8", "replace"), "O")
-    array = decode(array)
-  return array.tolist()
+    version=int(name) if name.isdecimal() else 1,
+  )
 
 
 def _newest_version(folder):

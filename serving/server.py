@@ -26,7 +26,15 @@ from collections.abc import Iterable
 from absl import logging
 
 from common import errors
-from serving import batching, connections, metrics, page, rest
+from serving import (
+  answers,
+  batching,
+  connections,
+  exported_network,
+  metrics,
+  page,
+  rest,
+)
 
 with errors.needs_extra("serve"):
   from aiohttp import web
@@ -84,13 +92,12 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 
 
 def make_application(
-  model, name: str, batcher: batching.Batcher, limits: batching.Limits,
-  hosts: frozenset[str] = frozenset(),
+  model: exported_network.Served, name: str, batcher: batching.Batcher,
+  limits: batching.Limits, hosts: frozenset[str] = frozenset(),
 ) -> web.Application:
   """Returns the application, which starts and closes the batcher.
 
-  The batcher's function takes `Request.key` and rows, and returns the result of
-  `model.run`. For `hosts` see `allowed_hosts`.
+  The batcher's function is `model.answer`. For `hosts` see `allowed_hosts`.
   """
   handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
@@ -197,18 +204,15 @@ class _Handlers:
 
   async def _predict(self, request):
     body = await request.read()
-    key, rows, by_row = rest.parse_predict(body, self._model.specs)
-    self._model.check(key[0], rows)
-    answers = await self._batcher.submit(key, rows)
-    return _json(rest.predictions(answers, by_row))
+    rows, by_row = rest.parse_predict(body, self._model.texts)
+    answers.check(self._model.head, rows)
+    return _json(rest.predictions(await self._batcher.submit(rows), by_row))
 
   async def page(self, request):
     del request
-    names = self._model.texts or self._model.specs["serving_default"]
+    model = self._model
     return web.Response(
-      text=page.make(
-        self._name, self._model.head, names, self._model.mask
-      ),
+      text=page.make(self._name, model.head, model.texts, model.mask),
       content_type="text/html",
       headers={
         "Content-Security-Policy": page.security_policy(),
@@ -234,7 +238,7 @@ class _Handlers:
 
   async def metadata(self, request):
     self._check_name(request)
-    definitions = {"signature_def": self._model.metadata()}
+    definitions = {"signature_def": rest.metadata(self._model.texts)}
     spec = {"name": self._name, "version": self._version}
     return _json({
       # TensorFlow Serving's answer has this empty field too.

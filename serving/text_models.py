@@ -11,12 +11,11 @@ answers, see `answers`, with the settings that export_settings reads. Letters:
 N texts, T tokens of a text, L layers, H width, A heads.
 """
 
-import os
 from typing import NamedTuple
 
 import numpy as np
 
-from checkpoints import sentence_folder, sentence_pooling
+from checkpoints import sentence_pooling
 from common import errors, run_settings
 from features import text_batches, vector_search
 from serving import answers, export_options, exported_network
@@ -287,19 +286,16 @@ class TextModel:
     scores = self._scorer[1](rows)
     return scores[0] if is_single else scores
 
-  def servable(self, head: str | None = None) -> exported_network.Servable:
+  def servable(self, head: str | None = None) -> exported_network.Served:
     """Returns a head for serve.py, by default the one that was trained."""
     chosen = self._head(head or self._settings.head, {})
     folder = self._settings.model_dir
-    return exported_network.ServedHead(folder, chosen, self.tokenizer)
+    return exported_network.served(folder, chosen, self.tokenizer)
 
   def _encoder(self):
     """Returns the head of embeddings, whatever its options are."""
-    folder = os.path.dirname(self._settings.bert_config_file or "")
-    is_known = "pooling" in sentence_folder.read(folder, {"pooling"})
     # "mean" does not need the pooler, which published encoders may lack.
-    options = {} if is_known else {"pooling": "mean"}
-    return self._with_model("embedding", options)
+    return self._with_model("embedding", {"pooling": "mean"})
 
   def _with_model(self, name, options):
     """Returns a head that TensorFlow runs, loaded with `options` if needed."""

@@ -13,7 +13,7 @@ from serving import batching, server
 
 def application(model, limits):
   """Returns the aiohttp application of a model called m."""
-  batcher = batching.Batcher(lambda key, rows: model.run(key[0], rows), limits)
+  batcher = batching.Batcher(model.answer, limits)
   return server.make_application(model, "m", batcher, limits)
 
 

@@ -220,8 +220,7 @@ CASES = {
     ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
     *(("calibration_file=a max_quantization_difference=0.1", form,
        form + "quantize=int8") for form in (ONNX, LITERT)),
-    *(("version=2 allow_tokenizer_differences dtype=bfloat16",
-       form, "") for form in (ONNX, LITERT)),
+    *(("version=2 dtype=bfloat16", form, "") for form in (ONNX, LITERT)),
     ("labels=a", "head=span", CLASSES),
     ("labels=a", CLASSES + "output_activation=linear", "head=tagging"),
     ("output_activation=sigmoid", "head=tagging", CLASSES),
@@ -243,7 +242,6 @@ CASES = {
   ],
   "fill_mask": [("top_k=3", "score", "")],
   "serve": [
-    ("max_batch_delay_ms=3", "nobatch_requests", ""),
     ("model_dir=a", "saved_model_dir=a", ""),
     ("head=span", "saved_model_dir=a", "model_dir=a"),
   ],

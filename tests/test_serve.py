@@ -3,6 +3,7 @@
 import contextlib
 import json
 import resource
+import shutil
 import signal
 import socket
 import threading
@@ -17,34 +18,55 @@ import heads
 import script_runner
 import served
 import serving_models
-from serving import text_models
+from serving import answers, text_models
 from test_head_answers import assert_same
+from text import input_sequences
 
 
 @pytest.fixture(scope="module")
 def saved_model(tmp_path_factory):
-  """A model that writes one file, and ends when there is another."""
-  module = tf.Module()
+  """A model that writes `started`, and ends when there is `may_end`."""
+  folder = tmp_path_factory.mktemp("models") / "worker"
 
-  @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
-  def work(started, may_end):
-    tf.io.write_file(started[0], "")
-    rounds = tf.while_loop(
-      lambda _: tf.equal(tf.size(tf.io.matching_files(may_end[0])), 0),
+  @tf.function(autograph=False)
+  def work(input_ids, input_mask, segment_ids):
+    del input_mask, segment_ids
+    tf.io.write_file(str(folder / "started"), "")
+    (rounds,) = tf.while_loop(
+      lambda _: tf.size(tf.io.matching_files(str(folder / "may_end"))) < 1,
       lambda rounds: [rounds + 1], [tf.constant(0)]
     )
-    return {"ended": tf.fill(tf.shape(started), rounds[0] >= 0)}
+    count = tf.shape(input_ids)[0]
+    return {"embedding": tf.fill([count, 1], tf.sign(rounds + 1))}
 
-  folder = tmp_path_factory.mktemp("models") / "worker"
-  tf.saved_model.save(module, str(folder / "2"), signatures=work)
-  (folder / "10").mkdir()
-  tf.saved_model.save(module, str(folder / "10"), signatures=work)
+  signature = work.get_concrete_function(
+    *(tf.TensorSpec([None, None], tf.int32, n) for n in input_sequences.NAMES)
+  )
+  (folder / "2").mkdir(parents=True)
+  (folder / "2" / "saved_model.pb").write_bytes(b"older")
+  tf.saved_model.save(
+    tf.Module(), str(folder / "10"), signatures={"ids": signature}
+  )
+  write_answers(folder / "10")
   return folder
 
 
-def ask(url, started, may_end):
-  instance = {"started": str(started), "may_end": str(may_end)}
-  body = json.dumps({"instances": [instance]}).encode()
+def write_answers(folder):
+  """Writes the files of an export that serve.py reads."""
+  vocab_file = serving_models.FOLDER / "vocab.txt"
+  (folder / "assets.extra").mkdir(parents=True)
+  shutil.copy(vocab_file, folder / "assets.extra")
+  answers.write_settings(
+    str(folder / "assets.extra" / "answers.json"),
+    serving_models.export_settings_of({
+      "head": "embedding", "vocab_file": str(vocab_file),
+    }),
+    ["text"],
+  )
+
+
+def ask(url):
+  body = json.dumps({"instances": ["a"]}).encode()
   try:
     with urllib.request.urlopen(f"{url}:predict", body, timeout=120) as answer:
       return answer.status, json.load(answer)
@@ -63,7 +85,7 @@ def few_descriptors():
   resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 
 
-def test_crowds_wait_and_sigterm_finishes_a_request(saved_model, tmp_path):
+def test_crowds_wait_and_sigterm_finishes_a_request(saved_model):
   process, url = served.start_script(saved_model, preexec_fn=few_descriptors)
   host, port = url.split("/")[2].split(":")
   crowd = contextlib.ExitStack()
@@ -75,23 +97,25 @@ def test_crowds_wait_and_sigterm_finishes_a_request(saved_model, tmp_path):
     # The first one made room for the others, and for who does ask.
     assert opened[0].recv(1000) == b""
     assert url.startswith("http://127.0.0.1:") and url.endswith("/worker")
-    present = tmp_path / "present"
-    present.write_text("")
-    answer = ask(url, tmp_path / "started", present)
-    assert answer == (200, {"predictions": [True]})
-    status, refusal = ask(url, tmp_path, present)
+    started, may_end = saved_model / "started", saved_model / "may_end"
+    may_end.write_text("")
+    assert ask(url) == (200, {"predictions": [[1]]})
+    started.unlink()
+    started.mkdir()  # TensorFlow cannot write it.
+    status, refusal = ask(url)
     assert status == 500 and "its log has the details" in refusal["error"]
-    started, may_end = tmp_path / "started again", tmp_path / "may end"
-    answers = []
+    started.rmdir()
+    may_end.unlink()
+    found = []
     client = threading.Thread(
-      target=lambda: answers.append(ask(url, started, may_end)), daemon=True
+      target=lambda: found.append(ask(url)), daemon=True
     )
     client.start()
     wait_for(started)
     process.send_signal(signal.SIGTERM)
     may_end.write_text("")
     client.join(120)
-    assert answers == [(200, {"predictions": [True]})]
+    assert found == [(200, {"predictions": [[1]]})]
     _, log = process.communicate(timeout=25)
     assert process.returncode == 0
     assert "/worker/10" in log and "stopped; 3 texts in 3 batches" in log
@@ -139,6 +163,10 @@ def test_errors(saved_model, tmp_path):
   assert "no SavedModel in" in sentence(saved_model_dir=tmp_path)
   (tmp_path / "1").mkdir()
   (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")
+  assert "a SavedModel without assets.extra/answers.json; serve.py" in (
+    sentence(saved_model_dir=tmp_path)
+  )
+  write_answers(tmp_path / "1")
   assert "is no readable SavedModel" in sentence(saved_model_dir=tmp_path)
   assert "cannot be part of a URL" in sentence(
     saved_model_dir=saved_model, model_name="a/b"

@@ -20,8 +20,8 @@ class Model:
     self.may_finish = threading.Event()
     self.may_finish.set()
 
-  def __call__(self, key, rows):
-    self.batches.append((key[0], rows))
+  def __call__(self, rows):
+    self.batches.append(rows)
     self.started.release()
     assert self.may_finish.wait(60)
     if min(rows) < 0:
@@ -47,8 +47,8 @@ def run(scenario, max_batch_delay_ms=0, **limits):
   return model
 
 
-async def submit(batcher, *values, signature="s"):
-  return await batcher.submit((signature,), list(values))
+async def submit(batcher, *values):
+  return await batcher.submit(list(values))
 
 
 async def start_one(batcher, model):
@@ -59,32 +59,27 @@ async def start_one(batcher, model):
   return task
 
 
-async def waiting(batcher, *requests, **options):
+async def waiting(batcher, *requests):
   """Returns tasks that have been submitted."""
   tasks = [
-    asyncio.create_task(submit(batcher, *request, **options))
-    for request in requests
+    asyncio.create_task(submit(batcher, *request)) for request in requests
   ]
   await asyncio.sleep(0)
   return tasks
 
 
 @pytest.mark.parametrize("limits, batches", [
-  ({}, [("s", [1, 2, 3, 4]), ("t", [5])]),
-  ({"max_batch_size": 3}, [("s", [1, 2, 3]), ("s", [4]), ("t", [5])]),
-  ({"batch_requests": False, "max_batch_delay_ms": AN_HOUR},
-   [("s", [1]), ("s", [2, 3]), ("s", [4]), ("t", [5])]),
+  ({}, [[1, 2, 3, 4]]), ({"max_batch_size": 3}, [[1, 2, 3], [4]]),
 ])
 def test_requests_that_wait_are_computed_together(limits, batches):
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1], [2, 3], [4])
-    tasks += await waiting(batcher, [5], signature="t")
     model.may_finish.set()
     answers = await asyncio.gather(first, *tasks)
-    assert answers == [[0], [2], [4, 6], [8], [10]]
+    assert answers == [[0], [2], [4, 6], [8]]
 
-  assert run(scenario, **limits).batches == [("s", [0]), *batches]
+  assert run(scenario, **limits).batches == [[0], *batches]
 
 
 def test_a_full_batch_does_not_wait_for_its_delay():
@@ -134,7 +129,7 @@ def test_a_request_that_was_given_up_is_not_computed():
     model.may_finish.set()
     assert await stays == [4] and await first == [0]
 
-  assert [0, 2] == [v for _, values in run(scenario).batches for v in values]
+  assert run(scenario).batches == [[0], [2]]
 
 
 def test_closing_finishes_what_waits_and_takes_nothing_new():
@@ -173,7 +168,7 @@ def test_a_large_request_is_computed_in_several_batches():
       await submit(batcher, *range(7))
 
   model = run(scenario, max_batch_size=2, max_queue=6)
-  assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]
+  assert model.batches[:3] == [[1, 2], [3, 4], [5]]
 
 
 def test_what_waited_during_a_batch_does_not_wait_again():

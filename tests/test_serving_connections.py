@@ -14,7 +14,7 @@ from serving import batching, connections, server
 async def listen(handler, most):
   """Returns a runner of the server, a listener, and its port."""
   application = served.application(
-    types.SimpleNamespace(version=1), batching.Limits()
+    types.SimpleNamespace(version=1, answer=None), batching.Limits()
   )
   application.router.add_get("/work", handler)
   runner = aiohttp.web.AppRunner(application)

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 import served
-from serving import batching, page, rest
+from serving import batching, exported_network, page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 XSS = "<img src=x onerror=\"document.title='ran'\">"
@@ -55,26 +55,15 @@ HEADS = {
     {"text": "one\n\ntwo"}, {"embedding": [3.0, 4.0]},
     ["1 one", "2 two", "1.000"],
   ),
-  None: ({"x": "1"}, {"y": 7}, ["7"]),
 }
 
 
-class Model:
-  """Answers as it is told to."""
-
-  version, mask = 1, "[MASK]"
-
-  def __init__(self, head, inputs, answer):
-    self.head = "classification" if head == "regression" else head
-    self.texts = list(inputs) if head else ()
-    self.specs = {"serving_default": dict.fromkeys(sorted(inputs), rest.TEXTS)}
-    self._answer = answer
-
-  def check(self, signature, rows):
-    pass
-
-  def run(self, signature, rows):
-    return [self._answer] * len(rows)
+def model_of(head, inputs, answer):
+  """Returns a model that answers as it is told to."""
+  head = "classification" if head == "regression" else head
+  return exported_network.Served(
+    "", head, list(inputs), lambda rows: [answer] * len(rows)
+  )
 
 
 def test_only_its_own_script_and_style_may_run():
@@ -110,7 +99,7 @@ async def get_page(port):
 
 
 def test_the_server_sends_it_with_its_policy():
-  model = Model("span", {"question": "", "context": ""}, {})
+  model = model_of("span", {"question": "", "context": ""}, {})
   headers, text = served_to(get_page, model)
   assert headers["Content-Security-Policy"] == page.security_policy()
   assert headers["X-Content-Type-Options"] == "nosniff"
@@ -150,11 +139,11 @@ async def used(port, inputs):
 
 
 @pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
-@pytest.mark.parametrize("head", HEADS, ids=str)
+@pytest.mark.parametrize("head", HEADS)
 def test_every_head_in_a_browser(head):
   pytest.importorskip("playwright")
   inputs, answer, expected = HEADS[head]
-  model = Model(head, inputs, answer)
+  model = model_of(head, inputs, answer)
   shown, title, problems = served_to(used, model, inputs)
   plain = " ".join(shown.split())
   for text in expected:
@@ -167,10 +156,9 @@ def test_every_head_in_a_browser(head):
 def test_a_refusal_is_shown():
   pytest.importorskip("playwright")
 
-  class Refusing(Model):
-    def run(self, signature, rows):
-      raise KeyError("secret")
+  def refuse(rows):
+    raise KeyError("secret")
 
-  model = Refusing("classification", {"text": ""}, {})
+  model = model_of("classification", {"text": ""}, {})._replace(answer=refuse)
   shown, _, _ = served_to(used, model, {"text": "a"})
   assert "a fault of the server" in shown and "secret" not in shown

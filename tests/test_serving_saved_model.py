@@ -13,8 +13,14 @@ import tensorflow as tf
 from common import errors
 from records import tfrecord
 from serving import raw_text, saved_model
-from serving_models import LABELS, assert_close, in_python, make, softmax
-from text import input_sequences
+from serving_models import (
+  FOLDER,
+  LABELS,
+  assert_close,
+  in_python,
+  make,
+  softmax,
+)
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -114,17 +120,14 @@ def test_files_of_the_folder(folder):
   }
   assert files == {
     "saved_model.pb", "fingerprint.pb", "variables/variables.index",
-    "variables/variables.data-00000-of-00001", "assets/vocab.txt",
-    "assets/labels.txt", "assets.extra/answers.json",
+    "variables/variables.data-00000-of-00001", "assets.extra/answers.json",
     "assets.extra/tf_serving_warmup_requests", "assets.extra/vocab.txt",
   }
-  assets = pathlib.Path(folder, "assets")
-  assert (assets / "labels.txt").read_text() == "".join(
-    f"{label}\n" for label in LABELS
-  )
-  assert (assets / "vocab.txt").read_text().split("\n")[:2] == [
-    "[PAD]", "[UNK]",
-  ]
+  assets = pathlib.Path(folder, "assets.extra")
+  stored = json.loads((assets / "answers.json").read_text())
+  assert stored["labels"] == LABELS
+  vocabulary = FOLDER / "vocab.txt"
+  assert (assets / "vocab.txt").read_bytes() == vocabulary.read_bytes()
   assert os.listdir(os.path.dirname(folder)) == ["3"]
 
 
@@ -204,15 +207,6 @@ def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs[name] = tf.constant(values)
   with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
     raw_text.checked(pair_model.model, **inputs)
-
-
-def test_the_reason_of_a_refused_row_is_told(folder):
-  row = {name: np.full([513], 0) for name in input_sequences.NAMES}
-  with pytest.raises(errors.InputError) as refusal:
-    saved_model.LoadedModel(folder).graph("ids", [row])
-  assert str(refusal.value) == (
-    "the model cannot take this: input_ids has rows of more than 64"
-  )
 
 
 def test_an_export_is_not_replaced(folder, pair_model):

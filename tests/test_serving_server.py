@@ -14,36 +14,28 @@ import pytest
 
 import served
 from common import errors
-from serving import batching, metrics, rest, server
+from serving import batching, metrics, server
 
 
 class Model:
   """Counts the letters of strings."""
 
-  version = 4
-  specs = {"serving_default": {"text": rest.TEXTS}}
+  version, head, texts = 4, "classification", ["text"]
 
   def __init__(self):
     self.started = threading.Semaphore(0)
     self.may_finish = threading.Event()
     self.may_finish.set()
 
-  def check(self, signature, rows):
-    if {"text": b""} in rows:
-      raise errors.InputError("an empty text")
-
-  def run(self, key, rows):
+  def answer(self, rows):
     self.started.release()
     assert self.may_finish.wait(60)
-    texts = [row["text"] for row in rows]
-    if b"bad" in texts:
+    texts = [text for text, in rows]
+    if "bad" in texts:
       raise errors.InputError("the model cannot take this: no such id")
-    if b"fault" in texts:
+    if "fault" in texts:
       raise KeyError("fault")
     return [{"length": len(text)} for text in texts]
-
-  def metadata(self):
-    return {"serving_default": {"method_name": "predict"}}
 
 
 def serve(test, *, timeout=60.0, **options):
@@ -87,7 +79,7 @@ def test_predictions_state_and_metadata():
 
 @pytest.mark.parametrize("path, request_, status, sentence", [
   ("m:predict", b"{", 400, "the body is not JSON"),
-  ("m:predict", body("a", ""), 400, "an empty text"),
+  ("m:predict", body("a", ""), 400, "text number 1: an empty text"),
   ("m:predict", body(1), 400, "'text' must be a list of text"),
   ("m:predict", b"[" * 400 + b"]" * 400, 400, "nested too deeply"),
   ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
@@ -193,13 +185,12 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
     os, "_exit", lambda code: (ended.append(code), model.may_finish.set())
   )
   limits = batching.Limits()
-  batcher = batching.Batcher(model.run, limits)
+  batcher = batching.Batcher(model.answer, limits)
   application = server.make_application(model, "m", batcher, limits)
   asked = []
 
   async def begin(_):
-    rows = [{"text": b"a"}]
-    asked.append(asyncio.create_task(batcher.submit(("x",), rows)))
+    asked.append(asyncio.create_task(batcher.submit([("a",)])))
 
   def end():
     model.started.acquire()
@@ -283,7 +274,7 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
     assert (await waits)[0] == 200
     assert (await numbers(ask.port))["bert_queue_texts"] == "0"
 
-  serve(test, max_batch_size=1, batch_requests=True)
+  serve(test, max_batch_size=1)
 
 
 def test_without_aiohttp(monkeypatch):
@@ -303,9 +294,7 @@ def test_hosts_by_default_and_by_name(names, host, allowed):
 
 def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
   async def main():
-    batcher = batching.Batcher(
-      lambda key, rows: Model().run(key[0], rows), batching.Limits()
-    )
+    batcher = batching.Batcher(Model().answer, batching.Limits())
     application = server.make_application(
       Model(), "m", batcher, batching.Limits(),
       server.allowed_hosts([], "127.0.0.1"),

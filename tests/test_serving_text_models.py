@@ -115,14 +115,13 @@ def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
 
 
 def test_heads_are_served_by_name_or_as_trained(bert):
-  texts = [{"text": text.encode()} for text in TEXTS]
-  vectors = bert.servable("embedding").run("serving_default", texts)
+  vectors = bert.servable("embedding").answer([(text,) for text in TEXTS])
   serving_models.assert_close(
     [row["embedding"] for row in vectors], bert.embed(TEXTS)
   )
   trained = bert.servable()
   assert trained.head == "masked_lm" and trained.mask == "[MASK]"
-  rows = trained.run("serving_default", [{"text": b"gold [MASK]"}])
+  rows = trained.answer([("gold [MASK]",)])
   assert rows == [bert.fill_mask("gold [MASK]")]
   with pytest.raises(errors.InputError, match="not to answer questions"):
     bert.servable("span")

@@ -88,8 +88,7 @@ def export(model, folder, **flags):
 
 def test_a_saved_model_fills_in_its_words(model, tmp_path):
   loaded = exported_network.load(export(model, tmp_path / "out"), 4, 0)
-  rows = [{"text": text.encode()} for text in MASKED]
-  check_words(loaded.run("serving_default", rows))
+  check_words(loaded.answer([(text,) for text in MASKED]))
 
 
 @pytest.mark.parametrize("form, tolerance", [("onnx", 1e-5), ("litert", 1e-4)])
