@@ -2,7 +2,7 @@
 
   POST /v1/models/NAME:predict             predictions
   GET  /v1/models/NAME                     state
-  GET  /v1/models/NAME/metadata            signatures
+  GET  /v1/models/NAME/metadata            names of the inputs
   .../NAME/versions/NUMBER...              the same for the model's version
   GET  /                                   a page for trying the model
   GET  /healthz                            whether the server answers

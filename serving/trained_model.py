@@ -36,6 +36,7 @@ class TrainedModel:
     head = trained_head.of(settings)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
+    # A folder stores no settings that masked_lm alone has.
     self.settings = export_settings.with_trained(
       settings.replace(head="masked_lm"), self.config
     ).replace(head=head)
