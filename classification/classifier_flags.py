@@ -12,11 +12,6 @@ def define_task_flags():
     "AX, XNLI, PAWS-X, IMDB or SWAG. None for your own files.",
   )
   flags.DEFINE_string(
-    "task_module", None,
-    "Python file that adds tasks of your own to those of --task_name: see "
-    "docs/classification.md.", needs="task_name",
-  )
-  flags.DEFINE_string(
     "data_dir", None, "Folder of the task's official files.", needs="task_name"
   )
   flags.DEFINE_string(
@@ -73,18 +68,14 @@ def define_own_data_flags():
     "has that class, otherwise 0.", needs="task_kind=multi_label",
     not_with="labels",
   )
-  flags.DEFINE_list(
-    "column_names", [],
-    "Names of all columns, for your own .csv or .tsv files without a header.",
-  )
   flags.DEFINE_string(
     "id_column", None, "Name of the column of ids; by default rows get numbers."
   )
   flags.DEFINE_enum(
     "file_format", None, choices.TABLE_FORMATS,
     "Format of your own files; by default given by their names. tsv has no "
-    "quotes: for quotes pass csv and --separator=tab. fasttext: lines such as "
-    "'__label__good It works.'; parquet needs pip install pyarrow.",
+    "quotes: for quotes pass csv and --separator=tab. parquet needs pip "
+    "install pyarrow.",
   )
   flags.DEFINE_string(
     "separator", None,
@@ -103,8 +94,7 @@ def define_own_data_flags():
   flags.DEFINE_float(
     "eval_fraction", 0.0,
     "Fraction of --train_file to score instead of an --eval_file; training "
-    "uses the rest. --seed draws it, with equal fractions of all classes. "
-    "output_dir has both parts: train_split.jsonl and eval_split.jsonl.",
+    "uses the rest. --seed draws it, with equal fractions of all classes.",
     lower_bound=0.0, upper_bound=1.0, needs="do_eval|eval_steps",
   )
   _define_label_flags()
@@ -137,7 +127,7 @@ def _define_label_flags():
   )
   flags.rule(
     "train_file eval_file labels label_column label_columns label_separator "
-    "eval_fraction text_column text_b_column id_column column_names "
+    "eval_fraction text_column text_b_column id_column "
     "file_format encoding separator on_bad_row",
     not_with="task_name", why=", which asks for an official task",
   )

@@ -20,7 +20,7 @@ import numpy as np
 from absl import logging
 
 from classification import tables
-from common import choices, errors, file_io, json_files
+from common import choices, errors, file_io
 
 SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
@@ -147,17 +147,6 @@ def _checked_name(name):
 # The user's files.
 
 
-def _columns(settings):
-  """Returns the columns of text a, text b, label, id and negative text.
-
-  A hard negative fits text a worse than text b. Missing columns are None.
-  """
-  return (
-    settings.text_column, settings.text_b_column, settings.label_column,
-    settings.id_column, settings.get("negative_column"),
-  )
-
-
 def read(path: str, settings, task_kind: str, **options) -> list[Example]:
   """Returns a file's examples as a list; for arguments see ExampleStream."""
   examples: list[Example] = []
@@ -209,15 +198,19 @@ class ExampleStream:
 
   def _rows(self):
     """Yields the Example or the BadRow of each row."""
-    text_a, text_b, label, row_id, worse = _columns(self._settings)
-    flagged = self._settings.get("label_columns") or ()
+    settings = self._settings
+    text_a, text_b = settings.text_column, settings.text_b_column
+    label, row_id = settings.label_column, settings.id_column
+    # A hard negative fits text a worse than text b.
+    worse = settings.get("negative_column")
+    flagged = settings.get("label_columns") or ()
     if not self._has_labels:
       worse, flagged = None, ()
     if flagged or not self._has_labels or self._task_kind == RETRIEVAL:
       label = None
     columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
     columns += flagged
-    table = _open_table(self._path, columns, self._settings)
+    table = _open_table(self._path, columns, settings)
     table.require(columns, (
       "name it once in the header, or number all columns of a file without "
       "one, from 1: --text_column=2"
@@ -320,20 +313,6 @@ def _report_bad_rows(bad, count, skips):
   raise errors.InputError(f"{summary}; {advice}:{errors.listed(bad)}")
 
 
-def write(path: str, examples: list[Example], settings) -> None:
-  """Writes examples as JSON lines, which can be read with the same settings."""
-  lines = []
-  for example in examples:
-    values = example.text_a, example.text_b, example.label, example.guid
-    row = dict(zip(_columns(settings), values + example.endings))
-    if flagged := settings.get("label_columns"):
-      del row[settings.label_column]
-      classes = classes_of(example.label)
-      row.update((name, int(name in classes)) for name in flagged)
-    lines.append(json_files.line({n: v for n, v in row.items() if n}))
-  file_io.write_text(path, "".join(lines))
-
-
 def _open_table(path, names, settings):
   """Returns the tables.Table of a file."""
   file_format = settings.file_format
@@ -362,7 +341,6 @@ def _open_table(path, names, settings):
     tables.check_encoding(settings.encoding)
   return tables.open_table(
     path, file_format, names=names, delimiter=delimiter,
-    header=settings.get("column_names") or (),
     encoding=settings.encoding,
   )
 

@@ -16,8 +16,6 @@ import collections
 import contextlib
 import math
 import os
-import runpy
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -26,7 +24,6 @@ from absl import logging
 from classification import data, tables
 from common import errors, file_io
 
-Example = data.Example
 # Number of rows that GLUE's server expects in each file.
 _SUBMITTED_ROWS = {
   "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965,
@@ -46,12 +43,12 @@ class Layout(NamedTuple):
   Attributes:
     files: paths in the data folder, with {language} as a placeholder; the first
       existing file is read.
-    text_a, text_b, label: names of columns, or numbers for a file without a
-      header; None if the column does not exist.
+    text_a, text_b, label: names of columns, or their numbers, from "1", in a
+      file without a header; None if the column does not exist. Without any
+      column of texts, the split is a folder of files.
     id: the column of the rows' ids; without one, rows are numbered, from 1
       after a header and from 0 without a header.
     endings: (column that begins each ending, columns of the endings).
-    width: number of columns of a file without a header.
     language: the column of the language; rows in other languages are skipped.
     renamed: {label in the file: label of the task}.
     has_labels: False for data to predict, in which labels may be missing. A
@@ -63,12 +60,11 @@ class Layout(NamedTuple):
   """
 
   files: tuple = ()
-  text_a: object = None
-  text_b: object = None
-  label: object = None
+  text_a: str | None = None
+  text_b: str | None = None
+  label: str | None = None
   id: str | None = None
   endings: tuple = ()
-  width: int | None = None
   language: str | None = None
   renamed: dict = {}
   has_labels: bool = True
@@ -88,9 +84,6 @@ class Task(NamedTuple):
     language: the default language; None for data in one language.
     scores: (lowest, highest) score of regression.
     hint: advice for a missing file.
-    reader: function of (Task, path of the split's file or folder, prefix of
-      the guids) that returns a list of Example; None for a table with the
-      columns of the layout.
   """
 
   name: str
@@ -102,11 +95,10 @@ class Task(NamedTuple):
   language: str | None = None
   scores: tuple | None = None
   hint: str = ""
-  reader: Callable | None = None
 
 
 def _read_folders(task, folder, prefix):
-  """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
+  """Returns the examples in <folder>/<class>/<number>_<rating>.txt.
 
   The numbers define the order, so the classes take turns. In an order by class,
   training would see one class after the other.
@@ -122,12 +114,17 @@ def _read_folders(task, folder, prefix):
         f"{task.title}'s official download"
       )
     numbered += [(_number(stem), stem, label) for stem in stems]
+  examples, faults = [], errors.Faults()
   for _, stem, label in sorted(numbered):
     path = os.path.join(folder, label, f"{stem}.txt")
     text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
-    yield Example(
+    with faults.collected(), errors.placed(f"{path}:1"):
+      errors.require_text(text)
+    examples.append(data.Example(
       f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
-    )
+    ))
+  faults.refuse(task.title)
+  return examples
 
 
 def _number(stem):
@@ -199,7 +196,7 @@ _ROWS = [
   # The columns are source, label, the author's mark, sentence.
   # As in the original: among CoLA's files, only the test set has a header.
   Task("cola", "CoLA", _BINARY, ("matthews",), {
-    **_splits(3, None, 1, width=4,
+    **_splits("4", None, "2",
               files={"train": "train.tsv", "dev": "dev.tsv"}),
     **_splits("sentence", None, "label", files={"test": "test.tsv"}),
   }),
@@ -227,43 +224,11 @@ _ROWS = [
   # As in the original: Chinese without --language.
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
-  Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
-       reader=_read_folders),
+  Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB),
   Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
        task_kind=data.CHOICE),
 ]
 TASKS = {task.name: task for task in _ROWS}
-
-
-def register(task: Task) -> None:
-  """Adds a task, with a lower-case name, to the tasks of --task_name.
-
-  Its layouts have the train, dev and test files in --data_dir; `read` reads
-  them as tables, or calls `task.reader`.
-  """
-  if _plain(task.name) in map(_plain, TASKS):
-    raise errors.InputError(
-      f"there is a task called {task.name} already; give yours another name"
-    )
-  if task.task_kind not in data.KINDS:
-    raise errors.InputError(
-      f"task {task.name}: kind {task.task_kind!r} is none of "
-      f"{', '.join(data.KINDS)}"
-    )
-  TASKS[task.name] = task
-
-
-def load_module(path: str) -> None:
-  """Runs a Python file; InputError if it does not call `register`."""
-  if not os.path.isfile(path):
-    raise errors.InputError(f"--task_module={path}: no such file")
-  before = set(TASKS)
-  # With this name, `if __name__ == "__main__"` in the file is false.
-  runpy.run_path(path, run_name="task_module")
-  if set(TASKS) == before:
-    raise errors.InputError(
-      f"--task_module={path} adds no task: it must call glue.register"
-    )
 
 
 def find(name: str) -> Task:
@@ -306,7 +271,7 @@ def splits(task: Task, purpose: str) -> list[str]:
 
 def read(
   task: Task, data_dir: str, split: str, *, language: str | None = None
-) -> list[Example]:
+) -> list[data.Example]:
   """Returns the examples of a split of a task, in the order of the file.
 
   IMDB's two classes take turns. A label that the file lacks is None. Raises
@@ -335,8 +300,8 @@ def read(
     )
   # As in the original: guids of the matched test are "test-<n>".
   prefix = "test" if split == "test_matched" else split
-  if task.reader:
-    return _checked(task, layout, task.reader(task, path, prefix))
+  if layout.text_a is None:
+    return _read_folders(task, path, prefix)
   return _read_table(task, layout, path, prefix, language)
 
 
@@ -350,13 +315,13 @@ def exists(task: Task, data_dir: str, split: str) -> bool:
 
 def _read_table(task, layout, path, prefix, language):
   """Returns the examples of a table; `_report` handles bad rows."""
-  table = tables.open_table(
-    path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
-    header=range(layout.width or 0), joins_cut_rows=layout.broken is not None,
-  )
   beginning, endings = layout.endings or (None, ())
   # Check only the endings, because their common beginning may be empty.
-  texts = [n for n in (layout.text_a, layout.text_b, *endings) if n is not None]
+  texts = list(filter(None, (layout.text_a, layout.text_b, *endings)))
+  table = tables.open_table(
+    path, "csv" if path.endswith(".csv") else "tsv", names=texts,
+    delimiter=",", joins_cut_rows=layout.broken is not None,
+  )
   label = layout.label if layout.has_labels else None
   table.require([*texts, beginning, label, layout.language])
   has_ids, languages = layout.id in table.names, set()
@@ -369,8 +334,8 @@ def _read_table(task, layout, path, prefix, language):
       _check_text(row[name], layout)
     # As in the original: numbers start with the header as row 0, and include
     # rows in other languages.
-    name = row[layout.id] if has_ids else number - bool(layout.width)
-    return Example(
+    name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
+    return data.Example(
       f"{prefix}-{name}", row[layout.text_a], row.get(layout.text_b),
       _label(row.get(layout.label), task, layout),
       tuple(f"{row[beginning]} {row[end]}".strip() for end in endings), place,
@@ -400,8 +365,8 @@ def _label(value, task, layout):
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
-    low, high = task.scores or (-math.inf, math.inf)
-    with contextlib.suppress(TypeError, ValueError):
+    low, high = task.scores
+    with contextlib.suppress(ValueError):
       if low <= float(value) <= high:
         return float(value)
     fault = (
@@ -409,10 +374,9 @@ def _label(value, task, layout):
     )
   else:
     label = layout.renamed.get(value, value)
-    unknown = [n for n in data.classes_of(label) if n not in task.labels]
-    if not unknown:
+    if label in task.labels:
       return label
-    fault = data.unknown_class(unknown[0], task.labels)
+    fault = data.unknown_class(label, task.labels)
     fault = f"{fault}; {task.title} has no other"
   if layout.has_labels:
     raise errors.InputError(fault)
@@ -439,21 +403,6 @@ def _report(path, bad, count, layout):
       "%s: left out line%s %s: %s", path, "s" * (len(numbers) > 1),
       ", ".join(map(str, numbers)), fault,
     )
-
-
-def _checked(task, layout, examples):
-  """Checks a reader's examples like the rows of a table."""
-  checked, first_places, faults = [], {}, errors.Faults()
-  for example in examples:
-    with faults.collected(), errors.placed(example.place or example.guid):
-      _check_text(example.text_a, layout)
-      data.check_new_id(example, first_places)
-      label = _label(example.label, task, layout)
-      checked.append(example._replace(label=label))
-  faults.refuse(task.title)
-  if layout.has_labels:
-    data.check_labelled(checked)
-  return checked
 
 
 # Files for GLUE's server (gluebenchmark.com).

@@ -225,7 +225,6 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   config = tasks.trained_config(config, task)
   # Claim the folder before writing the first file.
   components.claim_folder(settings, task.name, config, strategy)
-  tasks.write_rows(settings, task)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:

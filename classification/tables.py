@@ -13,7 +13,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from absl import logging
@@ -56,8 +56,8 @@ class Table(NamedTuple):
   rows: Iterator[Row]  # In the order of the file, including bad rows.
 
   def require(
-    self, names: Iterable[str | int | None],
-    advice: str = "the header must name it once",
+    self, names: Iterable[str | None],
+    advice: str = "expected one of each",
   ) -> None:
     """Raises InputError unless each name, except None, has one column."""
     for name in names:
@@ -71,7 +71,7 @@ class Table(NamedTuple):
 
 
 def open_table(
-  path: str, file_format: str, *, names: tuple = (), header: Sequence = (),
+  path: str, file_format: str, *, names: tuple = (),
   delimiter: str | None = None, encoding: str | None = None,
   joins_cut_rows: bool = False,
 ) -> Table:
@@ -91,17 +91,11 @@ def open_table(
       are ignored, and "a.b" is b of the object in a. If all names are numbers,
       from 1, which the first line of a CSV or TSV does not contain, they are
       positions in a file without header.
-    header: names of all columns of a CSV or TSV without a header.
     delimiter: separator of the columns of a CSV; None to guess it.
     encoding: the file's encoding; None to detect it.
     joins_cut_rows: whether to join rows of a TSV that a line break has cut in
       two; the whole file is then in memory.
   """
-  if header and file_format not in ("csv", "tsv"):
-    raise errors.InputError(
-      f"{path}: columns of {file_format} are not named by --column_names; it "
-      "is for .csv and .tsv files without a header; leave it out"
-    )
   if file_format == "parquet":
     return Table(path, list(names), _parquet_rows(path, names))
   if file_format in ("csv", "tsv"):
@@ -111,9 +105,9 @@ def open_table(
       if joins_cut_rows:
         first, *others = rows
         rows = itertools.chain([first], _joined(others, len(first[1])))
-      return _checked(path, rows, encoding, header, names)
-    rows = _csv_rows(path, lines, delimiter, names, len(header))
-    return _checked(path, rows, encoding, header, names)
+    else:
+      rows = _csv_rows(path, lines, delimiter, names)
+    return _checked(path, rows, encoding, names)
   return _lines_table(path, file_format, names, encoding)
 
 
@@ -138,12 +132,7 @@ def _lines_table(path, file_format, names, encoding):
   if file_format == "text" and len(names) > 1:
     raise errors.InputError(
       f"{path}: each line is one text, not the columns {_listed(names)}; for "
-      "columns pass --file_format=tsv, csv or fasttext"
-    )
-  if file_format == "fasttext" and len(names) > 2:
-    raise errors.InputError(
-      f"{path}: a line of fastText has labels and one text, not the columns "
-      f"{_listed(names)}; name fewer of them"
+      "columns pass --file_format=tsv or csv"
     )
 
   def row(number, line):
@@ -151,14 +140,12 @@ def _lines_table(path, file_format, names, encoding):
       return Row(number, [], fault)
     if file_format == "text":
       return Row(number, [line])
-    if file_format == "fasttext":
-      return Row(number, _fasttext_values(line)[: len(names)])
     return Row(number, *_json_row(line, names))
 
   return Table(path, list(names), (row(*numbered) for numbered in lines))
 
 
-def _csv_rows(path, lines, delimiter, names, width):
+def _csv_rows(path, lines, delimiter, names):
   """Yields (line number, values or fault) for each row of a CSV."""
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's first line.
@@ -167,7 +154,7 @@ def _csv_rows(path, lines, delimiter, names, width):
   lines = itertools.chain([first], lines)
   if delimiter is None:
     with errors.placed(f"{path}:{first[0]}"):
-      delimiter = guess_delimiter(first[1], names, width)
+      delimiter = guess_delimiter(first[1], names)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
   # Keep newlines, which a quoted text may contain.
@@ -207,12 +194,12 @@ def _are_places(names):
   return bool(names) and all(map(str.isdecimal, names))
 
 
-def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
+def guess_delimiter(header: str, names: tuple) -> str:
   """Guesses the separator of a CSV's columns from its first line.
 
-  It returns one of , ; tab | that gives all `names`, or `width` columns if that
-  is not 0, or otherwise the most columns. Raises InputError: no line has the
-  names, and several separators give enough columns.
+  It returns one of , ; tab | that gives all `names`, or otherwise the most
+  columns. Raises InputError: the names are numbers, and several separators give
+  enough columns.
   """
   # Only the first line counts, because texts may contain any separator.
   with _long_fields():
@@ -220,12 +207,9 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
-  if width or _are_places(names):
-    needed = width or max(map(int, names))
-    fitting = [
-      d for d, cut in columns.items() if len(cut) >= needed > 1
-      and (not width or len(cut) == width)
-    ]
+  if _are_places(names):
+    needed = max(map(int, names))
+    fitting = [d for d, cut in columns.items() if len(cut) >= needed > 1]
     if len(fitting) > 1:
       raise errors.InputError(
         f"the columns may be separated by {' or '.join(map(repr, fitting))}; "
@@ -235,16 +219,9 @@ def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   if max(map(len, columns.values())) < 2:
     return "\x1f"
   return max(columns, key=lambda delimiter: (
-    len(columns[delimiter]) == width if width
-    else bool(names) and set(names) <= set(columns[delimiter]),
+    bool(names) and set(names) <= set(columns[delimiter]),
     len(columns[delimiter]),
   ))
-
-
-def _fasttext_values(line):
-  """Returns [text, list of labels] of a line such as "__label__a some text"."""
-  labels = re.findall(r"(?:^|(?<=\s))__label__(\S+)", line)
-  return [re.sub(r"(^|\s+)__label__\S+", "", line).strip(), labels]
 
 
 def _parquet_rows(path, names):
@@ -405,19 +382,18 @@ def _undecodable(text, encoding):
 # Columns.
 
 
-def _checked(path, rows, encoding, header, columns):
-  """Returns a Table of (line, values), named by `header` or the first row."""
-  names, has_header = list(header), not header
-  if not header:
-    line, names = next(rows)
-    if fault := _undecodable("\t".join(names), encoding):
-      raise errors.InputError(f"{path}:{line}: {fault}")
-    # Data frames without names write the column numbers as a header.
-    counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
-    if _are_places(columns) and names not in counts:
-      logging.info("%s: columns have numbers, and line 1 is a row", path)
-      rows, has_header = itertools.chain([(line, names)], rows), False
-      names = [str(number) for number in range(1, len(names) + 1)]
+def _checked(path, rows, encoding, columns):
+  """Returns a Table of (line, values), named by the first row or by numbers."""
+  line, names = next(rows)
+  if fault := _undecodable("\t".join(names), encoding):
+    raise errors.InputError(f"{path}:{line}: {fault}")
+  # Data frames without names write the column numbers as a header.
+  counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
+  has_header = not _are_places(columns) or names in counts
+  if not has_header:
+    logging.info("%s: columns have numbers, and line 1 is a row", path)
+    rows = itertools.chain([(line, names)], rows)
+    names = counts[1]
 
   def checked():
     line = None
@@ -428,10 +404,6 @@ def _checked(path, rows, encoding, header, columns):
       fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
         fault = _ragged(row, names, has_header)
-      if header and row == names:
-        raise errors.InputError(
-          f"{path}:{line}: this row is a header; leave --column_names out"
-        )
       yield Row(line, [] if fault else row, fault)
     if line is None:
       raise errors.InputError(f"{path}: no rows, only a header")

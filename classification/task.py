@@ -126,8 +126,6 @@ def _used(name, examples, settings):
 
 
 def _read_official(settings, config, purposes):
-  if settings.task_module:
-    glue.load_module(settings.task_module)
   official = glue.find(settings.task_name)
   if settings.glue_submission_dir:
     glue.check_submission(official)
@@ -332,14 +330,6 @@ def _check_labels(labels, task_kind, learned):
       f"{flag}, but the model was trained for {','.join(learned)} (id2label "
       "in --bert_config_file); leave --labels out, or pass --do_train"
     )
-
-
-def write_rows(settings, task: ClassifierTask) -> None:
-  """Writes the training and evaluation parts for --eval_fraction."""
-  if settings.eval_fraction:
-    for name in {"train", "eval"} & task.splits.keys():
-      path = os.path.join(settings.output_dir, f"{name}_split.jsonl")
-      data.write(path, task.splits[name], settings)
 
 
 # The task in a model's configuration.

@@ -18,9 +18,7 @@ SEARCHED = (
   "weight_decay_rate",
 )
 
-TABLE_FORMATS = (
-  "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
-)
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text", "parquet")
 OWN_TASK_KINDS = (
   "single", "regression", "multi_label", "ranking", "similarity", "retrieval"
 )

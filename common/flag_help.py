@@ -19,8 +19,8 @@ _FIRST = """
 _NUM_FIRST = 10
 _GROUPS = {
   "Data": """
-    task_module language eval_input_file file_format
-    column_names text_column text_b_column label_column label_columns id_column
+    language eval_input_file file_format
+    text_column text_b_column label_column label_columns id_column
     word_column negative_column separator encoding on_bad_row label_separator
     task_kind labels label_names scheme lenient score_range
     text_pairs max_train_examples max_eval_examples max_predict_examples

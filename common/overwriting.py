@@ -19,7 +19,6 @@ _INPUTS = (
 _OUTPUTS = ("output_file", "attention_html")
 # Patterns of files that scripts write into --output_dir, with their flags.
 _WRITTEN = {
-  r"(train|eval)_split\.jsonl": "eval_fraction",
   r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
   r"(eval_|seeds_|search_).*": "do_eval",
 }

@@ -318,12 +318,6 @@ def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
   ids = inputs.label_ids([*examples, examples[0]], "retrieval", ())
   assert ids.shape == (5, 3) and len(set(ids.flat)) == 12
   assert (ids[4] == ids[0]).all() and np.abs(ids).max() <= 2**31
-  # What --eval_fraction draws is read again.
-  data.write(str(tmp_path / "a.jsonl"), examples, read_settings(**WORSE))
-  again = data.read(
-    str(tmp_path / "a.jsonl"), read_settings(**WORSE), "retrieval"
-  )
-  assert [e[1:5] for e in again] == [e[1:5] for e in examples]
   # What is to be predicted needs no worse text.
   to_predict = data.ExampleStream(
     path, read_settings(**WORSE), "retrieval", has_labels=False

@@ -152,23 +152,10 @@ def test_labels_of_every_kind(tmp_path, kind, values, expected):
   assert labels_of(tmp_path, values, kind=kind, label_separator=";") == expected
 
 
-@pytest.mark.parametrize("kind, label", [
-  ("single", "a"), ("regression", 0.1), ("multi_label", ("b", "a"))
-])
-def test_what_is_written_is_read_again(tmp_path, kind, label):
-  example = Example('q\t"1"', "Is\rit\n\u2028so?", "\ud800", label)
-  path = str(tmp_path / "split.jsonl")
-  data.write(path, [example], settings(**ALL))
-  (found,) = data.read(path, settings(**ALL), kind)
-  assert found._replace(place="") == example
-
-
 ONE = "text,label\nOne.,a\n"
-NAMED = {"column_names": ["label", "text"]}
 FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
 TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
 FLAGS = {"kind": "multi_label", **TOXIC}
-FASTTEXT = {"file_format": "fasttext"}
 
 
 def columns(text, label):
@@ -193,10 +180,6 @@ def columns(text, label):
   ("d.csv", ONE, "one column is named twice", {"label_column": "text"}),
   ("d.csv", ONE, "--separator=;;: expected one character", {"separator": ";;"}),
   ("d.csv", ONE, "--encoding=latin-0: unknown enc", {"encoding": "latin-0"}),
-  ("d.csv", "label,text\na,One.\n", ":1: this row is a header; leave", NAMED),
-  ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected", NAMED),
-  ("d.jsonl", '{"label": "a", "text": "One."}\n', "of jsonl are not", NAMED),
-  ("d.txt", "One.\n", "columns of text are not named", NAMED),
   # Columns by number.
   ("d.csv", "a,One.\nb,Two.\n", ":1: no column '3'; the columns are '1', "
    "'2'; name it once in the header, or number all columns", columns("3", "1")),
@@ -211,10 +194,6 @@ def columns(text, label):
   ("d.csv", FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
    ":3: 'toxic' is '-1'; a ", FLAGS),
   ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
-  ("d.train", "__label__a __label__b One.",
-   r":1: label \['a', 'b'\] is no class", FASTTEXT),
-  ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
-  ("d.train", "__label__a", "an empty text", FASTTEXT),
 ])
 def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
   name, text, said, given = (*fault, {})[:4]
@@ -409,22 +388,6 @@ def test_a_part_without_examples_is_refused(fraction):
 # Files of other programs.
 
 
-@pytest.mark.parametrize("name, text, given", [
-  ("d.csv", '1,Rain,"It rains. It, too."\n3,Sun,It shines.\n', {}),
-  ("d.csv", "1;Rain;It rains. It, too.\n3;Sun;It shines.\n", {}),
-  ("d.tsv", "1\tRain\tIt rains. It, too.\n3\tSun\tIt shines.\n", {}),
-])
-def test_files_without_a_header_have_their_columns_named(
-    tmp_path, name, text, given):
-  first, second = read(
-    tmp_path, text, name, column_names=["label", "title", "text"],
-    text_b_column="title", **given
-  )
-  assert first[1:4] == ("It rains. It, too.", "Rain", "1")
-  assert first.place.endswith(f"{name}:1") and first.guid == "train-1"
-  assert second.label == "3" and second.place.endswith(":2")
-
-
 @pytest.mark.parametrize("name, text", [
   ("d.csv", '1,Rain,"It rains. It, too."\n3,2,1\n'),
   ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
@@ -436,10 +399,6 @@ def test_columns_have_numbers_in_files_without_a_header(tmp_path, name, text):
   assert first[1:4] == ("It rains. It, too.", "Rain", "1")
   assert first.place.endswith(f"{name}:1") and first.guid == "train-1"
   assert second[1:4] == ("1", "2", "3")
-  path = str(tmp_path / "split.jsonl")
-  data.write(path, [first, second], settings(**columns))
-  again = data.read(path, settings(**columns), "single")
-  assert [e[1:4] for e in again] == [first[1:4], second[1:4]]
 
 
 def test_a_header_may_consist_of_numbers(tmp_path):
@@ -472,25 +431,11 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
 def test_one_column_for_each_class(tmp_path):
   examples = read(tmp_path, FLAGGED, kind="multi_label", **TOXIC)
   assert [e.label for e in examples] == [("toxic",), (), ("toxic", "obscene")]
-  path = str(tmp_path / "split.jsonl")
-  data.write(path, examples, settings(**TOXIC))
-  again = data.read(path, settings(**TOXIC), "multi_label")
-  assert [e[:4] for e in again] == [e[:4] for e in examples]
   (unlabelled, *_) = data.ExampleStream(
     write(tmp_path, "id,text\n7,One.\n"), settings(**TOXIC), "multi_label",
     has_labels=False,
   )
   assert unlabelled.label is None
-
-
-def test_lines_of_fasttext(tmp_path):
-  text = "__label__good It works , well .\n__label__a-b __label__c Two.\n"
-  given = {"file_format": "fasttext", "name": "d.train"}
-  first, second = read(tmp_path, text, kind="multi_label", **given)
-  assert first[1:4] == ("It works , well .", None, ("good",))
-  assert second[1:4] == ("Two.", None, ("a-b", "c"))
-  (single,) = read(tmp_path, text[: text.index("\n")], **given)
-  assert single.label == "good"
 
 
 def test_parquet(tmp_path):

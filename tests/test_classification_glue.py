@@ -176,7 +176,8 @@ def test_windows_line_ends_change_nothing(tmp_path, name):
 
 
 @pytest.mark.parametrize("file, old, new, said", [
-  ("cola/dev.tsv", "\t*\t", "\t", "1: 3 columns, but 4 are expected"),
+  ("cola/dev.tsv", "\t*\t", "\t",
+   "1: no column '4'; the columns are '1', '2', '3'; expected one of each"),
   ("sst-2/dev.tsv", "\t1\n", "\t1\tx\n", "3: 3 columns, but 2 are in the"),
   ("sst-2/dev.tsv", "sentence\t", "text\t", "1: no column 'sentence'"),
   ("sst-2/dev.tsv", "\tlabel", "\tclass", "1: no column 'label'"),
@@ -239,74 +240,6 @@ def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
   said = "no .txt files in .*pos" if text is None else "0_9.txt:1: an empty"
   with pytest.raises(errors.InputError, match=said):
     glue.read(glue.find("imdb"), str(tmp_path), "train")
-
-
-def sentences(task, path, prefix):
-  """Reads lines of a label and a text."""
-  with open(path, encoding="utf-8") as stream:
-    for number, line in enumerate(stream, 1):
-      label, _, text = line.rstrip().partition(": ")
-      yield data.Example(
-        f"{prefix}-{number}", text, label=label or None,
-        place=f"{path}:{number}",
-      )
-
-
-@pytest.fixture
-def mood(monkeypatch):
-  monkeypatch.setattr(glue, "TASKS", dict(glue.TASKS))
-  task = glue.Task(
-    "mood", "Mood", ("sad", "glad"), ("accuracy",),
-    {"train": glue.Layout(("train.txt",)),
-     "test": glue.Layout(("test.txt",), has_labels=False)},
-    reader=sentences,
-  )
-  glue.register(task)
-  return task
-
-
-def test_a_registered_task_is_read_as_it_says(mood, tmp_path):
-  (tmp_path / "train.txt").write_text("glad: a b\nsad: c\n")
-  (tmp_path / "test.txt").write_text(": d\n")
-  assert glue.find("Mood") is mood
-  train = glue.read(mood, str(tmp_path), "train")
-  assert [(e.guid, e.text_a, e.label) for e in train] == [
-    ("train-1", "a b", "glad"), ("train-2", "c", "sad")
-  ]
-  assert [e.label for e in glue.read(mood, str(tmp_path), "test")] == [None]
-  # Whatever a reader says of a text whose class is not known.
-  (tmp_path / "test.txt").write_text("?: a\nglad: b\n")
-  found = glue.read(mood, str(tmp_path), "test")
-  assert [e.label for e in found] == [None, "glad"]
-
-
-@pytest.mark.parametrize("text, message", [
-  ("mad: a\n", "train.txt:1: .*mad"),
-  ("glad: a\n: b\n", "train.txt:2: no label"),
-  ("glad: a\nsad: \n", "train.txt:2: an empty text"),
-])
-def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
-  (tmp_path / "train.txt").write_text(text)
-  with pytest.raises(errors.InputError, match=message):
-    glue.read(mood, str(tmp_path), "train")
-
-
-def test_what_cannot_be_registered(mood):
-  with pytest.raises(errors.InputError, match="called mood already"):
-    glue.register(mood)
-  with pytest.raises(errors.InputError, match="kind 'many' is none of single"):
-    glue.register(mood._replace(name="other", task_kind="many"))
-
-
-@pytest.mark.parametrize(
-  "text, message", [(None, "no such file"), ("x = 1", "adds no task: it must")]
-)
-def test_a_python_file_that_adds_no_task(tmp_path, text, message):
-  path = tmp_path / "mood.py"
-  if text:
-    path.write_text(text)
-  with pytest.raises(errors.InputError, match=message):
-    glue.load_module(str(path))
 
 
 def submitted(tmp_path, name, predictions, split="test"):

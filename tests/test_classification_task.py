@@ -27,8 +27,8 @@ def write(path, *lines):
 
 def read_task(model=None, purposes=(), **given):
   defaults = {
-    **SETTINGS, "task_name": None, "task_module": None, "data_dir": None,
-    "language": None, "glue_submission_dir": None, "metrics": (),
+    **SETTINGS, "task_name": None, "data_dir": None, "language": None,
+    "glue_submission_dir": None, "metrics": (),
     "task_kind": None, "labels": (), "eval_fraction": 0.0, "seed": 0,
     "eval_steps": 0,
   }

@@ -66,14 +66,13 @@ CASES = {
     ("train_file=a eval_file=a predict_file=a labels=a,b "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
-     "column_names=a,b "
      "encoding=latin-1", OFFICIAL, ""),
     ("label_columns=a", OFFICIAL + "task_kind=multi_label",
      "task_kind=multi_label"),
     ("eval_file=a", "eval_fraction=.1", ""),
     ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
     ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
-    ("data_dir=x task_module=x language=x", "", OFFICIAL),
+    ("data_dir=x language=x", "", OFFICIAL),
     ("max_windows=1", "", "doc_stride=1"),
     ("class_weights=balanced", "do_eval", "do_train train_file=a"),
     ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),

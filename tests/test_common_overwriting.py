@@ -19,7 +19,7 @@ def inside(tmp_path, monkeypatch):
   (tmp_path / "model").mkdir()
   (tmp_path / "model" / "vocab.txt").write_text("x\n")
   (tmp_path / "out").mkdir()
-  for name in ("predictions.tsv", "train_split.jsonl", "new.tsv"):
+  for name in ("predictions.tsv", "new.tsv"):
     (tmp_path / "out" / name).write_text("x\n")
 
 
@@ -35,8 +35,6 @@ def inside(tmp_path, monkeypatch):
   ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
   ({"model_dir": "model", "output_file": "model/vocab.txt"}, "of the model in"),
   ({"init_checkpoint": "model", "output_file": "model/vocab.txt"}, "the model"),
-  ({"train_file": "out/train_split.jsonl", "output_dir": "out",
-    "eval_fraction": 0.1}, "is a file that --eval_fraction writes into"),
   ({"predict_file": "out/predictions.tsv", "output_dir": "./out",
     "do_predict": True}, "is a file that --do_predict writes into"),
 ])
@@ -49,7 +47,6 @@ def test_an_output_that_is_an_input_is_refused(inside, values, said):
   {"input_file": "a.txt", "output_file": "new.txt,other.txt"},
   {"input_file": "none*.txt", "output_file": "a.txt"},
   {"model_dir": "model", "output_file": "model/vectors.jsonl"},
-  {"train_file": "out/train_split.jsonl", "output_dir": "out"},
   {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
   {"input_file": "a.txt", "output_file": "gs://a/c"},
 ])
