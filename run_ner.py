@@ -10,8 +10,7 @@ Fine-tunes as the paper does (arXiv 1810.04805, section 5.3): a classifier on
 each word's first word piece. The paper's table of frozen features comes from
 
   python run_ner.py --do_train --do_eval --freeze_encoder \
-      --feature_layers=embeddings,second_to_last,last,weighted_sum_last_four \
-      --learning_rate=1e-3 ...
+      --feature_layers=weighted_sum_last_four --learning_rate=1e-3 ...
 
 A trained model tags sentences: columns, JSON lines, or plain text:
 
@@ -71,12 +70,10 @@ flags.DEFINE_bool(
   "document_context", False, "Fills each sequence with the words around the "
   "sentence in its document, as the paper does.",
 )
-flags.DEFINE_list(
-  "feature_layers", [],
-  "With --freeze_encoder: trains a two-layer BiLSTM on these features of "
-  f"BERT: {', '.join(choices.TAGGING_FEATURES)}. Several are trained one after "
-  "another and compared in a table.", needs="freeze_encoder|!do_train",
-  why=", which trains no layer",
+flags.DEFINE_enum(
+  "feature_layers", None, choices.TAGGING_FEATURES,
+  "With --freeze_encoder: trains a two-layer BiLSTM on these features of BERT.",
+  needs="freeze_encoder|!do_train", why=", which trains no layer",
 )
 flags.DEFINE_integer(
   # As in the paper.
@@ -129,22 +126,19 @@ class TaggingRun(NamedTuple):
   """The data and names that all models of one command share.
 
   Attributes:
+    task: the task's name, which is stored in the run's folder.
     config: with the labels.
     trim: whether batches may be cut to their longest sequence.
-    files: from "train", "eval", "predict" to inputs.TaggingData, where asked
-      for.
+    files: {name: inputs.TaggingData} for the used files among "train", "eval"
+      and "predict".
   """
 
+  task: str
   config: configuration.BertConfig
   labels: list
   strategy: tf.distribute.Strategy
   trim: bool
   files: dict
-
-
-def task_on(features):
-  """Returns the task's name, which is stored in the run's folder."""
-  return f"tagging on {features}" if features else "tagging"
 
 
 def score(settings, predictor, file, batch_size):
@@ -156,22 +150,22 @@ def score(settings, predictor, file, batch_size):
   return predicted, scores.evaluate(gold, predicted, loss, settings.scheme)
 
 
-def train(settings, model, run, start, predictor, *, features, output_dir):
-  """Trains from `start`; returns the step, and the run with its states."""
+def train(settings, model, run, start, predictor):
+  """Trains from `start`; returns the step.
+
+  With --feature_layers, stored states replace the records in `run.files`.
+  """
   count, names = len(run.files["train"].windows), None
 
   def training_data():
-    nonlocal run
     # The hidden states depend on the weights, which are loaded by now.
-    if features:
-      run = run._replace(files={
-        name: tagging_model.store_states(
+    if settings.feature_layers:
+      for name, file in run.files.items():
+        run.files[name] = tagging_model.store_states(
           os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
           file, strategy=run.strategy, batch_size=settings.eval_batch_size,
           trim=run.trim,
         )
-        for name, file in run.files.items()
-      })
     file = run.files["train"]
     return harness.TrainingData([file.records], file.features, count, run.trim)
 
@@ -184,30 +178,25 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
     # Gold labels stand in for predictions, to get the names of the results.
     # This omits types that are only predicted, whose scores are 0.
     names = list(scores.evaluate(gold, gold, 0.0, settings.scheme).results)
-  step = harness.train(settings, harness.Task(
-    model, run.config, run.strategy, tagging_model.objective(model), output_dir,
+  return harness.train(settings, harness.Task(
+    model, run.config, run.strategy, tagging_model.objective(model),
+    settings.output_dir,
     length=harness.training_length(settings, count),
     new_variables=tagging_model.NEW_VARIABLES, data=training_data,
     evaluate=evaluate, result_names=names,
     write=lambda folder, step: inputs.write_model(
-      folder, model, settings, features, step=step
+      folder, model, settings, step
     ),
   ), start)
-  return step, run
 
 
-def run_model(settings, run, features, output_dir):
-  """Trains, evaluates and predicts with one model; returns its scores.
-
-  `features` is one of bilstm.FEATURES, or None to fine-tune.
-  """
-  start = components.open_run(
-    settings, task_on(features), run.config, run.strategy, output_dir
-  )
+def run_model(settings, run):
+  """Trains, evaluates and predicts with one model; returns its scores."""
+  start = components.open_run(settings, run.task, run.config, run.strategy)
   with run.strategy.scope(), weight_files.without_random_init(start.path):
     model = tagging_model.TaggingModel(
-      run.config, len(run.labels), features=features,
-      bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
+      run.config, len(run.labels), features=settings.feature_layers,
+      bilstm_size=settings.bilstm_size,
       **components.model_options(settings, run.strategy)
     )
   predictor = predictions.FilePredictor(
@@ -215,17 +204,14 @@ def run_model(settings, run, features, output_dir):
   )
   step, report = start.step, run_report.Report("token-classification", {})
   if settings.do_train:
-    step, run = train(
-      settings, model, run, start, predictor, features=features,
-      output_dir=output_dir,
-    )
+    step = train(settings, model, run, start, predictor)
   else:
     weight_files.load(
       # Taggers do not read the pooler, and Hugging Face's have none.
       model.variables, start.path, allowed_missing=heads.POOLER
     )
   # All processes compute, but only the chief writes.
-  is_chief = distribution.is_chief(run.strategy)
+  is_chief, folder = distribution.is_chief(run.strategy), settings.output_dir
   if settings.do_eval:
     file = run.files["eval"]
     predicted, evaluation = score(
@@ -236,23 +222,20 @@ def run_model(settings, run, features, output_dir):
       mistakes=predictions.mistakes(file.sentences, predicted),
     )
     if is_chief:
-      scores.write(output_dir, "eval", evaluation, global_step=step)
+      scores.write(folder, "eval", evaluation, global_step=step)
       if settings.do_train:
-        train_log.write_last_evaluation(output_dir, step, report.results)
+        train_log.write_last_evaluation(folder, step, report.results)
   if "predict" in run.files:
     file = run.files["predict"]
     predicted, evaluation = score(
       settings, predictor, file, settings.predict_batch_size
     )
     if is_chief:
-      predictions.write(output_dir, file, predicted)
+      predictions.write(folder, file, predicted)
       if evaluation:
-        scores.write(output_dir, "test", evaluation)
+        scores.write(folder, "test", evaluation)
   if is_chief and (settings.do_train or settings.do_eval):
-    run_report.write(
-      settings.replace(output_dir=output_dir),
-      report._replace(labels=run.labels),
-    )
+    run_report.write(settings, report._replace(labels=run.labels))
   return report.results
 
 
@@ -271,44 +254,38 @@ def main(_):
   settings = read_settings()
   paths = inputs.files_to_read(settings)
   config = components.model_config(settings, "tagging")
-  bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
+  features = settings.feature_layers
+  if features:
+    bilstm.check_features(features, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = inputs.read_all(settings, paths)
-  folder = settings.output_dir
-  labels_file = os.path.join(folder, "labels.txt")
+  labels_file = os.path.join(settings.output_dir, "labels.txt")
   labels = inputs.model_labels(sentences.get("train"), labels_file, config)
   config = inputs.trained_config(config, labels)
 
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = components.make_strategy(settings)
   # Claimed before the first file is written.
-  task = task_on(",".join(settings.feature_layers))
+  task = f"tagging on {features}" if features else "tagging"
   components.claim_folder(settings, task, config, strategy)
   files = inputs.prepare_all(
     settings, paths, sentences, tokenizer=tokenizer, labels=labels
   )
   run = TaggingRun(
-    config, labels, strategy, components.shapes_may_vary(settings, strategy),
-    files,
+    task, config, labels, strategy,
+    components.shapes_may_vary(settings, strategy), files,
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   if grid:
     repeated_runs.run_grid(
-      settings, lambda of_run: run_model(of_run, run, None, of_run.output_dir),
-      grid, "accuracy" if settings.scheme == "none" else "f1",
+      settings, lambda of_run: run_model(of_run, run), grid,
+      "accuracy" if settings.scheme == "none" else "f1",
       is_chief=distribution.is_chief(strategy),
     )
-    return
-  rows, layers_read = [], settings.feature_layers or (None,)
-  for name in layers_read:
-    # A single model is in --output_dir itself, several are in subfolders.
-    is_single = len(layers_read) == 1
-    model_dir = folder if is_single else os.path.join(folder, name)
-    rows.append((name, run_model(settings, run, name, model_dir)))
-  if settings.do_eval and len(rows) > 1:
-    print(scores.comparison_table(rows))
+  else:
+    run_model(settings, run)
 
 
 if __name__ == "__main__":

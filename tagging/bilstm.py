@@ -7,7 +7,6 @@ one direction of the BiLSTM, D = 2 directions, L labels.
 """
 
 import math
-from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -32,33 +31,24 @@ _DROPOUT = 0.1
 _FORGET_BIAS = 1.0
 
 
-def check_features(names: list[str], num_hidden_layers: int) -> None:
-  """Raises InputError if a name is unknown or the model has too few layers."""
-  for features in names:
-    if features not in FEATURES:
-      raise errors.InputError(
-        f"--feature_layers={features} is none of {', '.join(FEATURES)}"
-      )
-    chosen, _ = _FEATURES[features]
-    needed = -(chosen.start or -1) if chosen else 0
-    if needed > num_hidden_layers:
-      raise errors.InputError(
-        f"--feature_layers={features} needs {needed} layers, but the model "
-        f"has {num_hidden_layers}"
-      )
+def check_features(features: str, num_hidden_layers: int) -> None:
+  """Raises InputError if the model has too few layers for features."""
+  chosen, _ = _FEATURES[features]
+  needed = -(chosen.start or -1) if chosen else 0
+  if needed > num_hidden_layers:
+    raise errors.InputError(
+      f"--feature_layers={features} needs {needed} layers, but the model "
+      f"has {num_hidden_layers}"
+    )
 
 
-def states_read(names: Iterable[str], num_hidden_layers: int) -> list[int]:
+def states_read(features: str, num_hidden_layers: int) -> list[int]:
   """Returns, ascending, the numbers of the encoder outputs in features.
 
   0 is the output of the embeddings, n the output of the n-th layer.
   """
-  read: set[int] = set()
-  for name in names:
-    chosen, _ = _FEATURES[name]
-    numbers = range(1, num_hidden_layers + 1)
-    read.update(numbers[chosen] if chosen else [0])
-  return sorted(read)
+  chosen, _ = _FEATURES[features]
+  return list(range(1, num_hidden_layers + 1)[chosen]) if chosen else [0]
 
 
 class FeatureTagger(tf.Module):

@@ -114,14 +114,11 @@ def trained_config(
   return configuration.BertConfig.from_dict({**values, "id2label": id2label})
 
 
-def write_model(
-  folder: str, model, settings, features: str | None = None, *,
-  step: int | None = None
-):
+def write_model(folder: str, model, settings, step: int):
   """Writes a model.TaggingModel to a model folder; `step` is its last step."""
   values = settings.pick(INPUT_FLAGS)
-  if features:
-    values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
+  if settings.feature_layers:
+    values |= settings.pick(HEAD_FLAGS)
   config = model_folder.with_input_settings(model.config, values)
   model_writer.write(
     folder, model.variables, config, settings.vocab_file,

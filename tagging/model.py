@@ -4,7 +4,7 @@ Letters: B batch, T sequence, H width of BERT, N outputs of the encoder, L
 labels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -27,8 +27,7 @@ class TaggingModel(tf.Module):
 
   def __init__(
     self, config: configuration.BertConfig, num_labels: int, *,
-    features: str | None = None, bilstm_size: int = 768,
-    stored_features: Sequence[str] = (), **model_options
+    features: str | None = None, bilstm_size: int = 768, **model_options
   ):
     """Makes the variables.
 
@@ -38,7 +37,6 @@ class TaggingModel(tf.Module):
       features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
         encoder; None to fine-tune a classifier on the last layer.
       bilstm_size: units of each direction of the BiLSTM.
-      stored_features: features whose states the batches contain, if any.
       **model_options: keyword arguments of modeling.BertModel, including
         `seed`.
     """
@@ -47,9 +45,9 @@ class TaggingModel(tf.Module):
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
-    # The numbers of the stored encoder outputs, in their order in a record.
-    self.stored = bilstm.states_read(stored_features, config.num_hidden_layers)
     if features:
+      # The numbers of the stored encoder outputs, in their order in a record.
+      self.stored = bilstm.states_read(features, config.num_hidden_layers)
       self.head = bilstm.FeatureTagger(
         config, num_labels, features=features, size=bilstm_size, seed=seed
       )
@@ -148,10 +146,9 @@ def store_states(
 ) -> inputs.TaggingData:
   """Writes the frozen encoder's states for all windows, unless they exist.
 
-  All values of --feature_layers in a comparison share the states. A record has
-  no padding: [t, N H] float32. For BERT base, all twelve layers of 200,000
-  words need about 8 GB. Returns the TaggingData with these records, which have
-  the model's `stored` states, in the order of `file`.
+  A record has no padding: [t, N H] float32. For BERT base, all twelve layers of
+  200,000 words need about 8 GB. Returns the TaggingData with these records,
+  which have the model's `stored` states, in the order of `file`.
 
   Args:
     path: the TFRecord file.

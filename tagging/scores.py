@@ -200,14 +200,3 @@ def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
   logging.info("scores of each type:\n%s", evaluation.report)
   path = os.path.join(output_dir, f"{name}_report.txt")
   file_io.write_text(path, evaluation.report)
-
-
-def comparison_table(rows: list[tuple[str, dict]]) -> str:
-  """Returns a text table of results, given as (features, results) pairs."""
-  columns = ("precision", "recall", "f1", "accuracy", "loss")
-  names = [name for name in columns if name in rows[0][1]]
-  table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]
-  for features, results in rows:
-    values = "".join(f"{results[name]:11.4f}" for name in names)
-    table.append(f"{features:24}{values}")
-  return "\n".join(table)

@@ -60,10 +60,10 @@ def test_every_variable_has_a_gradient(features):
   "features, needed", list(zip(bilstm.FEATURES, (0, 2, 1, 4, 4, 1)))
 )
 def test_a_model_needs_the_layers_that_are_read(features, needed):
-  bilstm.check_features([features], needed)
+  bilstm.check_features(features, needed)
   if needed:
     with pytest.raises(errors.InputError, match=f"needs {needed} layers"):
-      bilstm.check_features([features], needed - 1)
+      bilstm.check_features(features, needed - 1)
 
 
 def test_weighted_sum_follows_its_weights():

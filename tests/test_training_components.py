@@ -360,9 +360,10 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
     open_run(optimizer="lamb")
   # The next-sentence loss must not change either.
   fixed = {"optimizer": "lamb", "use_next_sentence_loss": False}
-  settings = {"do_train": True, "output_dir": "", **fixed}
-  _, noted = components.claim_folder(
-    run_settings.Settings(settings), "tests", None, strategy
+  settings = {"do_train": True, "output_dir": str(tmp_path / "new"), **fixed}
+  noted = components.claim_folder(
+    run_settings.Settings(settings), "tests", components.model_config(parse()),
+    strategy,
   )
   assert noted.fixed == fixed
 

@@ -89,46 +89,42 @@ def model_options(settings, strategy):
 
 
 def claim_folder(
-  settings, task, config, strategy, output_dir=None
-) -> tuple:
-  """Claims a folder for this run, before anything is written.
+  settings, task, config, strategy
+) -> run_folder.TrainedWith | None:
+  """Claims --output_dir for this run, before anything is written.
 
   Args:
     task: name of the run's task; the folder of another task is refused.
     config: configuration.BertConfig; the folder of another model is refused.
     strategy: only the chief of its processes writes.
-    output_dir: the folder; --output_dir if None.
 
   Returns:
-    The folder, and run_folder.TrainedWith or None.
+    The settings of the training; None if the run does not train.
   """
-  folder = output_dir or settings.output_dir
   trained_with = _trained_with(settings)
   if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
-    run_folder.check_output_dir(folder, fingerprint, trained_with)
-    console.keep_in(folder)
-  return folder, trained_with
+    run_folder.check_output_dir(
+      settings.output_dir, fingerprint, trained_with
+    )
+    console.keep_in(settings.output_dir)
+  return trained_with
 
 
 def open_run(settings, *run) -> run_folder.StartingPoint:
-  """Claims a folder, see `claim_folder`, and finds where the run starts."""
-  return starting_point(settings, *claim_folder(settings, *run))
-
-
-def starting_point(settings, folder, trained_with):
-  """Returns the run_folder.StartingPoint of a run in a folder.
+  """Claims a folder, see `claim_folder`, and finds where the run starts.
 
   Raises InputError: there are no weights, and the run does not train.
   """
+  trained_with = claim_folder(settings, *run)
   start = run_folder.starting_point(
-    folder, settings.init_checkpoint, trained_with
+    settings.output_dir, settings.init_checkpoint, trained_with
   )
   # Unlike the original: random weights are not evaluated or used to predict.
   if start.origin == "random" and not settings.do_train:
     raise errors.InputError(
-      f"no weights: there is no checkpoint in {folder}; pass --model_dir or "
-      "--init_checkpoint, or --do_train"
+      f"no weights: there is no checkpoint in {settings.output_dir}; pass "
+      "--model_dir or --init_checkpoint, or --do_train"
     )
   return start
 
