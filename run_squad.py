@@ -59,13 +59,9 @@ flags.DEFINE_bool(
   "Score --predictions_file against --predict_file; needs no model.",
 )
 flags.DEFINE_string(
-  "predictions_file", None, "A predictions.json, for --evaluate_only.",
+  "predictions_file", None, "A predictions.json, for --evaluate_only. For "
+  "SQuAD 2.0, a null_odds.json next to it gives the best thresholds.",
   needs="evaluate_only",
-)
-flags.DEFINE_string(
-  "null_odds_file", None, "The null_odds.json of --predictions_file, to find "
-  "the best thresholds of SQuAD 2.0; by default the file next to it, if it "
-  "exists.", needs="evaluate_only version_2_with_negative",
 )
 common_flags.define_search_flag("f1")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
@@ -88,7 +84,7 @@ flags.rule(
 )
 flags.rule_for_others(
   "evaluate_only", but="version_2_with_negative verbose_logging output_dir "
-  "predict_file predictions_file null_odds_file",
+  "predict_file predictions_file",
   why=", which scores a file of predictions without a model",
 )
 
@@ -108,16 +104,14 @@ from training import components, distribution, repeated_runs
 
 def score_predictions(settings):
   """Scores a file of predictions without a model."""
-  version_2 = settings.version_2_with_negative
+  version_2, odds = settings.version_2_with_negative, None
   file = data.read(settings.predict_file, version_2=version_2)
   data.require_answers(file)
   predictions = scores.read_by_id(settings.predictions_file, str)
   if version_2:
     folder = os.path.dirname(settings.predictions_file)
-    nearby = os.path.join(folder, answers.NULL_ODDS_FILE)
-    path, odds = settings.null_odds_file or nearby, None
-    # A file that the flag names must exist; the default may be missing.
-    if settings.null_odds_file or file_io.exists(path):
+    path = os.path.join(folder, answers.NULL_ODDS_FILE)
+    if file_io.exists(path):
       odds = scores.read_by_id(path, float)
       logging.info("the best thresholds come from the odds in %s", path)
     results = scores.score_v2(file.questions, predictions, odds)

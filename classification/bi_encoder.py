@@ -47,8 +47,7 @@ class BiEncoder(model.Network):
   ):
     """Makes the variables, which are the encoder's.
 
-    Raises InputError: --pooling_layer, or --score_range for similarity, cannot
-    be used.
+    Raises InputError: --pooling_layer cannot be used.
     """
     self.pooling = sentence_pooling.Pooling.of(
       settings, config.num_hidden_layers
@@ -57,10 +56,8 @@ class BiEncoder(model.Network):
     if self.pooling.mode != "pooled":
       self.allowed_missing = heads.POOLER
     self._temperature = settings.temperature
-    self._scores = (
-      task.official.scores if task.official
-      else data.score_range(settings, task.task_kind)
-    )
+    # The scores for the cosines 0 and 1.
+    self._scores = task.official.scores if task.official else (0.0, 1.0)
 
   def trained_variables(self) -> list[tf.Variable]:
     """Returns the variables that a vector depends on."""

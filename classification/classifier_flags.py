@@ -153,11 +153,6 @@ def define_pair_flags():
     "Whether final_model scales vectors to length 1, which keeps cosines.",
     needs=needed,
   )
-  flags.DEFINE_list(
-    "score_range", ["0", "1"],
-    "Lowest and highest score in your data, for the cosines 0 and 1.",
-    needs="task_kind=similarity", not_with="task_name",
-  )
   flags.DEFINE_float(
     "temperature", 0.05,
     "Divides the cosines before the softmax over a batch's second texts.",

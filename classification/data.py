@@ -112,7 +112,13 @@ def examples_of(
         continue
       example = make(number, row, f"{table.path}:{line}")
       if example and has_ids:
-        check_new_id(example, first_places)
+        guid = _checked_name(example.guid)
+        if guid in first_places:
+          raise errors.InputError(
+            f"duplicate id {guid!r}, first at {first_places[guid]}; give each "
+            "row its own"
+          )
+        first_places[guid] = example.place
       if example:
         yield example
     except errors.InputError as error:
@@ -122,16 +128,6 @@ def examples_of(
       "%s: %d rows have no agreed label (gold_label is -) and are left out",
       table.path, disagreed,
     )
-
-
-def check_new_id(example: Example, first: dict) -> None:
-  """Adds an id to `first`, {id: place}; raises InputError if it is there."""
-  guid = _checked_name(example.guid)
-  if guid in first:
-    raise errors.InputError(
-      f"duplicate id {guid!r}, first at {first[guid]}; give each row its own"
-    )
-  first[guid] = example.place
 
 
 def _checked_name(name):
@@ -168,8 +164,8 @@ class ExampleStream:
   ):
     """Checks the whole file.
 
-    Raises InputError: see `score_range`; or the file is missing or lacks a
-    column; or rows are bad and not skipped. The error has file and lines.
+    Raises InputError: the file is missing or lacks a column, or rows are bad
+    and not skipped. The error has file and lines.
 
     Args:
       path: a file with a header and rows, or with a JSON object on each line.
@@ -183,7 +179,7 @@ class ExampleStream:
     self._path, self._settings, self._split = path, settings, split
     self._task_kind, self._labels = task_kind, labels
     self._has_labels = has_labels
-    self._range = score_range(settings, task_kind)
+    self._range = _score_range(settings, task_kind)
     bad: list[BadRow] = []
     count = 0
     for result in self._rows():
@@ -239,8 +235,7 @@ class ExampleStream:
     if self._task_kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
-      is_one = isinstance(value, list) and len(value) == 1
-      label = _class(value[0] if is_one else value)
+      label = _class(value)
     for name in classes_of(label):
       if self._labels and name not in self._labels:
         fault = unknown_class(name, self._labels)
@@ -432,28 +427,18 @@ def _list_of(text):
   )
 
 
-def score_range(settings, task_kind: str) -> tuple[float, float]:
-  """Returns the lowest and the highest valid score, for example --score_range.
+def _score_range(settings, task_kind):
+  """Returns the lowest and the highest valid score.
 
   For regression, float32 limits the scores; a relevance is at least 0.
-  Raises InputError: --score_range is not a range.
   """
   if task_kind in OF_RANKS:
     # Binary cross-entropy needs labels from 0 to 1.
     is_share = settings.get("do_train") and settings.ranking_loss == "pointwise"
     return 0.0, 1.0 if is_share else _LARGEST_SCORE
-  if task_kind != SIMILARITY:
-    return -_LARGEST_SCORE, _LARGEST_SCORE
-  try:
-    low, high = map(float, settings.score_range)
-    if -_LARGEST_SCORE <= low < high <= _LARGEST_SCORE:
-      return low, high
-  except ValueError:
-    pass
-  raise errors.InputError(
-    f"--score_range={','.join(settings.score_range)}: expected the lowest and "
-    "the highest score, such as 0,5"
-  )
+  if task_kind == SIMILARITY:
+    return 0.0, 1.0
+  return -_LARGEST_SCORE, _LARGEST_SCORE
 
 
 def _score(value, low, high):
@@ -468,8 +453,8 @@ def _score(value, low, high):
     return score
   needed = "of float32, as regression needs"
   if low > -_LARGEST_SCORE:
-    needed = f"from {low:g} to {high:g}; fix the row, or pass --score_range"
-    needed += " for similarity, or --ranking_loss=listwise for ranking"
+    needed = f"from {low:g} to {high:g}; fix the row, scale all scores for "
+    needed += "similarity, or pass --ranking_loss=listwise for ranking"
   raise errors.InputError(f"label {value!r:.40} is no number {needed}")
 
 

@@ -288,10 +288,7 @@ def read(
       f"--language={language}: {task.title} has one language; leave it out"
     )
   layout, language = task.layouts[split], language or task.language
-  paths = [
-    os.path.join(data_dir, name.format(language=language))
-    for name in layout.files
-  ]
+  paths = _paths(layout, data_dir, language)
   path = next(filter(file_io.exists, paths), None)
   if path is None:
     raise errors.InputError(
@@ -306,11 +303,14 @@ def read(
 
 
 def exists(task: Task, data_dir: str, split: str) -> bool:
-  """Returns whether a split's file exists, for tasks with one language."""
-  return any(
-    file_io.exists(os.path.join(data_dir, name))
-    for name in task.layouts[split].files
-  )
+  """Returns whether a split's file exists, in the default language."""
+  paths = _paths(task.layouts[split], data_dir, task.language)
+  return any(map(file_io.exists, paths))
+
+
+def _paths(layout, data_dir, language):
+  names = [name.format(language=language) for name in layout.files]
+  return [os.path.join(data_dir, name) for name in names]
 
 
 def _read_table(task, layout, path, prefix, language):
@@ -330,8 +330,13 @@ def _read_table(task, layout, path, prefix, language):
     if layout.language and row[layout.language] != language:
       languages.add(row[layout.language])
       return None
-    for name in texts:
-      _check_text(row[name], layout)
+    for text in (row[name] for name in texts):
+      if not layout.may_be_empty:
+        errors.require_text(text)
+      if text in (layout.broken or ()):
+        raise errors.InputError(
+          f"the text is {text!r}, which means a missing one"
+        )
     # As in the original: numbers start with the header as row 0, and include
     # rows in other languages.
     name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
@@ -351,13 +356,6 @@ def _read_table(task, layout, path, prefix, language):
       f"{', '.join(sorted(languages))}; pass one of them"
     )
   return examples
-
-
-def _check_text(text, layout):
-  if not layout.may_be_empty:
-    errors.require_text(text)
-  if text in (layout.broken or ()):
-    raise errors.InputError(f"the text is {text!r}, which means a missing one")
 
 
 def _label(value, task, layout):

@@ -26,7 +26,7 @@ _NAMES_OF_NUMBERED = (
 # The flags that a trained model's configuration stores.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
 # The flags that it stores for a bi-encoder, besides task_kind.
-VECTOR_FLAGS = "pooling pooling_layer normalize score_range"
+VECTOR_FLAGS = "pooling pooling_layer normalize"
 # It also stores whether examples were pairs, and the columns of texts.
 TEXT_PAIRS = "text_pairs"
 COLUMN_FLAGS = "text_column text_b_column"
@@ -185,7 +185,7 @@ def _learned_order(official, learned):
     )
   logging.warning(
     "the classes of the model are called %s (id2label in --bert_config_file), "
-    "those of %s %s: they are taken in this order, which may be wrong",
+    "and %s calls them %s: they are taken in this order, which may be wrong",
     ", ".join(learned), official.title, ", ".join(labels),
   )
   return labels

@@ -22,7 +22,7 @@ _GROUPS = {
     language eval_input_file file_format
     text_column text_b_column label_column label_columns id_column
     word_column negative_column separator encoding on_bad_row label_separator
-    task_kind labels label_names scheme lenient score_range
+    task_kind labels label_names scheme lenient
     text_pairs max_train_examples max_eval_examples max_predict_examples
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text
@@ -49,7 +49,7 @@ _GROUPS = {
     early_stopping_patience predict_batch_size batch_size
     predict_labels output_activation tag_words top_k n_best_size
     max_answer_length null_score_diff_threshold evaluate_only predictions_file
-    null_odds_file glue_submission_dir engine quantize calibration_file
+    glue_submission_dir engine quantize calibration_file
     max_quantization_difference
   """,
   "Devices": """

@@ -56,16 +56,9 @@ class Question(NamedTuple):
 
 
 class Skipped(NamedTuple):
-  """A question that training skips, with the fields of the file and a reason.
-
-  `passage_text` is the passage's text at `answer_start`.
-  """
+  """A question that training skips; `reason` quotes its answer."""
 
   qas_id: str
-  question: str
-  answer: str
-  answer_start: int
-  passage_text: str
   reason: str
 
 
@@ -138,15 +131,11 @@ def read(
   if not training:
     _check_ids(questions)
   if not questions:
-    why = ""
-    if skipped:
-      one = skipped[0]
-      why = (
-        f": all {len(skipped)} are skipped, such as {one.qas_id!r}, whose "
-        f"answer {one.answer!r:.40} is {one.reason} (at answer_start "
-        f"{one.answer_start} stands {one.passage_text!r:.40}); fix the file"
-      )
-    raise errors.InputError(f"{path} holds no question to use{why}")
+    why = skipped and (
+      f": all {len(skipped)} are skipped, such as {skipped[0].qas_id!r}: "
+      f"{skipped[0].reason}; fix the file"
+    )
+    raise errors.InputError(f"{path} holds no question to use{why or ''}")
   _report(path, questions, skipped)
   # Files without labels also have empty lists of answers.
   is_labelled = all(q.answers or q.is_impossible for q in questions)
@@ -325,10 +314,10 @@ def _with_answer(question, entry, passage):
       before_answer=passage.text[passage.starts[start] : offset],
     )
   there = passage.text[offset : offset + len(text)]
-  reason = "not found at its place" if cleaned else "blank answer"
-  return Skipped(
-    question.qas_id, question.question_text, text, offset, there, reason
-  )
+  return Skipped(question.qas_id, (
+    f"its answer {text!r:.60} is not at answer_start {offset}, where "
+    f"{there!r:.60} stands" if cleaned else "its answer is blank"
+  ))
 
 
 def _check_ids(questions):
@@ -346,16 +335,12 @@ def _report(path, questions, skipped):
   """Logs the number of a file's questions, and warnings about some of them."""
   logging.info("%s: %d questions", path, len(questions))
   if skipped:
-    first = skipped[0]
     logging.warning(
-      "%s: %d questions cannot be trained on, the first: %r (%s: %.60r, there "
-      "is %.60r); log.txt of the run has all", path, len(skipped), first.qas_id,
-      first.reason, first.answer, first.passage_text,
+      "%s: %d questions cannot be trained on, the first: %r: %s; log.txt of "
+      "the run has all", path, len(skipped), *skipped[0],
     )
     for question in skipped:
-      values = question._asdict()
-      values["found"] = values.pop("passage_text")
-      logging.debug("%s", json_files.line(values).rstrip())
+      logging.debug("%s: question %r: %s", path, *question)
   for fault, affected in (
     ("are blank", [q for q in questions if not q.question_text.strip()]),
     ("have an empty context", [q for q in questions if not q.doc_tokens]),

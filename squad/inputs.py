@@ -123,16 +123,13 @@ def _show(window, question):
   """Logs the tokens of a window, and its answer in training."""
   logging.debug("  question %s, window %d: %s", question.qas_id,
                 window.doc_span_index, " ".join(window.tokens))
-  if window.start_position is None:
-    return
-  if not window.start_position:
-    logging.debug("    no answer in this window: [CLS]")
-    return
-  first, last = window.start_position, window.end_position
-  logging.debug(
-    "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
-    " ".join(window.tokens[first : last + 1]),
-  )
+  # Without the answer in this window, both positions are 0, at [CLS].
+  if (first := window.start_position) is not None:
+    last = window.end_position
+    logging.debug(
+      "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
+      " ".join(window.tokens[first : last + 1]),
+    )
 
 
 def prepare_all(

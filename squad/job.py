@@ -186,7 +186,11 @@ class Job:
           )
     if self._is_chief:
       squad_answers.write(folder, answers)
-      self._say_where(file.file.questions, answers)
+      logging.info(
+        "the answers are in %s; candidates with probabilities in %s",
+        os.path.join(folder, squad_answers.PREDICTIONS_FILE),
+        os.path.join(folder, squad_answers.N_BEST_FILE),
+      )
 
   def _report_of(self, file, answers, results, points):
     mistakes = []
@@ -208,15 +212,3 @@ class Job:
     """Writes the report page and the model card, see run_report."""
     if self._is_chief and (self._settings.do_train or self._report.results):
       run_report.write(self._settings, self._report)
-
-  def _say_where(self, questions, answers):
-    """Logs the paths of the answer files, and three answers."""
-    folder = self._settings.output_dir
-    logging.info(
-      "the answers are in %s; candidates with probabilities in %s",
-      os.path.join(folder, squad_answers.PREDICTIONS_FILE),
-      os.path.join(folder, squad_answers.N_BEST_FILE),
-    )
-    for question, answer in list(zip(questions, answers))[:3]:
-      text = answer.text or "(no answer)"
-      logging.info("  %.100s -> %.100s", question.question_text, text)

@@ -96,8 +96,6 @@ def test_a_cosine_is_learned_by_its_squared_error():
   found = network.example_losses(values, tf.constant(gold))
   # sentence-transformers'.
   assert np.mean(found) == pytest.approx(0.9216019511222839)
-  scaled = make("similarity", score_range=["-1", "3"])
-  assert_close(scaled.example_losses(values, tf.constant(4 * gold - 1)), found)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
   assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
 
@@ -327,25 +325,13 @@ def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
 
 def test_scores_out_of_their_range_are_listed_together(tmp_path):
   path = write_pairs(tmp_path, score="5.5")
-  given = read_settings(
-    **COLUMNS, label_column="score", score_range=("0", "5")
-  )
+  given = read_settings(**COLUMNS, label_column="score")
   with pytest.raises(errors.InputError) as refused:
     data.read(path, given, "similarity")
   for line in range(2, 6):
-    assert f"{path}:{line}: label '5.5' is no number from 0 to 5; fix" in str(
+    assert f"{path}:{line}: label '5.5' is no number from 0 to 1; fix" in str(
       refused.value
     )
-
-
-@pytest.mark.parametrize(
-  "given", [("1",), ("1", "1"), ("a", "2"), ("nan", "1"), ("0", "inf")]
-)
-def test_a_range_that_is_none_is_refused_once(given):
-  # Before the file is read: it is no fault of a row.
-  settings = read_settings(score_range=given, on_bad_row="skip")
-  with pytest.raises(errors.InputError, match="^--score_range=.*such as 0,5"):
-    data.read("none.tsv", settings, "similarity")
 
 
 def test_kinds_of_official_tasks(tmp_path):

@@ -91,8 +91,6 @@ CASES = {
       for kind in (SIMILAR, RETRIEVED)),
     *(("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
       for kind in LAYERED),
-    ("score_range=0,5", RETRIEVED, SIMILAR),
-    ("score_range=0,5", SIMILAR + OFFICIAL, SIMILAR),
     ("temperature=.1", SIMILAR, RETRIEVED),
     ("negative_column=a", RETRIEVED, RETRIEVED + "text_b_column=a"),
     ("negative_column=a", SIMILAR + "text_b_column=a",
@@ -157,8 +155,6 @@ CASES = {
     ("eval_file=a", "do_predict version_2_with_negative",
      "version_2_with_negative null_score_diff_threshold=auto"),
     ("predictions_file=a", "do_predict", "evaluate_only"),
-    ("null_odds_file=a", "evaluate_only",
-     "evaluate_only version_2_with_negative"),
     ("null_score_diff_threshold=1", "do_predict",
      "do_predict version_2_with_negative"),
     ("bucket_by_length", "do_train pad_to_max_length", "do_train"),

@@ -110,7 +110,7 @@ def scored(**flags):
 
 
 def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
-  """The odds are those next to them, or those of a flag, or there are none."""
+  """The odds are those next to them, or there are none."""
   folder, out = predicted
   expected = results_in(out)
   del expected["global_step"], expected["null_score_diff_threshold"]
@@ -118,9 +118,6 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
   nearby = folder / "predictions.json"
   assert scored(**flags, predictions_file=nearby) == expected
   alone = shutil.copy(nearby, tmp_path)
-  odds = folder / "null_odds.json"
-  found = scored(**flags, predictions_file=alone, null_odds_file=odds)
-  assert found == expected
   without = {k: v for k, v in expected.items() if not k.startswith("best_")}
   assert len(without) < len(expected)
   assert scored(**flags, predictions_file=alone) == without
@@ -321,9 +318,6 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
     "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
   ({"evaluate_only": True, "do_train": True, "do_eval": True},
    "--do_train has no effect with --evaluate_only, which scores a file"),
-  ({"evaluate_only": True, "predict_file": "dev.json", **V2,
-    "predictions_file": "p.json", "null_odds_file": "none.json"},
-   "no such file: "),
   ({"do_train": True, "train_file": "dev.json", **V2,
     "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
   ({"do_predict": True, "predict_file": "dev_v1.json", "max_seq_length": 65},

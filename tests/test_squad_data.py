@@ -64,10 +64,9 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
     assert found.answer_text == answer
   else:
     (skipped,) = file.skipped
-    assert (skipped.answer, skipped.answer_start) == (answer, start)
-    blank = not answer.strip()
-    assert skipped.reason == (
-      "blank answer" if blank else "not found at its place"
+    assert skipped.reason.startswith(
+      f"its answer {answer!r} is not at answer_start {start}, where '"
+      if answer.strip() else "its answer is blank"
     )
     assert len(file.questions) == 1
 
@@ -75,7 +74,7 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
 def test_the_originals_odd_file_has_one_answer_out_of_place():
   file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
-  assert file.skipped[0].passage_text == "e Japane"
+  assert file.skipped[0].reason.endswith("where 'e Japane' stands")
   assert len(file.questions) == 6
 
 
@@ -86,14 +85,13 @@ def test_what_is_skipped_is_listed_line_by_line(write, caplog):
   )
   data.read(write(*skipped, entry()), training=True)
   first, second = (
-    json.loads(message) for message in caplog.messages if message[0] == "{"
+    message for message in caplog.messages if ": question 'q1': " in message
   )
-  assert first == {
-    "qas_id": "q1", "question": "Where?", "answer": "Z\u00fcrich",
-    "answer_start": 15, "found": "Bern\u202f(",
-    "reason": "not found at its place",
-  }
-  assert "\\udc80\u00e9?" in caplog.text and second["answer"] == "\ud800"
+  assert first.endswith(
+    "its answer 'Z\u00fcrich' is not at answer_start 15, where 'Bern\\u202f(' "
+    "stands"
+  )
+  assert "its answer '\\ud800' is not at" in second
 
 
 def test_questions_without_an_answer_need_version_2(write):
@@ -160,7 +158,7 @@ def test_questions_from_texts_share_their_words():
   ([entry(is_impossible=1)], {}, "expected true or false"),
   ([], {}, "holds no question to use"),
   ([entry(answer="x")], {"training": True},
-   "whose answer 'x' is not found at its place"),
+   "its answer 'x' is not at answer_start"),
 ])
 def test_what_is_wrong_is_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:

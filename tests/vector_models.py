@@ -8,7 +8,7 @@ def settings_and_task(kind, *, labels=(), splits=None, **changes):
   """Returns run_settings.Settings and the task.ClassifierTask of own data."""
   settings = run_settings.Settings({
     "pooling": "mean", "pooling_layer": ["-1"], "normalize": False,
-    "score_range": ["0", "1"], "temperature": 0.1, "freeze_encoder": False,
+    "temperature": 0.1, "freeze_encoder": False,
     **changes,
   })
   return settings, task.ClassifierTask(
