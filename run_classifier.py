@@ -119,12 +119,12 @@ def run_model(settings, run):
     results = model.evaluate()
   if settings.do_train or settings.do_eval:
     model.write_report(results)
-  model.predict_by(engine_choice.in_place_of(
+  network = engine_choice.in_place_of(
     model.variables, settings, run.config, **model.served_as
-  ))
+  )
   for name in run.records:
     if name.startswith("predict"):
-      model.write_predictions(name)
+      model.write_predictions(name, network)
   return results
 
 

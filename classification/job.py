@@ -279,7 +279,6 @@ class ModelRun:
       )
     # Evaluations during training reuse this compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
-    self._logits: Callable | None = None
 
   @property
   def variables(self) -> tuple[tf.Variable, ...]:
@@ -296,18 +295,6 @@ class ModelRun:
     # A single output, a number or an ending's score, has no name.
     is_one = model.num_outputs(task.task_kind, task.labels) == 1
     return {"head": "classification", "labels": () if is_one else task.labels}
-
-  def predict_by(self, network: Callable | None):
-    """Sets the network for predictions; None means the model's own network.
-
-    Args:
-      network: function of input_ids, input_mask and segment_ids, int32 arrays
-        [B, T]; returns a dict with logits [B, L], or an embedding [B, D].
-    """
-    names = {"classification": "logits", "embedding": "embedding"}
-    if network:
-      name = names[self.served_as["head"]]
-      self._logits = lambda batch: network(**batch)[name]
 
   def load_weights(self):
     """Loads the weights for evaluation or prediction."""
@@ -411,36 +398,43 @@ class ModelRun:
         **self._evaluator.reported,
       ))
 
-  def write_predictions(self, name):
-    """Writes the predictions for the data called `name`."""
+  def write_predictions(self, name: str, network: Callable | None):
+    """Writes the predictions for the data called `name`.
+
+    Args:
+      network: function of input_ids, input_mask and segment_ids, int32 arrays
+        [B, T]; returns a dict with logits [B, L], or an embedding [B, D]. None
+        means the model's own network.
+    """
     settings, run = self._settings, self._run
     # All processes compute, but only the chief writes.
-    parts = self._scores_of(name)
+    parts = self._scores_of(name, network)
     if not distribution.is_chief(run.strategy):
       for _ in parts:  # Each step needs the other processes' devices.
         pass
       return
+    official = settings.glue_submission_dir and run.task.official
     # The labels of an official test set fit in memory.
-    labels = [] if settings.glue_submission_dir else None
+    labels: list | None = [] if official else None
     answers.write_predictions(
       settings.output_dir, name.removeprefix("predict"), run.options,
       run.task.splits[name], parts, predicted=labels,
     )
-    if settings.glue_submission_dir:
-      official = run.task.official
+    if official and labels is not None:
       split = glue.splits(official, "predict")[name != "predict"]
       glue.write_submission(
         settings.glue_submission_dir, official, split, labels
       )
 
-  def _scores_of(self, name):
-    """Yields the scores of the examples, float32 [n, L], in their order."""
-    settings, run = self._settings, self._run
-    size = settings.predict_batch_size
-    if not self._logits:
-      for outputs in self._evaluator.outputs(run.records[name], size):
-        yield outputs["scores"]
-      return
-    yield from answers.score_blocks(
-      self._logits, run.options, run.task.splits[name], size
+  def _scores_of(self, name, network):
+    """Returns an iterator of the examples' scores, float32 [n, L], in order."""
+    run, size = self._run, self._settings.predict_batch_size
+    if not network:
+      outputs = self._evaluator.outputs(run.records[name], size)
+      return (part["scores"] for part in outputs)
+    is_vector = run.task.task_kind in data.OF_VECTORS
+    output = "embedding" if is_vector else "logits"
+    return answers.score_blocks(
+      lambda batch: network(**batch)[output], run.options,
+      run.task.splits[name], size,
     )
