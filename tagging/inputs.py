@@ -126,12 +126,6 @@ def write_model(folder: str, model, settings, step: int):
   )
 
 
-def record_features(max_seq_length: int) -> dict:
-  """Returns the features of the records of `prepare`, for tf.io."""
-  integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
-  return dict.fromkeys((*input_sequences.NAMES, "label_ids"), integers)
-
-
 def prepare(
   path: str, sentences: list[data.Sentence], windows: list[windowing.Window], *,
   labels: list[str], records: str, max_seq_length: int, file_format: str
@@ -159,9 +153,10 @@ def prepare(
     writer.write_all(
       tfrecord.serialize_examples({**batch, "label_ids": label_ids})
     )
+  integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+  features = dict.fromkeys((*input_sequences.NAMES, "label_ids"), integers)
   return TaggingData(
-    path, sentences, windows, records, record_features(max_seq_length),
-    is_labelled, file_format,
+    path, sentences, windows, records, features, is_labelled, file_format
   )
 
 
