@@ -74,8 +74,8 @@ def define_own_data_flags():
   flags.DEFINE_enum(
     "file_format", None, choices.TABLE_FORMATS,
     "Format of your own files; by default given by their names. tsv has no "
-    "quotes: for quotes pass csv and --separator=tab. parquet needs pip "
-    "install pyarrow.",
+    "quotes: for quotes pass csv and --separator=tab. fasttext: lines such as "
+    "'__label__good It works.'; parquet needs pip install pyarrow.",
   )
   flags.DEFINE_string(
     "separator", None,

@@ -128,7 +128,12 @@ def _lines_table(path, file_format, names, encoding):
   if file_format == "text" and len(names) > 1:
     raise errors.InputError(
       f"{path}: each line is one text, not the columns {_listed(names)}; for "
-      "columns pass --file_format=tsv or csv"
+      "columns pass --file_format=tsv, csv or fasttext"
+    )
+  if file_format == "fasttext" and len(names) > 2:
+    raise errors.InputError(
+      f"{path}: a line of fastText has labels and one text, not the columns "
+      f"{_listed(names)}; name fewer of them"
     )
 
   def row(number, line):
@@ -136,6 +141,10 @@ def _lines_table(path, file_format, names, encoding):
       return Row(number, [], fault)
     if file_format == "text":
       return Row(number, [line])
+    if file_format == "fasttext":
+      labels = re.findall(r"(?:^|(?<=\s))__label__(\S+)", line)
+      text = re.sub(r"(^|\s+)__label__\S+", "", line).strip()
+      return Row(number, [text, labels][: len(names)])
     return Row(number, *_json_row(line, names))
 
   lines = _lines(path, encoding)

@@ -18,7 +18,9 @@ SEARCHED = (
   "weight_decay_rate",
 )
 
-TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text", "parquet")
+TABLE_FORMATS = (
+  "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
+)
 OWN_TASK_KINDS = (
   "single", "regression", "multi_label", "ranking", "similarity", "retrieval"
 )

@@ -156,6 +156,7 @@ ONE = "text,label\nOne.,a\n"
 FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
 TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
 FLAGS = {"kind": "multi_label", **TOXIC}
+FASTTEXT = {"file_format": "fasttext"}
 
 
 def columns(text, label):
@@ -194,6 +195,10 @@ def columns(text, label):
   ("d.csv", FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
    ":3: 'toxic' is '-1'; a ", FLAGS),
   ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
+  ("d.train", "__label__a __label__b One.",
+   r":1: label \['a', 'b'\] is no class", FASTTEXT),
+  ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
+  ("d.train", "__label__a", "an empty text", FASTTEXT),
 ])
 def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
   name, text, said, given = (*fault, {})[:4]
@@ -436,6 +441,15 @@ def test_one_column_for_each_class(tmp_path):
     has_labels=False,
   )
   assert unlabelled.label is None
+
+
+def test_lines_of_fasttext(tmp_path):
+  text = "__label__good It works , well .\n__label__a-b __label__c Two.\n"
+  first, second = read(
+    tmp_path, text, kind="multi_label", name="d.train", **FASTTEXT
+  )
+  assert first[1:4] == ("It works , well .", None, ("good",))
+  assert second[1:4] == ("Two.", None, ("a-b", "c"))
 
 
 def test_parquet(tmp_path):
