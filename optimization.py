@@ -26,37 +26,20 @@ from common import errors
 NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
 
 
-# Only "polynomial" uses `power`, but all SCHEDULES have one signature.
-def _linear(init_lr, progress, power):
-  del power
-  return init_lr * (1.0 - progress)
-
-
-def _constant(init_lr, progress, power):
-  del power
-  return init_lr * tf.ones_like(progress)
-
-
-def _cosine(init_lr, progress, power):
-  del power
-  return init_lr * 0.5 * (1.0 + tf.cos(math.pi * progress))
-
-
-def _polynomial(init_lr, progress, power):
-  return init_lr * tf.pow(1.0 - progress, power)
-
-
-# {name: function of the initial rate, the share of the run that is done (0 to
-# 1) and `power`, which returns the rate after the warm-up}
-SCHEDULES = {
-  "linear": _linear, "constant": _constant, "cosine": _cosine,
-  "polynomial": _polynomial,
+# {name: function of the initial rate and the share of the run that is done (0
+# to 1), which returns the rate after the warm-up}
+SCHEDULES: dict[str, Callable] = {
+  "linear": lambda rate, done: rate * (1.0 - done),
+  "constant": lambda rate, done: rate * tf.ones_like(done),
+  "cosine": lambda rate, done: rate * 0.5 * (1.0 + tf.cos(math.pi * done)),
+  # LAMB is usually run with this exponent.
+  "polynomial": lambda rate, done: rate * tf.pow(1.0 - done, 0.5),
 }
 
 
 def learning_rate(
   step: int | tf.Tensor, *, init_lr: float, num_train_steps: int,
-  num_warmup_steps: int, schedule: str = "linear", power: float = 0.5,
+  num_warmup_steps: int, schedule: str = "linear",
 ) -> tf.Tensor:
   """Returns the learning rate of the update after `step` updates.
 
@@ -69,8 +52,7 @@ def learning_rate(
   Unlike the original: there, reading the step raced with its increment, so an
   update randomly got the rate of its own step or of the next step.
 
-  `power` is the exponent of "polynomial"; LAMB is usually run with 0.5. Raises
-  InputError: the schedule is unknown, or there are no steps to train.
+  Raises InputError: the schedule is unknown, or there are no steps to train.
   """
   if schedule not in SCHEDULES:
     raise errors.InputError(
@@ -88,7 +70,7 @@ def learning_rate(
   # In a graph, TensorFlow turns a division into a product with the reciprocal.
   # Writing the product gives the original's bits, also in eager mode.
   progress = tf.minimum(step, total) * (1.0 / total)
-  decayed = SCHEDULES[schedule](init_lr, progress, power)
+  decayed = SCHEDULES[schedule](init_lr, progress)
   # The maximum only keeps 0 / 0 out of the branch that is not taken.
   climbing = init_lr * (step / tf.maximum(warmup, 1.0))
   return tf.where(step < warmup, climbing, decayed)
@@ -126,15 +108,15 @@ def global_norm(grads: list) -> tf.Tensor:
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
 
 
-def clip_scale(norm: tf.Tensor, clip_norm: float = 1.0) -> tf.Tensor:
-  """Returns the factor that clips gradients of norm `norm` to `clip_norm`.
+def clip_scale(norm: tf.Tensor) -> tf.Tensor:
+  """Returns the factor that clips gradients of norm `norm` to the norm 1.
 
   It is 1 for smaller gradients. If the norm is not finite, the factor is
   meaningless, and the caller should skip the step.
   """
   # TF1's clip_by_global_norm does the same. At norm 0 the first term is
   # infinite, so the minimum is the second.
-  return clip_norm * tf.minimum(1.0 / norm, 1.0 / clip_norm)
+  return tf.minimum(1.0 / norm, 1.0)
 
 
 def adam_direction(
@@ -229,17 +211,19 @@ class AdamWeightDecay:
       tf.Variable with that moment; training checkpoints save them.
   """
 
+  # LAMB's layer adaptation needs norms of whole variables, which no kernel
+  # computes.
+  _adapts_layers = False
+
   def __init__(
     self, *, weight_decay_rate: float = 0.01, beta_1: float = 0.9,
     beta_2: float = 0.999, epsilon: float = 1e-6, bias_correction: bool = False,
-    exclude_from_weight_decay: tuple = NOT_DECAYED,
     rate_multipliers: dict[str, float] | None = None, jit_compile: bool = False,
   ):
     """Makes an optimizer; the defaults are the original's fixed values.
 
     Args:
       bias_correction: True makes it AdamW.
-      exclude_from_weight_decay: regular expressions, searched in the names.
       rate_multipliers: {variable name: factor of the learning rate} (see
         `learning_rate_multipliers`); missing names have 1.
       jit_compile: whether XLA compiles the formula, once for each shape. It
@@ -252,7 +236,6 @@ class AdamWeightDecay:
     self._betas = dict(beta_1=beta_1, beta_2=beta_2)
     self._adam = dict(self._betas, epsilon=epsilon)
     self._bias_correction = bias_correction
-    self._not_decayed = tuple(exclude_from_weight_decay)
     self._rate_multipliers = dict(rate_multipliers or {})
     self._compiles = jit_compile
     self._formula = self._new_values
@@ -280,11 +263,7 @@ class AdamWeightDecay:
 
   def decays(self, name: str) -> bool:
     """Returns whether a variable of this name gets weight decay."""
-    return not any(re.search(p, name) for p in self._not_decayed)
-
-  def update(self, variable, grad, **options):
-    """Applies one gradient to one variable; see `update_all`."""
-    self.update_all([variable], [grad], **options)
+    return not any(part in name for part in NOT_DECAYED)
 
   def update_all(
     self, variables, grads, *, learning_rate, step, grad_scale=1.0, apply=True
@@ -395,21 +374,18 @@ class AdamWeightDecay:
         epsilon=epsilon, grad=_scaled(grad, grad_scale),
       )
 
-  def apply_gradients(
-    self, grads, variables, *, learning_rate, step, clip_norm=1.0, apply=True
-  ):
+  def apply_gradients(self, grads, variables, *, learning_rate, step):
     """Clips and applies all gradients of one device.
 
     Returns the global norm before clipping. A gradient of None skips its
     variable.
     """
     norm = global_norm(grads)
-    scale = clip_scale(norm, clip_norm)
     # As in the original: variables that the loss does not reach are skipped.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
     self.update_all(
-      *zip(*pairs), learning_rate=learning_rate, step=step, grad_scale=scale,
-      apply=apply,
+      *zip(*pairs), learning_rate=learning_rate, step=step,
+      grad_scale=clip_scale(norm),
     )
     return norm
 
@@ -429,20 +405,12 @@ class AdamWeightDecay:
     # NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
-  # LAMB's layer adaptation needs norms of whole variables, which no kernel
-  # computes.
-  _adapts_layers = False
-
-
 class Lamb(AdamWeightDecay):
   """LAMB with the paper's bias correction, for very large batches.
 
   Variables without weight decay (biases, layer norms) get no trust ratio
   either, as in the authors' and NVIDIA's BERT pre-training.
   """
-
-  def __init__(self, *, bias_correction: bool = True, **options):
-    super().__init__(bias_correction=bias_correction, **options)
 
   _adapts_layers = True
 
@@ -451,7 +419,7 @@ class Lamb(AdamWeightDecay):
 OPTIMIZERS: dict[str, Callable[..., AdamWeightDecay]] = {
   "bertadam": AdamWeightDecay,
   "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
-  "lamb": Lamb,
+  "lamb": functools.partial(Lamb, bias_correction=True),
 }
 
 

@@ -125,8 +125,9 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
     rate = 0.1 * rng.rand()
     for variable, (name, value) in zip(variables, values.items()):
       grad = rng.randn(*value.shape) * 10.0 ** rng.randint(-3, 2)
-      optimizer.update(
-        variable, tf.constant(grad, tf.float32), learning_rate=rate, step=step
+      optimizer.update_all(
+        [variable], [tf.constant(grad, tf.float32)], learning_rate=rate,
+        step=step,
       )
       state[name] = reference_update(
         kind, state[name], grad, step=step + 1, rate=rate,
@@ -146,11 +147,11 @@ def test_both_paths_take_the_exact_step_a_thousand_times(kind):
     (variable,) = variables_of({"bias": state[0].astype("f")})
     optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
     optimizer.create_slots([variable])
-    update = tf.function(
-      functools.partial(optimizer.update, variable, learning_rate=1e-3)
-    )
+    update = tf.function(functools.partial(
+      optimizer.update_all, [variable], learning_rate=1e-3
+    ))
     for step, grad in enumerate(grads.astype("f")):
-      update(tf.constant(grad), step=tf.constant(step, tf.float32))
+      update([tf.constant(grad)], step=tf.constant(step, tf.float32))
     values.append([variable, optimizer.slots["bias/adam_v"]])
   for step, grad in enumerate(grads):
     state = reference_update(
@@ -206,7 +207,6 @@ def test_small_gradients_are_not_scaled():
   assert optimization.clip_scale(tf.constant(0.0)) == 1.0
   assert optimization.clip_scale(tf.constant(0.7)) == 1.0
   assert optimization.clip_scale(tf.constant(4.0)) == 0.25
-  assert optimization.clip_scale(tf.constant(4.0), clip_norm=2.0) == 0.5
 
 
 # The optimizer as a keeper of state.
@@ -218,9 +218,13 @@ def test_a_skipped_step_changes_no_bit(kind, jit_compile):
   optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
   variable = tf.Variable([-0.0, 1e-42, 3.0], name="kernel")
   optimizer.create_slots([variable])
-  update = tf.function(
-    functools.partial(optimizer.update, variable, learning_rate=1.0, step=0)
-  )
+
+  @tf.function
+  def update(grad, apply):
+    optimizer.update_all(
+      [variable], [grad], learning_rate=1.0, step=0, apply=apply
+    )
+
   update(tf.constant([1.0, 0.0, -1.0]), apply=tf.constant(True))
   state = [variable, *optimizer.slots.values()]
   before = [part.numpy().tobytes() for part in state]
@@ -233,7 +237,7 @@ def test_a_skipped_step_changes_no_bit(kind, jit_compile):
 
 def test_a_whole_step_can_be_compiled():
   variable = tf.Variable([1.0, 2.0], name="kernel")
-  optimizer = optimization.Lamb()
+  optimizer = optimization.make_optimizer("lamb")
   optimizer.create_slots([variable])
 
   @tf.function(jit_compile=True)
@@ -327,11 +331,10 @@ def replica_step(optimizer, variables, ids, step):
   dense = added_up(grads)
   rows, *dense = replica.all_reduce(tf.distribute.ReduceOp.SUM, [rows, *dense])
   norm = tf.sqrt(rows + optimization.squared_norm(dense[1:]))
-  for variable, grad in zip(variables, dense):
-    optimizer.update(
-      variable, grad, learning_rate=0.1, step=step,
-      grad_scale=optimization.clip_scale(norm), apply=tf.math.is_finite(norm),
-    )
+  optimizer.update_all(
+    variables, dense, learning_rate=0.1, step=step,
+    grad_scale=optimization.clip_scale(norm), apply=tf.math.is_finite(norm),
+  )
   return norm
 
 
