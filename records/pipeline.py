@@ -11,7 +11,6 @@ whole (a window as large as the data is a perfect shuffle).
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -165,16 +164,9 @@ def _open(path_and_compression):
   return tf.data.TFRecordDataset(*tf.unstack(path_and_compression))
 
 
-class Bucketing(NamedTuple):
-  """Batches of sequences of similar length, which need little padding."""
-
-  features: dict  # {name: feature of tf.io}, with `input_mask`.
-  batch_size: int  # Examples in a batch, over all replicas.
-
-
 def shuffled_records(
   files: list[str], *, num_records: int, seed: int, first_record: int = 0,
-  window: int = DEFAULT_SHUFFLE_WINDOW, bucketing: Bucketing | None = None,
+  window: int = DEFAULT_SHUFFLE_WINDOW,
 ) -> tf.data.Dataset:
   """Returns an endless dataset of serialized records, each epoch reshuffled.
 
@@ -185,16 +177,7 @@ def shuffled_records(
     first_record: where to enter the stream: 0 for a new run, the number of
       records already consumed for a resumed one.
     window: how many records are shuffled together, and held in memory.
-    bucketing: if None, batches are consecutive records of the shuffle.
   """
-  if bucketing:
-    return _bucketed(
-      lambda record: shuffled_records(
-        files, num_records=num_records, seed=seed, first_record=record,
-        window=window,
-      ),
-      bucketing, seed, first_record,
-    )
   # Files are sorted: the order must not depend on how they were listed.
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
@@ -229,20 +212,26 @@ def shuffled_records(
   return epochs.flat_map(one_epoch)
 
 
-def _bucketed(enter, bucketing, seed, first_record):
-  """Sorts stretches of a stream by length and shuffles the batches of each.
+def bucketed_records(
+  files: list[str], features: dict[str, tf.io.FixedLenFeature], *,
+  batch_size: int, seed: int, first_record: int = 0, **shuffling,
+) -> tf.data.Dataset:
+  """Returns shuffled records so that batches have sequences of similar length.
 
-  `enter(n)` returns the endless stream from record n on; the result starts at
-  `first_record`.
+  It sorts stretches of the stream by length and shuffles the batches of each.
+  For the other arguments see `shuffled_records`.
+
+  Args:
+    features: features of the records, with `input_mask`.
+    batch_size: examples in a batch, over all replicas.
   """
-  batch_size = bucketing.batch_size
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
   # This starts at the beginning of a stretch: sorting needs all its records.
   first, offset = divmod(first_record, stretch)
 
   @tf.autograph.experimental.do_not_convert
   def arrange(number, strings):
-    lengths = _token_counts(strings, bucketing.features)  # [stretch]
+    lengths = _token_counts(strings, features)  # [stretch]
     # [batches of the stretch, batch_size]; only the rows are shuffled below.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
     salt = tf.stack([tf.cast(seed, tf.int64), number])
@@ -250,7 +239,9 @@ def _bucketed(enter, bucketing, seed, first_record):
     return tf.gather(strings, tf.reshape(order, [-1]))
 
   # Nothing is lost by dropping a remainder: the stream has no end.
-  stretches = enter(first * stretch).batch(stretch, drop_remainder=True)
+  stretches = shuffled_records(
+    files, seed=seed, first_record=first * stretch, **shuffling
+  ).batch(stretch, drop_remainder=True)
   return stretches.enumerate(first).map(arrange).unbatch().skip(offset)
 
 
@@ -384,18 +375,22 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
 def training_batches(
   strategy: tf.distribute.Strategy, files: list[str],
   features: dict[str, tf.io.FixedLenFeature], *, num_records: int,
-  batch_size: int, seed: int, first_step: int,
-  bucketing: Bucketing | None = None, **batching,
+  batch_size: int, seed: int, first_step: int, bucketing: bool = False,
+  **batching,
 ):
   """Returns endless distributed batches of shuffled records.
 
   Unlike the original: it shuffles a window of 100 records, but here each epoch
-  is a permutation of all records, which the seed and the epoch determine. For
-  the arguments see `shuffled_records` and `distributed_batches`.
+  is a permutation of all records, which the seed and the epoch determine. With
+  `bucketing`, batches have sequences of similar length. For the other arguments
+  see `shuffled_records` and `distributed_batches`.
   """
-  records = shuffled_records(
-    files, num_records=num_records, seed=seed,
-    first_record=first_step * batch_size, bucketing=bucketing,
+  order = dict(
+    num_records=num_records, seed=seed, first_record=first_step * batch_size
+  )
+  records = (
+    bucketed_records(files, features, batch_size=batch_size, **order)
+    if bucketing else shuffled_records(files, **order)
   )
   return distributed_batches(
     strategy, records, features, batch_size=batch_size, first_step=first_step,

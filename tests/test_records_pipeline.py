@@ -368,9 +368,9 @@ def test_order_by_length_sorts_each_window(window):
 
 
 def bucketed(files, first_record=0):
-  dataset = pipeline.shuffled_records(
-    files, num_records=70, seed=3, first_record=first_record,
-    bucketing=pipeline.Bucketing(MASK, 4),
+  dataset = pipeline.bucketed_records(
+    files, MASK, batch_size=4, num_records=70, seed=3,
+    first_record=first_record,
   )
 
   def number_and_length(string):

@@ -230,10 +230,11 @@ def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
   )
   features = inputs.record_features(64, training=True)
   widths, seen = [], []
-  for bucketing in (None, pipeline.Bucketing(features, 8)):
-    records = pipeline.shuffled_records(
-      [path], num_records=file.num_records, seed=1, bucketing=bucketing
-    )
+  order = {"num_records": file.num_records, "seed": 1}
+  for records in (
+    pipeline.shuffled_records([path], **order),
+    pipeline.bucketed_records([path], features, batch_size=8, **order),
+  ):
     batches = pipeline.distributed_batches(
       tf.distribute.get_strategy(), records, features, batch_size=8, trim=True
     ).take(50)  # As many as are sorted together.

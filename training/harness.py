@@ -102,7 +102,7 @@ def training_batches(settings, task: Task, data: TrainingData, step: int):
   return pipeline.training_batches(
     task.strategy, data.files, data.features, num_records=data.num_records,
     batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
-    bucketing=bucketing(settings, data.features, task.strategy),
+    bucketing=is_bucketed(settings, task.strategy),
     trim=data.trim, transform=data.transform,
   )
 
@@ -154,19 +154,19 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 
-def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
-  """Returns the pipeline.Bucketing for --bucket_by_length, or None.
+def is_bucketed(settings, strategy) -> bool:
+  """Returns whether --bucket_by_length is given.
 
   Raises InputError: batches are not cut to their longest sequence.
   """
-  if not settings.get("bucket_by_length", False):
-    return None
+  if not settings.get("bucket_by_length"):
+    return False
   if not components.shapes_may_vary(settings, strategy):
     raise errors.InputError(
       "--bucket_by_length saves nothing where XLA compiles the step for one "
       "length: pass --jit_compile=false, or leave it out"
     )
-  return pipeline.Bucketing(features, settings.train_batch_size)
+  return True
 
 
 def _train_options(settings, task):
