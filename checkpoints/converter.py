@@ -9,12 +9,8 @@
 The folder gets its name when it is complete.
 """
 
-import contextlib
-import filecmp
 import os
 from typing import NamedTuple
-
-from absl import logging
 
 import configuration
 import heads
@@ -124,7 +120,7 @@ def convert(
   """Writes a model as a folder in another format.
 
   Args:
-    output: folder; it must be missing or empty, or have the same files already.
+    output: folder; it must be missing or empty.
     to_format: one of choices.CHECKPOINT_KINDS.
     architecture, do_lower_case: for "huggingface", see `huggingface.write`. By
       default the names determine the class; tokenizer_config.json or the
@@ -135,7 +131,7 @@ def convert(
   """
   _check_place(to_format, source.config)
   left_out = _left_out(source, to_format)
-  with file_io.new_folder(output, _holds_the_same) as temporary:
+  with file_io.new_folder(output) as temporary:
     values = {
       name: source.reader.read(name)
       for name in source.reader.shapes
@@ -180,32 +176,6 @@ def _write_tensorflow(folder, values, source, to_format):
   # tf1 and tf2 share a layout, as TensorFlow 2 also restores values by name.
   weight_files.write_tf1(prefix, values)
   return {name: name for name in values}
-
-
-def _holds_the_same(output, temporary):
-  """Returns whether a folder has exactly these files; removes an empty folder.
-
-  Raises:
-    InputError: `output` exists and has other contents.
-  """
-  with contextlib.suppress(OSError):
-    # Some systems cannot rename a folder to an existing folder's name.
-    os.rmdir(output)
-  if not os.path.exists(output):
-    return False
-  names = sorted(os.listdir(temporary))
-  if (
-    not os.path.isdir(output)
-    or sorted(os.listdir(output)) != names
-    or filecmp.cmpfiles(output, temporary, names, shallow=False)[0] != names
-  ):
-    raise errors.InputError(
-      f"{output} is there already and is not what this command writes; give a "
-      "new folder"
-    )
-  # Use a warning, because the script does not show less severe messages.
-  logging.warning("%s is there already, with the same files", output)
-  return True
 
 
 def _left_out(source, to_format):

@@ -414,18 +414,11 @@ def atomic_write(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_folder(
-  path: str, holds_the_same: Callable[[str, str], bool] | None = None
-) -> Iterator[str]:
+def new_folder(path: str) -> Iterator[str]:
   """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
   If the block raises, nothing stays. Raises InputError: `path` is not on a
-  local disk, or exists and is not empty.
-
-  Args:
-    holds_the_same: called at the end with `path` and the temporary folder;
-      returns whether `path` already has the same content, and raises InputError
-      if it differs. None: a `path` that is not empty is refused at once.
+  local disk, or exists and is not an empty folder.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
@@ -435,16 +428,12 @@ def new_folder(
   stays = _must_stay(path)
   # A folder that must stay may be another volume: the new folder is inside it.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
-  is_file = os.path.exists(path) and not os.path.isdir(path)
-  is_used = is_file or (os.path.exists(path) and os.listdir(path))
-  if is_used and not holds_the_same:
+  if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
     raise errors.InputError(f"{path} is there already; give a new folder")
   _make_folder(path)
   try:
     os.mkdir(temporary)
     yield temporary
-    if holds_the_same and holds_the_same(path, temporary):
-      return
     if stays:
       for name in os.listdir(temporary):
         os.rename(os.path.join(temporary, name), os.path.join(path, name))

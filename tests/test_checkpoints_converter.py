@@ -11,7 +11,7 @@ import safetensors.numpy
 import configuration
 import stored_weights
 from checkpoints import converter, tokenizer_files, weight_files
-from common import choices, errors, json_files
+from common import errors, json_files
 from resumed_runs import assert_same_checkpoints
 from training import run_folder
 
@@ -159,24 +159,12 @@ def check_fails(tmp_path, message, call, *args, **options):
 
 
 def test_what_is_there_is_not_overwritten(model, tmp_path):
-  there = "model is there already and is not what"
+  there = "model is there already; give a new folder"
   check_fails(tmp_path, there, convert, model, model, "tf1")
   (tmp_path / "empty").mkdir()
   convert(model, tmp_path / "empty", "tf1")
   away = "not on a local disk"
   check_fails(tmp_path, away, convert, model, "gs://x/y", "tf1")
-
-
-@pytest.mark.parametrize("kind", choices.CHECKPOINT_KINDS)
-def test_the_same_conversion_again_is_none(model, tmp_path, kind, caplog):
-  folder = tmp_path / "out"
-  first = convert(model, folder, kind)
-  times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-  assert convert(model, folder, kind) == first
-  assert f"{folder} is there already, with the same files" in caplog.text
-  assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-  (folder / "mine").touch()
-  check_fails(tmp_path, "already and is not what", convert, model, folder, kind)
 
 
 def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):

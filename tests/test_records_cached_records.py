@@ -55,7 +55,7 @@ def flipped(data):
 
 FAULTS = {
   "cut": ("", lambda data: data[:-1]), "flipped": ("", flipped),
-  "old flipped": ("", flipped), "gone": ("", None),
+  "gone": ("", None),
   "note gone": (".json", None), "note damaged": (".json", lambda data: b"{"),
   "note changed": (".json", lambda data: data.replace(b"3", b"4")),
 }
@@ -70,27 +70,10 @@ def test_records_that_are_not_whole_are_made_anew(path, fault, caplog):
     file.write_bytes(change(file.read_bytes()))
   else:
     file.unlink()
-  if fault.startswith("old"):
-    as_version_0_1(path)
   make = Maker()
   cached_records.ensure(path, {}, make)
   assert make.calls == 1 and rows_of(path) == [1, 2, 3]
   assert ("made again" in caplog.text) == (fault != "note gone")
-
-
-def as_version_0_1(path):
-  """Leaves the note without its checksums."""
-  note = json.load(open(f"{path}.json"))
-  del note["checksum"], note["sha256"]
-  json.dump(note, open(f"{path}.json", "w"))
-
-
-def test_records_of_version_0_1_are_taken(path):
-  cached_records.ensure(path, {}, Maker())
-  as_version_0_1(path)
-  make = Maker()
-  assert cached_records.ensure(path, {}, make)["num_records"] == 3
-  assert not make.calls
 
 
 def test_a_maker_that_fails_leaves_no_note(path):

@@ -1,6 +1,5 @@
 """The folder of a run: resume, damage, kills, full disks, other runs."""
 
-import json
 import logging
 import os
 import pathlib
@@ -126,11 +125,6 @@ def change_number(path):
   path.write_text(text.replace('"best": 1', '"best": 3'))
 
 
-def old_commit(path, files):
-  """Without a checksum, as those of version 0.1."""
-  path.write_text(json.dumps({"files": files, "extra": {}}))
-
-
 @pytest.mark.parametrize("suffix, change, reason", [
   (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
   (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
@@ -138,14 +132,11 @@ def old_commit(path, files):
   (".index", cut, "bytes instead of"),
   (".index", pathlib.Path.unlink, "no such file: .*index"),
   (".commit", pathlib.Path.unlink, "never finished: no .commit"),
-  (".commit", lambda path: path.write_text("{}"), "names no files"),
+  (".commit", lambda path: path.write_text("{}"), "its checksum is wrong"),
   (".commit", lambda path: path.write_text("[1"), "not JSON"),
   (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
   (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
   (".commit", change_number, "its checksum is wrong"),
-  (".commit", lambda path: old_commit(path, {"a": 1}), "expected an object"),
-  (".commit", lambda path: old_commit(path, ["a"]), "expected an object"),
-  (".commit", lambda path: old_commit(path, {"a": {}}), "bytes is missing"),
 ])
 def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
   claim(tmp_path, RUN, TRAINS)
@@ -160,14 +151,6 @@ def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
   assert re.search(reason, message)
   save(tmp_path, 10)
   check_whole(newest(tmp_path), 10)
-
-
-def test_a_commit_without_extra_values_counts(tmp_path):
-  claim(tmp_path, RUN, TRAINS)
-  save(tmp_path, 5)
-  path = tmp_path / "model.ckpt-5.commit"
-  path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
-  assert newest(tmp_path).extra == {}
 
 
 class Camera:
@@ -287,25 +270,6 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
     start("adamw", "a")
   claim(folder, RUN)
-
-
-def unseal(path):
-  values = json_files.read(str(path))
-  del values["checksum"]
-  path.write_text(json.dumps(values))
-
-
-def test_folders_of_version_0_1_go_on(tmp_path, caplog):
-  """They have no checksums; older ones do not say how they were trained."""
-  claim(tmp_path, RUN, TRAINS)
-  save(str(tmp_path), 5, extra={"best": 1})
-  unseal(tmp_path / "model.ckpt-5.commit")
-  (tmp_path / "run_fingerprint.json").write_text(json.dumps(RUN))
-  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
-  claim(tmp_path, RUN, noted)
-  start = run_folder.starting_point(str(tmp_path), None, noted)
-  assert start.step == 5 and start.extra == {"best": 1}
-  assert not caplog.records
 
 
 @pytest.mark.parametrize("content", [

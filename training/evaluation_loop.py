@@ -235,17 +235,15 @@ class PeriodicEvaluation:
     """Returns the state to store in a checkpoint, in JSON types."""
     return dict(self._state)
 
-  def restore(self, state: dict | None, step: int) -> None:
-    """Restores a `state` from a checkpoint of `step`.
+  def restore(self, state: dict | None) -> None:
+    """Restores the `state` from a checkpoint, None without one.
 
     If the state is of another metric, its best value is meaningless, and the
     comparison starts again.
     """
     if state is None:
       return
-    # Older checkpoints were written after the evaluation, and named no metric.
     metric = self._state["metric"]
-    state = {"metric": metric, "evaluated_step": step, **state}
     if state["metric"] == metric:
       self._state.update(state)
       return

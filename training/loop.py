@@ -475,7 +475,7 @@ class Trainer:
     self._evaluation = evaluation
     if evaluation:
       # Before asking whether the run is finished: patience may have ended it.
-      evaluation.restore(self._extra.get("evaluation"), first_step)
+      evaluation.restore(self._extra.get("evaluation"))
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
         "nothing to train: the checkpoint in %s is at step %d and %s; to train "

@@ -123,8 +123,8 @@ def _log_resumption(checkpoint, init_checkpoint):
 
 
 def _name_changes(folder, watched):
-  noted = (_read_fingerprint(folder) or {}).get(_TRAINED_WITH)
-  before = noted["watched"] if noted else {}
+  stored = _read_fingerprint(folder)
+  before = stored[_TRAINED_WITH]["watched"] if stored else {}
   for name in sorted(before.keys() & watched.keys()):
     if before[name] != watched[name]:
       logging.warning(
@@ -192,11 +192,7 @@ def _read_fingerprint(folder):
   if not tf.io.gfile.exists(path):
     return None
   try:
-    values = json_files.read_sealed(path)
-    noted = json_files.field(values, _TRAINED_WITH, dict, path, {})
-    for name in TrainedWith._fields if noted else ():
-      json_files.field(noted, name, dict, path)
-    return values
+    return json_files.read_sealed(path)
   except errors.InputError as error:
     logging.warning(
       "%s; the owner of this run is unknown: it goes on if its weights fit",
@@ -230,8 +226,8 @@ def _remove_leftovers(folder):
 
 def _check_same_run(folder, stored, fingerprint, trained_with):
   current = json_files.plain(fingerprint)
-  noted = stored.pop(_TRAINED_WITH, None)
-  if noted and trained_with:
+  noted = stored.pop(_TRAINED_WITH)
+  if trained_with:
     stored.update(noted["fixed"])
     current.update(json_files.plain(trained_with.fixed))
   # Flat, so that the error can name one field of a configuration.
@@ -304,20 +300,6 @@ def _commit(prefix, extra):
   json_files.write_sealed(f"{prefix}.commit", marker)
 
 
-def _read_commit(path):
-  """Returns the content of a .commit file.
-
-  Raises InputError: it is damaged.
-  """
-  marker = json_files.read_sealed(path)
-  json_files.field(marker, "extra", dict, path, {})
-  if not json_files.field(marker, "files", dict[str, dict], path, {}):
-    raise errors.InputError("its .commit file names no files")
-  for summary in marker["files"].values():
-    json_files.field(summary, "bytes", int, path)
-  return marker
-
-
 def _adopt_foreign(folder):
   """Gives another program's checkpoints .commit files, before the first save.
 
@@ -365,10 +347,9 @@ def newest_checkpoint(folder: str) -> StartingPoint | None:
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
       if tf.io.gfile.exists(f"{prefix}.commit"):
-        marker = _read_commit(f"{prefix}.commit")
+        marker = json_files.read_sealed(f"{prefix}.commit")
         _check_files(folder, marker["files"])
-        extra = marker.get("extra") or {}
-        return StartingPoint("resume", prefix, step, extra)
+        return StartingPoint("resume", prefix, step, marker["extra"])
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)
