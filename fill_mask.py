@@ -92,7 +92,7 @@ def main(_):
   settings = flags.read_settings()
   names = (
     "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case",
-    "max_seq_length", "never_split", "never_split_file",
+    "max_seq_length", "never_split",
   )
   model = text_models.load(
     settings.model_dir,

@@ -118,7 +118,6 @@ from training import (
   harness,
   repeated_runs,
   run_report,
-  train_log,
 )
 
 
@@ -223,8 +222,6 @@ def run_model(settings, run):
     )
     if is_chief:
       scores.write(folder, "eval", evaluation, global_step=step)
-      if settings.do_train:
-        train_log.write_last_evaluation(folder, step, report.results)
   if "predict" in run.files:
     file = run.files["predict"]
     predicted, evaluation = score(

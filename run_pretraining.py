@@ -76,7 +76,6 @@ from training import (
   distribution,
   evaluation_loop,
   harness,
-  train_log,
 )
 from variants import registry, vocabularies
 
@@ -221,7 +220,6 @@ def main(_):
           data.warn_of_plateau(
             head, results[f"{head}_loss"], functools.partial(model.labels, head)
           )
-        train_log.write_last_evaluation(settings.output_dir, step, results)
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ _KNOWN_KEYS = {
 
 
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
-  """Returns settings with the --do_lower_case that fits --vocab_file.
+  """Returns settings with --do_lower_case and --never_split of --vocab_file.
 
-  Unlike the original: without the flag, the tokenizer_config.json next to the
-  vocabulary decides. Raises InputError: that file is damaged, or is for another
-  tokenizer.
+  Unlike the original: without these flags, the tokenizer_config.json next to
+  the vocabulary decides. Raises InputError: that file is damaged, or is for
+  another tokenizer.
   """
   path, is_given = settings.vocab_file, "do_lower_case" in settings.given
   if not path:
@@ -53,7 +53,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   check(path)
   if is_file:
     return settings.replace(do_lower_case=False)
-  settings = _with_never_split(settings)
+  if "never_split" in settings and "never_split" not in settings.given:
+    settings = settings.replace(never_split=tuple(read_never_split(path)))
   known, source = read_do_lower_case(path), vocabularies.CONFIG
   if known is None:
     # No file has the case, so warn of a vocabulary with capitals. (Reading the
@@ -75,20 +76,6 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     )
     return settings.replace(do_lower_case=known)
   return settings
-
-
-def _with_never_split(settings):
-  """Returns settings whose `never_split` has the words of all sources."""
-  words = list(settings.get("never_split", ()))
-  if path := settings.get("never_split_file"):
-    lines = (line.strip() for _, line in file_io.read_lines(path))
-    words += filter(None, lines)
-  # An empty --never_split_file also overrides the stored words.
-  if not settings.given & {"never_split", "never_split_file"}:
-    words = read_never_split(settings.vocab_file)
-  if "never_split" not in settings:
-    return settings
-  return settings.replace(never_split=tuple(dict.fromkeys(words)))
 
 
 def write(

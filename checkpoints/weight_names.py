@@ -298,12 +298,6 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 # Hugging Face's classes and files
 
-# {variant: prefix of the names of its classes}
-TITLES = {
-  "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
-  "electra": "Electra", "camembert": "Camembert", "roberta": "Roberta",
-  "xlm-roberta": "XLMRoberta",
-}
 # {suffix of a class's name: prefixes of its TF1 names besides the encoder's}.
 # The first class whose prefixes all occur is the default, so of two classes
 # with the same prefixes, the second must be requested.
@@ -330,7 +324,7 @@ _TIED = {
 
 def _architectures(variant):
   """Returns {class of transformers: prefixes of its TF1 names}."""
-  title = TITLES[variant]
+  title = choices.HUGGINGFACE_TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
   # Only this class has the dense layer.
   if family_of(variant) in _OF_TEXTS:

@@ -40,7 +40,6 @@ from training import (
   evaluation_loop,
   harness,
   run_report,
-  train_log,
 )
 
 # Evaluation.
@@ -382,8 +381,6 @@ class ModelRun:
         os.path.join(folder, "eval_results.txt"),
         {"global_step": self._step, **results}, self._run.task,
       )
-      if self._settings.do_train:
-        train_log.write_last_evaluation(folder, self._step, results)
     return results
 
   def write_report(self, results: dict):

@@ -39,20 +39,19 @@ FEATURE_FILE_FORMATS = ("jsonl", "npz")
 SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
 
 CHECKPOINT_KINDS = ("tf1", "tf2", "huggingface", "model_garden")
-_TITLES = (
-  "Bert", "DistilBert", "Albert", "Electra", "Roberta", "XLMRoberta",
-  "Camembert",
-)
-# {end of a class name in transformers: the starts that exist with it}
-_CLASSES = {
-  "ForQuestionAnswering": _TITLES, "ForSequenceClassification": _TITLES,
-  "ForTokenClassification": _TITLES,
-  "ForPreTraining": ("Bert", "Albert", "Electra"), "ForMaskedLM": _TITLES,
-  "ForNextSentencePrediction": ("Bert",), "Model": _TITLES,
+# {variant: prefix of the names of its classes in transformers}
+HUGGINGFACE_TITLES = {
+  "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
+  "electra": "Electra", "camembert": "Camembert", "roberta": "Roberta",
+  "xlm-roberta": "XLMRoberta",
 }
-HUGGINGFACE_ARCHITECTURES = tuple(
-  title + end for title in _TITLES
-  for end, titles in _CLASSES.items() if title in titles
+HUGGINGFACE_ARCHITECTURES = (
+  *(title + end for title in HUGGINGFACE_TITLES.values() for end in (
+    "ForQuestionAnswering", "ForSequenceClassification",
+    "ForTokenClassification", "ForMaskedLM", "Model",
+  )),
+  "BertForPreTraining", "AlbertForPreTraining", "ElectraForPreTraining",
+  "BertForNextSentencePrediction",
 )
 SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",

@@ -31,7 +31,7 @@ _GROUPS = {
   """,
   "Model": """
     bert_config_file vocab_file init_checkpoint do_lower_case never_split
-    never_split_file feature_layers bilstm_size layers pooling
+    feature_layers bilstm_size layers pooling
     pooling_layer normalize similarity sparse sparse_pooling sparse_activation
     use_next_sentence_loss version_2_with_negative
   """,

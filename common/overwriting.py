@@ -13,7 +13,7 @@ from common import errors, file_io, run_settings
 
 _INPUTS = (
   "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
-  "vocab_file", "bert_config_file", "never_split_file", "add_tokens",
+  "vocab_file", "bert_config_file", "add_tokens",
   "calibration_file", "vectors_file", "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
@@ -78,7 +78,6 @@ def refuse(settings: run_settings.Settings) -> None:
           f"--{name}: {path} and {seen[key]} are one file; name each once"
         )
       seen[key] = path
-      _refuse_in_model(settings, name, path.strip())
   _refuse_in_output_dir(settings)
 
 
@@ -91,7 +90,14 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
 
 
 def _files_read(settings) -> Iterator[tuple]:
-  """Yields (identity, name of the flag) of each file that is read."""
+  """Yields (identity, name of the flag) of each file that is read.
+
+  Every file in the folder of a model counts.
+  """
+  for name in ("model_dir", "init_checkpoint"):
+    folder = settings.get(name) or ""
+    for file in os.listdir(folder) if os.path.isdir(folder) else ():
+      yield _identity(os.path.join(folder, file)), name
   for name, value in _inputs(settings):
     try:
       paths = file_io.expand_file_patterns(value)
@@ -109,19 +115,6 @@ def _identity(path):
     status = os.stat(path)
     return status.st_dev, status.st_ino
   return os.path.realpath(path)
-
-
-def _refuse_in_model(settings, name, path):
-  """Refuses an output that is a file of the model."""
-  for flag in ("model_dir", "init_checkpoint"):
-    folder = settings.get(flag)
-    if folder and os.path.isdir(folder) and os.path.isfile(path) and (
-      _identity(os.path.dirname(path) or ".") == _identity(folder)
-    ):
-      raise errors.InputError(
-        f"--{name}={path} is a file of the model in --{flag}, which would be "
-        "overwritten; name another file"
-      )
 
 
 def _refuse_in_output_dir(settings):

@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable
 
 import configuration
-from checkpoints import huggingface, sentence_folder, weight_names
-from common import file_io, run_settings
+from checkpoints import huggingface, sentence_folder
+from common import choices, file_io, run_settings
 from engines import network_file
 from variants import registry
 
@@ -69,7 +69,7 @@ def write(
 
 def _class_name(variant, head):
   name = _OWN_CLASSES.get((variant, head), _CLASSES[head])
-  return weight_names.TITLES[variant] + name
+  return choices.HUGGINGFACE_TITLES[variant] + name
 
 
 def _config_values(config, settings):

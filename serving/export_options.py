@@ -44,7 +44,6 @@ _MODEL = (
   Option("model_dir"), Option("bert_config_file"), Option("vocab_file"),
   Option("init_checkpoint"), Option("max_seq_length", 128, lower_bound=1),
   Option("do_lower_case", True), Option("never_split", []),
-  Option("never_split_file"),
 )
 _NAMELESS = "output_activation=linear output_activation=relevance"
 EXPORT = (

@@ -62,7 +62,7 @@ def load(
     **options: what is None or left out is as in training, or as in the folder,
       or the flag's default. bert_config_file, vocab_file, init_checkpoint:
       where one is elsewhere. do_lower_case: whether text is lower-cased.
-      never_split, never_split_file: words that stay whole.
+      never_split: words that stay whole.
       max_seq_length: longest sequence in word pieces. dtype: "float32" or
       "bfloat16". engine: "tensorflow", "onnx" or "litert", and with one of the
       last two quantize: "none" or "int8"; of an export what it is.

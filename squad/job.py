@@ -20,7 +20,6 @@ from training import (
   harness,
   run_folder,
   run_report,
-  train_log,
 )
 
 # The flags for the model's input, which a model folder stores. Its file
@@ -146,8 +145,6 @@ class Job:
     folder = self._settings.output_dir
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
-      if self._settings.do_train:
-        train_log.write_last_evaluation(folder, step, results)
       if self.threshold.is_auto:
         # The threshold is stored next to its weights.
         self.threshold.write(folder)

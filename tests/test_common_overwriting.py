@@ -33,8 +33,10 @@ def inside(tmp_path, monkeypatch):
     "output_file": "new.tf,vocab.txt"}, "is the file that --vocab_file reads"),
   ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
   ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
-  ({"model_dir": "model", "output_file": "model/vocab.txt"}, "of the model in"),
-  ({"init_checkpoint": "model", "output_file": "model/vocab.txt"}, "the model"),
+  ({"model_dir": "model", "output_file": "model/vocab.txt"},
+    "is the file that --model_dir reads"),
+  ({"init_checkpoint": "model", "output_file": "model/vocab.txt"},
+    "is the file that --init_checkpoint reads"),
   ({"predict_file": "out/predictions.tsv", "output_dir": "./out",
     "do_predict": True}, "is a file that --do_predict writes into"),
 ])

@@ -142,7 +142,7 @@ def test_a_tokenizer_json_has_no_such_list():
 def resolved(path, given=(), **values):
   return tokenizer_files.with_known_case(run_settings.Settings({
     "vocab_file": str(path / "vocab.txt"), "do_lower_case": True,
-    "never_split": (), "never_split_file": None, **values,
+    "never_split": (), **values,
   }, given)).never_split
 
 
@@ -151,9 +151,8 @@ def test_flags_go_before_what_is_stored(tmp_path):
   assert resolved(tmp_path) == ()
   (tmp_path / "tokenizer_config.json").write_text('{"never_split": ["x", "y"]}')
   assert resolved(tmp_path) == ("x", "y")
-  (tmp_path / "words").write_text("b,c \n\na\n")
-  given = {"never_split": ["a"], "never_split_file": str(tmp_path / "words")}
-  assert resolved(tmp_path, given, **given) == ("a", "b,c")
+  given = {"never_split": ["a"]}
+  assert resolved(tmp_path, given, **given) == ("a",)
   assert resolved(tmp_path, ["never_split"]) == ()
   (tmp_path / "tokenizer_config.json").write_text('{"never_split": null}')
   assert resolved(tmp_path) == ()

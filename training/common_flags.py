@@ -117,9 +117,6 @@ def define_tokenizer_flags(*, required=True):
     "space surrounds them, as written or lower-cased. By default taken from "
     "the tokenizer_config.json next to --vocab_file.",
   )
-  flags.DEFINE_string(
-    "never_split_file", None, "File of more such tokens, one a line."
-  )
 
 
 def define_output_flags(*, required=True):

@@ -83,7 +83,10 @@ class TrainingLog:
     shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, shown)
     if self._files:
-      self._files.write(step, _evaluation_values(results))
+      self._files.write(step, {
+        f"eval/{name.removeprefix('eval_')}": value
+        for name, value in results.items()
+      })
     # The time of an evaluation does not count for the training speed.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -237,34 +240,6 @@ class TrainingLog:
     speed = values["examples_per_second"]
     left = (self._options.num_train_steps - step) * self._options.batch_size
     return f"{text}  {progress.interval(left / speed)} left" if speed else text
-
-
-def write_last_evaluation(folder: str, step: int, results: dict) -> None:
-  """Adds the evaluation after a training to TensorBoard's evaluation curves.
-
-  It writes only results that are numbers, and nothing if the training has
-  evaluated the weights of that step.
-  """
-  logged = read(folder, step)
-  if any(
-    line["step"] == step and any(key.startswith("eval/") for key in line)
-    for line in logged
-  ):
-    return
-  writer = tf.summary.create_file_writer(folder)
-  with writer.as_default(step=step):
-    for name, value in _evaluation_values(results).items():
-      tf.summary.scalar(name, value)
-  writer.close()
-
-
-def _evaluation_values(results):
-  """{"eval_f1": 0.5, "note": "x"} -> {"eval/f1": 0.5}"""
-  return {
-    f"eval/{name.removeprefix('eval_')}": float(value)
-    for name, value in results.items()
-    if isinstance(value, (int, float, np.number))
-  }
 
 
 class _Files:
