@@ -200,20 +200,13 @@ def _left_out(source, to_format):
 
 def _notes(source, to_format):
   """Returns sentences about the model besides its weights."""
-  function, notes = source.config.hidden_act, [*source.reader.notes]
+  notes = [*source.reader.notes]
   if not source.vocab_file:
     notes.append(
       f"no vocabulary is written: the input has none of "
       f"{', '.join(vocabularies.NAMES)}, and --vocab_file is not given"
     )
-  their_name = configuration.THEIR_ACTIVATIONS.get(function)
-  if to_format == "huggingface" and their_name:
-    # In Hugging Face, the same name means another function.
-    notes.append(
-      f"hidden_act {function} is the same function as their {their_name}, "
-      "which config.json says"
-    )
-  elif function == "gelu_erf":
+  if source.config.hidden_act == "gelu_erf" and to_format != "huggingface":
     advice = "the original's code does not know it, this project does"
     if to_format == "model_garden":
       advice = "build the encoder with that activation"

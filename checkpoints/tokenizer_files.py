@@ -13,13 +13,16 @@ from common import errors, file_io, json_files, run_settings
 from variants import tokenizer_file, vocabularies
 
 _SPECIAL_TOKENS = "special_tokens_map.json"
-_ROLES = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# BERT's special tokens, by their keys in JSON files.
+_SPECIALS = {
+  "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]",
+  "cls_token": "[CLS]", "mask_token": "[MASK]",
+}
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that are read here or do not affect ids.
 _KNOWN_KEYS = {
-  *_ROLES, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+  *_SPECIALS, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
   "never_split", "do_basic_tokenize", "added_tokens_decoder", "keep_accents",
   "remove_space", "word_tokenizer_type", "tokenizer_class", "truncation_side",
   "additional_special_tokens", "extra_special_tokens", "auto_map", "backend",
@@ -142,11 +145,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
       vocab_file,
     )
     return {}
-  special = {
-    f"{name}_token": f"[{name.upper()}]"
-    for name in ("unk", "sep", "pad", "cls", "mask")
-    if f"[{name.upper()}]" in vocab
-  }
+  special = {key: name for key, name in _SPECIALS.items() if name in vocab}
   # Longer words become [UNK], as in tokenization.py.
   fast = Tokenizer(models.WordPiece(
     vocab, unk_token="[UNK]", max_input_chars_per_word=200
@@ -259,11 +258,11 @@ def _more_than_a_list(folder):
   path, values = vocabularies.read_config(vocab_file)
   faults = [
     f"{key} is {name}" for key, name in _special_names(folder, values).items()
-    if name != f"[{key.removesuffix('_token').upper()}]"
+    if name != _SPECIALS[key]
   ]
   if values.get("do_basic_tokenize") is False:
     faults.append("do_basic_tokenize is false")
-  kept = {*_SPECIALS, *json_files.field(
+  kept = {*_SPECIALS.values(), *json_files.field(
     values, "never_split", list[str], path, []
   )}
   added = sorted(_added_tokens(folder, values) - kept)
@@ -276,7 +275,7 @@ def _special_names(folder, values):
   """Returns {"cls_token": its name, ...} from a folder's files."""
   _, both = json_files.read_optional(folder, _SPECIAL_TOKENS)
   special = {}
-  for key in _ROLES:
+  for key in _SPECIALS:
     # The value is a string, or an object with the token's content.
     value = values.get(key) or both.get(key)
     name = value.get("content") if isinstance(value, dict) else value

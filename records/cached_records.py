@@ -42,6 +42,8 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
       logging.info("%s is there already, from the same data and flags", path)
       return known["facts"]
     logging.warning("%s is damaged, and made again", path)
+  elif known:
+    logging.info("%s is made again: its data or flags have changed", path)
   file_io.remove(note)
   # The file is renamed when it is whole, and the note is written after that.
   with tfrecord.RecordWriter(path) as writer:

@@ -335,7 +335,7 @@ def tags_of(folder):
   }
 
 
-def test_evaluations_have_tags_of_their_own(tmp_path):
+def test_tags_of_evaluations_have_a_prefix(tmp_path):
   log = open_log(tmp_path, log_steps=10)
   done(log, 5, [1.0] * 5)
   log.evaluated(5, {"eval_f1": 0.25, "loss": 2.0})

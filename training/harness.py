@@ -74,7 +74,12 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
 
   def batches_from(step):
     task.begins()
-    return training_batches(settings, task, data, step)
+    return pipeline.training_batches(
+      task.strategy, data.files, data.features, num_records=data.num_records,
+      batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
+      bucketing=is_bucketed(settings, task.strategy), trim=data.trim,
+      transform=data.transform,
+    )
 
   def keep(name, step):
     if distribution.is_chief(task.strategy):
@@ -95,16 +100,6 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
     step = choose_weights(settings, task, evaluation.best_step, step)
   keep("final_model", step)
   return step
-
-
-def training_batches(settings, task: Task, data: TrainingData, step: int):
-  """Returns an endless distributed dataset of batches from a step on."""
-  return pipeline.training_batches(
-    task.strategy, data.files, data.features, num_records=data.num_records,
-    batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
-    bucketing=is_bucketed(settings, task.strategy),
-    trim=data.trim, transform=data.transform,
-  )
 
 
 def choose_weights(
