@@ -299,6 +299,18 @@ class Weights(tf.Module):
       if name.startswith(prefix)
     }
 
+  def summary(self) -> None:
+    """Prints the name, shape and parameters of each variable, and the sum."""
+    rows = [
+      (variable_name(weight), tuple(weight.shape), weight.shape.num_elements())
+      for weight in self.variables
+    ]
+    width = max(len(name) for name, *_ in rows)
+    for name, shape, count in rows:
+      print(f"{name:<{width}}  {shape!s:<14}  {count:>12,}")
+    total = sum(count for *_, count in rows)
+    print(f"{'parameters':<{width}}  {'':<14}  {total:>12,}")
+
 
 # {name: shape} of variables that will be loaded, set per thread.
 _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (

@@ -309,6 +309,22 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   assert {str(found) for found in tmp_path.iterdir()} == {path, *kept}
 
 
+def test_names_and_sizes_change_with_the_files(tmp_path):
+  for name in ("a.txt", "b.txt"):
+    (tmp_path / name).write_text("12345")
+  paths = [f"{tmp_path}/{name}" for name in ("b.txt", "a.txt")]
+  told = file_io.names_and_sizes(paths)
+  assert told.startswith("2 files, 10 bytes, checksum of names and sizes ")
+  assert file_io.names_and_sizes(paths[::-1]) == told
+  (tmp_path / "a.txt").write_text("1234")
+  (tmp_path / "b.txt").write_text("123456")
+  # A folder means all of its files.
+  (tmp_path / "folder").mkdir()
+  other = file_io.names_and_sizes([str(tmp_path)])
+  assert other == file_io.names_and_sizes(paths)
+  assert "2 files, 10 bytes" in other and other != told
+
+
 def fill(path):
   with file_io.new_folder(str(path)) as folder:
     (pathlib.Path(folder) / "a").write_text("x")

@@ -308,3 +308,15 @@ def test_a_vocabulary_has_the_size_of_the_model(caplog):
   said = "vocab.txt has 31 tokens .*vocab_size 30"
   with pytest.raises(errors.InputError, match=said):
     config.check_vocabulary(31, "vocab.txt")
+
+
+def test_a_summary_lists_all_variables_and_their_sum(capsys):
+  model = modeling.BertModel(tiny())
+  model.summary()
+  *rows, total = capsys.readouterr().out.splitlines()
+  assert [row.split()[0] for row in rows] == [
+    layers.variable_name(weight) for weight in model.variables
+  ]
+  assert rows[0].split()[1:] == ["(30,", "16)", "480"]
+  count = model.config.num_parameters()
+  assert total.split() == ["parameters", f"{count:,}"]

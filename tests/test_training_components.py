@@ -336,9 +336,11 @@ def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse):
 
 def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   strategy = tf.distribute.get_strategy()
+  data = tmp_path / "train.txt"
+  data.write_text("a")
 
-  def open_run(train_file="a.txt", **values):
-    settings = parse(do_train=True, train_file=train_file, **values)
+  def open_run(**values):
+    settings = parse(do_train=True, train_file=data, **values)
     return components.open_run(
       settings, "tests", components.model_config(settings), strategy
     )
@@ -348,9 +350,10 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   noted = json.loads(path.read_text())["trained_with"]
   assert noted["fixed"] == {"optimizer": "bertadam"}
   assert noted["watched"]["init_checkpoint"] == "model.ckpt"
-  assert noted["watched"]["train_file"] == "a.txt"
+  assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
   run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
-  open_run("b.txt", init_checkpoint="model.ckpt")
+  data.write_text("ab")
+  open_run(init_checkpoint="model.ckpt")
   assert "began with train_file" in caplog.text
   with pytest.raises(errors.InputError, match='is "bertadam" there and "lam'):
     open_run(optimizer="lamb")

@@ -1,5 +1,6 @@
 """The page and the card of a fine-tuned model."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -25,11 +26,14 @@ def written(tmp_path):
       (3, {"loss": 0.5}), (3, {"eval/f1": 0.25}),
     ]
   ))
+  (tmp_path / "train.csv").write_text("text,label\n")
   (tmp_path / "final_model").mkdir()
+  (tmp_path / "data" / "folder.d").mkdir(parents=True)
   run_report.write(
     run_settings.Settings({
       "output_dir": str(tmp_path), "do_train": True, "eval_file": None,
-      "task_name": None,
+      "train_file": str(tmp_path / "train.csv"), "task_name": None,
+      "data_dir": str(tmp_path / "data"),
     }),
     run_report.Report(
       "text-classification", {"eval_f1": np.float32(0.5), "loss": 1.25},
@@ -105,7 +109,7 @@ def test_a_browser_shows_texts_as_they_are(tmp_path):
   assert shown.count(harmful) == 8 and texts[2] in shown and texts[3] in shown
 
 
-def test_the_card_names_scores_labels_and_use(written):
+def test_the_card_names_scores_data_and_use(written):
   card = (written / "final_model" / "README.md").read_text("utf-8")
   _, head, text = card.split("---\n", 2)
   assert "pipeline_tag: text-classification\n" in head
@@ -113,7 +117,9 @@ def test_the_card_names_scores_labels_and_use(written):
   assert json.loads(metrics) == [
     {"type": "eval_f1", "value": 0.5}, {"type": "loss", "value": 1.25},
   ]
-  assert "`no`, `yes`" in text
+  digest = hashlib.sha256(b"text,label\n").hexdigest()
+  assert f"| `train.csv` | 11 | `{digest}` |" in text
+  assert "`no`, `yes`" in text and "folder.d" not in text
   assert f'text_models.load("{written}/final_model")' in text
   assert "model.classify([(" in text
   assert "$" not in card

@@ -2,8 +2,8 @@
 
 import configuration
 from checkpoints import trained_head
-from common import console, errors
-from records import pipeline
+from common import console, errors, file_io
+from records import pipeline, tfrecord
 from training import distribution, run_folder
 from variants import registry
 
@@ -133,10 +133,16 @@ def _trained_with(settings):
   """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
+  watched = {}
+  for name in ("init_checkpoint", "input_file", "train_file", "data_dir"):
+    if value := settings.get(name):
+      # Finding the files of --input_file also detects an added shard.
+      paths = tfrecord.find_files(value) if name == "input_file" else [value]
+      watched[name] = value if name == "init_checkpoint" else (
+        f"{value} ({file_io.names_and_sizes(paths)})"
+      )
   names = ("optimizer", "use_next_sentence_loss")
   fixed = settings.pick(name for name in names if name in settings)
-  names = ("init_checkpoint", "input_file", "train_file", "data_dir")
-  watched = {n: str(settings.get(n)) for n in names if settings.get(n)}
   return run_folder.TrainedWith(fixed, watched)
 
 

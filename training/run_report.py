@@ -7,6 +7,7 @@ The page needs no other file and no network access. The card begins with the
 metadata that model hubs read.
 """
 
+import glob
 import html
 import json
 import math
@@ -205,4 +206,23 @@ def _card(settings, report, texts):
     labels=", ".join(f"`{label}`" for label in report.labels) or "none",
     scores="\n".join(f"| {n} | {value:.6g} |" for n, value in scores.items())
     or "| not evaluated | |",
+    files="\n".join(_data_rows(settings)),
   )
+
+
+def _data_rows(settings):
+  """Yields a row for each file of data: its name, size and checksum."""
+  paths = []
+  for flag in ("train_file", "eval_file"):
+    if value := settings.get(flag):
+      paths += file_io.expand_file_patterns(
+        ",".join(value) if isinstance(value, (list, tuple)) else value
+      )
+  if folder := settings.get("data_dir"):
+    paths += sorted(glob.glob(os.path.join(glob.escape(folder), "*.*")))
+  for path in paths:
+    # A pipe was read once, and a folder has no checksum.
+    if not (file_io.is_remote(path) or os.path.isfile(path)):
+      continue
+    size, digest = file_io.size_and_sha256(path)
+    yield f"| `{os.path.basename(path)}` | {size:,} | `{digest}` |"
