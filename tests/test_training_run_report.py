@@ -1,6 +1,7 @@
 """The page and the card of a fine-tuned model."""
 
 import hashlib
+import html
 import json
 import re
 import shutil
@@ -42,6 +43,36 @@ def written(tmp_path):
     ),
   )
   return tmp_path
+
+
+ENOUGH = {"task_name": "sst-2"}
+WEIGHTED = {"class_weights": "balanced"}
+
+
+@pytest.mark.parametrize("confusions, flags, advice", [
+  ([[9, 1], [2, 8]], {}, []),
+  ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65, and 0 steps are few"]),
+  ([[9, 1], [6, 4]], ENOUGH, []),
+  ([[8, 0], [1, 1]], ENOUGH, ["1 of 2 texts of '<b>' are recognised"]),
+  ([[7, 0], [1, 1]], ENOUGH, []),
+  ([[8, 0], [1, 1]], {**ENOUGH, **WEIGHTED}, []),
+  ([[8, 0], [0, 0]], {}, []),
+  ([[8, 0], [2, 0]], {}, ["the mean recall is 0.50", "0 of 2 texts of '<b>'"]),
+])
+def test_poor_classes_get_advice(tmp_path, caplog, confusions, flags, advice):
+  settings = {"output_dir": str(tmp_path), "do_train": True, **flags}
+  (tmp_path / "final_model").mkdir()
+  run_report.write(
+    run_settings.Settings({"class_weights": None, **settings}),
+    run_report.Report(
+      "text-classification", {}, "", ["a", "<b>"], np.array(confusions)
+    ),
+  )
+  page = (tmp_path / "report.html").read_text("utf-8")
+  assert page.count("<p>Advice: ") == len(caplog.messages) == len(advice)
+  for sentence, start in zip(caplog.messages, advice):
+    assert sentence.startswith(start) and "--" in sentence
+    assert f"<p>Advice: {html.escape(sentence)}.</p>" in page
 
 
 def test_the_page_shows_scores_curves_and_confusions(written):

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from common import file_io, program
 from training import train_log
@@ -30,6 +31,10 @@ _CARD = string.Template((_FOLDER / "model_card.md").read_text("utf-8"))
 NUM_MISTAKES = 20
 _WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
+# A recall below this is poor. Published recipes have more steps than these: the
+# shortest, for RTE, takes 233. A class this many times smaller than the largest
+# is rare.
+_POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 
 class Mistake(NamedTuple):
@@ -74,8 +79,15 @@ USES = {
 
 
 def write(settings, report: Report) -> None:
-  """Writes report.html into --output_dir and, after training, the card."""
+  """Writes report.html into --output_dir and, after training, the card.
+
+  It also logs the page's advice.
+  """
   folder = settings.output_dir
+  log = train_log.read(folder)
+  advice = _advice(settings, report, log[-1]["step"] if log else 0)
+  for sentence in advice:
+    logging.warning("%s", sentence)
   name = os.path.basename(os.path.abspath(folder))
   command = shlex.join([program.name(), *sys.argv[1:]])
   if command.partition(" ")[0].endswith(".py"):
@@ -86,7 +98,8 @@ def write(settings, report: Report) -> None:
     _PAGE.substitute(
       {key: html.escape(text) for key, text in texts.items()},
       scores=_table([], sorted(report.results.items())),
-      curves="".join(_curves(train_log.read(folder))) or "Nothing was trained.",
+      advice="".join(f"<p>Advice: {html.escape(s)}.</p>" for s in advice),
+      curves="".join(_curves(log)) or "Nothing was trained.",
       confusions=_confusions(report),
       details=f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
       if report.details else "",
@@ -102,6 +115,32 @@ def write(settings, report: Report) -> None:
       os.path.join(folder, "final_model", "README.md"),
       _card(settings, report, texts),
     )
+
+
+def _advice(settings, report, last_step):
+  """Returns sentences that name flags for classes with poor scores."""
+  if report.confusions is None or not settings.do_train:
+    return []
+  counts, right = report.confusions.sum(1), np.diag(report.confusions)
+  recalls = right / np.maximum(counts, 1)
+  advice, recall = [], recalls[counts > 0].mean()
+  is_short = last_step < _FEW_STEPS and not settings.get("task_name")
+  if recall < _POOR and is_short:
+    advice.append(
+      f"the mean recall is {recall:.2f}, and {last_step} steps are few: try "
+      "--optimizer=adamw --learning_rate=1e-4 (5e-5 for BERT-base and larger "
+      "models) --train_batch_size=16 --num_train_epochs=4, or more epochs"
+    )
+  is_rare = (counts > 0) & (_RARE * counts <= counts.max())
+  worst = np.where(is_rare, recalls, 1.0).argmin()
+  is_missed = is_rare[worst] and recalls[worst] < _POOR
+  if is_missed and not settings.get("class_weights", "no such flag"):
+    advice.append(
+      f"{right[worst]} of {counts[worst]} texts of {report.labels[worst]!r} "
+      f"are recognised, and the largest class has {counts.max()}: try "
+      "--class_weights=balanced"
+    )
+  return advice
 
 
 # The page.
