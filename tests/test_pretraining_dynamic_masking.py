@@ -102,19 +102,6 @@ def test_words_are_masked_wholly_or_not_at_all():
       assert chosen.issuperset(pieces)
 
 
-def test_a_word_that_is_too_long_is_passed_over():
-  ids = [CLS, 10, 11, 12, 13, 14, 15, 16, 17, SEP]
-  batch = {
-    "input_ids": np.array([ids] * ROWS, np.int32),
-    "input_mask": np.ones((ROWS, 10), np.int32),
-    # One word of seven pieces, one of one; two may be predicted.
-    "word_starts": np.array([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0]] * ROWS, np.int32),
-  }
-  masked = apply(batch, whole_words=True, masked_lm_prob=0.2)
-  np.testing.assert_array_equal(masked["masked_lm_positions"][:, 0], 8)
-  assert masked["masked_lm_weights"].sum() == ROWS
-
-
 @pytest.mark.parametrize("shares, is_mask, is_kept", [
   (SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)
 ])

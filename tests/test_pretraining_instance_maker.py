@@ -10,7 +10,7 @@ import pytest
 import small_corpus
 import tiny_model
 import tokenization
-from pretraining import data, instance_maker
+from pretraining import data, instance_maker, masks
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -51,10 +51,10 @@ def read_inputs(names):
       yield from text
 
 
-def small_features(text, vocab=WORDS, **options):
+def small_features(text, vocab=WORDS, rng=None, **options):
   return small_corpus.features_of(
     text.split("\n"), lambda line: [vocab[word] for word in line.split()],
-    vocab, small_corpus.record_options(**options),
+    vocab, small_corpus.record_options(**options), rng,
   )
 
 
@@ -77,6 +77,11 @@ def test_every_field_of_every_record_in_order(name, tmp_path):
     np.testing.assert_array_equal(np.concatenate(files), expected, feature)
 
 
+def update(digest, features):
+  for name in sorted(features):
+    digest.update(features[name].astype("<i4").tobytes())
+
+
 @pytest.mark.parametrize("masking, expected", [
   ("whole_words",
    "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387"),
@@ -91,13 +96,57 @@ def test_a_longer_text_with_many_random_draws(masking, expected):
     " ".join(rng.choices(words, k=rng.randint(1, 40))) for _ in range(300)
   ]
   sentences[::7] = [""] * len(sentences[::7])
-  features = small_features(
-    "\n".join(sentences), masking=masking, dupe_factor=20
-  )
   digest = hashlib.sha256()
-  for name in sorted(features):
-    digest.update(features[name].astype("<i4").tobytes())
+  update(digest, small_features(
+    "\n".join(sentences), masking=masking, dupe_factor=20
+  ))
   assert digest.hexdigest() == expected
+
+
+# Mostly the default; then table 8 of the paper, and one that is no float.
+MASK_SHARES = (
+  *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
+  "10,27,63",
+)
+
+
+def random_text(rng):
+  """As a tokenizer does, each sentence starts with a word."""
+  return "\n\n".join(
+    "\n".join(
+      " ".join(["a", *rng.choices([*WORDS][5:], k=rng.choice([0, 1, 8, 70]))])
+      for _ in range(rng.randint(1, 6))
+    )
+    for _ in range(rng.randint(1, 6))
+  )
+
+
+@pytest.mark.parametrize("masking, packing, expected", [
+  ("pieces", "sentence_pairs", "d80ae3fa07c05098"),
+  ("whole_words", "sentence_pairs", "c92c94f93c90f009"),
+  ("none", "sentence_pairs", "6c30330eba2b12d2"),
+  ("pieces", "full_sentences", "e66858537336f094"),
+  ("whole_words", "full_sentences", "1091fa9f625eef59"),
+  ("none", "full_sentences", "67e1bab22cfda617"),
+])
+def test_random_options(masking, packing, expected, monkeypatch):
+  """Sha256 of records that plain loops over lists of tokens made, too."""
+  # Also where the masks of a text become arrays in several parts.
+  monkeypatch.setattr(masks, "_TOGETHER", 7)
+  rng, digest = random.Random(f"{masking} {packing}"), hashlib.sha256()
+  for _ in range(25):
+    options = {
+      "max_seq_length": rng.choice([5, 6, 16, 40, 128]),
+      "max_predictions_per_seq": rng.choice([0, 1, 5, 20, 200]),
+      "dupe_factor": rng.randint(1, 3),
+      "masked_lm_prob": rng.choice([0, 0.15, 0.15, 0.5, 1]),
+      "short_seq_prob": rng.choice([0, 0.1, 0.5, 1]),
+      "mask_shares": masks.parse_shares(rng.choice(MASK_SHARES).split(",")),
+    }
+    update(digest, small_features(
+      random_text(rng), masking=masking, packing=packing, rng=rng, **options
+    ))
+  assert digest.hexdigest()[:16] == expected
 
 
 def test_a_single_document_is_its_own_random_next():

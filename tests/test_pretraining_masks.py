@@ -1,4 +1,4 @@
-"""--mask_shares; test_plain_instances.py tests the masks themselves."""
+"""--mask_shares; test_pretraining_instance_maker.py has the masks."""
 
 import pytest
 
