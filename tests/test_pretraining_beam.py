@@ -107,33 +107,15 @@ def test_bad_options(apache_beam, options, message):
     beam.make_pipeline(options)
 
 
-@pytest.fixture
-def flags(tmp_path):
+def test_a_missing_package_is_told_before_anything_is_read(
+  tmp_path, monkeypatch
+):
   run = sharded_runs.make_run(tmp_path / "local")
-  return {
+  flags = {
     "input_file": tmp_path / "local" / "a.txt",
     "vocab_file": run.options.vocab_file, "shard_size_mb": 0.0005,
     "output_file": tmp_path / "script" / "a",
   }
-
-
-def test_the_script(tmp_path, apache_beam, flags):
-  done = script_runner.succeed(SCRIPT, beam_options=ONE, **flags)
-  assert "instances to" in done.last_line
-  (tmp_path / "script").rename(tmp_path / "beams")
-  script_runner.succeed(SCRIPT, **flags)
-  names = os.listdir(tmp_path / "script")
-  assert len(names) > 2 and sorted(names) == sorted(
-    os.listdir(tmp_path / "beams")
-  )
-  for name in names:
-    local, beams = (tmp_path / folder / name for folder in ("script", "beams"))
-    assert local.read_bytes() == beams.read_bytes()
-
-
-def test_a_missing_package_is_told_before_anything_is_read(
-  tmp_path, monkeypatch, flags
-):
   (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
   with script_runner.start(SCRIPT, beam_options=ONE, **flags) as process:

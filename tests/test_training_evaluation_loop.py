@@ -57,25 +57,6 @@ def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
   assert len(traces) == strategy.num_replicas_in_sync
 
 
-@pytest.mark.parametrize("count", [1, 4, 7])
-def test_like_lengths_keep_the_order_of_records(tmp_path, strategy, count):
-  records = write_records(tmp_path / "a.tfrecord", count)
-  lengths = [i % 2 + 1 for i in range(count)]
-
-  def function(batch):
-    longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], axis=1))
-    rows = tf.shape(batch["input_ids"])[0]
-    return {**number(batch), "longest": tf.repeat(longest, rows)}
-
-  predictor = evaluation_loop.Predictor(strategy, function)
-  outputs = predictor.predict(
-    records, FEATURES, num_records=count, batch_size=2, lengths=lengths,
-  )
-  assert outputs["number"].tolist() == list(range(count))
-  if count == 7:  # Three long ones, the first four places; then the short.
-    assert outputs["longest"].tolist().count(1) >= 2
-
-
 @pytest.mark.parametrize("on_tpu", [False, True])
 def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   monkeypatch.setattr(distribution, "is_tpu", lambda strategy: on_tpu)

@@ -227,15 +227,6 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
     assert not [name for name in names(tmp_path) if "tmp" in name]
 
 
-def test_a_folder_is_claimed_once_and_found_again(tmp_path):
-  folder = f"{tmp_path}/new/run"
-  claim(folder, RUN, TRAINS)
-  save(folder, 5)
-  claim(folder, RUN)
-  noted = json_files.read_sealed(f"{folder}/run_fingerprint.json")
-  assert noted == {**RUN, "trained_with": {"fixed": {}, "watched": {}}}
-
-
 @pytest.mark.parametrize("other, difference", [
   ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
   ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),

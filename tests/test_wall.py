@@ -193,14 +193,6 @@ def test_what_a_script_cannot_do_with_an_export(
   assert not (tmp_path / "out").exists()
 
 
-def test_weights_are_read_without_keras(exported):
-  model, _ = exported("classification")
-  assert without("nothing", [
-    "import json", "from serving import text_models",
-    "text_models.load(sys.argv[1])", "print(json.dumps('keras' in sys.modules))"
-  ], model) is False
-
-
 def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   model, _ = exported("classification")
   sentence = without("tensorflow", [
