@@ -138,8 +138,8 @@ def test_a_stop_changes_nothing_but_where_a_start_ends(parse):
   stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
   for step in (1, 2, 4, 9):
     assert stopped._learning_rate(step) == whole._learning_rate(step)
-  assert stopped._options.num_train_steps == 4
-  assert whole._options.num_train_steps == 10
+  for stop, end in ((0, 10), (4, 4), (10, 10)):
+    assert make_trainer(parse(stop_step=stop))._options.num_train_steps == end
   # The last step is evaluated in any case, a stop is not.
   settings = parse(stop_step=4, eval_steps=3)
   found = harness.periodic_evaluation(settings, make_task(settings), None)
@@ -162,6 +162,8 @@ def test_training_options(parse, tmp_path, caplog):
   assert options.seed == 7
   assert options.output_dir == str(tmp_path / "out")
   assert "--seed=7: " in caplog.text
+  # It has float32's range.
+  assert not make_trainer(parse(dtype="bfloat16"))._options.loss_scaling
 
 
 @pytest.mark.parametrize("num_train_steps, given, interval", [
@@ -368,9 +370,12 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   assert noted.fixed == fixed
 
 
-def test_the_warm_up_may_be_longer_than_the_run(parse):
-  """As in the original: the rate rises until the end."""
-  settings = parse(
-    warmup_proportion=1.5, num_train_epochs=2.0, train_batch_size=10
-  )
-  assert harness.training_length(settings, 50) == (10, 15)
+@pytest.mark.parametrize("values, expected", [
+  ({}, (343, 34)), ({"max_train_steps": 100}, (100, 10)),
+  ({"max_train_steps": 343}, (343, 34)), ({"max_train_steps": 500}, (343, 34)),
+  # As in the original: the rate rises until the end.
+  ({"warmup_proportion": 1.5}, (343, 514)),
+])
+def test_the_length_of_mrpc(parse, values, expected):
+  settings = parse(train_batch_size=32, **values)
+  assert harness.training_length(settings, 3668) == expected
