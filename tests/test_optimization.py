@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 import optimization
-import two_replicas
 from common import errors
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -186,11 +185,6 @@ def test_weight_decay_is_the_originals_for_every_variable():
 # Norm and clipping.
 
 
-def added_up(grads):
-  """Returns gradients as tensors: rows of one word become one."""
-  return [None if g is None else tf.convert_to_tensor(g) for g in grads]
-
-
 def test_norm_counts_rows_of_a_repeated_word_apart():
   rows = tf.IndexedSlices(
     tf.constant([[3.0], [4.0]]), tf.constant([1, 1]), tf.constant([2, 1])
@@ -198,9 +192,9 @@ def test_norm_counts_rows_of_a_repeated_word_apart():
   dense = tf.constant([12.0])
   assert optimization.rows_squared_norm([rows, dense, None]) == 25.0
   assert optimization.global_norm([rows, dense, None]) == 13.0
-  tensors = added_up([rows, dense, None])
-  np.testing.assert_array_equal(tensors[0], [[0.0], [7.0]])
-  assert optimization.squared_norm(tensors) == 49.0 + 144.0
+  table = tf.convert_to_tensor(rows)
+  np.testing.assert_array_equal(table, [[0.0], [7.0]])
+  assert optimization.squared_norm([table, dense, None]) == 49.0 + 144.0
 
 
 def test_small_gradients_are_not_scaled():
@@ -308,62 +302,3 @@ def test_multipliers_scale_the_rate_of_their_variables():
   optimizer.apply_gradients(grads, variables, learning_rate=0.125, step=0)
   slow, usual = (1.0 - variable.numpy() for variable in variables)
   assert slow == pytest.approx(0.25 * usual, rel=1e-5)
-
-
-# Several devices.
-
-
-def lookup_gradients(variables, ids, num_examples):
-  table, bias = variables
-  with tf.GradientTape() as tape:
-    hidden = tf.gather(table, ids) + bias
-    loss = tf.reduce_sum(hidden**2) / num_examples
-  return tape.gradient(loss, variables)
-
-
-def replica_step(optimizer, variables, ids, step):
-  """One step of a replica that has a share of the batch."""
-  replica = tf.distribute.get_replica_context()
-  share = tf.split(ids, replica.num_replicas_in_sync)
-  mine = tf.gather(tf.stack(share), replica.replica_id_in_sync_group)
-  grads = lookup_gradients(variables, mine, len(ids))
-  rows = optimization.rows_squared_norm(grads)
-  dense = added_up(grads)
-  rows, *dense = replica.all_reduce(tf.distribute.ReduceOp.SUM, [rows, *dense])
-  norm = tf.sqrt(rows + optimization.squared_norm(dense[1:]))
-  optimizer.update_all(
-    variables, dense, learning_rate=0.1, step=step,
-    grad_scale=optimization.clip_scale(norm), apply=tf.math.is_finite(norm),
-  )
-  return norm
-
-
-@pytest.mark.parametrize("kind", ["bertadam", "lamb"])
-def test_two_replicas_give_the_weights_of_one_device(kind):
-  ids = tf.constant([0, 1, 1, 2])
-  values = {"word_embeddings": [[1.0], [2.0], [3.0]], "output_bias": [0.5]}
-  alone = variables_of(values)
-  optimizer = optimization.make_optimizer(kind)
-  optimizer.create_slots(alone)
-  strategy = two_replicas.strategy()
-  with strategy.scope():
-    mirrored = variables_of(values)
-    mirrored_optimizer = optimization.make_optimizer(kind)
-    mirrored_optimizer.create_slots(mirrored)
-  step_of = tf.function(
-    lambda step: strategy.run(
-      replica_step, (mirrored_optimizer, mirrored, ids, step)
-    )
-  )
-  for step in range(3):
-    grads = lookup_gradients(alone, ids, 4)
-    norm = optimizer.apply_gradients(grads, alone, learning_rate=0.1, step=step)
-    norms = step_of(tf.constant(step)).values
-    np.testing.assert_allclose(norms, [norm] * 2, rtol=1e-6)
-  slots = mirrored_optimizer.slots
-  one = [*alone, *optimizer.slots.values()]
-  for expected, variable in zip(one, [*mirrored, *slots.values()]):
-    copies = [copy.numpy() for copy in variable.values]
-    np.testing.assert_array_equal(*copies)
-    np.testing.assert_allclose(copies[0], expected, rtol=1e-6)
-  assert slots["output_bias/adam_m"].values[1].device.endswith("CPU:1")

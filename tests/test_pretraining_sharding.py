@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -64,47 +61,18 @@ def test_the_number_of_processes(tmp_path, expected, num_processes):
   assert_expected(run, expected)
 
 
-# Writes half of the records of the third shard and dies.
-_KILLED = """
-import os, signal, sys
-import sharded_runs
-from common import file_io
-from records import tfrecord
-from pathlib import Path
-
-write_all = tfrecord.RecordWriter.write_all
-
-def write_some(self, records):
-  write_all(self, records[: len(records) // 2])
-  self._writer.flush()
-  if "00002-of" in self.path:
-    os.kill(os.getpid(), signal.SIGKILL)
-  write_all(self, records[len(records) // 2 :])
-
-tfrecord.RecordWriter.write_all = write_some
-sharded_runs.make_run(Path(sys.argv[1])).make()
-"""
-
-
-def test_killed_within_a_shard_and_run_again(tmp_path, expected):
-  here = os.path.dirname(os.path.abspath(__file__))
-  path = os.pathsep.join([here, os.path.dirname(here)])
-  done = subprocess.run(
-    [sys.executable, "-c", _KILLED, str(tmp_path)],
-    env={**os.environ, "PYTHONPATH": path}, check=False
-  )
-  assert done.returncode == -signal.SIGKILL
+def test_a_run_that_failed_goes_on_with_what_it_has(tmp_path, expected):
   run = make_run(tmp_path)
-  names = sorted(contents(run))
-  assert [name for name in names if "-of-" in name][:2] == (
-    sorted(expected)[:2]
-  )
-  assert len(names) == 4 and "00002-of-00006.tmp-" in names[2]
-  finished = {shard.output: os.stat(shard.output) for shard in run.shards[:2]}
+  text = tmp_path / "b.txt"
+  whole = text.read_bytes()
+  text.write_bytes(b"\xff" + whole[1:])
+  with pytest.raises(errors.InputError, match="b.txt:1: not UTF-8"):
+    run.make()
+  text.write_bytes(whole)
+  kept = os.stat(run.shards[0].output)
   run.make()
   assert_expected(run, expected)
-  for path, before in finished.items():
-    assert os.stat(path) == before  # Not made again.
+  assert os.stat(run.shards[0].output) == kept
 
 
 def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
@@ -217,25 +185,3 @@ def test_shards_are_found_by_pattern_manifest_or_output(tmp_path):
   assert both == [files[1], *files]
   (out / "a,b").write_bytes(b"")
   assert tfrecord.find_files(f"{out}/a,b") == [f"{out}/a,b"]
-
-
-class Deadly:
-  """Kills the process that is given it."""
-
-  def __reduce__(self):
-    return signal.raise_signal, (signal.SIGKILL,)
-
-
-def test_a_killed_process_is_told_of(tmp_path):
-  run = make_run(tmp_path)
-  run.options = Deadly()
-  with pytest.raises(errors.InputError, match="a process was killed, perhaps"):
-    run.make(2)
-
-
-def test_bad_input_in_a_process_is_the_same_error(tmp_path):
-  run = make_run(tmp_path)
-  with open(tmp_path / "b.txt", "r+b") as stream:
-    stream.write(b"\xff")
-  with pytest.raises(errors.InputError, match="b.txt:1: not UTF-8"):
-    run.make(2)
