@@ -7,18 +7,18 @@ import shutil
 import numpy as np
 import pytest
 
-import configuration
-import modeling
 import script_runner
+import serving_models
 import stored_weights
 import tiny_model
-from checkpoints import model_folder, model_writer, weight_files
-from classification import inputs, model, sequences
+from checkpoints import weight_files
+from classification import inputs, sequences
 from records import tfrecord
 from script_runner import results_in
 from test_classification_task import read_task
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"
+DATA = script_runner.ROOT / "tests" / "data" / "glue"
 GOOD, BAD = "warm clever lovely bright", "dull cold empty slow"
 OTHERS = "the film was and a story with music that ended here"
 TAB = "\t"
@@ -211,16 +211,6 @@ def test_seeds_are_compared_in_a_table(trained):
   assert not np.array_equal(*weights)
 
 
-def test_the_log_says_which_weights_count_and_shows_the_scores(trained):
-  log = trained[1].err
-  best = f"the best, of step 60, are in {trained[0]}/seed_3/best_model"
-  assert f"have the weights of the last step, 60; {best}: --use_best" in log
-  named = log.index("predictions with names are in")
-  assert named < log.index("the scores alone, as the original")
-  report = (trained[0] / "seed_3" / "eval_report.txt").read_text()
-  assert f"{trained[0]}/seed_3/eval_report.txt:\n{report}" in log
-
-
 def test_the_best_weights_may_be_used(trained, folder, tmp_path):
   """The last ones are spoiled by a high rate, and the best ones answer."""
   classify(
@@ -257,44 +247,23 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
-  flags = {**training(folder), "num_train_epochs": None}
-  search = {
-    "do_eval": True, "eval_file": folder / "eval.csv",
-    "search": "num_train_epochs=0.2,3", "metrics": "f1",
-  }
-  done = classify(folder, tmp_path / "run", **flags, **search)
-  table = (tmp_path / "run" / "search_results.tsv").read_text()
-  assert done.out == table
-  header, best, worst = [line.split("\t") for line in table.splitlines()]
+  done = classify(
+    folder, tmp_path, **{**training(folder), "num_train_epochs": None},
+    do_eval=True, eval_file=folder / "eval.csv", metrics="f1",
+    search="num_train_epochs=0.2,3",
+  )
+  header, best, worst = [line.split("\t") for line in done.out.splitlines()]
   assert header[:3] == ["num_train_epochs", "eval_f1", "eval_accuracy"]
   assert (best[0], worst[0]) == ("3.0", "0.2") and best[1] > worst[1]
   kept, made = (
-    {path.name: path.read_bytes() for path in model.iterdir()}
-    for model in (
-      tmp_path / "run" / "final_model",
-      tmp_path / "run" / "num_train_epochs=3.0" / "final_model",
-    )
+    stored_weights.read(str(path / "final_model"))["output_weights"]
+    for path in (tmp_path, tmp_path / "num_train_epochs=3.0")
   )
-  assert kept == made and "bert_config.json" in kept
+  assert np.array_equal(kept, made)
 
 
-def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
-  """It knows how long the texts of the training were."""
-  model = trained[0] / "seed_3" / "best_model"
-  texts = "review\nthe film was lovely\na dull story\n"
-  (tmp_path / "new.csv").write_text(texts)
-  done = classify(
-    folder, tmp_path / "run", do_predict=True, model_dir=model,
-    predict_file=tmp_path / "new.csv", bert_config_file=None, vocab_file=None,
-    max_seq_length=12,
-  )
-  assert "--max_seq_length=12 (trained with 16)" in done.err
-  _, *rows = tsv(tmp_path / "run" / "predictions.tsv")
-  assert [row[1] for row in rows] == ["good", "bad"]
-
-
-def test_the_columns_of_the_training_are_remembered(trained, folder, tmp_path):
-  """Also of a file of plain texts; --text_b_column is other input."""
+def test_the_input_of_the_training_is_remembered(trained, tmp_path):
+  """The columns also of a file of plain texts."""
   model = trained[0] / "seed_3" / "final_model"
   (tmp_path / "new.csv").write_text("text,review\nx,the film was lovely\n")
   (tmp_path / "new.txt").write_text("the film was lovely\n")
@@ -310,9 +279,10 @@ def test_the_columns_of_the_training_are_remembered(trained, folder, tmp_path):
   done = script_runner.succeed(
     "run_classifier.py", do_predict=True, model_dir=model, text_column="a",
     text_b_column="b", predict_file=tmp_path / "pairs.csv",
-    output_dir=tmp_path / "pairs",
+    output_dir=tmp_path / "pairs", max_seq_length=12,
   )
   assert "--text_b_column=b (trained with single texts)" in done.err
+  assert "--max_seq_length=12 (trained with 16)" in done.err
 
 
 def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
@@ -390,130 +360,38 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     assert labels == ",".join(chosen)
 
 
-def pairs(count, seed):
-  rng = np.random.RandomState(seed)
-  for _ in range(count):
-    yield [
-      " ".join(rng.choice(OTHERS.split(), rng.randint(3, 15)))
-      for _ in range(2)
-    ]
-
-
-def write_rows(path, header, rows, separator="\t"):
-  path.parent.mkdir(exist_ok=True)
-  lines = [separator.join(map(str, row)) for row in [header, *rows]]
-  path.write_text("\n".join(lines) + "\n")
-
-
-def model_folder_of(folder, path, kind, labels, **given):
-  values = json.loads((folder / "bert_config.json").read_text())
-  problem = configuration.PROBLEM_OF_KIND[kind]
-  values.update(problem_type=problem, id2label=dict(enumerate(labels)))
-  config = modeling.BertConfig.from_dict(values)
-  outputs = model.num_outputs(kind, labels)
-  network = model.ClassifierModel(config, kind, outputs, seed=4)
-  model_writer.write(
-    str(path), network.variables,
-    model_folder.with_input_settings(config, given),
+@pytest.mark.parametrize("name, metrics, outputs, rows_of_sets", [
+  ("mnli", ["accuracy"], 3, {"": 2, "_mismatched": 1}),
+  ("sts-b", ["pearson", "spearman"], 1, {"": 2}),
+  pytest.param("swag", ["accuracy"], 4, {"": 1}, marks=pytest.mark.slow),
+])
+def test_official_tasks_are_learned_scored_and_predicted(
+  tmp_path, name, metrics, outputs, rows_of_sets
+):
+  run, submitted = tmp_path / "run", tmp_path / "glue"
+  script_runner.succeed(
+    "run_classifier.py", task_name=name, do_train=True, do_eval=True,
+    do_predict=True, data_dir=DATA / name, model_dir=serving_models.FOLDER,
+    output_dir=run, max_seq_length=16, train_batch_size=2, num_train_epochs=1,
+    glue_submission_dir=None if name == "swag" else submitted,
   )
-  return {
-    "bert_config_file": path / "bert_config.json", "init_checkpoint": path,
-    "max_seq_length": None,
+  assert set(results_in(run)) == {"global_step", "loss"} | {
+    f"eval{suffix}_{metric}"
+    for suffix in rows_of_sets for metric in (*metrics, "loss")
   }
-
-
-@pytest.mark.slow
-def test_both_sets_of_mnli_have_their_names(folder, tmp_path):
-  names = "contradiction", "entailment", "neutral"
-  columns = ["index", "sentence1", "sentence2"]
-  for number, (split, count) in enumerate((
-    ("dev_matched", 7), ("dev_mismatched", 5), ("test_matched", 7),
-    ("test_mismatched", 3),
-  )):
-    is_labelled = "dev" in split
-    write_rows(
-      tmp_path / "mnli" / f"{split}.tsv",
-      columns + ["gold_label"] * is_labelled,
-      [[n, *texts] + [names[n % 3]] * is_labelled
-       for n, texts in enumerate(pairs(count, number))],
-    )
-  run = tmp_path / "run"
-  classify(
-    folder, run, task_name="MNLI", data_dir=tmp_path / "mnli", do_eval=True,
-    do_predict=True, eval_batch_size=4, predict_batch_size=4,
-    glue_submission_dir=tmp_path / "glue", num_logical_cpus=2,
-    **model_folder_of(
-      folder, tmp_path / "model", "single", [name.upper() for name in names],
-      max_seq_length=16, doc_stride=4, max_windows=3,
-    ),
-  )
-  assert set(results_in(run)) == {
-    "eval_accuracy", "eval_loss", "eval_mismatched_accuracy",
-    "eval_mismatched_loss", "global_step", "loss",
-  }
-  for suffix, count in (("", 7), ("_mismatched", 3)):
+  for suffix, count in rows_of_sets.items():
     numbers = np.array(tsv(run / f"test_results{suffix}.tsv"), float)
-    assert numbers.shape == (count, 3)
-    _, *rows = tsv(run / f"predictions{suffix}.tsv")
-    found = [names.index(row[1]) for row in rows]
-    assert found == numbers.argmax(axis=1).tolist()
-  assert len(tsv(tmp_path / "glue" / "MNLI-mm.tsv")) == 4
-
-
-def test_sts_b_gives_numbers(folder, tmp_path):
-  columns = "index", "sentence1", "sentence2"
-  texts = [("the film", f"{word} music") for word in "the a and with".split()]
-  for split in ("train", "dev"):
-    write_rows(tmp_path / "sts" / f"{split}.tsv", [*columns, "score"], [
-      [n, *pair, n * 1.25] for n, pair in enumerate(texts)
-    ])
-  write_rows(tmp_path / "sts" / "test.tsv", columns, [
-    [n, *pair] for n, pair in enumerate(texts)
-  ])
-  classify(
-    folder, tmp_path / "run", task_name="STS-B", data_dir=tmp_path / "sts",
-    do_train=True, do_eval=True, do_predict=True, train_batch_size=4,
-    num_train_epochs=2, log_steps=1,
-  )
-  assert set(results_in(tmp_path / "run")) == {
-    "eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"
-  }
-  header, *rows = tsv(tmp_path / "run" / "predictions.tsv")
-  assert header == ["id", "score", "text", "text_b"]
-  assert [row[0] for row in rows] == [f"test-{n}" for n in range(4)]
-  scores = [row[1] for row in rows]
-  assert [[score] for score in scores] == tsv(
-    tmp_path / "run" / "test_results.tsv"
-  )
-  last = script_runner.logged(tmp_path / "run")[-1]
-  # [CLS] the film [SEP] the music [SEP]
-  assert last["tokens_per_example"] == 7 and last["tokens_per_second"] > 0
-
-
-def test_swag_chooses_one_of_four_endings(folder, tmp_path):
-  endings = [f"ending{n}" for n in range(4)]
-  columns = ["sent1", "sent2", *endings]
-  rows = [["the film", "a", "story", "music", "end", word]
-          for word in GOOD.split()]
-  write_rows(tmp_path / "swag" / "val.csv", [*columns, "label"], [
-    [*row, n] for n, row in enumerate(rows)
-  ], ",")
-  write_rows(tmp_path / "swag" / "test.csv", columns, rows, ",")
-  classify(
-    folder, tmp_path / "run", task_name="swag", data_dir=tmp_path / "swag",
-    do_eval=True, do_predict=True, predict_batch_size=3,
-    **model_folder_of(
-      folder, tmp_path / "model", "choice", "0123", max_seq_length=16,
-      doc_stride=0,
-    ),
-  )
-  results = results_in(tmp_path / "run")
-  assert set(results) == {"eval_accuracy", "eval_loss", "global_step", "loss"}
-  found = np.array(tsv(tmp_path / "run" / "test_results.tsv"), float)
-  assert found.shape == (4, 4)
-  np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
-  _, *rows = tsv(tmp_path / "run" / "predictions.tsv")
-  assert [int(row[1]) for row in rows] == found.argmax(axis=1).tolist()
+    assert numbers.shape == (count, outputs)
+    header, *rows = tsv(run / f"predictions{suffix}.tsv")
+    if outputs == 1:
+      assert [[float(row[1])] for row in rows] == numbers.tolist()
+    else:
+      np.testing.assert_allclose(numbers.sum(axis=1), 1, atol=1e-6)
+      labels = [header[3 + place] for place in numbers.argmax(axis=1)]
+      assert [row[1] for row in rows] == labels
+  if name == "mnli":
+    assert len(tsv(submitted / "MNLI-m.tsv")) == 3
+    assert len(tsv(submitted / "MNLI-mm.tsv")) == 2
 
 
 @pytest.mark.parametrize("flags, sentence", [
@@ -539,6 +417,5 @@ def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
     for name, value in flags.items()
   }
   done = classify(folder, tmp_path / "run", code=1, **flags)
-  _, found, message = f"\n{done.err}".rpartition("\nrun_classifier.py: error: ")
-  assert found and sentence in message
+  assert sentence in done.err.rpartition("\nrun_classifier.py: error: ")[2]
   assert "Traceback" not in done.err

@@ -180,26 +180,18 @@ def test_training_learns_and_leaves_these_files(trained):
 
 
 @pytest.mark.slow
-def test_a_killed_search_goes_on(files, encoder, tmp_path):
-  flags = {
-    "vocab_file": WEIGHTS["vocab_file"], "init_checkpoint": encoder,
-    "bert_config_file": encoder / "bert_config.json", "do_train": True,
-    "train_file": files / "train.json", "train_batch_size": 16, **V2,
-    "num_train_epochs": 1, "do_eval": True, "eval_file": files / "dev.json",
-    "search": "learning_rate=1e-9,2e-3", "output_dir": tmp_path,
-  }
-  first = squad(**flags)
-  script_runner.cut_search_short(tmp_path, "learning_rate=0.002")
-  second = squad(**flags)
-  assert second.err.count("nothing to train") == 1
-  table = (tmp_path / "search_results.tsv").read_text()
-  assert first.out.endswith(table) and second.out.endswith(table)
-  header, best, worst = [line.split("\t") for line in table.splitlines()]
+def test_a_search_reads_its_passages_once(files, encoder, tmp_path):
+  done = squad(
+    **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
+    bert_config_file=encoder / "bert_config.json", output_dir=tmp_path,
+    do_train=True, train_file=files / "train.json", train_batch_size=16,
+    num_train_epochs=1, do_eval=True, eval_file=files / "dev.json",
+    search="learning_rate=1e-9,2e-3",
+  )
+  table = done.out.splitlines()[-3:]
+  header, best, worst = [line.split("\t") for line in table]
   assert header[:2] == ["learning_rate", "f1"]
   assert best[0] == "0.002" and float(best[1]) > float(worst[1])
-  results = results_in(tmp_path / "learning_rate=0.002")
-  assert float(best[1]) == pytest.approx(results["f1"], abs=1e-3)
-  # Passages are cut into windows once, for all runs.
   assert not list(tmp_path.glob("*/*.tf_record"))
   assert (tmp_path / "final_model" / "bert_config.json").exists()
 
@@ -261,16 +253,6 @@ def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
   assert "--max_seq_length=32 (trained with 64), --max_ans" in done.err
 
 
-def test_the_log_shows_examples_files_and_weights(trained):
-  folder, done = trained
-  shown = re.findall(r"  question .*, window \d+: \[CLS\] .* \[SEP\]$",
-                     (folder / "log.txt").read_text(), re.M)
-  assert len(shown) == 2 * 5 and "  question " not in done.err
-  assert re.search(r"train.json: \d+\.\d\d % of the tokens are", done.err)
-  assert "evaluating the weights of step 25" in done.err
-  assert f"the answers are in {folder}/predictions.json; cand" in done.err
-
-
 def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
@@ -312,10 +294,6 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
   ({"do_predict": True, "predict_file": "dev.json", **V2,
     "init_checkpoint": None},
    "pass --model_dir or --init_checkpoint, or --do_train"),
-  ({"do_predict": True, "predict_file": "dev_v1.json", **V2},
-   "dev_v1.json is of SQuAD 1.1"),
-  ({"do_predict": True, "predict_file": "dev_v1.json",
-    "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
   ({"evaluate_only": True, "do_train": True, "do_eval": True},
    "--do_train has no effect with --evaluate_only, which scores a file"),
   ({"do_train": True, "train_file": "dev.json", **V2,

@@ -14,7 +14,7 @@ import tensorflow as tf
 import stored_weights
 import test_common_folder_lock
 from checkpoints import weight_files
-from common import errors, file_io, json_files
+from common import errors, file_io
 from training import run_folder
 
 TRAINS = run_folder.TrainedWith({}, {})
