@@ -2,11 +2,10 @@
 
 import json
 import pathlib
-import shutil
 
 import pytest
 
-from classification import data, glue
+from classification import glue
 from common import errors
 
 DATA = pathlib.Path(__file__).parent / "data" / "glue"
@@ -43,22 +42,6 @@ def test_the_official_files_are_read(name):
       assert example.text_a.split("\n")[0] in cut
       assert (example.text_b is None) == (len(example.endings) > 0 or
                                           name in ("cola", "sst-2", "imdb"))
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_task_is_whole(name):
-  task = glue.TASKS[name]
-  assert task.name == name and task.title.lower() == name
-  assert task.task_kind in data.KINDS
-  assert (task.task_kind == data.REGRESSION) == (not task.labels)
-  assert bool(task.scores) == (not task.labels)
-  scored, predicted = (glue.splits(task, "eval"), glue.splits(task, "predict"))
-  assert predicted and (scored or name == "ax")
-  assert set(scored) | set(predicted) | {"train"} >= set(task.layouts)
-  labels = [
-    row[3] for rows in EXPECTED[name].values() for row in rows if row[3]
-  ]
-  assert set(labels) <= set(task.labels) or not task.labels
 
 
 def test_metrics_and_labels_are_the_official_ones():
@@ -164,30 +147,16 @@ def changed(tmp_path, name, file, old, new):
   return str(tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(set(EXPECTED) - {"imdb", "swag"}))
-def test_windows_line_ends_change_nothing(tmp_path, name):
-  shutil.copytree(DATA / name, tmp_path / name)
-  for path in (tmp_path / name).rglob("*.tsv"):
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-  task = glue.find(name)
-  for split, expected in EXPECTED[name].items():
-    examples = glue.read(task, str(tmp_path / name), split)
-    assert [short(example) for example in examples] == expected
-
-
 @pytest.mark.parametrize("file, old, new, said", [
   ("cola/dev.tsv", "\t*\t", "\t",
    "1: no column '4'; the columns are '1', '2', '3'; expected one of each"),
   ("sst-2/dev.tsv", "\t1\n", "\t1\tx\n", "3: 3 columns, but 2 are in the"),
   ("sst-2/dev.tsv", "sentence\t", "text\t", "1: no column 'sentence'"),
-  ("sst-2/dev.tsv", "\tlabel", "\tclass", "1: no column 'label'"),
   ("rte/dev.tsv", "index\t", "sentence1\t", "1: 2 columns are named 'sent"),
   ("rte/dev.tsv", "not_entailment", "neutral",
    "2: label 'neutral' is none of 'entailment', 'not_entailment'"),
-  ("rte/dev.tsv", "not_entailment", "", "2: label '' is none of"),
   ("rte/dev.tsv", "Nobody has climbed the peak.", "  ", "2: an empty text"),
   ("sts-b/dev.tsv", "4.2", "5.2", "2: score '5.2' is no number from 0 to 5"),
-  ("sts-b/dev.tsv", "4.2", "high", "2: score 'high' is no number"),
   ("sts-b/dev.tsv", "4.2", "nan", "2: score 'nan' is no number"),
   ("rte/train.tsv", "\n1\t", "\n0\t", "3: duplicate id 'train-0', first at "),
   ("swag/val.csv", "knit.", "", "2: an empty text"),

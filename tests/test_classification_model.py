@@ -205,10 +205,3 @@ def test_two_replicas_learn_as_one_device(labels):
     tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(alone, data))
   ):
     assert_close(ours, expected)
-
-
-def test_how_many_outputs_a_task_has():
-  count = model.num_outputs
-  assert count("single", ["a", "b", "c"]) == 3
-  assert count("multi_label", ["a", "b"]) == 2
-  assert count("regression", []) == count("choice", ["0", "1"]) == 1

@@ -208,14 +208,6 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
   assert table.rows == [['a\t"b'], [""], ["c, d"]]
 
 
-def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
-  text = '{"b": [1], "a": "x", "c": 0}\n{"a": "y", "b": null}\n'
-  table = read_as("jsonl", tmp_path, text, names=["a", "b"])
-  assert table.names == ["a", "b"]
-  assert table.rows == [["x", [1]], ["y", None]]
-  assert table.lines == [1, 2]
-
-
 @pytest.mark.parametrize("line, said", [
   (b"{'a': 1}", "not JSON"),
   (b"[1]", "expected an object in JSON, got [1]"),
@@ -229,17 +221,6 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   assert (table.rows, table.lines) == ([[1], [2]], [1, 3])
   ((number, fault),) = table.faults
   assert number == 2 and fault.startswith(said)
-
-
-@pytest.mark.parametrize("read_table, text, lines", [
-  (read_tsv, b"a\tb\n1\n2\tx\n\xff\ty\n", [2, 4]),
-  (read_csv, b'a,b\n1\n"2\n",x\n"3\n\xff",z\n', [2, 5]),
-])
-def test_all_bad_rows_are_noted(tmp_path, read_table, text, lines):
-  table = read_table(tmp_path, text)
-  assert [line for line, _ in table.faults] == lines
-  assert len(table.rows) == 1 and table.rows[0][1] == "x"
-  assert table.lines == [3]
 
 
 @pytest.mark.parametrize("header, expected", [

@@ -4,7 +4,7 @@ import pytest
 
 import modeling
 import tiny_model
-from checkpoints import model_folder, sentence_folder
+from checkpoints import sentence_folder
 from classification import data, task
 from common import errors, run_settings
 from test_classification_data import SETTINGS
@@ -209,12 +209,6 @@ def test_the_configuration_tells_what_was_trained(files):
   numbers = asked._replace(task_kind="regression", labels=())
   after = task.trained_config(trained, numbers).to_dict()
   assert "id2label" not in after and after["problem_type"] == "regression"
-
-
-def test_how_the_input_was_made_is_no_part_of_what_a_run_is_known_by(files):
-  kept = model_folder.with_input_settings(config(), {"max_seq_length": 9})
-  run = task.trained_config(kept, read_own(files))
-  assert model_folder.input_settings(run.to_dict()) == {}
 
 
 def test_accuracy_is_always_reported_of_classes(files):

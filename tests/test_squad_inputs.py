@@ -7,12 +7,11 @@ import pathlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tiny_model
 import tokenization
 from common import errors, run_settings
-from records import pipeline, tfrecord
+from records import tfrecord
 from squad import data, inputs, windowing
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -221,35 +220,6 @@ def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
   assert not (tmp_path / "dev.tf_record").exists()
   files = inputs.prepare_all({"eval": dev}, tokenizer, LENGTHS, folder=folder)
   assert files["eval"].records == str(tmp_path / "dev.tf_record")
-
-
-def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
-  path = str(tmp_path / "a.tf_record")
-  file = inputs.prepare(
-    read("train"), tokenizer, LENGTHS, records=path, training=True
-  )
-  features = inputs.record_features(64, training=True)
-  widths, seen = [], []
-  order = {"num_records": file.num_records, "seed": 1}
-  for records in (
-    pipeline.shuffled_records([path], **order),
-    pipeline.bucketed_records([path], features, batch_size=8, **order),
-  ):
-    batches = pipeline.distributed_batches(
-      tf.distribute.get_strategy(), records, features, batch_size=8, trim=True
-    ).take(50)  # As many as are sorted together.
-    columns = [
-      {name: value.numpy() for name, value in batch.items()}
-      for batch in batches
-    ]
-    widths.append(sum(batch["input_ids"].shape[1] for batch in columns))
-    seen.append(sorted(
-      (batch["unique_ids"][row], batch["start_positions"][row])
-      for batch in columns
-      for row in range(8)
-    ))
-  assert widths[1] < widths[0]
-  assert seen[0] == seen[1] and len(seen[0]) == 400
 
 
 def test_what_holds_no_word_is_refused(tokenizer, tmp_path):

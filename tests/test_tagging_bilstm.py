@@ -35,10 +35,6 @@ def tagger(features="last", **options):
   return bilstm.FeatureTagger(CONFIG, 3, features=features, size=5, **options)
 
 
-def test_the_six_choices_of_the_paper_are_tested():
-  assert tuple(EXPECTED) == bilstm.FEATURES
-
-
 @pytest.mark.parametrize("features", bilstm.FEATURES)
 def test_features(features):
   assert_close(tagger(features).features(OUTPUT), EXPECTED[features], 1e-6)

@@ -3,12 +3,11 @@
 import random
 
 import pytest
-import tensorflow as tf
 
 import tiny_model
 import tokenization
 from common import errors, run_settings
-from records import pipeline, tfrecord
+from records import tfrecord
 from tagging import data, inputs, windowing
 
 
@@ -64,14 +63,6 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
       sentences_of(*documents), tokenizer, room, document_context=True
     )
     assert shown(tokenizer, windows) == expected
-
-
-def test_context_is_whole_words():
-  words = [[1], [2, 3, 4], [5], [6, 7], [8]]
-  assert windowing.widened(words, 2, 3, 3) == (2, 4)
-  assert windowing.widened(words, 2, 3, 4) == (1, 3)
-  assert windowing.widened(words, 2, 3, 6) == (1, 4)
-  assert windowing.widened(words, 2, 3, 100) == (0, 5)
 
 
 def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
@@ -166,24 +157,6 @@ def test_windows_and_the_share_of_unknown_pieces_are_logged(tmp_path, caplog):
   assert caplog.text.count("  [CLS] a [UNK] a [SEP]") == 5
   (warning,) = [r for r in caplog.records if r.levelname == "WARNING"]
   assert "f.conll: 33.3 % of the tokens are [UNK]" in warning.getMessage()
-
-
-@pytest.mark.parametrize("trim", [False, True])
-def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
-  file = prepare(tmp_path, SENTENCES)
-  pipeline.check_records([file.records], file.features)
-  batches = pipeline.training_batches(
-    tf.distribute.get_strategy(), [file.records], file.features,
-    num_records=2, batch_size=2, seed=1, first_step=0, trim=trim,
-  )
-  shapes = {n: s.shape.as_list() for n, s in batches.element_spec.items()}
-  length = None if trim else 6
-  assert shapes == {name: [2, length] for name in shapes}
-  batch = next(iter(batches))
-  rows = sorted(zip(batch["input_ids"].numpy(), batch["label_ids"].numpy()),
-                key=lambda row: row[0][1])
-  assert [ids[1] for ids, _ in rows] == [10, 13]
-  assert [labels[1] for _, labels in rows] == [1, 0]
 
 
 def test_labels_may_be_missing_but_not_unknown(tmp_path):
