@@ -16,7 +16,6 @@ import tensorflow as tf
 import heads
 import optimization
 import script_runner
-import stored_weights
 import tiny_model
 import two_replicas
 from checkpoints import sentence_folder
@@ -367,39 +366,24 @@ def run(output_dir, **flags):
   )
 
 
-def training(folder):
-  return {
-    **tiny_model.write_shape(folder, tiny_model.WORDS), **WORSE,
-    "train_file": write_pairs(folder, count=12), "task_kind": "retrieval",
-    "do_train": True, "train_batch_size": 6, "num_train_epochs": 20,
-    "learning_rate": 3e-3, "max_seq_length": 8, "normalize": True,
-    "pooling_layer": "1", "save_checkpoints_steps": 7,
-  }
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-  """The folder of a run that was scored on its own data."""
-  folder = tmp_path_factory.mktemp("pairs")
-  flags = training(folder)
-  run(folder / "run", **flags, do_eval=True, eval_file=flags["train_file"])
-  return folder / "run"
-
-
-def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
-  results = script_runner.results_in(trained)
+def test_pairs_are_learned_and_the_folder_answers(tmp_path):
+  path = write_pairs(tmp_path, count=12)
+  data = {"do_eval": True, "eval_file": path, **WORSE}
+  run(
+    tmp_path / "run", **tiny_model.write_shape(tmp_path, tiny_model.WORDS),
+    **data, do_train=True, train_file=path, task_kind="retrieval",
+    train_batch_size=6, num_train_epochs=20, learning_rate=3e-3,
+    max_seq_length=8, normalize=True, pooling_layer="1",
+  )
+  results = script_runner.results_in(tmp_path / "run")
   assert set(results) == {
     "eval_recall@1", "eval_recall@5", "eval_recall@10", "eval_mrr",
     "eval_loss", "loss", "global_step",
   }
   # Chance has 0.16 with 24 candidates.
   assert results["eval_mrr"] > 0.6
-  model = trained / "final_model"
-  path = trained.parent / "pairs.tsv"
-  run(
-    tmp_path, model_dir=model, do_predict=True, predict_file=path, do_eval=True,
-    eval_file=path, **WORSE
-  )
+  model = tmp_path / "run" / "final_model"
+  run(tmp_path, model_dir=model, do_predict=True, predict_file=path, **data)
   alone = script_runner.results_in(tmp_path)
   assert {**alone, "global_step": 40} == pytest.approx(results, abs=1e-5)
   row = (tmp_path / "predictions.tsv").read_text().splitlines()[1].split("\t")
@@ -412,22 +396,3 @@ def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
   values = json.loads((model / "config.json").read_text())
   assert "problem_type" not in values
   assert values["architectures"] == ["BertModel"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cut", [{}, {
-  "distribution_strategy": "mirrored", "num_logical_cpus": 2,
-  "gradient_accumulation_steps": 3,
-}])
-def test_a_stopped_run_goes_on(trained, tmp_path, cut):
-  whole = tmp_path / "whole" if cut else trained
-  if cut:
-    run(whole, **training(tmp_path), **cut)
-  for flags in ({"stop_step": 9}, {}):
-    run(tmp_path / "run", **training(tmp_path), **cut, **flags)
-  ours, theirs = (
-    stored_weights.read(str(folder / "final_model"))
-    for folder in (whole, tmp_path / "run")
-  )
-  assert ours.keys() == theirs.keys()
-  assert all(ours[n].tobytes() == theirs[n].tobytes() for n in ours)

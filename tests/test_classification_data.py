@@ -117,6 +117,8 @@ def test_a_column_that_no_row_has_is_one_sentence(tmp_path):
   said = str(refused.value)
   assert ":1: no 'label'" in said and said.endswith("(so are all 3 rows)")
   assert "\n" not in said and "on_bad_row" not in said
+  with pytest.raises(errors.InputError, match="3 of 4 rows are bad; fix them"):
+    read(tmp_path, lines + '{"text": "x", "label": "a"}\n', "d.jsonl")
 
 
 def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):

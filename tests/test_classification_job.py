@@ -102,18 +102,3 @@ def test_no_window_of_padding_is_computed(
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
   assert network(batch).shape == (7, 2) and sequences == [computed]
-
-
-def test_results_are_told_with_their_class(task, tmp_path, caplog):
-  caplog.set_level("INFO", logger="absl")
-  path = tmp_path / "eval_results.txt"
-  job.write_results(str(path), {
-    "eval_f1": 0.5, "eval_f1_macro": 0.25, "eval_mismatched_recall": 1
-  }, task)
-  assert path.read_text() == (
-    "eval_f1 = 0.5\neval_f1_macro = 0.25\neval_mismatched_recall = 1.0\n"
-  )
-  assert [record.getMessage().strip() for record in caplog.records] == [
-    "eval_f1 = 0.5 (of class 'good')", "eval_f1_macro = 0.25",
-    "eval_mismatched_recall = 1.0 (of class 'good')",
-  ]

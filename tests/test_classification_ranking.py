@@ -194,9 +194,6 @@ def test_a_query_is_in_one_part():
   parts = ranking.split_off(examples, 0.3, 1)
   sizes = [len({each.text_a for each in part}) for part in parts]
   assert sizes == [7, 3] and [len(part) for part in parts] == [21, 9]
-
-
-def test_a_part_without_queries_is_refused():
   with pytest.raises(errors.InputError, match="0.1 of 1 queries leaves 0 to"):
     ranking.split_off(rows([1, 0, 0]), 0.1, 1)
 
@@ -461,38 +458,6 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   assert "pipeline_tag: text-ranking" in card
 
 
-def test_a_report_lists_the_worst_queries(tmp_path):
-  passages = ["river", "money", "bank"]
-  right = dict(zip(["where is it", "what is it", "a b c"], passages))
-  path = write_lists(tmp_path, [
-    {"query": query, "passages": passages,
-     "relevances": [int(each == passage) for each in passages]}
-    for query, passage in right.items()
-  ])
-  run(
-    tmp_path / "run", model_dir=GOLDEN / "folder", do_eval=True, eval_file=path,
-    do_predict=True, predict_file=path, task_kind="ranking", **OF_LISTS,
-  )
-  header, *lines = [
-    line.split("\t") for line in
-    (tmp_path / "run" / "predictions.tsv").read_text().splitlines()
-  ]
-  assert header == ["id", "score", "rank", "text", "text_b"]
-  assert [line[3:] for line in lines] == [
-    [query, passage] for query in right for passage in passages
-  ]
-  first = {line[3]: line[4] for line in lines if line[2] == "1"}
-  page = (tmp_path / "run" / "report.html").read_text()
-  listed = re.findall(
-    "<tr><td>(.* .*)</td><td>(.*)</td><td>(.*)</td></tr>",
-    page.replace("<tr>", "\n<tr>"),
-  )
-  assert sorted(listed) == sorted(
-    (query, passage, first[query]) for query, passage in right.items()
-    if first[query] != passage
-  ) and listed
-
-
 @pytest.mark.parametrize("loss", ["pairwise", "listwise"])
 def test_parts_add_up_to_the_batch(loss):
   """The second half has no third passages, so its sequences are cut."""
@@ -520,16 +485,6 @@ def test_parts_add_up_to_the_batch(loss):
   assert weights[0] == weights[1] + weights[2] == 4 and losses[0] > 0
 
 
-def test_two_devices_train_in_parts(tmp_path):
-  run(
-    tmp_path / "run", **training(tmp_path), distribution_strategy="mirrored",
-    num_logical_cpus=2, gradient_accumulation_steps=2, max_train_steps=2,
-    log_steps=1,
-  )
-  logged = script_runner.logged(tmp_path / "run")
-  assert len(logged) == 2 and all(0 < step["loss"] < 9 for step in logged)
-
-
 def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
   """Trains from a folder of sentence-transformers, whose scores stay logits."""
   folder = tmp_path / "folder"
@@ -550,6 +505,8 @@ def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
     (tmp_path / "a" / "final_model" / "bert_config.json").read_text()
   )
   assert values["problem_type"] == "ranking_logit"
+  # Nothing is learned yet: the report lists queries as mistakes.
+  assert "<td>w1 w" in (tmp_path / "a" / "report.html").read_text()
   run(
     tmp_path / "b", **flags, task_kind="ranking", ranking_loss="pairwise",
     group_size=3, freeze_encoder=True,

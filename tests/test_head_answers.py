@@ -19,7 +19,6 @@ import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-import aiohttp
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,7 +32,6 @@ from checkpoints import model_folder
 from serving import (
   batching,
   export_settings,
-  exported_network,
   models,
   raw_text,
   saved_model,
@@ -367,12 +365,9 @@ def test_scripts_answer_as_python_does(name, trained, tmp_path):
   row.check_scripts(folder, row, answers, tmp_path, **row.flags)
 
 
-@pytest.mark.parametrize("engine", [
-  "onnx", pytest.param("litert", marks=pytest.mark.slow)
-])
-def test_run_classifier_predicts_by_an_engine(engine, trained, tmp_path):
+def test_run_classifier_predicts_by_an_engine(trained, tmp_path):
   folder, answers = trained("windows")
-  check_classifier(folder, ROWS["windows"], answers, tmp_path, engine=engine)
+  check_classifier(folder, ROWS["windows"], answers, tmp_path, engine="onnx")
 
 
 def test_extract_features_pools_pairs_by_an_engine(trained, tmp_path):
@@ -407,12 +402,9 @@ def test_an_engine_runs_weights_that_were_just_trained(tmp_path):
   assert len(tables[0][0]) == 4 and len(set(tables[0][0])) == 4
 
 
-@pytest.mark.parametrize("engine", [
-  "onnx", pytest.param("litert", marks=pytest.mark.slow)
-])
-def test_8_bits_are_other_numbers_and_near(engine, trained):
+def test_8_bits_are_other_numbers_and_near(trained):
   folder, answers = trained("vectors")
-  bert = text_models.load(str(folder), engine=engine, quantize="int8")
+  bert = text_models.load(str(folder), engine="onnx", quantize="int8")
   vectors = ROWS["vectors"].ask(bert)
   assert vectors != answers
   assert (np.sum(np.multiply(vectors, answers), 1) > 0.95).all()
@@ -452,18 +444,12 @@ def saved(folder, target, head, **flags):
   return saved_model.load(str(target))
 
 
-def responses(model, *requests):
-  """Returns a server's responses to (path, instances or None), and its page."""
+def response(model, instances):
+  """Returns the status and the answer of a server."""
 
   async def answered():
     async with served.asking(model, batching.Limits()) as ask:
-      answers = [
-        await ask(path, body and json.dumps({"instances": body}))
-        for path, body in requests
-      ]
-      url = f"http://127.0.0.1:{ask.port}/"
-      async with aiohttp.ClientSession() as session, session.get(url) as page:
-        return *answers, await page.text()
+      return await ask("m:predict", json.dumps({"instances": instances}))
 
   return asyncio.run(answered())
 
@@ -475,7 +461,7 @@ def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
   model = saved(folder, tmp_path / "export", row.head, **flags)
   rows = model.answer(list(zip(*row.texts.values())))
   plain = [next(iter(r.values())) if len(r) == 1 else r for r in rows]
-  (status, answer), _ = responses(model, ("m:predict", row.instances()))
+  status, answer = response(model, row.instances())
   assert status == 200, answer
   assert_same(answer["predictions"], plain)
   for answer in plain if row.head == "tagging" else ():
@@ -530,22 +516,3 @@ def assert_the_graph_answers(model, row, answers):
       (value, *more) = outputs.values()
       assert_same(outputs if more else value, answer)
   assert compared
-
-
-def test_a_server_of_a_network(trained, tmp_path):
-  folder, answers = trained("windows")
-  model = exported_network.load(
-    export(folder, tmp_path / "out", "classification"), 2, threads=1
-  )
-  (status, answer), (_, bad), (_, described), page = responses(
-    model, ("m:predict", ROWS["windows"].instances()),
-    ("m:predict", [{"text_a": "a", "text_b": " "}]), ("m/metadata", None),
-  )
-  assert status == 200
-  assert_same(answer["predictions"], answers)
-  assert "empty" in bad["error"]
-  signatures = described["metadata"]["signature_def"]["signature_def"]
-  assert list(signatures) == ["serving_default"]
-  inputs = signatures["serving_default"]["inputs"]
-  assert sorted(inputs) == ["text_a", "text_b"]
-  assert "text_a" in page and "classification" in page

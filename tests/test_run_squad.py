@@ -87,7 +87,7 @@ def test_answers_are_the_originals_with_version_2(predicted):
   folder, out = predicted
   assert_like_golden(folder, "v2")
   results = results_in(out)
-  assert results_in(folder) == results
+  assert results_in(folder) == results and list(results) == sorted(results)
   assert results["total"] == 93 and results["HasAns_total"] == 70
   assert results["null_score_diff_threshold"] == 0.756
   assert (folder / "eval.tf_record").exists()
@@ -256,23 +256,11 @@ def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
 def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
-  stored = json.loads((folder / "null_threshold.json").read_text())
-  flags = {
-    **V2, "vocab_file": WEIGHTS["vocab_file"], "output_dir": folder,
-    "bert_config_file": encoder / "bert_config.json", "do_train": True,
-    "train_file": files / "train.json", "train_batch_size": 16,
-  }
   done = squad(
-    **flags, num_train_epochs=1, do_predict=True, predict_batch_size=32,
-    predict_file=files / "dev.json",
-  )
-  assert "nothing to train" in done.err
-  value = results_in(done.out)["null_score_diff_threshold"]
-  assert value == stored["null_score_diff_threshold"]
-  for place in (folder, folder / "final_model"):
-    assert json.loads((place / "null_threshold.json").read_text()) == stored
-  done = squad(
-    **flags, code=1, num_train_epochs=2, learning_rate=1e38, max_bad_steps=1
+    **V2, vocab_file=WEIGHTS["vocab_file"], output_dir=folder, do_train=True,
+    bert_config_file=encoder / "bert_config.json", code=1, num_train_epochs=2,
+    train_file=files / "train.json", train_batch_size=16, learning_rate=1e38,
+    max_bad_steps=1,
   )
   assert "weights of step 28 are ruined" in done.last_line
   assert not (folder / "null_threshold.json").exists()

@@ -68,11 +68,6 @@ def test_final_text(predicted, written, final):
   assert final_text(predicted, written, True) == final
 
 
-def test_capitals_are_those_of_the_passage_with_a_cased_model():
-  assert final_text("Smith", "Smith's", False) == "Smith"
-  assert final_text("smith", "Smith's", False) == "Smith's"
-
-
 def test_what_is_not_found_is_said_where_debugging(caplog):
   for predicted, level, said in (
     ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),

@@ -347,21 +347,3 @@ def test_every_question_gets_its_answer(
     )
     for one, other in zip(texts, found, strict=True):
       assert one[1:] == other[1:]
-
-
-def test_a_threshold_is_found_where_asked_for(make, prepare):
-  # "No answer" scores 2 + 1, a letter 6 + 5 and more: odds of -8, -16.
-  file = prepare(("who", "f", ""), ("who", "e", "e"))
-  finder = make("auto", version_2_with_negative=True)
-  found = finder.answers(file, 2, find_threshold=True)
-  assert [each.text for each in found] == ["", "e"]
-  assert -16 <= finder.threshold.value < -8
-  results = finder.scores(file.file, found)[0]
-  assert results["f1"] == 100.0
-  assert results.keys() == set(finder.result_names(file.file))
-  assert results["null_score_diff_threshold"] == finder.threshold.value
-
-  given = make("0", version_2_with_negative=True)
-  found = given.answers(file, 2)
-  assert [each.text for each in found] == ["f", "e"]
-  assert given.scores(file.file, found)[0]["f1"] == 50.0

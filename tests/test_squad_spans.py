@@ -84,19 +84,6 @@ def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
     assert found == expected
 
 
-def test_a_piece_may_lie_behind_the_passage_without_being_an_answer():
-  """The question, [SEP] and padding take places among the best."""
-  for position in (0, 1, 2, 7, 8, 9):
-    values = np.zeros([1, 10], np.float32)
-    values[0, [position, 4]] = 5, 4
-    logits = {"start": values, "end": values}
-    (found,) = spans.best_spans(
-      [window()], logits, 1, answers.AnswerOptions(n_best_size=2)
-    )
-    null = values[0, 0]
-    assert sorted(listed(found)) == [(-1, -1, null, null), (1, 1, 4.0, 4.0)]
-
-
 def test_without_windows_there_are_no_spans():
   nothing = np.zeros([0, 5], np.float32)
   found = spans.best_spans(

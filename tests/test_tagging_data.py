@@ -59,19 +59,6 @@ def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   assert scores.entities(second.labels) == [("LOC", 0, 1)]
 
 
-@pytest.mark.parametrize("text, wrong, line, fault", [
-  (IOB1, "iob2", 3, ""), (IOB1, "iobes", 3, ""),
-  (IOB2, "iob1", 3, "B-ORG follows O, which iob1 does not have"),
-  (IOB2, "iobes", 4, "O follows B-ORG, which iobes does not have"),
-  (IOBES, "iob1", 3, "'S-ORG' is no label of iob1, which has O, I-TYPE"),
-  (IOBES, "iob2", 3, "'S-ORG' is no label of iob2, which has O, I-TYPE")
-])
-def test_a_file_in_another_scheme_is_named(tmp_path, text, wrong, line, fault):
-  with pytest.raises(errors.InputError) as error:
-    read(tmp_path, text, scheme=wrong)
-  assert f"file.conll:{line}: {fault}" in str(error.value)
-
-
 # (before, label): the schemes that have it.
 MAY_FOLLOW = {
   ("O", "I-X"): "iob1", ("O", "B-X"): "iob2 iobes", ("I-X", "B-X"): "iob1 iob2",

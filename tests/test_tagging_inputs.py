@@ -124,6 +124,8 @@ SENTENCES = [
 WINDOWS = [
   windowing.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
   windowing.Window([2, 13, 3], 1, 0, [1]),
+  # The second word of the first sentence.
+  windowing.Window([2, 12, 3], 0, 1, [1]),
 ]
 
 
@@ -138,13 +140,14 @@ def prepare(tmp_path, sentences, labels=("O", "B-X")):
 def test_records_hold_labels_at_first_pieces(tmp_path):
   file = prepare(tmp_path, SENTENCES)
   assert file.is_labelled
-  first, second = tfrecord.read_records(file.records)
+  first, *others = tfrecord.read_records(file.records)
   expected = {
     "input_ids": [2, 10, 11, 12, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0],
     "segment_ids": [0] * 6, "label_ids": [-1, 1, -1, 0, -1, -1],
   }
   assert {name: list(values) for name, values in first.items()} == expected
-  assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
+  for record in others:
+    assert list(record["label_ids"]) == [-1, 0, -1, -1, -1, -1]
 
 
 def test_windows_and_the_share_of_unknown_pieces_are_logged(tmp_path, caplog):

@@ -23,10 +23,12 @@ def test_scores_of_a_hand_counted_case():
 
 
 def test_nothing_found_and_nothing_there_is_zero():
-  found = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2").results
+  found, report = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2")
   assert found == {
     "loss": 2.0, "precision": 0, "recall": 0, "f1": 0, "accuracy": 1
   }
+  rows = [line.split() for line in report.splitlines()]
+  assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows
 
 
 def test_sentences_of_different_length_are_a_fault():
@@ -79,6 +81,10 @@ def test_seqeval_agrees(tags):
   assert ours_report == table
 
 
+def test_the_last_word_in_bilou_ends_an_entity():
+  assert scores.entities(["L-X", "I-X"]) == [("X", 0, 1), ("X", 1, 2)]
+
+
 def test_the_report_of_single_words_counts_each_label():
   assert scores.words(["NN", "VB"]) == [("NN", 0, 1), ("VB", 1, 2)]
   labels = [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]]
@@ -88,9 +94,3 @@ def test_the_report_of_single_words_counts_each_label():
   assert ["NN", "0.6667", "1.0000", "0.8000", "2"] in rows
   assert ["VB", "0.0000", "0.0000", "0.0000", "1"] in rows
   assert ["micro", "avg", "0.6667", "0.6667", "0.6667", "3"] in rows
-
-
-def test_a_report_of_nothing_has_only_zeros():
-  _, report = scores.evaluate([["O"]], [["O"]], 0.0, "iob2")
-  rows = [line.split() for line in report.splitlines()]
-  assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows
