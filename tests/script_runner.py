@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import runpy
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -100,13 +99,6 @@ def logged(folder):
   """Returns the lines of a run's train_log.jsonl, a list of dicts."""
   lines = (folder / "train_log.jsonl").read_text().splitlines()
   return [json.loads(line) for line in lines]
-
-
-def cut_search_short(folder, last_run):
-  """Leaves the folder of a --search as a kill before its last run would."""
-  for name in (last_run, "final_model"):
-    shutil.rmtree(folder / name)
-  (folder / "search_results.tsv").unlink()
 
 
 def refuse(script, said, *words, **flags):

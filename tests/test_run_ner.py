@@ -83,19 +83,14 @@ def test_predictions_are_the_file_with_one_more_column(trained):
 WORDS = "Anna\nLang\nwon\n\n" + "Bern\n" * 40
 
 
-@pytest.fixture(scope="module")
-def tagged(trained, tmp_path_factory):
-  folder = tmp_path_factory.mktemp("words")
-  (folder / "words.txt").write_text(WORDS)
+def test_the_model_folder_knows_its_labels_and_input(trained, tmp_path):
+  (tmp_path / "words.txt").write_text(WORDS)
   script_runner.succeed(
     "run_ner.py", model_dir=trained / "final_model", do_predict=True,
-    predict_file=folder / "words.txt", output_dir=folder / "run",
+    predict_file=tmp_path / "words.txt", output_dir=tmp_path / "run",
   )
-  assert not (folder / "run" / "test_results.txt").exists()
-  return (folder / "run" / "test_predictions.conll").read_text()
-
-
-def test_the_model_folder_knows_its_labels_and_input(trained, tagged):
+  assert not (tmp_path / "run" / "test_results.txt").exists()
+  tagged = (tmp_path / "run" / "test_predictions.conll").read_text()
   lines = tagged.split("\n")
   assert lines[:3] == ["Anna B-PER", "Lang I-PER", "won O"]
   assert [line.split()[0] for line in lines[4:-1]] == ["Bern"] * 40
@@ -106,33 +101,13 @@ def test_the_model_folder_knows_its_labels_and_input(trained, tagged):
   }
 
 
-def test_its_own_folder_says_how_the_input_is_made(trained, config_file):
-  path = trained / "test_results.txt"
-  before = path.read_text()
-  flags = {"do_predict": True, "predict_file": EVAL}
-  done = ner(config_file, trained, **flags, document_context=False)
-  assert "--document_context=False (trained with True)" in done.err
-  assert path.read_text() != before
-  done = ner(config_file, trained, **flags, max_seq_length=None)
-  assert path.read_text() == before
-
-
-def test_raw_sentences_and_json_lines_are_labelled(trained, tagged, tmp_path):
-  flags = {
-    "model_dir": trained / "final_model", "do_predict": True,
-    "output_dir": tmp_path / "run",
-  }
-  (tmp_path / "raw.txt").write_text("Anna Lang won\n" + "Bern " * 40 + "\n")
-  script_runner.succeed(
-    "run_ner.py", predict_file=tmp_path / "raw.txt", file_format="text", **flags
-  )
-  found = (tmp_path / "run" / "test_predictions.conll").read_text()
-  assert found == tagged + "\n"
+def test_json_lines_are_labelled(trained, tmp_path):
   lines = [{"words": WORDS.split()[:3], "id": 7}, {"words": ["Bern"] * 40}]
   path = tmp_path / "new.jsonl"
   path.write_text("\n".join(map(json.dumps, lines)))
   done = script_runner.succeed(
-    "run_ner.py", predict_file=path, max_seq_length=33, **flags
+    "run_ner.py", model_dir=trained / "final_model", do_predict=True,
+    predict_file=path, output_dir=tmp_path / "run", max_seq_length=33,
   )
   assert "--max_seq_length=33 (trained with 32)" in done.err
   found = (tmp_path / "run" / "test_predictions.jsonl").read_text()
@@ -177,25 +152,16 @@ def test_parts_of_speech_are_another_column(config_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_search_goes_on(config_file, tmp_path):
-  flags = {
-    **TRAINING, "num_train_epochs": None, "do_eval": True, "eval_file": EVAL,
-    "search": "num_train_epochs=0.5,4",
-  }
-  first = ner(config_file, tmp_path / "run", **flags)
-  script_runner.cut_search_short(tmp_path / "run", "num_train_epochs=4.0")
-  second = ner(config_file, tmp_path / "run", **flags)
-  assert second.err.count("nothing to train") == 1
-  table = (tmp_path / "run" / "search_results.tsv").read_text()
-  assert first.out == second.out == table
-  header, best, worst = [line.split("\t") for line in table.splitlines()]
+def test_a_search_reads_its_sentences_once(config_file, tmp_path):
+  done = ner(
+    config_file, tmp_path, **{**TRAINING, "num_train_epochs": None},
+    do_eval=True, eval_file=EVAL, search="num_train_epochs=0.5,4",
+  )
+  header, best, worst = [line.split("\t") for line in done.out.splitlines()]
   assert header[:3] == ["num_train_epochs", "f1", "accuracy"]
   assert best[0] == "4.0" and float(best[1]) > float(worst[1])
-  results = results_in(tmp_path / "run" / "num_train_epochs=4.0")
-  assert float(best[1]) == pytest.approx(results["f1"], abs=1e-5)
-  # Sentences are read once, for all runs.
-  assert not list((tmp_path / "run").glob("*/*.tf_record"))
-  assert (tmp_path / "run" / "final_model" / "bert_config.json").exists()
+  assert not list(tmp_path.glob("*/*.tf_record"))
+  assert (tmp_path / "final_model" / "bert_config.json").exists()
 
 
 def test_frozen_features(trained, config_file, tmp_path):
