@@ -15,7 +15,6 @@ import shutil
 import pytest
 
 import script_runner
-import stored_weights
 from common import json_files
 from serving import exported_network, text_models
 
@@ -98,32 +97,13 @@ def test_an_export_fills_in_its_words(model, tmp_path, form, tolerance):
   check_words(bert.fill_mask(MASKED), tolerance)
 
 
-@pytest.mark.parametrize("form", ["onnx", "litert"])
-def test_8_bits_are_near_its_words(model, tmp_path, form):
-  pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[form])
-  folder = export(model, tmp_path / "out", format=form, quantize="int8")
-  answers = text_models.load(folder).fill_mask(MASKED, top_k=10)
-  for answer, row in zip(answers, WORDS["masks"], strict=True):
-    for words, values, fillings, expected in zip(
-      row["fillings"], row["probabilities"], answer["fillings"],
-      answer["probabilities"], strict=True,
-    ):
-      near = dict(zip(fillings, expected))[words[0]]
-      assert near == pytest.approx(values[0], rel=0.25) and near != values[0]
-
-
-def test_there_and_back_changes_no_weight(model, tmp_path):
-  folder = model
+def test_there_and_back_keeps_its_words(model, tmp_path):
   for name in ("tf1", "huggingface"):
     script_runner.succeed(
-      "convert_checkpoint.py", model_dir=folder, output=tmp_path / name, to=name
+      "convert_checkpoint.py", model_dir=model, output=tmp_path / name, to=name
     )
-    folder = tmp_path / name
-    check_words(text_models.load(str(folder)).fill_mask(MASKED))
-  weights, others = map(stored_weights.read, map(str, (model, folder)))
-  assert weights.keys() == others.keys()
-  for name, values in weights.items():
-    assert values.tobytes() == others[name].tobytes()
+    model = tmp_path / name
+  check_words(text_models.load(str(model)).fill_mask(MASKED))
 
 
 def test_its_sparse_vectors(model):
