@@ -29,6 +29,7 @@ import served
 import serving_models
 import tokenization
 from checkpoints import model_folder
+from common import errors
 from serving import (
   batching,
   export_settings,
@@ -516,3 +517,17 @@ def assert_the_graph_answers(model, row, answers):
       (value, *more) = outputs.values()
       assert_same(outputs if more else value, answer)
   assert compared
+
+
+def test_a_served_head_describes_and_checks_its_texts(trained):
+  folder, answers = trained("windows")
+  model = text_models.load(str(folder)).servable()
+  status, answer = response(model, ROWS["windows"].instances())
+  assert status == 200
+  assert_same(answer["predictions"], answers)
+  with pytest.raises(errors.InputError, match="empty"):
+    model.check("serving_default", [{"text_a": b"a", "text_b": b" "}])
+  inputs = model.metadata()["serving_default"]["inputs"]
+  assert sorted(inputs) == sorted(model.specs["serving_default"]) == [
+    "text_a", "text_b"
+  ]
