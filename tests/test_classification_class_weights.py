@@ -43,6 +43,7 @@ def test_weights_are_given_in_order_or_by_name(given, expected):
 
 @pytest.mark.parametrize("given, said", [
   ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
+  ("1,2,3", "3 numbers for 2 classes"),
   ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
   ("1,much", "'much' is not a number of at least 0"),
   ("1,-1", "'-1' is not a number of at least 0"),
