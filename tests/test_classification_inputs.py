@@ -113,7 +113,7 @@ def test_each_ending_is_a_sequence(vocab_file):
   assert rows[5] == [CLS, *ids("g"), SEP, *ids("j"), SEP]
 
 
-def test_an_unknown_label_is_no_class():
+def test_an_unknown_label_is_refused():
   wrong = [Example("1", "a", label="maybe")]
   with pytest.raises(KeyError, match="maybe"):
     inputs.label_ids(wrong, "single", ["no", "yes"])
