@@ -1,6 +1,5 @@
 """process_pool: order, errors, dead workers."""
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -23,10 +22,6 @@ def refuse_three(number):
 
 def die(number):
   os.kill(os.getpid(), signal.SIGKILL)
-
-
-def add(a, b):
-  return a + b
 
 
 def test_one_process_works_here_and_reads_no_further_than_needed():
@@ -53,13 +48,6 @@ def test_processes_give_results_in_order_of_blocks():
   results = list(process_pool.in_order(square_and_pid, range(9), processes=2))
   assert [value for value, _ in results] == [n * n for n in range(9)]
   assert os.getpid() not in {pid for _, pid in results}
-
-
-def test_partial_functions_go_to_processes():
-  plus_ten = functools.partial(add, 10)
-  assert list(process_pool.in_order(plus_ten, range(3), processes=2)) == [
-    10, 11, 12,
-  ]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

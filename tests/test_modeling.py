@@ -209,23 +209,6 @@ def test_initial_weights_are_a_cut_normal():
 # Properties
 
 
-def test_padding_does_not_change_the_tokens():
-  model = modeling.BertModel(tiny())
-  ids, mask, segments = batch()
-  output = model(ids, mask, segments)
-  pad = [[0, 0], [0, 4]]
-  longer = model(tf.pad(ids, pad), tf.pad(mask, pad), tf.pad(segments, pad))
-  assert_close(longer.sequence_output[:, :8], output.sequence_output)
-  assert_close(longer.pooled_output, output.pooled_output)
-
-
-def test_none_means_ones_and_zeros():
-  model = modeling.BertModel(tiny())
-  ids, _, _ = batch()
-  given = model(ids, tf.ones_like(ids), tf.zeros_like(ids))
-  assert_close(given.sequence_output, model(ids).sequence_output, 1e-6)
-
-
 def test_attention_probabilities_on_request():
   model = modeling.BertModel(tiny())
   ids, mask, segments = batch()

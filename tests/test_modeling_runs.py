@@ -5,7 +5,6 @@ import tensorflow as tf
 
 import heads
 import modeling
-import two_replicas
 from tiny_model import assert_close, batch, classifier, classifier_step, tiny
 
 
@@ -84,33 +83,6 @@ def test_recomputation_is_not_optimized_away():
   assert count_products(True) >= count_products(False) + 14
 
 
-def test_two_replicas_give_the_sum_of_their_halves():
-  strategy = two_replicas.strategy()
-  with strategy.scope():
-    model, head = classifier()
-
-  @tf.function
-  def step(data):
-    def replica(*data):
-      loss, gradients = classifier_step(model, head, *data)
-      context = tf.distribute.get_replica_context()
-      dense = [tf.convert_to_tensor(g) for g in gradients]
-      return loss, context.all_reduce("SUM", dense)
-
-    loss, gradients = strategy.run(replica, args=data)
-    gradients = [strategy.experimental_local_results(g)[0] for g in gradients]
-    return strategy.reduce("SUM", loss, axis=None), gradients
-
-  loss, gradients = step(two_replicas.halves(batch(4)))
-  alone = [
-    classifier_step(*classifier(), *(x[part] for x in batch(4)))
-    for part in (slice(0, 2), slice(2, 4))
-  ]
-  assert_close(loss, alone[0][0] + alone[1][0])
-  for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
-    assert_close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
-
-
 def test_word_gradients_are_rows_until_words_are_predicted():
   # The optimizer's clipping depends on it: the norm of a list of rows differs
   # from that of the table when a word occurs twice in the batch.
@@ -183,22 +155,26 @@ def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
 
   @tf.function
   def predict(*data):
-    return words(model(*data).sequence_output, [[0], [1], [2]])
+    with tf.GradientTape() as tape:
+      logits = words(model(*data).sequence_output, [[0], [1], [2]])
+    return logits, tape.gradient(logits, model.variables + words.variables)
 
   graph = predict.get_concrete_function(*batch()).graph
   types = {"MatMul": [], "BatchMatMulV2": [], "Softmax": [], "Rsqrt": []}
   for operation in graph.get_operations():
     if operation.type in types:
       types[operation.type].append(operation.outputs[0].dtype)
-  # One product looks up the segments, in float32; then 6 in each of 2 layers,
-  # the pooler, and two of the masked-LM head.
+  # Segments are looked up in float32, forward and backward. Six products in
+  # each of 2 layers and two of the masked-LM head have a product for each side
+  # backward; all but the last of these 14 have a bias, whose gradient is one
+  # more. The pooler has no gradient here.
   assert sorted(types["MatMul"], key=str) == sorted(
-    [tf.float32] + [dtype] * 15, key=str
+    [tf.float32] * 2 + [dtype] * (3 * 14 + 13 + 1), key=str
   )
-  assert types["BatchMatMulV2"] == [dtype] * 4
+  assert types["BatchMatMulV2"] == [dtype] * 3 * 4
   assert types["Softmax"] == [tf.float32] * 2
   assert types["Rsqrt"] == [tf.float32] * 6
-  assert predict(*batch()).dtype == tf.float32
+  assert predict(*batch())[0].dtype == tf.float32
 
 
 def test_no_read_or_update_copies_the_table_of_words():

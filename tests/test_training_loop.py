@@ -166,17 +166,6 @@ def test_resumed_run_is_bit_identical(tmp_path, whole, kind):
   assert_same(whole(kind), state)
 
 
-def test_damaged_newest_checkpoint_is_passed_over(tmp_path, whole, caplog):
-  run(tmp_path, num_train_steps=8)
-  with open(tmp_path / "model.ckpt-8.data-00000-of-00001", "r+b") as stream:
-    stream.truncate(100)
-  with caplog.at_level(logging.WARNING, logger="absl"):
-    state = run(tmp_path)
-  assert "skipping" in caplog.text
-  assert "model.ckpt-8" in caplog.text
-  assert_same(whole(), state)
-
-
 def test_finished_run_does_nothing(tmp_path, caplog):
   run(tmp_path, num_train_steps=1)
   trainer = make_trainer(tmp_path, num_train_steps=1)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import modeling
-import two_replicas
 from encoder_cases import SHAPES, Case, check_same, check_same_step
 from tiny_model import assert_close
 
@@ -55,20 +53,3 @@ def test_rows_of_words_have_the_norm_of_the_padded_batch():
     ]
     norms.append([tf.norm(getattr(g, "values", g)) for g in gradients])
   np.testing.assert_allclose(norms[0], norms[1], rtol=1e-5)
-
-
-def test_two_devices_without_padding_equal_one():
-  case = Case(1, skip_padding=True)
-  whole = case.step(True)
-  strategy = two_replicas.strategy()
-  with strategy.scope():
-    model = modeling.BertModel(case.config, seed=1, skip_padding=True)
-
-  @tf.function
-  def encode(data):
-    return strategy.run(lambda *x: model(*x).pooled_output, args=data)
-
-  parts = strategy.experimental_local_results(
-    encode(two_replicas.halves(tuple(case.batch)))
-  )
-  check_same(tf.concat(parts, axis=0), whole[1])
