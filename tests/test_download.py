@@ -30,22 +30,22 @@ FILE = catalog.File(f"{URL}?alt=media", len(DATA), SHA256)
 PATH = "/data.example/some/file.zip"
 
 
-def zipped(files):
+def zipped(files, mode=0):
   data = io.BytesIO()
   with zipfile.ZipFile(data, "w") as archive:
     for name, content in files.items():
-      archive.writestr(name, content)
+      info = zipfile.ZipInfo(name)
+      info.external_attr = mode << 16
+      archive.writestr(info, content)
   return data.getvalue()
 
 
-def tiny_release():
-  """A zip as the original's: a folder with weights, shape and vocabulary."""
-  names = {path.name: path.read_bytes() for path in GOLDEN.iterdir()}
-  return zipped({f"{MODEL}/{name}": data for name, data in names.items()})
-
-
 def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
-  with local_server.serve({MODEL_PATH: tiny_release()}) as server:
+  # A zip as the original's: a folder with weights, shape and vocabulary.
+  release = zipped({
+    f"{MODEL}/{path.name}": path.read_bytes() for path in GOLDEN.iterdir()
+  })
+  with local_server.serve({MODEL_PATH: release}) as server:
     server.cuts, server.cut_after = 1, 1000
     flags = {"dir": tmp_path / "d", "model": MODEL, "base_url": server.url}
     done = script_runner.succeed("download.py", **flags)
@@ -89,13 +89,6 @@ def download(server, folder, file=FILE):
   return pathlib.Path(
     downloads.download(file, str(folder), server.url)
   ).read_bytes()
-
-
-def test_a_file_is_brought_once(server, tmp_path):
-  for _ in range(2):
-    assert download(server, tmp_path) == DATA
-  assert os.listdir(tmp_path) == ["file.zip"]
-  assert server.requests == [(PATH, None)]
 
 
 @pytest.mark.parametrize("name, starts", [
@@ -147,14 +140,9 @@ def test_a_busy_server_is_asked_again_a_refusal_counts(server, tmp_path):
 
 def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
   path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
-  with pytest.raises(errors.InputError) as caught:
+  sentence = f"no connection.*file as MIRROR{PATH}; or bring .* to {path}$"
+  with pytest.raises(errors.InputError, match=sentence):
     downloads.download(FILE, str(tmp_path), url)
-  assert str(caught.value) == (
-    f"{url}data.example/some/file.zip could not be downloaded (no connection). "
-    "Check the network and HTTPS_PROXY, and run the same command again; or "
-    f"pass --base_url=MIRROR, which has this file as MIRROR{PATH}; or bring "
-    f"{FILE.url} by hand to {path}"
-  )
   path.write_bytes(DATA)
   assert downloads.download(FILE, str(tmp_path), url) == str(path)
 
@@ -171,11 +159,7 @@ def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
 
 
 def write_zip(path, names, mode=0):
-  with zipfile.ZipFile(path, "w") as archive:
-    for name in names:
-      info = zipfile.ZipInfo(name)
-      info.external_attr = mode << 16
-      archive.writestr(info, f"text of {name}")
+  path.write_bytes(zipped({name: f"text of {name}" for name in names}, mode))
   return path
 
 
@@ -197,26 +181,22 @@ def unpacked(path):
   return sorted(str(file.relative_to(folder)) for file in files)
 
 
-KINDS = [(write_zip, "a.zip"), (write_tar, "a.tar.gz")]
-
-
-@pytest.mark.parametrize("write, name", KINDS)
+@pytest.mark.parametrize("write, name", [
+  (write_zip, "a.zip"), (write_tar, "a.tar.gz")
+])
 @pytest.mark.parametrize("inside, expected", [
   (["top/a.txt", "top/top/b.txt", "__MACOSX/x"], ["a.txt", "top/b.txt"]),
   (["a/b.txt", "c.txt"], ["a/b.txt", "c.txt"]), (["a.txt"], ["a.txt"]),
+  (["a.txt", "../out.txt"], None), (["a.txt", "a/../../../out.txt"], None),
+  (["a.txt", "/out.txt"], None),
 ])
-def test_a_single_top_folder_is_left_out(
+def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
   tmp_path, write, name, inside, expected
 ):
-  assert unpacked(write(tmp_path / name, inside)) == expected
-
-
-@pytest.mark.parametrize("write, name", KINDS)
-@pytest.mark.parametrize("member", [
-  "../out.txt", "a/../../../out.txt", "/out.txt"
-])
-def test_nothing_outside_the_folder(tmp_path, write, name, member):
-  path = write(tmp_path / name, ["fine.txt", member])
+  path = write(tmp_path / name, inside)
+  if expected:
+    assert unpacked(path) == expected
+    return
   # Refused, or put into the folder.
   with contextlib.suppress(errors.InputError):
     unpacked(path)
@@ -230,9 +210,8 @@ def test_nothing_outside_the_folder(tmp_path, write, name, member):
 ])
 def test_no_links_to_outside_no_devices_and_no_damage(tmp_path, type_):
   path = tmp_path / "a.tar.gz"
-  if type_ is None:
-    path.write_bytes(b"no archive")
-  else:
+  path.write_bytes(b"no archive")
+  if type_:
     write_tar(path, ["x"], type=type_, linkname="/etc/passwd")
   with pytest.raises(errors.InputError, match="be unpacked .*download it"):
     unpacked(path)

@@ -1,4 +1,4 @@
-"""From a mirror to a report in two commands; and what the report may claim."""
+"""reproduce.py: its runs, their deviations, and the report's claims."""
 
 import json
 import os
@@ -12,26 +12,11 @@ import time
 
 import pytest
 
-import local_server
 import script_runner
-import test_download
 from common import errors
 from reproduction import report, rows, runs
 
 BASE = "uncased_L-12_H-768_A-12"
-BASE_PATH = f"/storage.googleapis.com/bert_models/2018_10_18/{BASE}.zip"
-SWAG_PATH = "/raw.githubusercontent.com/rowanz/swagaf/master/data/"
-
-
-def mirror():
-  """Files of a release small enough for a test, at the official paths."""
-  files = {BASE_PATH: test_download.tiny_release()}
-  for name, count in (("train", 64), ("val", 8), ("test", 8)):
-    # Sentences with four endings, as SWAG's files have them.
-    rows = "".join(f"the river,is,a,b,c,d,{n % 4}\n" for n in range(count))
-    names = "sent1,sent2,ending0,ending1,ending2,ending3,label\n"
-    files[f"{SWAG_PATH}{name}.csv"] = (names + rows).encode()
-  return files
 
 
 def make(path, text=""):
@@ -89,11 +74,6 @@ def test_seeds_are_summarised_and_runs_that_differ_are_kept_apart(tmp_path):
     tmp_path, result(value=0.84), result(seed=2, value=0.86),
     result(seed=3, value=0.87), result(**smoke, value=0.1),
   )
-  first, second = report.collect(tmp_path)
-  assert first["median"] == pytest.approx(86.0)
-  assert first["sd"] == pytest.approx(1.52752523)
-  assert first["seeds"] == [1, 2, 3] and first["verdict"] == report.REPRODUCED
-  assert second["verdict"] == "smoke run" and second["sd"] is None
   text, written = report.write(str(tmp_path))
   assert text.splitlines()[-2:] == [
     "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) | 86.00 (sd 1.53), 3 "
@@ -103,7 +83,8 @@ def test_seeds_are_summarised_and_runs_that_differ_are_kept_apart(tmp_path):
     "; 2026-01-02 |",
   ]
   assert written == f"written: {tmp_path}/report.md, {tmp_path}/report.json"
-  assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
+  first, _ = json.loads((tmp_path / "report.json").read_text())
+  assert first["low"] == 84.0 and first["seeds"] == [1, 2, 3]
 
 
 TABLE = """\
@@ -117,12 +98,9 @@ train_batch_size\tlearning_rate\teval_f1\teval_accuracy\teval_loss
 def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
   make(tmp_path / "search_results.tsv", TABLE)
   grid = runs.read_search(str(tmp_path))
-  settings, scores = grid[0]
-  assert settings == {"train_batch_size": "16", "learning_rate": "0.0003"}
-  assert scores == {"eval_f1": 0.81, "eval_accuracy": 0.72, "eval_loss": 0.6}
+  _, scores = grid[0]
   write_results(tmp_path, result(row="mrpc-tiny", results=scores, grid=grid))
-  f1, accuracy = report.collect(tmp_path)
-  assert f1["grid"]["values"] == pytest.approx([81.0, 80.0, 70.0])
+  _, accuracy = report.collect(tmp_path)
   # The setting with the best F1, not with the best accuracy.
   assert (
     "| mrpc-tiny | eval_accuracy | 71.1 (README, test set) | 72.00, 1 seed: "
@@ -223,29 +201,29 @@ def test_questions_are_counted(tmp_path):
   ]
 
 
-def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
-  row = rows.ROWS["mrpc-base"]
-  with pytest.raises(errors.InputError, match="download.py --model=uncased_L"):
-    runs.find_model(row, None)
-  with pytest.raises(errors.InputError, match="download.py --data=mrpc --dir="):
-    runs.find_data(row, "x")
-  with pytest.raises(errors.InputError, match="agreement with NIST"):
-    runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
-  with pytest.raises(errors.InputError, match="starts from no released model"):
-    runs.find_model(rows.ROWS["pretrain-base"], None)
+@pytest.mark.parametrize("find, row, sentence", [
+  (runs.find_model, "mrpc-base", "download.py --model=uncased_L"),
+  (runs.find_model, "pretrain-base", "starts from no released model"),
+  (runs.find_data, "mrpc-base", "download.py --data=mrpc --dir="),
+  (runs.find_data, "conll2003-base", "agreement with NIST"),
+])
+def test_what_is_missing_is_named_with_the_command_that_brings_it(
+  find, row, sentence
+):
+  with pytest.raises(errors.InputError, match=sentence):
+    find(rows.ROWS[row], "x")
+
+
+def test_a_chained_row_uses_the_run_before_it(tmp_path):
   row = rows.ROWS["pretrain-base-512"]
-  plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
+  plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path))
   with pytest.raises(errors.InputError, match="run --row=pretrain-base first"):
     runs.run(plan, 1)
   row = rows.ROWS["xnli-zh-zero-shot"]
   assert runs.find_model(row, None) == ""
   words = runs.command(plan._replace(row=row, model=""), 2)
-  before = tmp_path / "out" / "xnli-en-multilingual-uncased" / "seed_2"
+  before = tmp_path / "xnli-en-multilingual-uncased" / "seed_2"
   assert f"--model_dir={before / 'final_model'}" in words
-  row, data = rows.ROWS["mrpc-base"], tmp_path / "mrpc"
-  make(data / "train.tsv")
-  for folder in tmp_path, data:
-    assert runs.find_data(row, str(folder)) == str(data)
 
 
 def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
@@ -253,6 +231,8 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   make(model / "bert_config.json", "{}")
   make(model / "bert_model.ckpt.index")
   make(data / "train.tsv")
+  # The folder itself, or that of downloads.
+  assert runs.find_data(rows.ROWS["mrpc-base"], str(data)) == str(data)
   done = script_runner.succeed(
     "reproduce.py", "--", "--dtype=bfloat16", row="mrpc-base", seeds=2,
     model_dir=tmp_path, data_dir=tmp_path, output_dir=tmp_path / "out",
@@ -287,48 +267,6 @@ def test_mistakes(words, flags, sentence):
   assert done.code == 1 and sentence in done.last_line
 
 
-def reproduce(folder):
-  return subprocess.Popen(
-    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
-     "--row=swag-base", f"--model_dir={folder / 'd'}", "--seeds=2",
-     f"--data_dir={folder / 'd'}", f"--output_dir={folder / 'out'}", "--",
-     "--max_seq_length=16", "--save_checkpoints_steps=2"],
-    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    start_new_session=True,
-  )
-
-
-@pytest.mark.slow
-def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
-  with local_server.serve(mirror()) as server:
-    script_runner.succeed(
-      "download.py", dir=tmp_path / "d", model=BASE, data="swag",
-      base_url=server.url,
-    )
-  # Killed, with the script that it runs, once there is a checkpoint.
-  process = reproduce(tmp_path)
-  commit = tmp_path / "out" / "swag-base" / "seed_1" / "model.ckpt-2.commit"
-  deadline = time.monotonic() + 300
-  while not commit.exists() and time.monotonic() < deadline:
-    time.sleep(0.1)
-  assert commit.exists()
-  os.killpg(process.pid, signal.SIGKILL)
-  assert process.wait() == -signal.SIGKILL
-  process = reproduce(tmp_path)
-  out, _ = process.communicate(timeout=600)
-  assert process.returncode == 0
-  assert "| swag-base | eval_accuracy | 81.6 (paper, table 4) |" in out
-  [line] = json.loads((tmp_path / "out" / "report.json").read_text())
-  assert line["seeds"] == [1, 2] and line["verdict"] == "recipe changed"
-  # Finished seeds are not run again.
-  files = tmp_path.glob("out/*/*/*")
-  before = {path: path.stat().st_mtime_ns for path in files}
-  process = reproduce(tmp_path)
-  process.communicate()
-  assert process.returncode == 0
-  assert before == {path: path.stat().st_mtime_ns for path in before}
-
-
 PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 
 
@@ -361,11 +299,9 @@ def test_rows_go_on_with_the_runs_and_the_weights_of_others(tmp_path):
   lines = json.loads((tmp_path / "report.json").read_text())
   [line] = [line for line in lines if line["row"] == "steps-1000k-mnli"]
   assert line["seeds"] == [1, 2] and line["verdict"] == "smoke run"
-  deviations = " | ".join(line["deviations"])
-  # Those of the first run of the chain, too.
-  first = "pretrain-base-512: pretrain-base: "
-  assert f"{first}stopped after 2 steps" in deviations
-  assert f"{first}num_hidden_layers 3 instead of 12" in deviations
+  # The first run of the chain deviated, too.
+  sentence = "pretrain-base-512: pretrain-base: stopped after 2 steps"
+  assert sentence in line["deviations"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
