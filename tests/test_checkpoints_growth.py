@@ -8,12 +8,10 @@ import pytest
 import tokenizers
 
 import modeling
-import script_runner
 import stored_weights
 import tokenization
 from checkpoints import converter, growth, tokenizer_files, weight_files
 from common import errors
-from serving import text_models
 
 # An interrupted run of TensorFlow 1 has weights, adam_m, adam_v, global_step.
 TRAINING = "tests/golden/checkpoints/model.ckpt-12"
@@ -191,52 +189,3 @@ def test_what_cannot_grow(source, tmp_path):
     grown(source._replace(vocab_file=None), tmp_path)
   with pytest.raises(errors.InputError, match="tokenizer.json is another ki"):
     grown(source._replace(vocab_file="tokenizer.json"), tmp_path)
-
-
-def run(script, **flags):
-  done = script_runner.run(script, **flags)
-  assert done.code == 0, done.err
-  return done
-
-
-def likelihood(folder, word):
-  model = text_models.load(str(folder))
-  found = model.fill_mask("the [MASK] is on the street .", top_k=103)
-  return dict(zip(found["fillings"][0], found["probabilities"][0]))[word]
-
-
-@pytest.mark.slow
-def test_continued_pretraining_learns_the_words(tmp_path):
-  (tmp_path / "words.txt").write_text("glim++\nlamp\n")
-  done = run(
-    "convert_checkpoint.py", model_dir=MODEL, to="tf1", verify=True,
-    output=tmp_path / "grown", add_tokens=tmp_path / "words.txt",
-    max_position_embeddings=80,
-  )
-  assert "2 new words; the table of words has 102 rows" in done.out
-  assert "in never_split, for their punctuation: glim++" in done.out
-  text = "the glim++ is on the street .\nthe lamp was up in it .\n\n" * 30
-  (tmp_path / "text.txt").write_text(text)
-  vocab_file = tmp_path / "grown" / "vocab.txt"
-  lengths = {"max_seq_length": 80, "max_predictions_per_seq": 12}
-  run("create_pretraining_data.py", input_file=tmp_path / "text.txt",
-      output_file=tmp_path / "text.tfrecord", vocab_file=vocab_file,
-      dupe_factor=2, **lengths)
-  run("run_pretraining.py", do_train=True, model_dir=tmp_path / "grown",
-      input_file=tmp_path / "text.tfrecord", output_dir=tmp_path / "run",
-      num_train_steps=100, num_warmup_steps=10, train_batch_size=16,
-      learning_rate=1e-3, **lengths)
-  before, after = (
-    likelihood(folder, "glim++")
-    for folder in (tmp_path / "grown", tmp_path / "run" / "final_model")
-  )
-  assert before < 0.1 and after > 0.5
-  # A checkpoint of the run itself, with its moments, grows too.
-  (tmp_path / "words.txt").write_text("glow\n")
-  run("convert_checkpoint.py", input=tmp_path / "run", to="tf1",
-      vocab_file=vocab_file, output=tmp_path / "more",
-      add_tokens=tmp_path / "words.txt")
-  found = stored_weights.read(str(tmp_path / "more"))
-  for name in WORDS:
-    assert len(found[name]) == len(found[f"{name}/adam_v"]) == 103
-  assert found["global_step"] == 100

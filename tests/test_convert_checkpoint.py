@@ -60,10 +60,15 @@ def test_faults_are_one_sentence(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_a_model_folder_stands_for_its_files(tmp_path):
+def test_a_model_folder_grows(tmp_path):
   folder = GOLDEN / "pretraining_run" / "model"
+  (tmp_path / "words.txt").write_text("glim++\nlamp\n")
   finished = convert(
-    model_dir=folder, output=tmp_path / "o", to="huggingface", verify=True
+    model_dir=folder, output=tmp_path / "o", to="huggingface", verify=True,
+    add_tokens=tmp_path / "words.txt", max_position_embeddings=80,
   )
-  assert (tmp_path / "o" / "vocab.txt").exists()
+  vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
+  assert vocabulary.endswith("\nglim++\nlamp\n")
+  assert "2 new words; the table of words has 102 rows" in finished.out
+  assert "in never_split, for their punctuation: glim++" in finished.out
   assert "outputs: the same" in finished.out

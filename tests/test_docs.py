@@ -176,20 +176,3 @@ def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
   own = flags.FlagValues()
   define(name="a", default=default, help=meaning, flag_values=own)
   assert make_flags.row(own["a"]) == f"| `--a` {line}"
-
-
-def test_flags_of_a_script_alone_are_read():
-  before = dict(vars(flags.FLAGS))
-  try:
-    names = [flag.name for flag in make_flags.read_flags("fill_mask.py")]
-    assert names == sorted(names) and {"text", "verbose"} < {*names}
-    found = [flag.name for flag in make_flags.read_flags("download.py")]
-    assert "text" not in found and "help" not in found
-  finally:
-    vars(flags.FLAGS).clear()
-    vars(flags.FLAGS).update(before)
-
-
-def test_a_changed_page_is_shown_line_by_line():
-  assert make_flags.differences("a\nb\nc", "a\nB\nc") == ["- b", "+ B"]
-  assert not make_flags.differences("a\nb", "a\nb")

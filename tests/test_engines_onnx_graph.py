@@ -102,28 +102,6 @@ def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
   assert (tmp_path / onnx_graph.DATA_FILE).stat().st_size > 300 * 16 * 4
 
 
-@pytest.mark.parametrize("variant, head_name", [
-  *((variant, "masked_lm") for variant in engine_models.VARIANTS),
-  *(("bert", head) for head in engine_models.HEADS if head != "masked_lm"),
-])
-def test_openvino_reads_it(variant, head_name, tmp_path):
-  openvino = pytest.importorskip("openvino")
-  config = engine_models.config_of(variant, num_hidden_layers=2)
-  encoder, head, weights = engine_models.network(config, head_name)
-  path = tmp_path / "model.onnx"
-  onnx_graph.write(str(path), onnx_graph.make(head_name, weights, config))
-  # Some processors would take bfloat16.
-  found = openvino.Core().compile_model(
-    str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-  )
-  for inputs in engine_models.BATCHES:
-    expected = engine_models.outputs(encoder, head, head_name, inputs)
-    values = found(engine_models.feed(config, inputs))
-    for name, value in expected.items():
-      # These weights are 25 times as large as those of a model.
-      assert_close(values[name], value, 2e-5)
-
-
 def test_a_missing_package_names_the_extra(monkeypatch):
   with pytest.raises(errors.InputError, match=r'pip install "bert-tf2\[onnx\]'):
     with errors.needs_extra("onnx"):

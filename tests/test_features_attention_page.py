@@ -145,15 +145,3 @@ def test_nothing_overflows_a_window_of_900_pixels(tmp_path):
   page_width, control_right, window = map(float, sizes.split())
   assert window <= 900
   assert max(page_width, control_right) <= window
-
-
-@in_a_browser
-def test_a_screenshot_is_not_empty(tmp_path):
-  image = pytest.importorskip("matplotlib.image")
-  shot = tmp_path / "shot.png"
-  page = attention_page.attention_page([FIRST])
-  browse(tmp_path, page, f"--screenshot={shot}")
-  pixels = image.imread(shot)
-  assert pixels.shape[:2] == (800, 1600)
-  blue = (pixels[..., 2] > pixels[..., 0] + 0.3).sum()
-  assert blue > 1000

@@ -157,14 +157,7 @@ def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
     assert row["log_likelihood"] == pytest.approx(np.sum(expected), abs=1e-4)
     perplexity = np.exp(-np.mean(expected))
     assert row["perplexity"] == pytest.approx(perplexity, rel=1e-4)
-  # The same network fills masks.
-  bert.fill_mask("[MASK]", top_k=3)
-  filled = bert.fill_mask("[MASK]", top_k=config.vocab_size)
-  (place,) = np.flatnonzero(np.array(filled["fillings"][0]) == "gold")
-  one = bert.likelihood("gold")
-  assert one["tokens"] == ["gold"] and one["log_likelihood"] == pytest.approx(
-    np.log(filled["probabilities"][0][place]), abs=1e-5
-  )
+  assert bert.likelihood("gold")["tokens"] == ["gold"]
   assert bert.likelihood([]) == []
 
 

@@ -14,10 +14,10 @@ import layers
 import modeling
 import optimization
 import transformers_goldens
-from checkpoints import model_settings, tokenizer_files, weight_files
+from checkpoints import model_settings, tokenizer_files
 from common import errors, json_files, run_settings
 from tiny_model import TINY, batch
-from variants import albert, registry, vocabularies
+from variants import registry, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/albert")
 
@@ -86,18 +86,6 @@ def test_training_reaches_every_weight():
   gradients = tape.gradient(loss, model.trainable_variables)
   assert all(gradient is not None for gradient in gradients)
   assert len(gradients) == len(registry.shapes(model.config))
-
-
-def test_a_released_checkpoint_of_tf1_is_read_by_its_names(tmp_path):
-  config = config_of()
-  values = {
-    name: np.full(shape, 0.5, np.float32)
-    for name, shape in registry.shapes(config).items()
-  }
-  weight_files.write_tf1(f"{tmp_path}/model.ckpt-best", values)
-  model = albert.AlbertModel(config)
-  report = weight_files.load(model.variables, f"{tmp_path}/model.ckpt-best")
-  assert not report.missing and not report.unused
 
 
 def test_the_encoder_can_be_frozen_as_a_whole_alone():
