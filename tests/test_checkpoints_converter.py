@@ -132,14 +132,6 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
     assert f"BertFor{part}Cl" in (folder / "config.json").read_text()
 
 
-def test_the_class_can_be_told(tmp_path):
-  name = "BertForTokenClassification"
-  model = HUGGINGFACE / name
-  convert(model, tmp_path / "out", "huggingface", architecture=name)
-  values = json.loads((tmp_path / "out/config.json").read_text())
-  assert values["architectures"] == [name] and len(values["id2label"]) == 5
-
-
 @pytest.mark.parametrize("kind, note", [
   ("tf1", "the original's code does not know it"),
   ("model_garden", "build the encoder with that activation"),

@@ -106,16 +106,6 @@ def test_a_pooling_that_sentence_transformers_lacks_has_none(pooling, tmp_path):
   assert not (tmp_path / "out" / "modules.json").exists()
 
 
-def test_nothing_half_written_stays(tmp_path):
-  def fail(path):
-    write_file(path)
-    raise errors.InputError("too different")
-
-  with pytest.raises(errors.InputError, match="too different"):
-    write(tmp_path, "span", write_model=fail)
-  assert os.listdir(tmp_path) == ["vocab.txt"]
-
-
 def test_a_folder_with_files_is_refused(tmp_path):
   (tmp_path / "out").mkdir()
   write(tmp_path, "span")  # An empty one is not.

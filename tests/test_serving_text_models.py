@@ -14,8 +14,7 @@ import script_runner
 import serving_models
 from checkpoints import huggingface, weight_files
 from common import errors
-from serving import export_options, text_models
-from test_docs import ROOT
+from serving import text_models
 from text import input_sequences
 
 TEXTS = ["the street is up", "gold", "the gold star had to light up"]
@@ -96,12 +95,11 @@ def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
   unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
   cosines = unit @ unit.T
   expected = np.argsort(-cosines[0])[:3]
-  found = bert.search([lines[0]], lines, top_k=3, **options)
-  assert bert.search(lines[0], lines, top_k=3, **options) == found[0]
-  assert [each["line"] for each in found[0]] == expected.tolist()
-  assert [each["text"] for each in found[0]] == [lines[n] for n in expected]
+  found = bert.search(lines[0], lines, top_k=3, **options)
+  assert [each["line"] for each in found] == expected.tolist()
+  assert [each["text"] for each in found] == [lines[n] for n in expected]
   serving_models.assert_close(
-    [each["cosine"] for each in found[0]], cosines[0][expected]
+    [each["cosine"] for each in found], cosines[0][expected]
   )
   stored = bert.search(lines[:1], lines, top_k=3, vectors=vectors, **options)
   assert [each["line"] for each in stored[0]] == expected.tolist()
@@ -232,25 +230,6 @@ def test_what_is_no_model_is_refused_when_it_is_loaded(tmp_path):
     text_models.load(str(tmp_path))  # No weights.
 
 
-def test_defaults_are_those_of_the_flags():
-  page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
-  (section,) = [
-    text for text in page.split("\n## ")
-    if text.startswith("`export_saved_model.py`")
-  ]
-  shown = dict(re.findall(r"^\| `--(\w+)` \| `?([^`|]*?)`? \|", section, re.M))
-  # An export has its format.
-  defaults = {**export_options.DEFAULTS}
-  assert defaults.pop("engine") == "tensorflow"
-  for name, value in defaults.items():
-    text = "" if value is None else str(value)
-    if isinstance(value, list):
-      text = ",".join(value)
-    if isinstance(value, bool):
-      text = text.lower()
-    assert shown[name].strip() == text, name
-
-
 # Engines and exports.
 
 
@@ -267,6 +246,9 @@ def test_options_that_make_no_sense(options, sentence):
 
 
 def test_hidden_states_are_tensorflows():
+  bert = text_models.load(MODEL)
+  bert.embed("it", engine="onnx", pooling="mean")
+  assert len(bert.encode("it").tokens) == 3
   bert = text_models.load(MODEL, engine="onnx")
   with pytest.raises(errors.InputError, match="by TensorFlow alone: load the"):
     bert.encode("it")
@@ -274,12 +256,6 @@ def test_hidden_states_are_tensorflows():
     _ = bert.encoder
   with pytest.raises(errors.InputError, match="TensorFlow alone"):
     bert.likelihood("it")
-
-
-def test_states_after_vectors_of_an_engine():
-  bert = text_models.load(MODEL)
-  bert.embed("it", engine="onnx", pooling="mean")
-  assert len(bert.encode("it").tokens) == 3
 
 
 @pytest.mark.parametrize("engine, package", [

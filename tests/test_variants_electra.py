@@ -9,7 +9,7 @@ import modeling
 import stored_weights
 import tiny_model
 import transformers_goldens
-from checkpoints import converter, huggingface, weight_files
+from checkpoints import converter, weight_files
 from variants import registry
 
 GOLDEN = pathlib.Path("tests/golden/electra")
@@ -71,22 +71,3 @@ def test_both_models_are_kept_in_our_own_layout(tmp_path):
   assert "ElectraForPreTraining" in (tmp_path / "hf/config.json").read_text()
   left_out = {name.split("/")[0] for name in conversion.left_out}
   assert left_out == {"generator", "generator_predictions"}
-
-
-def test_each_class_has_its_own_names_of_a_classifier(tmp_path):
-  reader = weight_files.open_reader(
-    str(GOLDEN / "ElectraForSequenceClassification")
-  )
-  weights = {name: reader.read(name) for name in reader.shapes}
-  for kind, expected in (
-    ("Sequence", {"output_weights": "classifier.out_proj.weight",
-                  "bert/pooler/dense/bias": "classifier.dense.bias"}),
-    ("Token", {"output_weights": "classifier.weight"}),
-  ):
-    names = huggingface.write(
-      str(tmp_path), weights, reader.config,
-      architecture=f"ElectraFor{kind}Classification",
-    )
-    heads_of_it = {n: t for n, t in names.items() if "classifier" in t}
-    assert heads_of_it.items() >= expected.items()
-    assert len(heads_of_it) == (4 if kind == "Sequence" else 2)

@@ -210,27 +210,23 @@ def test_what_such_a_file_cannot_do(tmp_path):
   source = converter.Source(None, None, path_of("bpe"))
   with pytest.raises(errors.InputError, match="one token a line; .*another"):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
-  damaged = tmp_path / "tokenizer.json"
-  damaged.write_text("{}")
-  with pytest.raises(errors.InputError, match="is no tokenizer.json of Hugg"):
-    vocabularies.make_tokenizer(str(damaged))
-  values = json.loads(pathlib.Path(path_of("unigram")).read_text())
-  values["post_processor"]["pair"].pop()
-  damaged.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="of 'a' and 'b'; only models"):
-    vocabularies.make_tokenizer(str(damaged))
-  values["post_processor"] = None
-  damaged.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="of 'a' and 'b'; only models"):
-    vocabularies.make_tokenizer(str(damaged))
 
 
-def test_one_text_has_the_special_tokens_of_two(tmp_path):
+@pytest.mark.parametrize("change, message", [
+  (dict.clear, "is no tokenizer.json of Hugg"),
+  (lambda values: values["post_processor"]["pair"].pop(),
+   "of 'a' and 'b'; only models"),
+  (lambda values: values.update(post_processor=None),
+   "of 'a' and 'b'; only models"),
+  (lambda values: values["post_processor"]["single"].pop(),
+   "makes '<s> ▁a' of the text 'a'"),
+])
+def test_other_tokenizer_files_are_refused(tmp_path, change, message):
   values = json.loads(pathlib.Path(path_of("unigram")).read_text())
-  values["post_processor"]["single"].pop()
+  change(values)
   path = tmp_path / "tokenizer.json"
   path.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="makes '<s> ▁a' of the text 'a'"):
+  with pytest.raises(errors.InputError, match=message):
     vocabularies.make_tokenizer(str(path))
 
 
