@@ -11,17 +11,17 @@ import script_runner
 from serving import batching, server
 
 
-def application(model, limits):
+def application(model, limits, *hosts):
   """Returns the aiohttp application of a model called m."""
   batcher = batching.Batcher(model.answer, limits)
-  return server.make_application(model, "m", batcher, limits)
+  return server.make_application(model, "m", batcher, limits, frozenset(hosts))
 
 
 @contextlib.asynccontextmanager
-async def asking(model, limits):
+async def asking(model, limits, *hosts):
   """Yields ask(path, body=None) -> (status, JSON); `ask.port` is the port."""
   runner = aiohttp.web.AppRunner(
-    application(model, limits), auto_decompress=False
+    application(model, limits, *hosts), auto_decompress=False
   )
   await runner.setup()
   await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()

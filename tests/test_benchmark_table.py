@@ -188,6 +188,13 @@ def test_names_in_columns(tmp_path):
   assert sentences[1:] == ["he O\nran O\non O\n. O", ""]
 
 
+def test_shown_commands_name_no_folder_of_a_machine():
+  shown = TABLE["shown_command"]([
+    "--rows=job/*", "--glue=/data/glue", "--peer_python=/p/python"
+  ])
+  assert shown == "benchmarks/table.py --rows=job/* --glue=glue"
+
+
 def test_the_cost_of_a_command():
   loop = "import time; s = time.process_time\nwhile s() < 0.2: pass"
   said, cost = measured_runs.run(

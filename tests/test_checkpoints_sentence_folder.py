@@ -147,9 +147,8 @@ def by_export(folder, texts, tmp_path, **flags):
     "export_saved_model.py", head="embedding", model_dir=folder,
     export_dir=out, **flags,
   )
-  if "format" in flags:
-    assert (tmp_path / "export" / "modules.json").exists()
-    assert sentence_folder.read(out) == sentence_folder.read(folder)
+  assert (tmp_path / "export" / "modules.json").exists()
+  assert sentence_folder.read(out) == sentence_folder.read(folder)
   return text_models.load(out).embed(texts)
 
 

@@ -176,3 +176,8 @@ def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
   own = flags.FlagValues()
   define(name="a", default=default, help=meaning, flag_values=own)
   assert make_flags.row(own["a"]) == f"| `--a` {line}"
+
+
+def test_a_changed_page_is_shown_line_by_line():
+  assert make_flags.differences("a\nb\nc", "a\nB\nc") == ["- b", "+ B"]
+  assert not make_flags.differences("a\nb", "a\nb")

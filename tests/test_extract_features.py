@@ -29,6 +29,12 @@ def extract(tmp_path, code=0, **flags):
   })
 
 
+def refuse(tmp_path, said, **flags):
+  script_runner.refuse("extract_features.py", said, **{
+    **DEFAULTS, "output_file": tmp_path / "out", **flags
+  })
+
+
 def read_lines(path):
   with open(path, encoding="utf-8") as stream:
     return [json.loads(line) for line in stream]
@@ -164,21 +170,19 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     expected = [(query, 1.0), *nearest(query, means, 99)]
     assert_results(line, number, expected, lines)
   assert number == 1
-  script_runner.refuse(
-    "extract_features.py", "out has another vector of the first line than this",
-    **{**DEFAULTS, "search": queries, "pooling": "max",
-       "vectors_file": tmp_path / "out"},
+  stored = {"search": queries, "vectors_file": tmp_path / "out"}
+  refuse(
+    tmp_path, "out has another vector of the first line than this", **stored,
+    pooling="max", output_file=None,
   )
-  script_runner.refuse(
-    "extract_features.py", f"--output_file={queries} is the file that --search "
-    "reads", **{**DEFAULTS, "search": queries, "pooling": "max",
-                "output_file": queries},
+  sentence = f"--output_file={queries} is the file that --search reads"
+  refuse(
+    tmp_path, sentence, search=queries, pooling="max", output_file=queries
   )
   queries.write_text("")
-  script_runner.refuse(
-    "extract_features.py", f"{queries} has no line",
-    **{**DEFAULTS, "search": queries, "pooling": "mean",
-       "vectors_file": tmp_path / "out"},
+  refuse(
+    tmp_path, f"{queries} has no line", **stored, pooling="mean",
+    output_file=None,
   )
 
 
@@ -215,9 +219,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
   ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, said):
-  script_runner.refuse("extract_features.py", said, **{
-    **DEFAULTS, "output_file": tmp_path / "out", **flags
-  })
+  refuse(tmp_path, said, **flags)
   assert not (tmp_path / "out").exists()
 
 

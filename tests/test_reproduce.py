@@ -273,37 +273,23 @@ PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 
 
 @pytest.mark.slow
-def test_rows_go_on_with_the_runs_and_the_weights_of_others(tmp_path):
-  def succeed(row, *words, **flags):
-    return script_runner.succeed(
-      "reproduce.py", "--", "--max_seq_length=64", "--train_batch_size=8",
-      *words, row=row, output_dir=tmp_path, max_steps=2, **flags,
-    )
-
+def test_a_row_goes_on_with_the_run_of_another(tmp_path):
   for row, step in (("pretrain-base", 2), ("pretrain-base-512", 4)):
-    done = succeed(
-      row, "--max_predictions_per_seq=10", "--max_eval_steps=1",
+    done = script_runner.succeed(
+      "reproduce.py", "--", "--max_seq_length=64", "--train_batch_size=8",
+      "--max_predictions_per_seq=10", "--max_eval_steps=1", row=row,
       model_dir=PRETRAINING / "model", data_dir=PRETRAINING / "a.tfrecord",
+      output_dir=tmp_path, max_steps=2,
     )
     folder = tmp_path / row / "seed_1"
     values = json.loads((folder / "result.json").read_text())
     assert values["results"]["global_step"] == step
     assert (folder / f"model.ckpt-{step}.commit").exists()
   assert f"resuming from {folder}/model.ckpt-2" in done.err
-  # Two seeds of a fine-tuning start from one pre-training.
-  text = "index\tsentence1\tsentence2\tgold_label\n" + "".join(
-    f"{n}\tthe river\tis\tneutral\n" for n in range(16)
-  )
-  make(tmp_path / "mnli" / "train.tsv", text)
-  make(tmp_path / "mnli" / "dev_matched.tsv", text)
-  done = succeed("steps-1000k-mnli", data_dir=tmp_path, seeds=2)
-  assert f"{folder / 'final_model'}" in done.err
   lines = json.loads((tmp_path / "report.json").read_text())
-  [line] = [line for line in lines if line["row"] == "steps-1000k-mnli"]
-  assert line["seeds"] == [1, 2] and line["verdict"] == "smoke run"
+  assert {line["verdict"] for line in lines} == {"smoke run"}
   # The first run of the chain deviated, too.
-  sentence = "pretrain-base-512: pretrain-base: stopped after 2 steps"
-  assert sentence in line["deviations"]
+  assert "pretrain-base: stopped after 2 steps" in lines[1]["deviations"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

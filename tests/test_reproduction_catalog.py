@@ -25,11 +25,6 @@ def test_released_models_are_all_there():
   assert "cased_L-24_H-1024_A-16" in catalog.MODELS
 
 
-def test_weights_of_base_take_four_bytes_a_parameter():
-  base = catalog.MODELS["uncased_L-12_H-768_A-12"]
-  assert base.bytes_after == 4 * 110_106_428
-
-
 def test_every_official_task_can_be_downloaded():
   titles = {task.title for task in glue.TASKS.values()}
   flags = " ".join(entry.flags for entry in catalog.DATA.values())

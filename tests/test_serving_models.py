@@ -122,14 +122,6 @@ def test_every_pair_is_truncated_as_by_input_sequences():
     np.testing.assert_array_equal(inputs[name], values)
 
 
-def test_first_of():
-  rows = raw_text.first_of(ragged(3, 0, 1), tf.constant([1, 2, 3]))
-  assert rows.to_list() == [[10], [], [10]]
-  rows = raw_text.first_of(ragged(3, 0, 1), 2)
-  assert rows.to_list() == [[10, 11], [], [10]]
-  assert raw_text.first_of(ragged(3), -1).to_list() == [[]]
-
-
 def test_tags():
   model = make("tagging")
   text = " Stra\u00dfe, na\u0308h-e 3"

@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 
 import engine_models
-import script_runner
-import test_checkpoints_comparison
 import tokenization
 from common import errors, run_settings
 from engine_models import assert_close
@@ -149,26 +147,6 @@ def test_a_file_that_is_no_model_is_named(form, tmp_path):
   for path in (tmp_path, tmp_path / "nothing"):
     with pytest.raises(errors.InputError, match="cannot be read by .*; exp"):
       ENGINES[form](str(path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ENGINES)
-@pytest.mark.parametrize("quantize, least", [
-  ("none", 1 - 1e-5), ("int8", 0.98),
-])
-def test_vectors_of_minilm_equal_ours(form, quantize, least, tmp_path):
-  folder = str(test_checkpoints_comparison.minilm())
-  script_runner.succeed(
-    "export_saved_model.py", head="embedding", model_dir=folder, format=form,
-    quantize=quantize, pooling="mean", normalize=True,
-    export_dir=tmp_path / "out",
-  )
-  texts = network_export.COMPARED_TEXTS
-  vectors = text_models.load(folder).embed(
-    texts, pooling="mean", normalize=True
-  )
-  exported = text_models.load(str(tmp_path / "out")).embed(texts)
-  assert (vectors * exported).sum(1).min() > least
 
 
 # LiteRT's lengths.

@@ -287,32 +287,27 @@ def test_hosts_by_default_and_by_name(names, host, allowed):
 
 
 def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
+  hosts = server.allowed_hosts([], "127.0.0.1")
+
   async def main():
-    batcher = batching.Batcher(Model().answer, batching.Limits())
-    application = server.make_application(
-      Model(), "m", batcher, batching.Limits(),
-      server.allowed_hosts([], "127.0.0.1"),
-    )
-    runner = aiohttp.web.AppRunner(application, auto_decompress=False)
-    await runner.setup()
-    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with aiohttp.ClientSession() as session:
+    async with (
+      served.asking(Model(), batching.Limits(), *hosts) as ask,
+      aiohttp.ClientSession(f"http://127.0.0.1:{ask.port}") as session,
+    ):
       for host, path, status in (
         ("localhost:80", "/v1/models/m", 200), ("LOCALHOST", "/healthz", 200),
         ("evil.example", "/v1/models/m", 403), ("evil.example", "/", 403),
         ("10.0.0.7", "/healthz", 200), ("[::1]:8501", "/v1/models/m", 200),
       ):
-        async with session.get(url + path, headers={"Host": host}) as answer:
+        async with session.get(path, headers={"Host": host}) as answer:
           assert answer.status == status, (host, path)
       for encoding in ("gzip", "zstd"):
         async with session.post(
-          f"{url}/v1/models/m:predict", data=body("a"),
+          "/v1/models/m:predict", data=body("a"),
           headers={"Content-Encoding": encoding},
         ) as answer:
           assert answer.status == 400
           assert "send the JSON as it is" in (await answer.json())["error"]
-    await runner.cleanup()
 
   asyncio.run(main())
   lines = [line for line in caplog.messages if "Content-Encoding" in line]

@@ -107,18 +107,6 @@ def test_every_code_point(case):
   assert not wrong
 
 
-def test_full_tokenizer(vocab_file):
-  full = tokenization.FullTokenizer(vocab_file(PIECES))
-  text = "Seash\u00e8llS,GLEAM"
-  tokens = full.tokenize(text)
-  assert tokens == ["sea", "##shell", "##s", ",", "gle", "##am"]
-  assert full.convert_tokens_to_ids(tokens) == [7, 4, 5, 10, 8, 9]
-  assert full.convert_ids_to_tokens([7, 4, 5]) == ["sea", "##shell", "##s"]
-  assert full.encode(text) == [7, 4, 5, 10, 8, 9]
-  assert full.encode("") == full.tokenize(" \t\n ") == []
-  assert full.inv_vocab[full.vocab["gle"]] == "gle"
-
-
 def test_functions_that_take_a_vocabulary():
   """What people import from the original: its names, its KeyError."""
   vocab = {token: index for index, token in enumerate(PIECES)}

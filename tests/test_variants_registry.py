@@ -2,14 +2,13 @@
 
 import math
 
-import numpy as np
 import pytest
 
 import configuration
 import layers
 import modeling
 from common import errors
-from tiny_model import TINY, batch, tiny
+from tiny_model import TINY, tiny
 from variants import distilbert, registry
 
 
@@ -77,16 +76,3 @@ def test_weights_of_the_released_sizes(model_type, values, has_pooler, count):
   pooler = config.hidden_size * (config.hidden_size + 1)
   found = config.num_parameters(registry.shapes)
   assert found - (0 if has_pooler else pooler) == count
-
-
-def test_distilbert_has_no_segments_and_pools_with_relu():
-  model = registry.make_encoder(config_of("distilbert"))
-  ids, mask, segments = batch()
-  output = model(ids, mask, segments)
-  without = model(ids, mask)
-  np.testing.assert_array_equal(output.sequence_output, without.sequence_output)
-  values = {v.name: v for v in model.variables}
-  product = output.sequence_output[:, 0] @ values["bert/pooler/dense/kernel:0"]
-  np.testing.assert_allclose(
-    output.pooled_output, np.maximum(product, 0), atol=1e-5
-  )
