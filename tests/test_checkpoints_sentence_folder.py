@@ -56,6 +56,8 @@ def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   ("Transformer Pooling Dense Normalize", OLD, {},
    "the modules are Transformer, Pooling, Dense, Normalize"),
   ("MLMTransformer SpladePooling", OLD, {}, "MLMTransformer, SpladePooling"),
+  ("Transformer Pooling Normalize Normalize", OLD, {}, "Normalize, Normalize"),
+  ("Transformer", OLD, {}, "the modules are Transformer"),
   ("", OLD, {}, "the modules are none"),
   (THREE, {"pooling_mode": "lasttoken"}, {}, "the pooling is lasttoken"),
   (THREE, {"pooling_mode_mean_sqrt_len_tokens": True}, {},

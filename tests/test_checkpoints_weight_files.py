@@ -144,6 +144,14 @@ def test_tensorflow_1_code_restores_what_is_written(prefix):
       np.testing.assert_array_equal(value, VALUES[name])
 
 
+def test_a_failure_leaves_the_old_checkpoint(prefix, tmp_path):
+  with pytest.raises(KeyError), weight_files.temporary_prefix(prefix) as path:
+    pathlib.Path(f"{path}.index").touch()
+    raise KeyError
+  check_equal(stored_weights.read(prefix), VALUES)
+  assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))

@@ -218,6 +218,9 @@ def test_what_such_a_file_cannot_do(tmp_path):
    "of 'a' and 'b'; only models"),
   (lambda values: values.update(post_processor=None),
    "of 'a' and 'b'; only models"),
+  (lambda values: [values["post_processor"][name].append(
+    values["post_processor"][name][-1]
+  ) for name in ("single", "pair")], "of 'a' and 'b'; only models"),
   (lambda values: values["post_processor"]["single"].pop(),
    "makes '<s> ▁a' of the text 'a'"),
 ])
