@@ -11,7 +11,7 @@ import tokenization
 from common import errors, run_settings
 from engine_models import assert_close
 from engines import litert_model
-from serving import export_options, models, network_export, text_models
+from serving import export_options, models, network_export
 from tiny_model import write_vocabulary
 
 pytest.importorskip("onnxruntime")
