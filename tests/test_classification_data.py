@@ -392,8 +392,8 @@ def test_a_part_without_examples_is_refused(fraction):
   ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
   ("d.tsv", "1\tRain\tIt rains. It, too.\n3\t2\t1\n"),
 ])
-def test_columns_without_a_header_have_names_or_numbers(
-    tmp_path, name, text, columns):
+def test_columns_without_a_header_have_numbers(tmp_path, name, text):
+  columns = {"label_column": "1", "text_column": "3", "text_b_column": "2"}
   first, second = read(tmp_path, text, name, **columns)
   assert first[1:4] == ("It rains. It, too.", "Rain", "1")
   assert first.place.endswith(f"{name}:1") and first.guid == "train-1"

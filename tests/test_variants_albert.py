@@ -118,7 +118,7 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   resolved = model_settings.resolve(run_settings.Settings(own_values, given))
   assert resolved.vocab_file == str(own)
   (tmp_path / "spiece.model").touch()
-  with pytest.raises(errors.InputError, match="as spiece.model .*AutoTokenize"):
+  with pytest.raises(errors.InputError, match="or spiece.model .*AutoTokenize"):
     model_settings.resolve(read)
 
 
