@@ -100,7 +100,7 @@ flags.DEFINE_string(
 flags.rule(
   "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
-  why=", which stores no masks: pass it to run_pretraining.py",
+  why=", which stores no masks (run_pretraining.py has this flag, too)",
 )
 flags.mark_flag_as_required("output_file")
 

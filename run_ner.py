@@ -73,7 +73,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
   "feature_layers", None, choices.TAGGING_FEATURES,
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of BERT.",
-  needs="freeze_encoder|!do_train", why=", which trains no layer",
+  needs="freeze_encoder|!do_train",
 )
 flags.DEFINE_integer(
   # As in the paper.

@@ -79,16 +79,13 @@ from training import (
 )
 from variants import registry, vocabularies
 
-# Here, dynamic_masking is how the records were made, not a flag of this script.
+# For records with masks, which were made without --dynamic_masking.
 _ARE_MASKED = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_shares", "dynamic_masking",
-  why=" when the records were made, and these are masked already",
-)
-# For encoders that are trained to predict the next word.
-_NO_MASKS = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_shares",
-  not_with="bert_config_file", why=", whose model is trained on next words",
+  why=": the records are masked already",
 )
+# For models that are trained to predict the next word.
+_NO_MASKS = _ARE_MASKED._replace(why=": this model predicts the next word")
 
 
 def make_input(settings, names, config):

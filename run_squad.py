@@ -80,7 +80,7 @@ flags.rule(
 )
 flags.rule(
   "bucket_by_length", not_with="pad_to_max_length",
-  why=", which keeps the padding that it saves",
+  why=", which keeps the padding that bucketing saves",
 )
 flags.rule_for_others(
   "evaluate_only", but="version_2_with_negative verbose_logging output_dir "

@@ -50,8 +50,8 @@ def define_own_data_flags():
   )
   flags.DEFINE_string(
     "predict_file", None,
-    "Your own examples to predict; needs no labels.", needs="!task_name",
-    why=" next to --task_name, which asks for an official task",
+    "Your own examples to predict, with or without labels.",
+    not_with="task_name", why=", which asks for an official task",
   )
   flags.DEFINE_string(
     "text_column", "text",

@@ -88,13 +88,13 @@ class Rule(NamedTuple):
 
   Conditions are names of settings: "do_train save_best" means both,
   "do_eval|seeds" means either, "head=span" this value, "!do_train" that it is
-  off.
+  off. A rule that has only `why` is always at fault.
   """
 
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
   not_with: str = ""  # Names of settings that make the flags useless.
-  why: str = ""  # Added to the error of not_with or, without it, of needs.
+  why: str = ""  # Ends the error of not_with or, without it, of needs.
 
   @property
   def help(self) -> str:
@@ -113,8 +113,11 @@ class Rule(NamedTuple):
       names for names in self.needs.split()
       if not any(_is_on(settings, name) for name in names.split("|"))
     )
+    if self.why and not (self.needs or self.not_with):
+      return f"has no effect{self.why}; leave it out"
     why = "" if self.not_with else self.why
-    needed = f"needs {_listed(missing)}{why}; pass that too, or leave it out"
+    advice = "do one of these" if "!" in missing else "pass that too"
+    needed = f"needs {_listed(missing)}{why}; {advice}, or leave it out"
     return needed if missing else ""
 
 
@@ -143,7 +146,7 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
     f"--{name} {fault}"
     for rule in (settings.rules if rules is None else rules)
     for name in settings.given.intersection(rule.names.split())
-    # `is`, since 0 == False, and 0 may be a number.
+    # `is`, since 0 == False, but 0 is a real value of a numeric flag.
     if settings.get(name) is not False
     and settings.get(name) not in (None, "", ())
     and (fault := rule.fault(settings))

@@ -156,5 +156,5 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
     max_seq_length=8, do_whole_word_mask=True,
   )
   assert done.code == 1
-  said = "--do_whole_word_mask has no effect with --bert_config_file, whose"
+  said = "--do_whole_word_mask has no effect: this model predicts the next word"
   assert said in done.err

@@ -303,7 +303,10 @@ def damaged(tmp_path):
   ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
   ({"do_train": False, "do_eval": True},
    ["no weights: there is no checkpoint in run"]),
-  ({"do_whole_word_mask": True}, ["these are masked already"]),
+  ({"do_whole_word_mask": True}, [
+    "--do_whole_word_mask has no effect: the records are masked already; leave "
+    "it out"
+  ]),
   ({"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
    ["bert_model.ckpt: bert/", "48", "64", "configuration"]),
 ])
