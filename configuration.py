@@ -115,7 +115,7 @@ class BertConfig:
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # The key would hide a method such as to_dict.
         raise errors.InputError(
-          f"{_SOURCE} has a key {key!r}, which this program needs; remove it"
+          f"{_SOURCE} has a key {key!r}, a name reserved for code; remove it"
         )
       setattr(config, key, json_object[key])
     config.check()
@@ -408,7 +408,7 @@ def from_huggingface(values: dict) -> dict:
     config["max_position_embeddings"] = rows - before
   if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
-  # The original reads BERT's file, too, so that has no `variant`.
+  # BERT's file has no `variant`, because the original must be able to read it.
   if variant != "bert":
     config["variant"] = variant
   # `check` refuses a value of another type, like an unknown activation.
@@ -416,7 +416,7 @@ def from_huggingface(values: dict) -> dict:
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
   if variant == "electra" and config["hidden_act"] != "gelu_erf":
-    # transformers' generator uses it; the authors' uses the encoder's.
+    # Unlike the authors' generator, transformers' always uses the exact GELU.
     config["masked_lm_act"] = "gelu_erf"
   return {**config, **_with_defaults(values)}
 
@@ -464,7 +464,7 @@ def head_of(values: dict) -> str | None:
     for ending, head in _CLASS_HEADS.items():
       if str(name).endswith(ending):
         return head
-  # Only run_ner.py has a scheme; it may have started from a classifier.
+  # Only taggers have a scheme; they may inherit a classifier's problem_type.
   if "scheme" in (values.get("input_settings") or ()):
     return "tagging"
   problem = PROBLEMS.get(str(values.get("problem_type")))
@@ -501,7 +501,7 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 
 
 def only_here(config: BertConfig) -> str:
-  """Returns the part of a model that transformers lacks, or ""."""
+  """Returns the variant's name if transformers has no class for it, or ""."""
   variant = config.to_dict().get("variant", "bert")
   return "" if variant in _KINDS else variant
 

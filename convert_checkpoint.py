@@ -14,9 +14,9 @@ from training import common_flags
 
 flags.DEFINE_string(
   "input", None,
-  "Checkpoint: of the original, this project or Model Garden (folder, prefix "
-  "or one of its files), or of Hugging Face (folder or .safetensors file); "
-  "--model_dir if not given.",
+  "Checkpoint in the format of google-research/bert, this project or Model "
+  "Garden (folder, prefix or one of its files), or of Hugging Face (folder or "
+  ".safetensors file); --model_dir if not given.",
 )
 common_flags.define_model_dir_flag(
   "--input, --bert_config_file and --vocab_file"
@@ -31,8 +31,8 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string(
   "bert_config_file", None,
-  "Shape of the model (bert_config.json, or config.json of Hugging Face), if "
-  "it is not next to the input.",
+  "Model configuration (bert_config.json, or Hugging Face's config.json), if "
+  "the file is not next to the input.",
 )
 flags.DEFINE_string(
   "vocab_file", None, "Vocabulary, if it is not vocab.txt next to the input."
@@ -45,15 +45,15 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
-  "transformers class of a Hugging Face output; by default detected from the "
-  "weights, where another program's head for tokens looks like one for "
-  "sequences.",
+  "transformers class of a Hugging Face output; by default inferred from the "
+  "names of the weights. Heads for tokens and for sequences have the same "
+  "names: pass the class for another program's token classifier.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(
   "add_tokens", None,
-  "Makes a larger model: a file of new words, one a line. A new word's "
-  "embedding is the mean of its previous word pieces' embeddings.",
+  "File of words to add to the model, one per line. A new word's embedding is "
+  "the mean of the embeddings of the word pieces that it replaces.",
 )
 flags.DEFINE_bool(
   "use_unused_tokens", False,
@@ -105,9 +105,9 @@ def print_conversion(settings, source, conversion):
   for note in conversion.notes:
     print(f"note: {note}")
   print(
-    f"{len(conversion.names)} values of {source.reader.path} "
-    f"({source.reader.file_format}) are in {settings.output} ({settings.to}); "
-    f"{len(conversion.left_out)} left out"
+    f"wrote {len(conversion.names)} tensors of {source.reader.path} "
+    f"({source.reader.file_format}) to {settings.output} ({settings.to}); "
+    f"left out {len(conversion.left_out)}"
   )
 
 
@@ -120,11 +120,11 @@ def print_new_words(settings, source, words):
   kept = tokenizer_files.read_never_split(source.vocab_file)
   kept = [word.word for word in words if word.word in kept]
   print(
-    f"{len(words)} new words; the table of words has "
+    f"{len(words)} new words; the word embedding table has "
     f"{source.config.vocab_size} rows"
   )
   if kept:
-    print(f"in never_split, for their punctuation: {file_io.listed(kept)}")
+    print(f"added to never_split due to punctuation: {file_io.listed(kept)}")
 
 
 def verify(settings, source):
@@ -145,7 +145,7 @@ def main(_):
   """Converts a model, and compares the outputs with --verify."""
   settings = flags.read_settings()
   if not settings.verbose:
-    # The printed summary has the same facts.
+    # The printed summary repeats the log.
     console.show_warnings_alone()
   if settings.model_dir:
     paths = model_folder.find(settings.model_dir)

@@ -6,9 +6,9 @@ r"""Text -> TFRecords of masked sentence pairs for run_pretraining.py.
     --vocab_file=uncased_L-12_H-768_A-12/vocab.txt \
     --dupe_factor=5
 
-The input has one sentence a line and a blank line between documents. The
-same text, flags and seed give the records of the original, in its order. For
-a text that does not fit into memory add
+The input has one sentence per line and a blank line between documents. With the
+same text, flags and seed, google-research/bert's script makes the same records
+in the same order. For a text that does not fit into memory add
 
     --shard_size_mb=50 --num_processes=8
 
@@ -32,10 +32,10 @@ flags.DEFINE_string(
 common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
 common_flags.define_tokenizer_flags()
 common_flags.define_masking_flags()
-# Unlike the original: flags have bounds. The original fails in an assertion if
-# two segments of one token do not fit (with [CLS] and two [SEP]), sets no upper
-# limit to positions, and for other values outside these bounds writes files
-# without records, masks one token in each record, or uses 1 instead.
+# Unlike the original: flags have bounds. There, --max_seq_length has no upper
+# limit, and below 5 (two tokens, [CLS] and two [SEP]) an assertion fails;
+# --dupe_factor=0 writes no records; a negative --masked_lm_prob masks one token
+# per record; and a --short_seq_prob above 1 acts like 1.
 flags.DEFINE_integer(
   "max_seq_length", 128, "Length of every record, padding included.",
   lower_bound=5, upper_bound=1 << 16,
@@ -43,8 +43,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
   "dupe_factor", 10,
-  "Passes through the text, each with other masks (one with "
-  "--dynamic_masking, unless this flag is given).", lower_bound=1,
+  "Passes through the text, each with different masks; by default 1 with "
+  "--dynamic_masking.", lower_bound=1,
 )
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
@@ -57,8 +57,8 @@ flags.DEFINE_float(
 
 flags.DEFINE_bool(
   "segmented_text", False,
-  "Chinese text whose words a segmenter has separated by white space, for "
-  "--do_whole_word_mask. The tokens are those of plain text.",
+  "Whether the input is Chinese text in which a segmenter has separated words "
+  "by white space, for --do_whole_word_mask. The spaces do not change tokens.",
   needs="do_whole_word_mask|dynamic_masking",
 )
 
@@ -92,9 +92,9 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string(
   "beam_options", None,
-  "Make the shards on the workers of Apache Beam (pip install "
-  "\"bert-tf2[beam]\"), with the same bytes: Beam's own flags, such as "
-  "--beam_options=\"--runner=FlinkRunner --flink_master=host:8081\".",
+  "Beam's own flags, such as "
+  "--beam_options=\"--runner=FlinkRunner --flink_master=host:8081\": Apache "
+  "Beam (pip install \"bert-tf2[beam]\") makes shards with the same bytes.",
   needs="shard_size_mb",
 )
 flags.rule(
@@ -228,7 +228,7 @@ def example_line(record, tokenizer):
 
 
 def write_shards(settings, options, inputs):
-  """Makes one file for each shard; returns the same as `write_files`."""
+  """Makes one file for each shard; returns their records' number and paths."""
   output, *others = split_outputs(settings.output_file)
   if others:
     raise errors.InputError(
@@ -251,7 +251,7 @@ def write_shards(settings, options, inputs):
 
 
 def split_outputs(names):
-  """Returns the names in a comma-separated list, each once."""
+  """Returns the names in a comma-separated list."""
   outputs = [name.strip() for name in names.split(",")]
   if "" in outputs:
     raise errors.InputError(

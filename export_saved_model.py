@@ -50,7 +50,7 @@ flags.DEFINE_string(
 flags.DEFINE_float(
   "max_quantization_difference", export_options.MOST_DIFFERENCE,
   "Refuse to write a model if an output differs by more than this share of the "
-  "usual length of outputs.", lower_bound=0.0, needs="quantize=int8",
+  "outputs' typical norm.", lower_bound=0.0, needs="quantize=int8",
 )
 flags.DEFINE_integer(
   "version", 1, "Version number; TensorFlow Serving loads the highest.",

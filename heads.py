@@ -80,7 +80,7 @@ def word_weights(
   head: MaskedLMHead, states: tf.Tensor, input_mask: tf.Tensor,
   pooling: str, activation: str,
 ) -> tf.Tensor:
-  """Returns the weight of each word in a text, float32 [B, V], mostly 0.
+  """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
 
   SPLADE: log(1 + relu(logit)) of each token, pooled to the maximum (arXiv
   2109.10086) or the sum (2107.05720).

@@ -62,7 +62,7 @@ def gelu(x):
 def gelu_erf(x):
   """Gaussian error linear unit with the exact normal distribution function.
 
-  Weights published in the Hugging Face format were trained with this form.
+  Hugging Face's "gelu" means this form.
   Returns x (1 + erf(x / sqrt(2))) / 2, in the type of `x`.
   """
   x = tf.convert_to_tensor(x)

@@ -125,9 +125,9 @@ def adam_direction(
   """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
   As in the original: epsilon is outside the root, and without
-  `correction_step` the moments are not corrected, although they start at 0 and
-  so are too small for the first few hundred updates. Returns the direction, the
-  new m and the new v.
+  `correction_step` the moments are not corrected. They start at 0, so m is too
+  small for some tens of updates, and v for a few thousand. Returns the
+  direction, the new m and the new v.
 
   Args:
     grad, m, v: gradient, first and second moment, which share a shape.

@@ -31,7 +31,7 @@ _CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
 
 # Blocks of Han characters, which are written without spaces, so each becomes
 # a word. As in the original: a list of ranges, not a property of Unicode; it
-# lacks U+3007, U+2CEB0 and later, Hangul and kana.
+# lacks U+3007, extension F (U+2CEB0) and later ones, Hangul and kana.
 _HAN_RANGES = (
   (0x3400, 0x4DBF),  # Extension A.
   (0x4E00, 0x9FFF),  # Unified Ideographs.

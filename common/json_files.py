@@ -10,7 +10,7 @@ import typing
 from common import errors, file_io
 
 # The deepest nesting of lists and objects. Readers recurse through values,
-# numpy stops at 32 axes, and no file of this project has more than ten levels.
+# NumPy 1 stops at 32 axes, and no file of this project has more than 10 levels.
 _MAX_DEPTH = 30
 
 
@@ -102,7 +102,7 @@ def _called(expected_type):
     return " or ".join(map(_called, typing.get_args(expected_type)))
   outer = typing.get_origin(expected_type)
   parts = typing.get_args(expected_type)
-  inner = outer and f" of which each is {_called(parts[-1])}"
+  inner = outer and f" in which each entry is {_called(parts[-1])}"
   return _CALLED[outer or expected_type] + (inner or "")
 
 

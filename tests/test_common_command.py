@@ -146,8 +146,8 @@ def run_shell(line, script):
 def test_what_a_command_lacks_is_one_sentence():
   done = run_blocked(test_layout.VERBS["convert_checkpoint"])
   assert done.stderr == (
-    "convert_checkpoint.py: error: Flag --input must have a value, or "
-    "--model_dir. Flag --output must have a value. Flag --to must have a "
+    "convert_checkpoint.py: error: Flag --input or --model_dir must have a "
+    "value. Flag --output must have a value. Flag --to must have a "
     "value; --help lists all flags\n"
   )
 

@@ -19,7 +19,7 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   finished = convert(**flags, output=tmp_path / "o", verbose=True)
   lines = finished.out.strip().split("\n")
   assert "output_weights [3, 8] -> output_weights" in lines
-  assert f"41 values of {MODEL} (Hugging Face) are in " in finished.out
+  assert f"wrote 41 tensors of {MODEL} (Hugging Face) to " in finished.out
   assert lines[-1] == (
     "outputs: the same (largest difference 0 of labels, pooled_output, "
     "sequence_output; rounding stays below 0.001)"
@@ -44,7 +44,8 @@ def test_optimizer_state_is_left_out_on_request(tmp_path):
     bert_config_file=LINEAR, architecture="BertForPreTraining",
   )
   assert re.search("left out: .*, [.]{3}, .* [(]optimizer state", finished.out)
-  assert "30 values of " in finished.out and "61 left out" in finished.out
+  assert "wrote 30 tensors of " in finished.out
+  assert "left out 61\n" in finished.out
   assert (tmp_path / "o" / "model.safetensors").exists()
 
 
@@ -69,6 +70,6 @@ def test_a_model_folder_grows(tmp_path):
   )
   vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
   assert vocabulary.endswith("\nglim++\nlamp\n")
-  assert "2 new words; the table of words has 102 rows" in finished.out
-  assert "in never_split, for their punctuation: glim++" in finished.out
+  assert "2 new words; the word embedding table has 102 rows" in finished.out
+  assert "added to never_split due to punctuation: glim++" in finished.out
   assert "outputs: the same" in finished.out

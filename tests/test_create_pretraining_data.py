@@ -168,7 +168,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   for words, said in (
     ({"model_dir": folder}, "has none of vocab.txt"),
     ({"model_dir": tmp_path / "none"}, "no such folder"),
-    ({}, "Flag --vocab_file must have a value, or --model_dir"),
+    ({}, "Flag --vocab_file or --model_dir must have a value"),
   ):
     script_runner.refuse(SCRIPT, said, **small, **words)
 

@@ -26,7 +26,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
   """Defines the flags for the model and its start weights."""
   flags.DEFINE_string(
     "bert_config_file", None,
-    "The model's shape: bert_config.json, or config.json of Hugging Face.",
+    "Model configuration: bert_config.json, or Hugging Face's config.json.",
   )
   define_model_dir_flag(
     "--bert_config_file, --vocab_file and --init_checkpoint"
@@ -93,7 +93,7 @@ def require_or_model_dir(name):
   """Requires a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
     [name, "model_dir"], lambda values: values[name] or values["model_dir"],
-    f"Flag --{name} must have a value, or --model_dir.",
+    f"Flag --{name} or --model_dir must have a value.",
   )
 
 
