@@ -1,14 +1,14 @@
-"""Adds words or positions to a model, whose existing rows do not change.
+"""Adds words or positions to a model.
 
-New rows are computed from existing rows. So are their moments, if a training's
+Existing rows do not change, except the rows of replaced [unused...] tokens. New
+rows are computed from existing rows. So are their moments, if a training's
 checkpoint has them: with a second moment of 0, the first steps would be three
 times too large.
 
-  a word       the mean of the rows of its previous word pieces
-  position p   the learned row 1 + (p - 1) mod (P - 1) of P. Repeating the
-               rows (as in Beltagy et al. 2020, arXiv 2004.05150) keeps
-               neighbours together. The first row, which only [CLS] had, is
-               skipped
+  a word       the mean of the rows of the word pieces that it was split into
+  position p   the learned row 1 + (p - 1) mod (P - 1) of P, which keeps
+               neighbours together (Beltagy et al. 2020, arXiv 2004.05150).
+               The first row, which only [CLS] had, is skipped
 """
 
 import os
@@ -34,7 +34,7 @@ _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class NewWord(NamedTuple):
-  """A word, its id, and the ids of its previous word pieces."""
+  """A word, its id, and the ids of the word pieces that it was split into."""
 
   word: str
   token_id: int
@@ -194,7 +194,7 @@ def _read_words(path, tokenizer):
     )
     if read and read != word and word not in tokenizer.vocab:
       logging.warning(
-        "%s:%d: %r is added as %r, as text is read", path, number, word, read
+        "%s:%d: %r is added as %r (normalized)", path, number, word, read
       )
       word = read
     reason = _fault(word, tokenizer)
@@ -220,8 +220,9 @@ def _fault(word, tokenizer):
     return "begins with ##; give whole words, not their pieces"
   if "".join(_basic_like(tokenizer).tokenize(word)) != word:
     return "has only characters that the tokenizer removes"
-  if len(word) > tokenizer.wordpiece_tokenizer.max_input_chars_per_word:
-    return "is longer than any word that is looked for"
+  longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
+  if len(word) > longest:
+    return f"is longer than {longest} characters, so it is read as [UNK]"
   if _basic_like(tokenizer, [word]).tokenize(word) != [word]:
     return "has Han characters, each of which is a word of its own"
   return ""

@@ -239,7 +239,7 @@ def _notes(path, derived, tensors):
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
   if derived:
     notes.append(
-      f"{', '.join(derived)}: not read, since a model makes it of the rest"
+      f"{', '.join(derived)}: not read, because derived from other weights"
     )
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:

@@ -23,7 +23,7 @@ _WEIGHTS = (
   "model.safetensors", "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
-# In bert_config.json; folders of before this name said classifier_input.
+# Keys in bert_config.json; the second one is the name in older folders.
 INPUT_KEYS = ("input_settings", "classifier_input")
 
 

@@ -21,9 +21,9 @@ Settings = run_settings.Settings
 def resolve(settings: Settings) -> Settings:
   """Returns the settings that a script works with, from its flags.
 
-  --model_dir becomes the flags that it replaces; --do_lower_case, if it is
-  not given, what the vocabulary's folder says; --max_seq_length, if it is not
-  given, capped at the model's number of positions. Raises InputError:
+  --model_dir becomes the flags that it replaces. If --do_lower_case is not
+  given, it is read from the vocabulary's folder. If --max_seq_length is not
+  given, it is capped at the model's number of positions. Raises InputError:
   --model_dir holds no model.
   """
   path = settings.get("bert_config_file")

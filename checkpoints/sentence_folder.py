@@ -16,7 +16,7 @@ from common import choices, errors, file_io, json_files
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
-# The module that computes weights of words.
+# The module that computes sparse vectors: a weight per vocabulary token.
 SPARSE = "SpladePooling"
 # Poolings of sentence-transformers: {our name: its name}.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
@@ -58,7 +58,7 @@ def write_modules(
 
 
 def read(folder: str, chosen: Collection[str] = ()) -> dict:
-  """Returns the settings with which a folder computes vectors.
+  """Returns the settings for sentence vectors that a folder stores.
 
   These are `pooling`, `normalize` and `max_seq_length`, as far as the folder
   has them; {} without modules.json.
@@ -85,20 +85,20 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   if not problem:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
-    f"{problem}; computed here are Transformer, Pooling ({', '.join(KINDS)}) "
-    "and Normalize, without a prompt, in the full width"
+    f"{problem}; this project supports only Transformer, Pooling "
+    f"({', '.join(KINDS)}) and Normalize, without prompts or truncation"
   )
   if "pooling" not in chosen:
     raise errors.InputError(
-      f"{sentence}: pass --pooling to choose other vectors than this model's, "
-      "or use sentence-transformers"
+      f"{sentence}: pass --pooling to compute different vectors with this "
+      "encoder, or use sentence-transformers"
     )
-  errors.warn_once(f"{sentence}: vectors are made by --pooling instead")
+  errors.warn_once(f"{sentence}: --pooling computes different vectors")
   return length
 
 
 def read_sparse(folder: str) -> dict:
-  """Returns the settings with which a folder computes weights of words.
+  """Returns the settings for sparse vectors that a folder stores.
 
   These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
   head "sparse"; {} without modules.json.
@@ -118,8 +118,8 @@ def read_sparse(folder: str) -> dict:
       problem = f"{rules_path}: {rule!r} is none of {', '.join(known)}"
   if problem:
     raise errors.InputError(
-      f"{problem}; weights of words are made by Transformer and {SPARSE}, "
-      "without a prompt: use sentence-transformers for this model"
+      f"{problem}; this project computes sparse vectors only with Transformer "
+      f"and {SPARSE}, without prompts: use sentence-transformers for this model"
     )
   keys = "sparse_pooling", "sparse_activation"
   return {**dict(zip(keys, rules)), **_max_length(folder)}
@@ -186,12 +186,12 @@ def _prompt_problem(folder):
 
 
 def _case_problem(folder):
-  """Returns a problem if text is lower-cased before tokenization."""
+  """Returns a problem if a cased tokenizer gets text in lower case, or ""."""
   path, values = json_files.read_optional(folder, _LENGTH)
   _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
   if is_lowered and tokenizer.get("do_lower_case") is not True:
-    return f"{path}: do_lower_case is true, and the tokenizer keeps the case"
+    return f"{path}: do_lower_case lower-cases text for a cased tokenizer"
   return ""
 
 

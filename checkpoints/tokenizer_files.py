@@ -65,8 +65,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     is_lowered = settings.do_lower_case and not is_given
     if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
-        "%s has words with capital letters, which lower-cased text never "
-        "finds: pass --do_lower_case=false if the model is a cased one", path,
+        "%s has tokens with capital letters, which lower-cased text never "
+        "matches: pass --do_lower_case=false if the model is cased", path,
       )
   elif known != settings.do_lower_case and is_given:
     logging.warning(

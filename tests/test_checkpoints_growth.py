@@ -161,7 +161,7 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
     2: "'the' is a token of", 3: "'two words' has white space inside",
     5: "'good' is in line 1 already",
     6: "'good' is in line 1 already", 7: "'##ing' begins with ##",
-    8: "has Han characters", 11: "is longer than any word",
+    8: "has Han characters", 11: "is longer than 200 characters",
   }.items():
     (line,) = (x for x in said.split("\n") if f"words.txt:{number}: " in x)
     assert fault in line

@@ -88,8 +88,8 @@ def test_names_of_old_files(model):
   transformers_goldens.check_equal(found, expected)
   assert weight_files.open_reader(str(model)).notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
-    "cls.predictions.decoder.weight: not read, since a model makes it of the "
-    "rest"
+    "cls.predictions.decoder.weight: not read, because derived from other "
+    "weights"
   ]
 
 

@@ -73,7 +73,7 @@ def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   (THREE, OLD, {
     "sentence_bert_config": {"do_lower_case": True},
     "tokenizer_config": {"do_lower_case": False},
-  }, "do_lower_case is true, and the tokenizer keeps the case"),
+  }, "do_lower_case lower-cases text for a cased tokenizer"),
 ])
 def test_what_is_not_computed_is_refused(
   tmp_path, caplog, names, pooling, files, said
@@ -83,13 +83,13 @@ def test_what_is_not_computed_is_refused(
     (tmp_path / f"{name}.json").write_text(json.dumps(values))
   with pytest.raises(errors.InputError, match=said) as refused:
     sentence_folder.read(folder)
-  assert "pass --pooling to choose other vectors" in str(refused.value)
+  assert "pass --pooling to compute different" in str(refused.value)
   # The user has chosen: one warning, and the length alone is the folder's.
   (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 9}')
   if "tokenizer_config" not in files:
     assert sentence_folder.read(folder, {"pooling"}) == {"max_seq_length": 9}
     sentence_folder.read(folder, {"pooling"})
-    assert caplog.text.count("vectors are made by --pooling instead") == 1
+    assert caplog.text.count("--pooling computes different vectors") == 1
 
 
 @pytest.mark.parametrize("files, length", [

@@ -84,16 +84,16 @@ def test_the_folder_says_the_head_that_is_served(folder):
 
 @pytest.mark.parametrize("name, values, said", [
   ("1_SpladePooling/config.json", {"pooling_strategy": "mean"},
-   "1_SpladePooling/config.json: 'mean' is none of max, sum; weights"),
+   "1_SpladePooling/config.json: 'mean' is none of max, sum; this project"),
   ("1_SpladePooling/config.json", {"activation_function": "softplus"},
    "1_SpladePooling/config.json: 'softplus' is none of relu, log1p_relu"),
   ("modules.json", [
     {"type": "x.Transformer"}, {"path": "1_SpladePooling", "type": "x.Pooling"}
-  ], "the modules are Transformer, Pooling; weights of words are made by"),
-  ("modules.json", [{"type": "x.Router"}], "the modules are Router; weights"),
+  ], "are Transformer, Pooling; this project computes sparse vectors only"),
+  ("modules.json", [{"type": "x.Router"}], "the modules are Router; this"),
   ("config_sentence_transformers.json", {
     "prompts": {"q": "query: "}, "default_prompt_name": "q"
-  }, "each text begins with the prompt 'query: '; weights"),
+  }, "each text begins with the prompt 'query: '; this project"),
 ])
 def test_other_modules_are_refused(folder, name, values, said):
   (folder / name).write_text(json.dumps(values))
