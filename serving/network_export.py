@@ -148,7 +148,7 @@ def compare(
   distances = differences(reference, engine.run, batches)
   summary = (
     f"the outputs of {len(texts)} texts differ from those of float32 by "
-    f"{distances.max():.3f} of their usual length at most, "
+    f"at most {distances.max():.3f} of their typical norm, "
     f"{distances.mean():.3f} on average"
   )
   # `not <=` also refuses NaN.
@@ -166,7 +166,7 @@ def differences(
   """Returns the distances [rows] between the outputs of two functions.
 
   A row is the vector or the logits of a text or of one of its tokens. Distances
-  are relative to the typical length of a row.
+  are relative to the typical norm of a row.
 
   Args:
     compute, other: functions of integers [B, T], named as in the batches, that

@@ -65,7 +65,7 @@ def load(
       never_split: words that stay whole.
       max_seq_length: longest sequence in word pieces. dtype: "float32" or
       "bfloat16". engine: "tensorflow", "onnx" or "litert", and with one of the
-      last two quantize: "none" or "int8"; of an export what it is.
+      last two quantize: "none" or "int8"; an export accepts only its own value.
 
   Raises:
     InputError: there is no model, or it cannot be read.
@@ -94,7 +94,7 @@ class TextModel:
   single text or pair is answered by a single answer. Keyword arguments of the
   methods are flags of export_saved_model.py; what is not given is as in
   training, or the flag's default. All methods raise InputError: the folder has
-  no such head, an option is unknown or would have no effect, a text is none.
+  no such head, an option is unknown or has no effect, or a text is no string.
 
   Attributes:
     config: configuration.BertConfig.
@@ -266,16 +266,16 @@ class TextModel:
   def next_sentence(self, pairs, **options):
     """Returns a dict for each pair: probability that the second text follows.
 
-    And log_probabilities, that it follows and that it is a random one. Options:
-    max_seq_length.
+    The dict also has log_probabilities: that it follows, and that it is random.
+    Options: max_seq_length.
     """
     return self._ask("next_sentence", pairs, options)
 
   def likelihood(self, texts):
     """Returns a dict for each text: log_likelihood, and perplexity of a piece.
 
-    And the pieces, tokens, with the log_probabilities of each given all others;
-    see answers.make_scorer.
+    The dict also has tokens, and the log_probabilities of each token given all
+    others; see answers.make_scorer.
     """
     rows, is_single = _rows(texts)
     answers.check("masked_lm", rows)

@@ -75,8 +75,8 @@ class NullThreshold:
     logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
     if all(answer.null_odds > self.value for answer in answers):
       logging.warning(
-        "with --%s=auto no question of %s is answered: the F1 is best so; if "
-        "answers are wanted, train longer or pass a number", _FLAG, file.path,
+        "with --%s=auto no question of %s is answered, for the highest F1; to "
+        "get answers, train longer or pass a number", _FLAG, file.path,
       )
 
   def write(self, folder: str) -> None:

@@ -110,8 +110,8 @@ def read(
     )
   if checker.first_odd:
     logging.warning(
-      "%s: %d labels follow others as %s does not have it, and count as "
-      "conlleval counts them; the first: %s", path, checker.num_odd, scheme,
+      "%s: %d labels follow a label that %s does not allow before them; they "
+      "count as in conlleval; the first: %s", path, checker.num_odd, scheme,
       checker.first_odd,
     )
   if file_format != "jsonl" and all(

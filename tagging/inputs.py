@@ -53,12 +53,12 @@ def files_to_read(settings) -> dict[str, str]:
   columns = settings.given & {"word_column", "label_column"}
   if columns and formats <= {"jsonl"}:
     raise errors.InputError(
-      f"--{min(columns)} is not for JSON lines, all that is read; leave it out"
+      f"--{min(columns)} has no effect: all files are JSON lines; leave it out"
     )
   if settings.label_names and "jsonl" not in formats:
     raise errors.InputError(
-      "--label_names are of the numbers in JSON lines, and no such file is "
-      "read; leave it out"
+      "--label_names has no effect: it names numeric labels of JSON lines, and "
+      "no such file is read; leave it out"
     )
   return paths
 

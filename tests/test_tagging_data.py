@@ -253,7 +253,7 @@ def test_odd_labels_count_where_that_is_wanted(tmp_path, caplog):
   with caplog.at_level("WARNING"):
     (sentence,) = read(tmp_path, text, lenient=True)
   assert scores.entities(sentence.labels) == [("X", 1, 3), ("Y", 3, 4)]
-  assert "2 labels follow others as iob2 does not have it" in caplog.text
+  assert "2 labels follow a label that iob2 does not allow" in caplog.text
   assert "file.conll:2: I-X follows O" in caplog.text
   with pytest.raises(errors.InputError, match="'Z' is no label"):
     read(tmp_path, "a Z\n", lenient=True)

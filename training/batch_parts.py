@@ -21,8 +21,8 @@ class Parts:
 
     The share is tensors [B, ...] in any structure; the seed is int32 [2].
     """
-    # Every part of every replica drops other units, in every step the same
-    # ones after a restart: dropout is a function of (seed, step, salt).
+    # Dropout differs between parts, replicas and steps, and is the same after a
+    # restart: it is a function of (seed, step, salt).
     seed = tf.stack([tf.cast(self.seed, tf.int64), step])
     salt = replica_id * self.count + index
     return (
@@ -37,7 +37,7 @@ class Parts:
     rows = tf.map_fn(
       lambda index: function(*self.part(batch, index, step, replica_id)),
       tf.range(self.count), fn_output_signature=tf.float32,
-      # To need less memory is why there are parts.
+      # The parts exist to save memory, so only one is computed at a time.
       parallel_iterations=1,
     )
     return tf.reshape(rows, [-1, *rows.shape[2:]])

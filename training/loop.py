@@ -87,14 +87,14 @@ class TrainOptions:
   jit_compile: bool = False  # Whether XLA compiles the step.
   loss_scaling: bool = False  # Dynamically, for float16.
   max_to_keep: int = 5
-  max_bad_steps: int = 10  # In a row, without a finite gradient: then it ends.
+  max_bad_steps: int = 10  # This many non-finite steps in a row end the run.
   profile_steps: tuple = ()  # First and last to record.
 
 
 class _LossScale:
   """The factor that keeps float16 gradients from vanishing.
 
-  It doubles after 2000 finite steps and halves at each that is not
+  It doubles after 2000 finite steps and halves after each non-finite step
   (Micikevicius et al., arXiv 1710.03740, section 3.2).
   """
 
@@ -117,7 +117,7 @@ class _LossScale:
 
 
 def _counter(name, value):
-  """A variable that every replica sees alike and one update changes."""
+  """Returns a variable that is equal on all replicas; the first assigns it."""
   return tf.Variable(
     value, name=name, trainable=False,
     dtype=tf.int64 if isinstance(value, int) else tf.float32,
@@ -205,13 +205,13 @@ class Trainer:
       optimizer.create_slots(self._trained)
 
   def _compile(self, jit, alone):
-    """Makes functions of graphs of the steps; `alone`: one replica."""
-    # Rows of words can be added up no sooner than where gradients are used,
-    # unless gradients of several parts or replicas must be summed.
+    """Wraps the steps in tf.functions; `alone`: there is only one replica."""
+    # Gradients of looked-up rows stay tf.IndexedSlices until the optimizer uses
+    # them, unless several parts or replicas must be summed.
     self._adds_gradients = self._parts.count > 1 or not alone
     # A step of several replicas exchanges gradients, which XLA cannot do for
-    # MirroredStrategy: then only what precedes the exchange is compiled.
-    # Without AutoGraph, which takes longer to convert the network's code than
+    # MirroredStrategy: then XLA compiles only the part before the exchange.
+    # AutoGraph is off: it takes longer to convert the network's code than
     # TensorFlow takes to trace it.
     self.step = tf.function(
       self._step, jit_compile=(jit and alone) or None, autograph=False
@@ -400,8 +400,8 @@ class Trainer:
   def start_from(self, start, *, allowed_missing=()):
     """Loads what a run starts from.
 
-    Raises InputError: the checkpoint is not of these variables, or the run it
-    is of did not train all that this one trains.
+    Raises InputError: the checkpoint does not fit these variables, or its run
+    trained fewer of them.
 
     Args:
       start: run_folder.StartingPoint; a resumed run gets its optimizer state
@@ -432,7 +432,7 @@ class Trainer:
       self.state(), reader, allowed_missing=["^loss_scale/", "^applied_updates"]
     )
     if "applied_updates" in report.missing:
-      # Checkpoints of before there was this counter counted all steps.
+      # Older checkpoints lack this counter: all their steps count as applied.
       self.applied_updates.assign(self.global_step)
 
   def save(self):
@@ -552,7 +552,7 @@ class Trainer:
     last = run_folder.newest_checkpoint(self._options.output_dir)
     raise errors.InputError(
       f"the weights of step {step} are ruined (their norm is {norm:.3g}) and "
-      "are not saved: an update was too large or no number; run the same "
+      "are not saved: an update was too large or not finite; run the same "
       "command again with a lower --learning_rate (or other --adam_beta2, "
       "--adam_epsilon, --weight_decay_rate, --layerwise_lr_decay): it starts "
       f"from {last.path if last else 'the beginning'}"
@@ -577,7 +577,7 @@ class Trainer:
       self.save()
     raise errors.InputError(
       f"{log.bad_steps_in_row} steps in a row had no finite loss or "
-      f"gradient; the weights of before them are kept in "
+      f"gradient; the weights from before these steps are kept in "
       f"{self._options.output_dir}; try a lower --learning_rate"
     )
 
@@ -603,8 +603,8 @@ class Trainer:
   def _agreed(self, stop, seconds_per_step=0.0):
     """Agrees on values in all processes, since they must act alike.
 
-    Returns whether any of them was asked to stop, and what a step takes the
-    slowest.
+    Returns whether any process was asked to stop, and the seconds per step of
+    the slowest process.
     """
     if not distribution.is_multi_worker(self._strategy):
       return bool(stop.by), seconds_per_step
