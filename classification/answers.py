@@ -51,7 +51,7 @@ def predict_texts(
     logits, batch_size: see `scores_of`.
   """
   if options.task_kind in data.OF_PAIRS and any(len(row) < 2 for row in texts):
-    raise errors.InputError("a reranker scores two texts, and here is only one")
+    raise errors.InputError("a reranker scores two texts, but got only one")
   outputs = scores_of(
     logits, options, [data.Example("", *row) for row in texts], batch_size
   )
@@ -231,4 +231,4 @@ def write_predictions(
       if predicted is not None:
         predicted += predicted_labels(task, outputs)
   logging.info("predictions with names are in %s", named_path)
-  logging.info("the scores alone, as the original has them, are in %s", path)
+  logging.info("predictions in the original's format are in %s", path)

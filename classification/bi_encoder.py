@@ -30,8 +30,8 @@ def check(settings, config: configuration.BertConfig, task_kind: str):
     and not settings.negative_column and settings.train_batch_size == 1
   ):
     raise errors.InputError(
-      "--train_batch_size=1 has no other pairs to tell a pair from; pass a "
-      "larger one, or --negative_column"
+      "--train_batch_size=1 leaves no other pair of the batch as a negative; "
+      "pass a larger one, or --negative_column"
     )
 
 
@@ -103,7 +103,7 @@ class BiEncoder(model.Network):
     if not model_writer.is_for_sentences(config, self.pooling):
       logging.warning(
         "sentence-transformers has no pooling %s of layers %s of this model: "
-        "%s is for this project alone", *self.pooling[:2], folder,
+        "only this project can use %s", *self.pooling[:2], folder,
       )
       super().write(folder, settings, config, inputs, step)
       return

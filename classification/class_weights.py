@@ -25,8 +25,7 @@ def parse(
   """
   if task_kind not in (data.SINGLE, data.MULTI_LABEL):
     raise errors.InputError(
-      f"--class_weights are for classes, this task is {task_kind}; leave them "
-      "out"
+      f"--class_weights needs classes, which {task_kind} lacks; leave it out"
     )
   if text == "balanced":
     counts = data.class_counts(examples, labels)
@@ -51,7 +50,7 @@ def parse(
   weights = [_weight(named.get(label, "1"), text) for label in labels]
   if not any(weights):
     raise errors.InputError(
-      f"class weights {text!r}: all are 0, so that nothing is learned; pass "
+      f"class weights {text!r}: all are 0, so nothing would be learned; pass "
       "a number above 0 for some class"
     )
   return weights

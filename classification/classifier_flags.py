@@ -198,7 +198,7 @@ def define_run_flags():
     "Trains and evaluates with each of these seeds, in output_dir/seed_N; "
     "seeds_results.txt has median, mean and standard deviation.",
     not_with="glue_submission_dir",
-    why=", which is of one model",
+    why=", which needs one model",
   )
   common_flags.define_search_flag(
     "the first of --metrics",

@@ -362,8 +362,8 @@ def _flagged(row, columns):
   for name in columns:
     if str(row[name]).strip().lower() not in _FLAGS:
       raise errors.InputError(
-        f"{name!r} is {row[name]!r:.40}; a column of --label_columns has 1 "
-        "where a text is of that class, and 0 where not"
+        f"{name!r} is {row[name]!r:.40}; a column of --label_columns must have "
+        "1 if the text has that class, else 0"
       )
   return [name for name in columns if _FLAGS[str(row[name]).strip().lower()]]
 
@@ -386,8 +386,8 @@ def _classes(value, separator):
   if isinstance(value, str):
     if not separator:
       raise errors.InputError(
-        f"label {value!r:.40}: what separates the classes in it is not said; "
-        "give the separator, or a list in JSON"
+        f"label {value!r:.40}: the separator of its classes is unknown; pass "
+        "--label_separator, or write a list in JSON"
       )
     # An empty cell means no class.
     listed = value.strip().startswith("[") and value.strip().endswith("]")

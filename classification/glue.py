@@ -375,7 +375,7 @@ def _label(value, task, layout):
     if label in task.labels:
       return label
     fault = data.unknown_class(label, task.labels)
-    fault = f"{fault}; {task.title} has no other"
+    fault = f"{fault}; {task.title} has no other labels"
   if layout.has_labels:
     raise errors.InputError(fault)
   return None

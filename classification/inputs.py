@@ -178,8 +178,8 @@ def prepare(
   unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
   if facts["num_empty"]:
     logging.warning(
-      "%s: %d texts are empty once cleaned (control characters, say), such as "
-      "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
+      "%s: %d texts are empty after cleaning (of control characters), such as "
+      "%s; the model sees only [CLS] and [SEP]", path, facts["num_empty"],
       ", ".join(facts["empty"]),
     )
   return ClassifierData(

@@ -154,7 +154,7 @@ def _write_report(folder, name, examples, results):
   path = os.path.join(folder, f"{name}_predictions.tsv")
   with answers.open_table(path) as write:
     write(answers.rows(results, examples, results.scores, gold=True))
-  logging.info("what is predicted of each example is in %s", path)
+  logging.info("the prediction for each example is in %s", path)
   return report
 
 

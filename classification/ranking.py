@@ -29,10 +29,10 @@ def prepare(splits: dict, settings) -> None:
 def groups(examples: list[data.Example], settings) -> list[data.Example]:
   """Returns examples of several passages of a query, at most --group_size.
 
-  The passages of a query with more are sorted by relevance, ties in an order
-  drawn by the seed, and dealt into the fewest groups that hold all. Groups
-  without a passage that is more relevant than another are left out. Raises
-  InputError: none is left.
+  If a query has more passages, they are sorted by relevance (ties are in random
+  order, by the seed) and dealt into as few groups as possible. Groups in which
+  all passages are equally relevant are left out. Raises InputError: no group is
+  left.
   """
   order = np.random.RandomState(settings.seed).permutation(len(examples))
   rows = [examples[place] for place in order]
@@ -79,7 +79,7 @@ def mistakes(
   Each is (difference of scores, query, best relevant passage, best passage).
   """
   gold, values = np.ravel(results.gold), results.predicted
-  ranks = scores.ranks(results.queries, values, gold)  # As for the metrics.
+  ranks = scores.ranks(results.queries, values, gold)  # As in the metrics.
   first: dict[str, int] = {}
   right: dict[str, int] = {}
   for place in np.argsort(ranks):

@@ -24,7 +24,7 @@ class Reranker(model.ClassifierModel):
     single passage is the binary cross-entropy; above 1 is as relevant as 1.
     """
     if self._losses and label_ids.shape[1] != 1:
-      # Batches without the largest groups are cut.
+      # Logits are as wide as the batch's largest group, labels as the data's.
       return self._losses(logits, label_ids[:, : tf.shape(logits)[1]])
     return tf.nn.sigmoid_cross_entropy_with_logits(
       tf.minimum(label_ids, 1.0), logits

@@ -112,8 +112,8 @@ def _lines_table(path, file_format, names, encoding):
   if file_format == "json":
     if encoding:
       raise errors.InputError(
-        f"{path}: --encoding={encoding} is not for arrays of JSON, whose first "
-        "bytes tell it; leave it out"
+        f"{path}: --encoding={encoding} has no effect on JSON arrays, whose "
+        "first bytes show their encoding; leave it out"
       )
     try:
       values = enumerate(json_files.read(path, list), 1)
@@ -316,7 +316,7 @@ def _lines(path, encoding):
   with file_io.open_for_reading(path) as stream:
     if not stream.seekable():
       raise errors.InputError(
-        f"{path} cannot be read twice, as is needed; save it as a file"
+        f"{path} cannot be read twice, but must be; save it as a file"
       )
     head = stream.read(_HEAD_BYTES)
     file_io.refuse_packed(path, head)

@@ -142,7 +142,7 @@ def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
 
 
 @pytest.mark.parametrize("changes, fault", [
-  ({"train_batch_size": 1}, "train_batch_size=1 has no other pairs"),
+  ({"train_batch_size": 1}, "train_batch_size=1 leaves no other pair"),
   ({"pooling_layer": ["2"]}, "'2' is no layer"),
   ({}, None),
   ({"train_batch_size": 1, "negative_column": "worse"}, None),

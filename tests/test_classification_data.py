@@ -228,7 +228,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
 
 
 @pytest.mark.parametrize("value, separator, said", [
-  ("a;b", None, "what separates the classes in it is not said"),
+  ("a;b", None, "the separator of its classes is unknown"),
   ("a;;b", ";", "label '' is no class"),
   (None, ";", "None is no list of classes"),
   ([["a"]], ";", r"\['a'\] is no class"),

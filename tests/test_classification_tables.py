@@ -290,5 +290,5 @@ def test_utf_16_without_a_mark(tmp_path, order):
 
 
 def test_an_encoding_of_a_json_array_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match="is not for arrays of JSON"):
+  with pytest.raises(errors.InputError, match="has no effect on JSON arrays"):
     read_as("json", tmp_path, "[]", encoding="utf-16")
