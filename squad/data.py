@@ -125,7 +125,7 @@ def read(
   has_answers = skipped or any(question.answers for question in questions)
   if version_2 and has_answers and not says_impossible:
     raise errors.InputError(
-      f"{path} is of SQuAD 1.1: no question says is_impossible; pass "
+      f"{path} is SQuAD 1.1: no question has is_impossible; pass "
       "--version_2_with_negative=false, or a file of SQuAD 2.0"
     )
   if not training:
@@ -326,7 +326,7 @@ def _check_ids(questions):
   for question in questions:
     if question.qas_id in seen:
       raise errors.InputError(
-        f"{question.place} is there twice; predictions need an id for each"
+        f"{question.place} occurs twice; each prediction needs its own id"
       )
     seen.add(question.qas_id)
 

@@ -159,8 +159,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   missing = [qas_id for qas_id in points if qas_id not in null_odds]
   if missing:
     raise errors.InputError(
-      f"{len(missing)} of {len(points)} questions have a prediction and no "
-      f"null odds, {missing[0]!r} for one; give the two files of one run"
+      f"{len(missing)} of {len(points)} questions have a prediction but no "
+      f"null odds, such as {missing[0]!r}; pass both files of the same run"
     )
   # Example: a correctly answered question has odds -2, a question without an
   # answer has odds 1. Answering none scores 1, only the first 2, both 1.

@@ -129,7 +129,7 @@ def test_ids_may_be_whole_numbers_but_not_the_same(write):
   path = write({**entry(), "id": 5}, {**entry(), "id": "q"})
   questions = data.read(path).questions
   assert [question.qas_id for question in questions] == ["5", "q"]
-  with pytest.raises(errors.InputError, match="'5' is there twice"):
+  with pytest.raises(errors.InputError, match="'5' occurs twice"):
     data.read(write({**entry(), "id": 5}, {**entry(), "id": "5"}))
 
 
@@ -142,14 +142,14 @@ def test_questions_from_texts_share_their_words():
 
 
 @pytest.mark.parametrize("entries, options, sentence", [
-  ([entry(), entry()], {}, "'q1' is there twice"),
+  ([entry(), entry()], {}, "'q1' occurs twice"),
   ([entry(start=50)], {"training": True},
    "'q1': the answer 'Bern' at 50 lies outside its context of 42 char"),
   ([entry(start=-1)], {"training": True}, "lies outside its context"),
   ([entry(start=len(CONTEXT) - 3)], {"training": True}, "lies outside"),
   ([unanswered()], {"training": True}, "'q2' has 0 answers, expected exac"),
   ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
-  ([entry()], {"version_2": True}, "is of SQuAD 1.1: no question says"),
+  ([entry()], {"version_2": True}, "is SQuAD 1.1: no question has"),
   ([{"id": "x"}], {}, 'paragraph 1, question 1: question is missing'),
   ([{**entry(), "id": 5.0}], {}, 'id is 5.0; expected a string or an int'),
   ([{**entry(), "id": True}], {}, 'id is True; expected a string or an'),
@@ -171,7 +171,7 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
   ('{"data": [\n  oops]}', "line 2 column 3"), ("[]", "holds no question"),
   ("{}", ': data is missing; expected a list'),
   ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
-  ('{"data": [[]]}', 'data is [[]]; expected a list of which')
+  ('{"data": [[]]}', 'data is [[]]; expected a list in which')
 ])
 def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"
