@@ -302,7 +302,7 @@ def _parse_object(line, place):
     words = text_spans.words_of(values["text"])
   if not _are_texts(words) or not words or not all(map(str.strip, words)):
     raise errors.InputError(
-      f"{place}: no list of words, each with a character in it, called "
+      f"{place}: no list of words, of which none is empty, called "
       f"{' or '.join(_WORDS)}; {_EXPECTED}"
     )
   return values
@@ -351,8 +351,8 @@ def _sentence_of(
     labels = _named(_entry(values, _LABELS), label_names, place)
     if not _are_texts(labels) or len(labels) != len(words):
       raise errors.InputError(
-        f"{place}: {len(words)} words need as many labels, each a text, in a "
-        f"list called {' or '.join(_LABELS)}; got {labels!r:.60}"
+        f"{place}: {len(words)} words need as many labels, as a list of texts "
+        f"called {' or '.join(_LABELS)}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     checker.check(labels, places)
@@ -372,8 +372,8 @@ def _named(labels, names, place):
     )
   if not 0 <= min(labels) <= max(labels) < len(names):
     raise errors.InputError(
-      f"{place}: label {max(labels, key=abs)}, but --label_names has the "
-      f"{len(names)} from 0 to {len(names) - 1}"
+      f"{place}: label {max(labels, key=abs)}, but --label_names has only the "
+      f"labels from 0 to {len(names) - 1}"
     )
   return [names[number] for number in labels]
 
@@ -499,7 +499,7 @@ class LabelChecker:
     if not self._lenient:
       raise errors.InputError(
         f"{place}: {label} follows {before}, which {self.scheme} does not "
-        "have; fix the labels, pass --lenient to count them as conlleval does, "
+        "allow; fix the labels, pass --lenient to count them like conlleval, "
         f"or another --scheme: {', '.join(SCHEMES)}"
       )
     self.num_odd += 1

@@ -141,7 +141,7 @@ def prepare(
   batch = input_sequences.pad_batch(
     [window.input_ids for window in windows], length=max_seq_length
   )
-  # Padding needs another number than 0, which is a label.
+  # Padding needs a number that is not a label, and 0 is one.
   label_ids = np.full_like(batch["input_ids"], NO_LABEL)
   if is_labelled:
     ids = data.label_ids(sentences, labels, path)
@@ -185,7 +185,7 @@ def prepare_all(
     of_file, length = sentences[name], settings.max_seq_length
     if with_context and of_file[-1].document == of_file[0].document:
       logging.warning(
-        "%s: all of it counts as one document, since no -DOCSTART- line "
+        "%s: the whole file counts as one document, because no -DOCSTART- line "
         "separates documents", path,
       )
     windows = windowing.make_windows(

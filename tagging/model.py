@@ -19,7 +19,7 @@ from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", *heads.POOLER)
-_HELD_BYTES = 1 << 29  # Most bytes of states in memory before writing them.
+_HELD_BYTES = 1 << 29  # The most bytes of states to hold before writing them.
 
 
 class TaggingModel(tf.Module):

@@ -201,7 +201,7 @@ def test_frozen_features(trained, config_file, tmp_path):
   ({**TRAINING, "feature_layers": "concat_last_four",
     "freeze_encoder": True}, "needs 4 layers, but the model has 2"),
   ({**TRAINING, "scheme": "iob1"},
-   "ner_sample_train.conll:10: B-PER follows O, which iob1 does not have"),
+   "ner_sample_train.conll:10: B-PER follows O, which iob1 does not allow"),
   ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
   ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
   ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),

@@ -187,7 +187,7 @@ GOOD = {"words": ["a"], "labels": ["O"]}
   ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
   ({"words": ["a"], "labels": [0]}, "labels are numbers; pass .* --label_"),
   ({"words": ["a", "b"], "labels": ["O", "I-X"]},
-   "file.jsonl:2, word 2: I-X follows O, which iob2 does not have"),
+   "file.jsonl:2, word 2: I-X follows O, which iob2 does not allow"),
 ])
 def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
   with pytest.raises(errors.InputError, match=sentence):

@@ -183,5 +183,5 @@ def test_one_document_is_named(tokenizer, tmp_path, caplog):
       settings, {"eval": "f"}, {"eval": sentences_of(*documents)},
       tokenizer=tokenizer, labels=["O"]
     )
-    said = "f: all of it counts as one document" in caplog.text
+    said = "f: the whole file counts as one document" in caplog.text
     assert said == is_one
