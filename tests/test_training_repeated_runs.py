@@ -96,5 +96,5 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
     assert capsys.readouterr().out == table
     assert (tmp_path / "final_model" / "weights").read_text() == "2"
   (tmp_path / "search_results.tsv").unlink()
-  with pytest.raises(errors.InputError, match="of a run without --search"):
+  with pytest.raises(errors.InputError, match="belongs to a run without --"):
     run_grid(True)

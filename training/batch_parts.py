@@ -1,4 +1,4 @@
-"""The parts of its share of a batch that a replica computes, one after another.
+"""Cuts a replica's share of a batch into parts, computed one after another.
 
 Letters: B examples of a replica's share.
 """

@@ -180,8 +180,8 @@ def define_training_flags():
   )
   flags.DEFINE_integer(
     "max_bad_steps", 10,
-    "End the run after N consecutive steps without a finite loss and "
-    "gradient; fewer are skipped and logged.", lower_bound=1, needs="do_train",
+    "End the run after N consecutive steps without a finite loss and gradient, "
+    "which are skipped and logged.", lower_bound=1, needs="do_train",
   )
   flags.DEFINE_list(
     "profile_steps", [],
@@ -327,7 +327,7 @@ def define_device_flags():
   flags.DEFINE_string("tpu_zone", None, "Google Cloud zone of the TPU.")
   flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU.")
   flags.DEFINE_string(
-    "master", None, "Address of the TPU where --tpu_name is not given."
+    "master", None, "Address of the TPU if --tpu_name is not given."
   )
   flags.DEFINE_integer(
     "num_tpu_cores", 8, "Number of TPU cores to use.", lower_bound=1

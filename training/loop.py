@@ -25,16 +25,16 @@ from checkpoints import weight_files
 from common import errors
 from training import batch_parts, distribution, run_folder, train_log
 
-# The exit code after SIGTERM or SIGINT: the run was saved, start it again.
-# It is the EX_TEMPFAIL of sysexits.h.
+# The exit code after SIGTERM or SIGINT: the run is saved and can continue. In
+# sysexits.h it is called EX_TEMPFAIL.
 EXIT_INTERRUPTED = 75
 
-# One call of the compiled loop should give control back after so long, to
-# show progress and to notice a signal.
+# The approximate time of one call of the compiled loop. Between two calls, the
+# host shows progress and checks for signals.
 _SECONDS_PER_CALL = 5.0
 
-# Weights are ruined if their norm is this many times that at the start. In
-# pre-training from random weights it grows tenfold.
+# Weights are ruined if their norm grows by this factor from the start. In
+# pre-training from random weights, it grows by a factor of ten.
 _RUINOUS_GROWTH = 1000.0
 
 _LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Scales of float16's loss.
@@ -77,15 +77,15 @@ class TrainOptions:
   output_dir: str  # Folder of checkpoints, summaries and logs.
   num_train_steps: int
   save_checkpoints_steps: int = 1000  # One more is saved at the end.
-  # At most this many in one call of the compiled loop, without the host.
+  # The most steps in one call of the compiled loop, without the host.
   iterations_per_loop: int = 1000
   log_steps: int = 100
   batch_size: int = 32  # Over all replicas.
   seed: int = 12345  # Dropout is a function of (seed, step, replica, part).
-  # In how many parts each replica computes its share, to save memory.
+  # Number of parts in which a replica computes its share, to save memory.
   gradient_accumulation_steps: int = 1
   jit_compile: bool = False  # Whether XLA compiles the step.
-  loss_scaling: bool = False  # Dynamically, for float16.
+  loss_scaling: bool = False  # Whether to scale the loss, for float16.
   max_to_keep: int = 5
   max_bad_steps: int = 10  # This many non-finite steps in a row end the run.
   profile_steps: tuple = ()  # First and last to record.
@@ -133,17 +133,17 @@ class StopRequest:
   def note(self, number, frame):
     """Takes note of a signal; a second SIGINT interrupts."""
     del frame
-    # A user who presses Ctrl-C twice does not want to wait. A second SIGTERM
-    # changes nothing: schedulers may send several.
+    # A second Ctrl-C stops at once. A second SIGTERM changes nothing, because
+    # schedulers may send several.
     if self.by and number == signal.SIGINT:
       raise KeyboardInterrupt
     self.by = signal.Signals(number).name
-    logging.info("%s: finishing the steps under way, then saving", self.by)
+    logging.info("%s: finishing the current steps, then saving", self.by)
 
 
 @contextlib.contextmanager
 def catch_signals() -> Iterator[StopRequest]:
-  """Notes SIGTERM and SIGINT in its block, instead of dying of them."""
+  """Records SIGTERM and SIGINT in its block; they do not end the process."""
   stop = StopRequest()
   numbers = (signal.SIGTERM, signal.SIGINT)
   before = [signal.signal(number, stop.note) for number in numbers]
@@ -188,7 +188,7 @@ class Trainer:
     share = options.batch_size // strategy.num_replicas_in_sync
     if share % parts:
       raise errors.InputError(
-        f"{share} examples a replica cannot be cut into {parts} equal parts; "
+        f"{share} examples per replica cannot be cut into {parts} equal parts; "
         "choose --gradient_accumulation_steps that divides it"
       )
     self._strategy = strategy
@@ -238,15 +238,15 @@ class Trainer:
     loss, metrics, rate, norm = self._strategy.run(
       self._replica_step, args=(batch,)
     )
-    # All-reduced: every replica has the same.
+    # These are all-reduced, so all replicas have equal values.
     loss, rate, norm = [
       self._strategy.experimental_local_results(values)[0]
       for values in (loss, rate, norm)
     ]
     # Unlike the original: a step whose loss or gradient is not finite changes
-    # nothing. There it made all weights NaN, or the run ended.
+    # nothing. In the original, all weights become NaN, or the run ends.
     is_finite = _are_finite(loss, norm)
-    # Worth another try with a smaller scale, as long as there is one.
+    # A smaller scale may help, unless this is the lowest one.
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
     self._loss_scale.update(is_finite)
@@ -256,7 +256,7 @@ class Trainer:
 
     def total(values):
       whole = self._strategy.reduce("SUM", values, axis=None)
-      # A skipped step counts for nothing in the means that are logged.
+      # The logged means exclude skipped steps.
       return tf.where(is_finite, whole, tf.zeros_like(whole))
 
     metrics = tf.nest.map_structure(total, metrics)
@@ -267,9 +267,9 @@ class Trainer:
     """The step of a replica: gradients of its share, exchange, update."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
-    # First of all, the denominators of the whole batch: with them, the sum of
-    # the replicas' gradients is the gradient of one large batch, however
-    # unevenly its weighted examples are distributed.
+    # The denominators of the whole batch come first. With them, the sum of the
+    # replicas' gradients is the gradient of one large batch, even if its
+    # weighted examples are distributed unevenly.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     place = step, replica.replica_id_in_sync_group
     if self._objective.outputs and self._adds_gradients:
@@ -285,8 +285,8 @@ class Trainer:
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
-    # The norm is of the gradient itself, so that clipping, the log and the
-    # test for overflow mean the same with and without a loss scale.
+    # The norm is of the unscaled gradient, so the loss scale does not affect
+    # clipping, the log and the test for overflow.
     scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
@@ -312,7 +312,7 @@ class Trainer:
     return tf.sqrt(tf.add_n(squares))
 
   def _gradients(self, batch, weights, step, replica_id):
-    """Gradients of one replica's share, part after part.
+    """Returns the gradients of a replica's share, computed part after part.
 
     Returns:
       list of gradients (dense if several parts or replicas are added up),
@@ -326,8 +326,8 @@ class Trainer:
 
     total = part_of(0)
     if self._parts.count > 1:
-      # A loop of the graph, so that there are two copies of the network in it
-      # however many parts there are.
+      # A loop in the graph, which then has two copies of the network for any
+      # number of parts.
       _, total = tf.while_loop(
         lambda index, _: index < self._parts.count,
         lambda index, total: (
@@ -361,11 +361,11 @@ class Trainer:
 
   def _run_block(self, iterator, num_steps):
     """Returns train_log.BlockResults of steps without asking the host."""
-    # Every step, the first one too, runs in the body of this one loop. With a
-    # copy of the step in front of it, TensorFlow's arithmetic optimizer orders
-    # the sums of accumulated gradients otherwise in the copy than in the body,
-    # and the weights depend on how many steps a block has.
-    # The results wait in one row per step: the host asks once per block.
+    # All steps, including the first, run in the body of this loop. If a copy of
+    # the step preceded the loop, TensorFlow's arithmetic optimizer would order
+    # its sums of accumulated gradients differently, and the weights would
+    # depend on the number of steps in a block.
+    # The results of a step are a row, and the host reads them once per block.
     structure = []
 
     def take_step(index, rows):
@@ -398,7 +398,7 @@ class Trainer:
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, allowed_missing=()):
-    """Loads what a run starts from.
+    """Loads the weights and the state from which a run starts.
 
     Raises InputError: the checkpoint does not fit these variables, or its run
     trained fewer of them.
@@ -427,7 +427,7 @@ class Trainer:
         "--freeze_encoder and --optimizer, or give another --output_dir and "
         f"--init_checkpoint={path}"
       )
-    # A run that is in float16 from now on starts with a new scale.
+    # A run that changes to float16 starts with a new scale.
     report = weight_files.load(
       self.state(), reader, allowed_missing=["^loss_scale/", "^applied_updates"]
     )
@@ -453,34 +453,33 @@ class Trainer:
     )
 
   def train(self, make_batches, evaluation=None):
-    """Trains until num_train_steps, saving, logging, and heeding signals.
+    """Trains until num_train_steps; saves, logs and handles signals.
 
     Args:
       make_batches: function of the first step to take; returns an endless
         distributed dataset that starts there.
-      evaluation: an evaluation_loop.PeriodicEvaluation to interrupt the
-        training with, or None.
+      evaluation: the evaluation_loop.PeriodicEvaluation that runs during the
+        training, or None.
 
     Raises:
-      SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT; the
-        last step is saved, an evaluation that was due is left to the next
-        start.
+      SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT. The last
+        step is saved, and the next start makes an evaluation that was due.
       InputError: max_bad_steps steps in a row had no finite gradient, or the
-        evaluation failed; the last weights are saved. Or the processes differ
-        in where they start.
+        evaluation failed; the last weights are saved. Or the processes start
+        at different steps.
     """
     options = self._options
     first_step = int(self.global_step.numpy())
     self._check_start(first_step)
     self._evaluation = evaluation
     if evaluation:
-      # Before asking whether the run is finished: patience may have ended it.
+      # The next condition needs this state: patience may have ended the run.
       evaluation.restore(self._extra.get("evaluation"))
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
-        "nothing to train: the checkpoint in %s is at step %d and %s; to train "
-        "anew pass another --output_dir, to train further a larger number of "
-        "steps or epochs, or --stop_step", options.output_dir, first_step,
+        "nothing to train: the checkpoint in %s is at step %d and %s; pass "
+        "another --output_dir to start again, or more steps or epochs, or a "
+        "larger --stop_step, to continue", options.output_dir, first_step,
         f"this start ends at step {options.num_train_steps}"
         if first_step >= options.num_train_steps
         else "--early_stopping_patience ended this run there",
@@ -510,24 +509,23 @@ class Trainer:
     return self._evaluation and self._evaluation.is_due(step)
 
   def _train_blocks(self, iterator, log, stop):
-    """Block after block of steps; between them, whatever is due."""
+    """Runs blocks of steps; evaluates and saves between them when due."""
     step, saved_step = int(self.global_step.numpy()), None
     if self._is_due(step):
-      # A signal came before this evaluation, which the last start then left
-      # to this one.
+      # A signal stopped the previous start before this evaluation.
       self._evaluate(step, log)
     is_stopped, seconds_per_step = self._agreed(stop)
     while not (is_stopped or self._is_finished(step)):
       num_steps = self._block_length(step, seconds_per_step)
       log.block_begins(step)
-      # The length as a tensor: each Python number would be traced anew.
+      # The length is a tensor: each Python number would be traced anew.
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
-      # One who was asked to stop has no time for an evaluation.
+      # After a signal there is no time for an evaluation.
       if self._is_due(step) and not self._agreed(stop)[0]:
         self._evaluate(step, log)
-      # After the evaluation, so that the checkpoint knows of it.
+      # The checkpoint follows, because it stores the evaluation's state.
       if step % self._options.save_checkpoints_steps == 0:
         self.save()
         saved_step = step
@@ -563,7 +561,7 @@ class Trainer:
     try:
       results = self._evaluation.run(step)
     except errors.InputError:
-      # For example, --save_best names no result: the trained weights are kept.
+      # For example, --save_best names no result. Keep the trained weights.
       self.save()
       raise
     log.evaluated(step, results)
@@ -608,20 +606,20 @@ class Trainer:
     """
     if not distribution.is_multi_worker(self._strategy):
       return bool(stop.by), seconds_per_step
-    # A collective: all processes call this at the same points of their loops.
+    # A collective operation: all processes call it at the same points.
     local_values = [float(bool(stop.by)), seconds_per_step]
     values = distribution.all_gather(self._strategy, local_values)
     requests, seconds = values.max(axis=0)
-    # A signal that came after that is for the next time: going by `stop.by`
-    # here, this process would stop alone.
+    # A signal after the exchange counts at the next one. If this process used
+    # `stop.by` here, it would stop alone.
     if requests and not stop.by:
       stop.by = "a signal to another process"
     return bool(requests), float(seconds)
 
   def _block_length(self, step, seconds_per_step):
-    """How many steps the next call takes: up to the next thing to do."""
+    """Returns the number of steps until the host has something to do."""
     options = self._options
-    # One step where it is not known yet what a step takes.
+    # Take one step while the time of a step is unknown.
     affordable = 1
     if seconds_per_step:
       affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
@@ -646,5 +644,5 @@ def _as_row(scalars, structure):
 
 
 def _next_multiple(step, interval):
-  # 7, 5 -> 10; 10, 5 -> 15: the step itself was dealt with already.
+  # 7, 5 -> 10; 10, 5 -> 15, because step 10 is done already.
   return (step // interval + 1) * interval

@@ -166,7 +166,7 @@ def run_grid(
   target = os.path.join(settings.output_dir, "final_model")
   if os.path.exists(target) and not os.path.exists(path):
     raise errors.InputError(
-      f"{target} is of a run without --search, and would be replaced; give "
+      f"{target} belongs to a run without --search and would be replaced; pass "
       "another --output_dir"
     )
   results = run_all(settings, run, grid)
@@ -180,4 +180,4 @@ def run_grid(
   shutil.rmtree(target, ignore_errors=True)
   with file_io.new_folder(target) as temporary:
     shutil.copytree(folder, temporary, dirs_exist_ok=True)
-  logging.info("the best model, of %s, is in %s", folder, target)
+  logging.info("the best model, a copy of %s, is in %s", folder, target)

@@ -31,9 +31,9 @@ _CARD = string.Template((_FOLDER / "model_card.md").read_text("utf-8"))
 NUM_MISTAKES = 20
 _WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
-# A recall below this is poor. Published recipes have more steps than these: the
-# shortest, for RTE, takes 233. A class this many times smaller than the largest
-# is rare.
+# A recall below _POOR is poor. Published recipes have more than _FEW_STEPS: the
+# shortest, for RTE, takes 233. A class is rare if the largest class is _RARE
+# times as large.
 _POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 
