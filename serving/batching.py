@@ -106,7 +106,7 @@ class Batcher:
     if len(rows) > self._limits.max_queue:
       raise errors.InputError(
         f"{len(rows)} instances in one request; at most "
-        f"{self._limits.max_queue} are taken: send them in several requests"
+        f"{self._limits.max_queue} fit: send them in several requests"
       )
     # An immediate refusal bounds the queue and lets a client try elsewhere.
     self.require_room(len(rows))

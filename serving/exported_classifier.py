@@ -59,9 +59,9 @@ def _check(settings, export):
   if ignored:
     names = ", ".join(f"--{name}" for name in ignored)
     raise errors.InputError(
-      f"{folder} is an export for --engine={engine}, which predicts as it was "
-      f"exported: {names} would have no effect; leave it out, or name the "
-      "folder of the model's weights"
+      f"{folder} is an export for --engine={engine} with fixed settings: "
+      f"{names} would have no effect; leave it out, or pass the folder of the "
+      "model's weights"
     )
   if not settings.do_predict:
     raise errors.InputError("nothing to do: pass --do_predict")

@@ -72,8 +72,8 @@ class GraphTokenizer(tf.Module):
     super().__init__()
     if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
       raise errors.InputError(
-        f"{tokenizer.vocab_file} is no list of BERT's word pieces, and no "
-        "other text can be read inside an exported graph; export with "
+        f"{tokenizer.vocab_file} is no list of BERT's word pieces, the only "
+        "vocabulary that works inside an exported graph; export with "
         "--format=onnx or litert, which serve.py serves too"
       )
     if tokenizer.never_split:

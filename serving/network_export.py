@@ -63,7 +63,7 @@ def write(model: models.ServedModel, texts: list) -> None:
       print(f"8 bits: {compare(model, engine, settings, texts)}.")
       if not settings.calibration_file:
         print(
-          "These are built-in sentences; pass your texts, one a line: "
+          "These are built-in sentences; pass your texts, one per line: "
           "--calibration_file=texts.txt"
         )
     answers.write_settings(
@@ -124,7 +124,7 @@ def compare(
   model: models.ServedModel, engine, settings: run_settings.Settings,
   texts: list,
 ) -> str:
-  """Returns a sentence that says how far int8 outputs are from float32 outputs.
+  """Returns a sentence about the difference of int8 and float32 outputs.
 
   Args:
     engine: the file of `write_file`, as networks.load returns it.
@@ -155,7 +155,7 @@ def compare(
   if not distances.max() <= settings.max_quantization_difference:
     raise errors.InputError(
       f"--quantize=int8: {summary}; pass a larger "
-      "--max_quantization_difference if that will do, or --quantize=none"
+      "--max_quantization_difference if that is acceptable, or --quantize=none"
     )
   return summary
 

@@ -186,7 +186,7 @@ def checked(model: models.ServedModel, **inputs) -> dict:
     checks += [
       tf.debugging.Assert(
         tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
-        [f"{name} is of another shape than input_ids"],
+        [f"{name} differs in shape from input_ids"],
       ),
       tf.debugging.Assert(
         tf.reduce_all((values >= 0) & (values < sizes[name])),

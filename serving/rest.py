@@ -49,8 +49,8 @@ def parse_predict(body: bytes, names: Sequence[str]) -> Request:
   # Refuse a request that has both keys or neither.
   if by_row == ("inputs" in request):
     raise errors.InputError(
-      'pass "instances" (a list, one for each text) or "inputs" (a list for '
-      "each input), one of the two"
+      'pass either "instances" (a list, one for each text) or "inputs" (a list '
+      "for each input)"
     )
   if by_row:
     columns = _columns(request["instances"], names)

@@ -195,7 +195,7 @@ class _Handlers:
     self._check_name(request)
     if encoding := request.headers.get("Content-Encoding"):
       raise errors.InputError(
-        f"Content-Encoding {encoding!r:.40}: send the JSON as it is"
+        f"Content-Encoding {encoding!r:.40}: send the JSON uncompressed"
       )
     # Refuse a request before its body takes memory.
     self._batcher.require_room()

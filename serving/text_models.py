@@ -59,9 +59,9 @@ def load(
       all three files are named.
     batch_size: texts that are computed together.
     num_threads: threads that compute; 0 means one for each core.
-    **options: what is None or left out is as in training, or as in the folder,
-      or the flag's default. bert_config_file, vocab_file, init_checkpoint:
-      where one is elsewhere. do_lower_case: whether text is lower-cased.
+    **options: an option that is None or missing has the value of the training,
+      of the folder, or the flag's default. bert_config_file, vocab_file,
+      init_checkpoint: files elsewhere. do_lower_case: whether to lower-case.
       never_split: words that stay whole.
       max_seq_length: longest sequence in word pieces. dtype: "float32" or
       "bfloat16". engine: "tensorflow", "onnx" or "litert", and with one of the
@@ -90,10 +90,10 @@ def load(
 class TextModel:
   """A model's folder; each head is loaded at its first use.
 
-  Texts are a list of str, or of pairs (str, str) where two belong together; a
-  single text or pair is answered by a single answer. Keyword arguments of the
-  methods are flags of export_saved_model.py; what is not given is as in
-  training, or the flag's default. All methods raise InputError: the folder has
+  Texts are a list of str or of pairs (str, str). For a single text or pair,
+  methods return a single answer. Keyword arguments of the methods are flags of
+  export_saved_model.py; a missing one has the value of the training, or the
+  flag's default. All methods raise InputError: the folder has
   no such head, an option is unknown or has no effect, or a text is no string.
 
   Attributes:
@@ -176,8 +176,8 @@ class TextModel:
   def embed_sparse(self, texts, **options):
     """Returns a dict for each text: word pieces and their weights.
 
-    The largest weight comes first, pieces without weight are left out; pieces
-    that the text does not have may have some. Options: sparse_pooling ("max"
+    The largest weight comes first. Pieces with the weight 0 are left out, and
+    pieces that the text lacks may have weights. Options: sparse_pooling ("max"
     or "sum"), sparse_activation ("relu" or "log1p_relu"), max_seq_length.
     """
     rows, is_single = _rows(texts)
@@ -191,20 +191,20 @@ class TextModel:
     """Returns the lines nearest to each query: dicts of line, text, cosine.
 
     `line` counts from 0; the largest cosines of `embed`'s vectors come first.
-    If the queries equal the lines, a line is never a result of itself, which
-    finds near-duplicates. Options are as of `embed`.
+    If the queries equal the lines, a line is not a result for itself, so this
+    finds near-duplicates. The options are the options of `embed`.
 
     Args:
       top_k: results for a query.
-      vectors: float [N, D] of the N lines by `embed` with the same options, so
-        that they are not computed again.
+      vectors: float [N, D], the result of `embed` for the N lines with the same
+        options; None computes it.
     """
     (_, is_single), (_, is_text) = _rows(queries), _rows(lines)
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
     queries, lines = [queries] if is_single else [*queries], [*lines]
-    if vectors is None:  # In parts, since `embed` takes much more than vectors.
+    if vectors is None:  # In parts, because `embed` needs much memory.
       vectors = np.concatenate([
         self.embed(lines[start : start + _SEARCHED], **options)
         for start in range(0, len(lines), _SEARCHED)
@@ -240,8 +240,8 @@ class TextModel:
       return self._ask("span", (questions, contexts), options, **form)
     if len(questions) != len(contexts):
       raise errors.InputError(
-        f"{len(questions)} questions and {len(contexts)} contexts: pass as "
-        "many of one as of the other"
+        f"{len(questions)} questions and {len(contexts)} contexts: pass one "
+        "context for each question"
       )
     pairs = list(zip(questions, contexts))
     return self._ask("span", pairs, options, **form)
@@ -272,7 +272,7 @@ class TextModel:
     return self._ask("next_sentence", pairs, options)
 
   def likelihood(self, texts):
-    """Returns a dict for each text: log_likelihood, and perplexity of a piece.
+    """Returns a dict for each text: log_likelihood, and perplexity per piece.
 
     The dict also has tokens, and the log_probabilities of each token given all
     others; see answers.make_scorer.
@@ -301,8 +301,8 @@ class TextModel:
     """Returns a head that TensorFlow runs, loaded with `options` if needed."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
-        "hidden states, attention and likelihoods are computed by TensorFlow "
-        "alone: load the model's own folder, without engine="
+        "only TensorFlow computes hidden states, attention and likelihoods: "
+        "load the model's own folder, without engine="
       )
     _, head = self._heads.get(name, ({}, None))
     return head if head and head.model else self._head(name, options)
@@ -327,7 +327,7 @@ class TextModel:
 
 
 def _settings(settings, chosen):
-  """Returns run_settings.Settings with other values, once they are checked.
+  """Returns run_settings.Settings with other values, after checking them.
 
   Args:
     settings: run_settings.Settings that has all names; its `given` stay given.
@@ -347,7 +347,7 @@ def _settings(settings, chosen):
 
 
 def _checked(name, value):
-  """Returns an option's value; raises InputError if it cannot have that."""
+  """Returns an option's value; raises InputError if the value is invalid."""
   try:
     return export_options.checked(name, value)
   except ValueError as error:
@@ -384,7 +384,7 @@ def _rows(texts):
       count = 0
     if count not in (1, 2) or count != len(rows[0]):
       raise errors.InputError(
-        f"text number {number} is {ascii(row):.60}; expected a string, or a "
-        "pair of strings, that UTF-8 can hold; not some of each"
+        f"text number {number} is {ascii(row):.60}; expected only strings, or "
+        "only pairs of strings, which UTF-8 can hold"
       )
   return rows, is_single

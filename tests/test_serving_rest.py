@@ -38,7 +38,7 @@ def test_several_inputs():
 
 @pytest.mark.parametrize("request_, sentence", [
   ({}, '"instances" .* or "inputs"'),
-  ({"instances": ["a"], "inputs": ["a"]}, "one of the two"),
+  ({"instances": ["a"], "inputs": ["a"]}, "pass either"),
   ({"instances": "a"}, '"instances" must be a list'),
   ({"instances": []}, "the request is empty"),
   ({"instances": [1]}, "'text' must be a list of text"),

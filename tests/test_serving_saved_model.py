@@ -173,8 +173,8 @@ def test_warmup_requests(folder):
   ("input_ids", [[1, 10**6]], "input_ids has a number"),
   ("segment_ids", [[0, 99]], "segment_ids has a number"),
   ("input_mask", [[1, -1]], "input_mask has a number"),
-  ("input_mask", [[1]], "input_mask is of another shape"),
-  ("segment_ids", [[0, 0]] * 2, "segment_ids is of another shape"),
+  ("input_mask", [[1]], "input_mask differs in shape"),
+  ("segment_ids", [[0, 0]] * 2, "segment_ids differs in shape"),
 ])
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs = {n: [[1, 1]] for n in pair_model.model.id_inputs}

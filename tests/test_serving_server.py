@@ -307,7 +307,7 @@ def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
           headers={"Content-Encoding": encoding},
         ) as answer:
           assert answer.status == 400
-          assert "send the JSON as it is" in (await answer.json())["error"]
+          assert "send the JSON uncompressed" in (await answer.json())["error"]
 
   asyncio.run(main())
   lines = [line for line in caplog.messages if "Content-Encoding" in line]

@@ -175,7 +175,7 @@ def test_a_script_predicts_by_an_export_without_tensorflow(
 @pytest.mark.parametrize("head, flags, sentence", [
   ("tagging", {}, "is an export of --head=tagging; export the classifier"),
   ("classification", {"do_train": True, "train_file": "README.md"},
-   "exported: --do_train, --train_file would have no"),
+   "settings: --do_train, --train_file would have no"),
   ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
   ("classification", {"engine": "litert"}, "--engine would have no effect"),
   ("classification", {"engine": "tensorflow"}, "--engine would have no effect"),
