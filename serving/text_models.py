@@ -384,7 +384,7 @@ def _rows(texts):
       count = 0
     if count not in (1, 2) or count != len(rows[0]):
       raise errors.InputError(
-        f"text number {number} is {ascii(row):.60}; expected only strings, or "
-        "only pairs of strings, which UTF-8 can hold"
+        f"text number {number} is {ascii(row):.60}; expected a string, or a "
+        "pair of strings, that UTF-8 can hold; do not mix the two"
       )
   return rows, is_single

@@ -163,7 +163,7 @@ def test_a_large_request_is_computed_in_several_batches():
       await submit(batcher, 1, 2, 3, 4, -1)
     assert await submit(batcher, 6) == [12]
     with pytest.raises(
-      errors.InputError, match="7 instances in one request; at most 6 are"
+      errors.InputError, match="7 instances in one request; at most 6 fit"
     ):
       await submit(batcher, *range(7))
 
