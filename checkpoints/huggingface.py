@@ -186,9 +186,13 @@ def _open_torch(path):
   import torch
 
   try:
-    # PyTorch can map only zips, which it writes since version 1.6.
+    # PyTorch writes zips since version 1.6. It can map them, and does not check
+    # their checksums.
+    is_zip = zipfile.is_zipfile(path)
+    if is_zip and (damaged := zipfile.ZipFile(path).testzip()):
+      raise ValueError(f"{damaged} in it is damaged")
     state = torch.load(
-      path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+      path, map_location="cpu", weights_only=True, mmap=is_zip
     )
   except MemoryError:
     raise
@@ -206,7 +210,7 @@ def _open_torch(path):
     state = state.get("state_dict", state)
   tensors = {
     name: tensor for name, tensor in state.items()
-    if isinstance(tensor, torch.Tensor)
+    if isinstance(name, str) and isinstance(tensor, torch.Tensor)
   } if isinstance(state, dict) else {}
   if not tensors:
     raise errors.InputError(

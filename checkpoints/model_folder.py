@@ -96,7 +96,8 @@ def _require_torch(path):
     raise errors.InputError(
       f"{path} is read with torch 2.6 or later, and {version or 'none'} is "
       'installed: run pip install "bert-tf2[torch]", or put '
-      "model.safetensors next to it, which most models on the Hub have"
+      "model.safetensors next to it, which most models on the Hub have; or "
+      "pass the prefix of other weights, as --init_checkpoint"
     )
 
 

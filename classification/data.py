@@ -235,7 +235,8 @@ class ExampleStream:
     if self._task_kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
-      label = _class(value)
+      is_one = isinstance(value, list) and len(value) == 1
+      label = _class(value[0] if is_one else value)
     for name in classes_of(label):
       if self._labels and name not in self._labels:
         fault = unknown_class(name, self._labels)

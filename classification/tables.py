@@ -125,15 +125,11 @@ def _lines_table(path, file_format, names, encoding):
     return Table(path, list(names), (
       Row(number, *_values(value, names)) for number, value in values
     ))
-  if file_format == "text" and len(names) > 1:
+  most = {"text": 1, "fasttext": 2}.get(file_format, len(names))
+  if len(names) > most:
     raise errors.InputError(
-      f"{path}: each line is one text, not the columns {_listed(names)}; for "
-      "columns pass --file_format=tsv, csv or fasttext"
-    )
-  if file_format == "fasttext" and len(names) > 2:
-    raise errors.InputError(
-      f"{path}: a line of fastText has labels and one text, not the columns "
-      f"{_listed(names)}; name fewer of them"
+      f"{path}: a line of --file_format={file_format} has {most} of the columns "
+      f"{_listed(names)}; for columns pass --file_format=tsv, csv or fasttext"
     )
 
   def row(number, line):

@@ -36,8 +36,8 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
   for flag, value in _inputs(values):
     if value == "-":
       raise errors.InputError(
-        f"--{flag}=-: the standard input is not read; name a file, or answer "
-        "texts as they come with text_models.load(...) in Python or serve.py"
+        f"--{flag}=-: the standard input is not read; name a file "
+        "(answer texts as they come with text_models.load(...) or serve.py)"
       )
     for name in [value] if os.path.exists(value) else value.split(","):
       name = name.strip()

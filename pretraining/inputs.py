@@ -76,7 +76,7 @@ class PretrainingInput:
     else:
       shapes["word_starts"] = max_seq_length, 2
     if use_next_sentence_loss:
-      # Unused labels are not read: packed records have none.
+      # Unused labels are not read: records of full_sentences have none.
       shapes["next_sentence_labels"] = 1, 2
     self.features = {
       # As in the original: the weights are the only floats.

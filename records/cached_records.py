@@ -37,7 +37,7 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   known = _read_note(note)
   if known.get("fingerprint") == fingerprint:
     if file_io.exists(path) and (
-      file_io.size_and_sha256(path) == (known["bytes"], known["sha256"])
+      file_io.size_and_sha256(path) == (known["bytes"], known.get("sha256"))
     ):
       logging.info("%s is there already, from the same data and flags", path)
       return known["facts"]

@@ -87,7 +87,7 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     tmp_path, "a film\n", "new.txt", options={"has_labels": False}
   )
   assert example.text_a == "a film"
-  with pytest.raises(errors.InputError, match="is one text, not the columns"):
+  with pytest.raises(errors.InputError, match="has 1 of the columns"):
     read(tmp_path, "a film\n", "new.txt")
 
 
@@ -444,6 +444,8 @@ def test_lines_of_fasttext(tmp_path):
   )
   assert first[1:4] == ("It works , well .", None, ("good",))
   assert second[1:4] == ("Two.", None, ("a-b", "c"))
+  (single,) = read(tmp_path, text.split("\n")[0], name="d.train", **FASTTEXT)
+  assert single.label == "good"
 
 
 def test_parquet(tmp_path):

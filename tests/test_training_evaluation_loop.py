@@ -203,7 +203,7 @@ def test_what_is_not_finite_is_worse_than_any_number():
   evaluation.run(12)
   assert evaluation.should_stop
   evaluation, kept = evaluation_of([0.1])
-  evaluation.restore({**evaluation.state(), "step": 2, "value": nan})
+  evaluation.restore({"step": 2, "value": nan, "worse_since": 1}, 2)
   evaluation.run(4)
   assert kept == [4]
 
@@ -226,7 +226,7 @@ def test_each_step_is_evaluated_once_and_the_last_one_always():
   # As after a stop: at step 4 it was evaluated, at step 6 not.
   for step, is_due in ((4, False), (6, True)):
     again, _ = evaluation_of([0.1])
-    again.restore(evaluation.state())
+    again.restore(evaluation.state(), step)
     assert again.is_due(step) == is_due
 
 
@@ -237,7 +237,7 @@ def test_another_metric_starts_the_comparison_anew(caplog):
     lambda: {"loss": 5.0}, every_steps=2, last_step=7, metric="loss"
   )
   with caplog.at_level(logging.INFO, logger="absl"):
-    other.restore(evaluation.state())
+    other.restore(evaluation.state(), 2)
   assert "--save_best is loss now and was f1" in caplog.text
   assert other.is_due(2)
   other.run(2)

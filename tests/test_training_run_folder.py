@@ -1,5 +1,6 @@
 """The folder of a run: resume, damage, kills, full disks, other runs."""
 
+import json
 import logging
 import os
 import pathlib
@@ -132,7 +133,7 @@ def change_number(path):
   (".index", cut, "bytes instead of"),
   (".index", pathlib.Path.unlink, "no such file: .*index"),
   (".commit", pathlib.Path.unlink, "never finished: no .commit"),
-  (".commit", lambda path: path.write_text("{}"), "its checksum is wrong"),
+  (".commit", lambda path: path.write_text("{}"), "files is missing"),
   (".commit", lambda path: path.write_text("[1"), "not JSON"),
   (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
   (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
@@ -302,6 +303,21 @@ def test_a_folder_that_cannot_be_used(tmp_path):
   with pytest.raises(errors.InputError, match="holds model.ckpt-30 but no run"):
     claim(tmp_path, RUN)
   assert "run_fingerprint.json" not in names(tmp_path)
+
+
+def test_folders_of_version_0_1_go_on(tmp_path, caplog):
+  """They have no checksums, and do not say how they were trained."""
+  claim(tmp_path, RUN, TRAINS)
+  save(tmp_path, 5, extra={"best": 1})
+  path = tmp_path / "model.ckpt-5.commit"
+  values = json.loads(path.read_text())
+  path.write_text(json.dumps({n: values[n] for n in ("files", "extra")}))
+  (tmp_path / "run_fingerprint.json").write_text(json.dumps(RUN))
+  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  claim(tmp_path, RUN, noted)
+  start = run_folder.starting_point(str(tmp_path), None, noted)
+  assert start.step == 5 and start.extra == {"best": 1}
+  assert not caplog.records
 
 
 def save_as_the_original(folder, *steps):

@@ -16,6 +16,12 @@ def config_of(variant, **changes):
   return modeling.BertConfig.from_dict({**TINY, **changes, "variant": variant})
 
 
+def test_a_model_with_a_bilstm_is_refused():
+  config = modeling.BertConfig.from_dict({**TINY, "bilstm_on_top": True})
+  with pytest.raises(errors.InputError, match="a BiLSTM on top, which this"):
+    registry.make_encoder(config)
+
+
 def test_a_configuration_without_a_variant_is_berts():
   model = registry.make_encoder(tiny(), seed=3)
   assert type(model) is modeling.BertModel

@@ -235,8 +235,8 @@ class PeriodicEvaluation:
     """Returns the state to store in a checkpoint, in JSON types."""
     return dict(self._state)
 
-  def restore(self, state: dict | None) -> None:
-    """Restores the `state` from a checkpoint, None without one.
+  def restore(self, state: dict | None, step: int) -> None:
+    """Restores the `state` from a checkpoint of `step`, None without one.
 
     If the state is of another metric, its best value is meaningless, and the
     comparison starts again.
@@ -244,6 +244,8 @@ class PeriodicEvaluation:
     if state is None:
       return
     metric = self._state["metric"]
+    # Version 0.1 saved after the evaluation, and named no metric.
+    state = {"metric": metric, "evaluated_step": step, **state}
     if state["metric"] == metric:
       self._state.update(state)
       return

@@ -474,7 +474,7 @@ class Trainer:
     self._evaluation = evaluation
     if evaluation:
       # The next condition needs this state: patience may have ended the run.
-      evaluation.restore(self._extra.get("evaluation"))
+      evaluation.restore(self._extra.get("evaluation"), first_step)
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
         "nothing to train: the checkpoint in %s is at step %d and %s; pass "

@@ -124,7 +124,7 @@ def _log_resumption(checkpoint, init_checkpoint):
 
 def _name_changes(folder, watched):
   stored = _read_fingerprint(folder)
-  before = stored[_TRAINED_WITH]["watched"] if stored else {}
+  before = (stored or {}).get(_TRAINED_WITH, {}).get("watched", {})
   for name in sorted(before.keys() & watched.keys()):
     if before[name] != watched[name]:
       logging.warning(
@@ -192,7 +192,11 @@ def _read_fingerprint(folder):
   if not tf.io.gfile.exists(path):
     return None
   try:
-    return json_files.read_sealed(path)
+    values = json_files.read_sealed(path)
+    noted = json_files.field(values, _TRAINED_WITH, dict, path, {})
+    for name in TrainedWith._fields if noted else ():
+      json_files.field(noted, name, dict, path)
+    return values
   except errors.InputError as error:
     logging.warning(
       "%s; the owner of this run is unknown: it goes on if its weights fit",
@@ -226,8 +230,8 @@ def _remove_leftovers(folder):
 
 def _check_same_run(folder, stored, fingerprint, trained_with):
   current = json_files.plain(fingerprint)
-  noted = stored.pop(_TRAINED_WITH)
-  if trained_with:
+  noted = stored.pop(_TRAINED_WITH, None)
+  if noted and trained_with:
     stored.update(noted["fixed"])
     current.update(json_files.plain(trained_with.fixed))
   # Flat, so that the error can name one field of a configuration.
@@ -348,8 +352,8 @@ def newest_checkpoint(folder: str) -> StartingPoint | None:
     try:
       if tf.io.gfile.exists(f"{prefix}.commit"):
         marker = json_files.read_sealed(f"{prefix}.commit")
-        _check_files(folder, marker["files"])
-        return StartingPoint("resume", prefix, step, marker["extra"])
+        _check_files(folder, json_files.field(marker, "files", dict, prefix))
+        return StartingPoint("resume", prefix, step, marker.get("extra", {}))
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)

@@ -124,12 +124,13 @@ def _advice(settings, report, last_step):
   counts, right = report.confusions.sum(1), np.diag(report.confusions)
   recalls = right / np.maximum(counts, 1)
   advice, recall = [], recalls[counts > 0].mean()
-  is_short = last_step < _FEW_STEPS and not settings.get("task_name")
+  others = ("task_name", "freeze_encoder", "max_train_steps", "stop_step")
+  is_short = last_step < _FEW_STEPS and not any(map(settings.get, others))
   if recall < _POOR and is_short:
     advice.append(
       f"the mean recall is {recall:.2f}, and {last_step} steps are few: try "
       "--optimizer=adamw --learning_rate=1e-4 (5e-5 for BERT-base and larger "
-      "models) --train_batch_size=16 --num_train_epochs=4, or more epochs"
+      f"models), and more --num_train_epochs, for at least {_FEW_STEPS} steps"
     )
   is_rare = (counts > 0) & (_RARE * counts <= counts.max())
   worst = np.where(is_rare, recalls, 1.0).argmin()

@@ -31,6 +31,11 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   Raises InputError: the configuration names an unknown variant.
   """
   name = name_of(config)
+  if getattr(config, "bilstm_on_top", False):
+    raise errors.InputError(
+      "the model has a BiLSTM on top, which this version does not compute: "
+      "train it again without"
+    )
   if name not in _CLASSES:
     raise errors.InputError(
       f"the model configuration has variant {name!r}; known are "
