@@ -128,8 +128,8 @@ def _lines_table(path, file_format, names, encoding):
   most = {"text": 1, "fasttext": 2}.get(file_format, len(names))
   if len(names) > most:
     raise errors.InputError(
-      f"{path}: a line of --file_format={file_format} has {most} of the columns "
-      f"{_listed(names)}; for columns pass --file_format=tsv, csv or fasttext"
+      f"{path}: a line of --file_format={file_format} has {most} of the "
+      f"columns {_listed(names)}; for more pass --file_format=tsv or csv"
     )
 
   def row(number, line):
