@@ -76,8 +76,7 @@ class _Finder(importlib.abc.MetaPathFinder):
       if spec and rest.split(".")[0] in (*MODULES, *FOLDERS):
         spec.loader = _Rewriting(name, spec.origin)
         return spec
-      return None
-    if first in (*MODULES, *FOLDERS):
+    elif first in (*MODULES, *FOLDERS):
       loaded = sys.modules.get(first)
       module_or_spec = loaded or importlib.machinery.PathFinder.find_spec(first)
       if _is_here(getattr(module_or_spec, "__spec__", module_or_spec)):

@@ -11,18 +11,16 @@ from typing import Any
 _FIRST = """
   task_name data_dir train_file eval_file predict_file input_file output_file
   head format export_dir model_dir do_train do_eval do_predict output_dir
-  version_2_with_negative file_format scheme pooling layers
-  similarity search num_train_steps bert_config_file vocab_file init_checkpoint
-  max_seq_length max_predictions_per_seq dupe_factor packing shard_size_mb
-  num_processes
+  version_2_with_negative file_format scheme pooling layers similarity search
+  num_train_steps bert_config_file vocab_file init_checkpoint max_seq_length
+  max_predictions_per_seq dupe_factor packing shard_size_mb num_processes
 """
 _NUM_FIRST = 10
 _GROUPS = {
   "Data": """
-    language eval_input_file file_format
-    text_column text_b_column label_column label_columns id_column
-    word_column negative_column separator encoding on_bad_row label_separator
-    task_kind labels label_names scheme lenient
+    language eval_input_file file_format text_column text_b_column label_column
+    label_columns id_column word_column negative_column separator encoding
+    on_bad_row label_separator task_kind labels label_names scheme lenient
     text_pairs max_train_examples max_eval_examples max_predict_examples
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text
@@ -31,9 +29,9 @@ _GROUPS = {
   """,
   "Model": """
     bert_config_file vocab_file init_checkpoint do_lower_case never_split
-    feature_layers bilstm_size layers pooling
-    pooling_layer normalize similarity sparse sparse_pooling sparse_activation
-    use_next_sentence_loss version_2_with_negative
+    feature_layers bilstm_size layers pooling pooling_layer normalize similarity
+    sparse sparse_pooling sparse_activation use_next_sentence_loss
+    version_2_with_negative
   """,
   "Training": """
     train_batch_size learning_rate num_train_epochs max_train_steps
@@ -41,16 +39,15 @@ _GROUPS = {
     optimizer adam_beta2 adam_epsilon weight_decay_rate class_weights
     temperature ranking_loss group_size gradient_accumulation_steps
     recompute_activations bucket_by_length freeze_encoder freeze_pooler
-    freeze_layers layerwise_lr_decay seed seeds
-    search save_checkpoints_steps max_to_keep log_steps stop_step
+    freeze_layers layerwise_lr_decay seed seeds search save_checkpoints_steps
+    max_to_keep log_steps stop_step
   """,
   "Evaluation and prediction": """
     metrics eval_batch_size eval_steps max_eval_steps save_best use_best
-    early_stopping_patience predict_batch_size batch_size
-    predict_labels output_activation tag_words top_k n_best_size
-    max_answer_length null_score_diff_threshold evaluate_only predictions_file
-    glue_submission_dir engine quantize calibration_file
-    max_quantization_difference
+    early_stopping_patience predict_batch_size batch_size predict_labels
+    output_activation tag_words top_k n_best_size max_answer_length
+    null_score_diff_threshold evaluate_only predictions_file glue_submission_dir
+    engine quantize calibration_file max_quantization_difference
   """,
   "Devices": """
     distribution_strategy dtype jit_compile iterations_per_loop use_tpu tpu_name

@@ -75,7 +75,7 @@ def test_litert(tmp_path):
     max_seq_length=None, lengths="8,16", quantize="int8",
   )
   difference, advice, last = finished.out.splitlines()
-  assert advice.endswith("one a line: --calibration_file=texts.txt")
+  assert advice.endswith("one per line: --calibration_file=texts.txt")
   assert difference.startswith("8 bits: the outputs of 4 texts differ from th")
   assert last == f"The model is in {tmp_path}/model."
   engine = litert_engine.LiteRTEngine(str(tmp_path / "model"))

@@ -113,7 +113,7 @@ def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   model = write(tmp_path, form, head, config, quantize="int8")
   printed = capsys.readouterr().out
   assert printed.startswith("8 bits: the outputs of 2 texts differ from those")
-  assert printed.endswith("one a line: --calibration_file=texts.txt\n")
+  assert printed.endswith("one per line: --calibration_file=texts.txt\n")
   engine = ENGINES[form](str(tmp_path / "out"))
   batches = [
     {name: value.numpy()[:1] for name, value in zip(NAMES, inputs)}
