@@ -36,7 +36,7 @@ def gelu(x):
   """
   # These are the widest activations of the network, so this uses few passes
   # over them and keeps only x for the gradient. It computes in float32, because
-  # 1 - share loses digits where share is close to 1.
+  # the gradient contains 1 - sigmoid, of which bfloat16 would lose the digits.
   x = tf.convert_to_tensor(x)
 
   def share_of(wide, square):

@@ -132,7 +132,8 @@ def transformer_layer(
   x = layers.layer_norm(
     from_states + attended, weights, "attention/output/LayerNorm", epsilon
   )
-  fused = not dropout["output"].is_active  # Without a gradient.
+  # Without dropout this is inference: see layers.get_activation.
+  fused = not dropout["output"].is_active
   activation = layers.get_activation(config.hidden_act, fused=fused)
   inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
   output = layers.dense(inner, weights, "output/dense")  # [S, H]
@@ -338,11 +339,11 @@ class BertModel(layers.Weights):
     )
     if self._recompute_activations:
       layer = _recomputed(layer)
-    # All layers of a graph share one trace: tracing takes most of the time
-    # before the first step. They do not where XLA compiles gradients
-    # (skip_padding excludes XLA): XLA would treat the function's inputs as
-    # constants and recompile every step.
-    if tf.inside_function() and (self._skip_padding or not training):
+    # XLA would treat the inputs of a function with gradients as constants and
+    # recompile every step. Otherwise all layers of a graph share one trace,
+    # because tracing takes most of the time before the first step.
+    xla_may_compile_gradients = training and not self._skip_padding
+    if tf.inside_function() and not xla_may_compile_gradients:
       layer = tf.function(layer, autograph=False)
     return layer
 
@@ -354,7 +355,7 @@ class BertModel(layers.Weights):
   def _embed(self, rows, input_ids, token_type_ids, dropout):
     """Returns word + segment + position, after norm and dropout, [S, H]."""
     weights = self.embeddings
-    # Embeddings are summed in float32. Only looked-up word rows are cast.
+    # Embeddings are summed in float32.
     words = rows.unpad(input_ids)  # [S]
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
