@@ -32,6 +32,12 @@ def test_skipped_padding_changes_no_number(number, is_partial, recompute):
   check_same(output.pooled_output, expected.pooled_output)
 
 
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_the_products_of_a_tpu_give_the_same_numbers(is_partial):
+  case = Case(1, is_for_tpu=True, use_one_hot_embeddings=True)
+  check_same_step(case.step(is_partial), Case(1).step(is_partial))
+
+
 def test_a_masked_first_token_is_computed():
   case, mask = Case(2, skip_padding=True), np.ones([5, 12], np.int32)
   mask[:3, [0, 4]] = 0
