@@ -181,6 +181,17 @@ def _open_safetensors(path):
   }
 
 
+@functools.cache
+def _damaged_entry(path, _changed_at):
+  """Returns the name of a zip's first damaged entry, or None.
+
+  It reads the whole file, which a script opens several times. With the time of
+  the last change as an argument, the cache gives one check for each content.
+  """
+  with zipfile.ZipFile(path) as archive:
+    return archive.testzip()
+
+
 def _open_torch(path):
   # Imported here because only these files need it.
   import torch
@@ -189,7 +200,7 @@ def _open_torch(path):
     # PyTorch writes zips since version 1.6. It can map them, and does not check
     # their checksums.
     is_zip = zipfile.is_zipfile(path)
-    if is_zip and (damaged := zipfile.ZipFile(path).testzip()):
+    if is_zip and (damaged := _damaged_entry(path, os.stat(path).st_mtime_ns)):
       raise ValueError(f"{damaged} in it is damaged")
     state = torch.load(
       path, map_location="cpu", weights_only=True, mmap=is_zip

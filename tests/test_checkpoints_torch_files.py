@@ -92,6 +92,17 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, is_zip):
       weight_files.open_reader(str(path))
 
 
+def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
+  torch = pytest.importorskip("torch")
+  write(tmp_path, {"bert.a": torch.full([9], 0.1)})
+  path = tmp_path / "pytorch_model.bin"
+  weight_files.open_reader(str(path))  # The whole file is fine, and is cached.
+  value = np.float32(0.1).tobytes()
+  path.write_bytes(path.read_bytes().replace(value, b"\0" + value[1:], 1))
+  with pytest.raises(errors.InputError, match="data/0 in it is damaged.*copy"):
+    weight_files.open_reader(str(path))
+
+
 @pytest.mark.parametrize("version, sentence", [
   ("", "none is installed: run pip install"),
   ("2.5.1+cpu", "2.5.1.cpu is installed: run pip install"),
