@@ -73,6 +73,7 @@ test-slow:
 
 lint:
 	@bash .ci/make_env.sh lint
+	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) docs/make_flags.py --check

@@ -22,14 +22,17 @@ from absl import logging
 from common import errors, json_files, memory
 
 _COUNTS = (
-  "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
-  "intermediate_size", "max_position_embeddings", "type_vocab_size",
+  "vocab_size",
+  "hidden_size",
+  "num_hidden_layers",
+  "num_attention_heads",
+  "intermediate_size",
+  "max_position_embeddings",
+  "type_vocab_size",
 )
 _SOURCE = "the model configuration"
 # Names of functions in layers.py.
-ACTIVATIONS = (
-  "gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh"
-)
+ACTIVATIONS = ("gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh")
 
 
 # Unlike the original: objects are compared and hashed by their fields.
@@ -158,7 +161,11 @@ class BertConfig:
       logging.warning(
         "%s has %d tokens, fewer than the vocab_size %d of %s: fine if it was "
         "rounded up on purpose; otherwise check that the vocabulary fits the "
-        "model", source, num_tokens, self.vocab_size, _SOURCE,
+        "model",
+        source,
+        num_tokens,
+        self.vocab_size,
+        _SOURCE,
       )
 
   def check_pairs(self, segment_b: int) -> None:
@@ -212,7 +219,10 @@ class BertConfig:
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 # The keys that both formats have, with our names.
 _SHARED = (
-  *_COUNTS, "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
+  *_COUNTS,
+  "hidden_act",
+  "hidden_dropout_prob",
+  "attention_probs_dropout_prob",
   "initializer_range",
 )
 
@@ -238,18 +248,26 @@ _EPSILON = 1e-12
 _ROBERTA = _Kind(
   # BertConfig's max_position_embeddings excludes the rows before position 0.
   defaults={
-    "vocab_size": 50265, "type_vocab_size": 2, "hidden_act": "gelu",
-    "max_position_embeddings": 512, "pad_token_id": 1,
+    "vocab_size": 50265,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "pad_token_id": 1,
     "layer_norm_eps": _EPSILON,
   },
   others=("pad_token_id", "layer_norm_eps"),
 )
 # {key of either format that changes the network: BERT's value}
 _OTHER_NETWORKS = {
-  "ln_type": "postln", "use_bottleneck": False, "trigram_input": False,
-  "intra_bottleneck_size": None, "normalization_type": "layer_norm",
-  "inner_group_num": 1, "net_structure_type": 0,
-  "position_embedding_type": "absolute", "is_decoder": False,
+  "ln_type": "postln",
+  "use_bottleneck": False,
+  "trigram_input": False,
+  "intra_bottleneck_size": None,
+  "normalization_type": "layer_norm",
+  "inner_group_num": 1,
+  "net_structure_type": 0,
+  "position_embedding_type": "absolute",
+  "is_decoder": False,
   "add_cross_attention": False,
 }
 _OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
@@ -259,37 +277,54 @@ _KINDS = {
   "distilbert": _Kind(
     defaults={**_BERT, "num_hidden_layers": 6},
     names={
-      "hidden_size": "dim", "num_hidden_layers": "n_layers",
-      "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim",
-      "hidden_act": "activation", "hidden_dropout_prob": "dropout",
+      "hidden_size": "dim",
+      "num_hidden_layers": "n_layers",
+      "num_attention_heads": "n_heads",
+      "intermediate_size": "hidden_dim",
+      "hidden_act": "activation",
+      "hidden_dropout_prob": "dropout",
       "attention_probs_dropout_prob": "attention_dropout",
       "type_vocab_size": None,
     },
   ),
   "albert": _Kind(
     defaults={
-      "vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096,
-      "num_hidden_groups": 1, "num_attention_heads": 64,
-      "intermediate_size": 16384, "hidden_act": "gelu_new",
-      "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0,
+      "vocab_size": 30000,
+      "embedding_size": 128,
+      "hidden_size": 4096,
+      "num_hidden_groups": 1,
+      "num_attention_heads": 64,
+      "intermediate_size": 16384,
+      "hidden_act": "gelu_new",
+      "hidden_dropout_prob": 0,
+      "attention_probs_dropout_prob": 0,
       "type_vocab_size": 2,
     },
     others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
   ),
   "electra": _Kind(
     defaults={
-      **_BERT, "embedding_size": 128, "hidden_size": 256,
-      "num_attention_heads": 4, "intermediate_size": 1024,
+      **_BERT,
+      "embedding_size": 128,
+      "hidden_size": 256,
+      "num_attention_heads": 4,
+      "intermediate_size": 1024,
     },
     others=("embedding_size", "layer_norm_eps"),
   ),
-  "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
+  "camembert": _ROBERTA,
+  "roberta": _ROBERTA,
+  "xlm-roberta": _ROBERTA,
 }
 # A fine-tuned model's keys for its task; only this project has the last two.
 _OF_A_TASK = {
-  "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
+  "id2label": dict[str, str],
+  "problem_type": str,
+  "input_settings": dict,
   "classifier_input": dict,
 }
+
+
 class Problem(NamedTuple):
   """The head, task and --output_activation of a `problem_type`.
 
@@ -304,8 +339,9 @@ class Problem(NamedTuple):
 
 PROBLEMS = {
   "single_label_classification": Problem("classification", "single", "softmax"),
-  "multi_label_classification":
-    Problem("classification", "multi_label", "sigmoid"),
+  "multi_label_classification": Problem(
+    "classification", "multi_label", "sigmoid"
+  ),
   "ranking": Problem("classification", "ranking", "relevance"),
   "ranking_logit": Problem("classification", "ranking_logit", "linear"),
   # KIND_OF_ACTIVATION keeps the last "linear", which does not imply a ranking.
@@ -316,7 +352,8 @@ PROBLEMS = {
 }
 PROBLEM_OF_KIND = {entry.task_kind: name for name, entry in PROBLEMS.items()}
 KIND_OF_ACTIVATION = {
-  entry.activation: entry.task_kind for entry in PROBLEMS.values()
+  entry.activation: entry.task_kind
+  for entry in PROBLEMS.values()
   if entry.activation
 }
 # {problem_type of a reranker: torch class that turns logits into scores}
@@ -326,12 +363,16 @@ _OF_SCORES = "config_sentence_transformers.json"
 # {end of a class name in transformers: head}
 _CLASS_HEADS = {
   "ForSequenceClassification": "classification",
-  "ForMultipleChoice": "classification", "ForTokenClassification": "tagging",
+  "ForMultipleChoice": "classification",
+  "ForTokenClassification": "tagging",
 }
 # Hugging Face's name of an activation -> our name
 _ACTIVATIONS = {
-  "gelu": "gelu_erf", "gelu_python": "gelu_erf", "gelu_new": "gelu",
-  "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu",
+  "gelu": "gelu_erf",
+  "gelu_python": "gelu_erf",
+  "gelu_new": "gelu",
+  "gelu_fast": "gelu",
+  "gelu_pytorch_tanh": "gelu",
 }
 # Our name -> theirs; other activations have the same name.
 THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
@@ -394,7 +435,8 @@ def from_huggingface(values: dict) -> dict:
   if variant not in _KINDS:
     raise errors.InputError(
       f"model_type is {variant!r}; only models of "
-      + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
+      + ", ".join(map(repr, sorted(_KINDS)))
+      + " can be read"
     )
   known = _KINDS[variant]
   _check_network(values)
@@ -572,8 +614,7 @@ def check_activation(activation) -> None:
   name = str(activation or "linear").lower()
   if not callable(activation) and name not in ACTIVATIONS:
     raise errors.InputError(
-      f"unknown activation {activation!r}; known are "
-      + ", ".join(ACTIVATIONS)
+      f"unknown activation {activation!r}; known are " + ", ".join(ACTIVATIONS)
     )
 
 

@@ -13,7 +13,8 @@ from common import choices, command, flags
 from training import common_flags
 
 flags.DEFINE_string(
-  "input", None,
+  "input",
+  None,
   "Checkpoint in the format of google-research/bert, this project or Model "
   "Garden (folder, prefix or one of its files), or of Hugging Face (folder or "
   ".safetensors file); --model_dir if not given.",
@@ -24,13 +25,16 @@ common_flags.define_model_dir_flag(
 common_flags.require_or_model_dir("input")
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
-  "to", None, choices.CHECKPOINT_KINDS,
+  "to",
+  None,
+  choices.CHECKPOINT_KINDS,
   "Format of the output. tf1 and tf2 are the same: this project stores weights "
   "as the original did.",
   required=True,
 )
 flags.DEFINE_string(
-  "bert_config_file", None,
+  "bert_config_file",
+  None,
   "Model configuration (bert_config.json, or Hugging Face's config.json), if "
   "the file is not next to the input.",
 )
@@ -38,35 +42,43 @@ flags.DEFINE_string(
   "vocab_file", None, "Vocabulary, if it is not vocab.txt next to the input."
 )
 flags.DEFINE_bool(
-  "do_lower_case", None,
+  "do_lower_case",
+  None,
   "Whether the tokenizer of a Hugging Face output lower-cases, and new words "
   "are lower-cased; by default detected from the vocabulary.",
   needs="to=huggingface|add_tokens",
 )
 flags.DEFINE_enum(
-  "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
+  "architecture",
+  None,
+  choices.HUGGINGFACE_ARCHITECTURES,
   "transformers class of a Hugging Face output; by default inferred from the "
   "names of the weights. Heads for tokens and for sequences have the same "
   "names: pass the class for another program's token classifier.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(
-  "add_tokens", None,
+  "add_tokens",
+  None,
   "File of words to add to the model, one per line. A new word's embedding is "
   "the mean of the embeddings of the word pieces that it replaces.",
 )
 flags.DEFINE_bool(
-  "use_unused_tokens", False,
+  "use_unused_tokens",
+  False,
   "Whether new words first take the places of [unused...] tokens.",
   needs="add_tokens",
 )
 flags.DEFINE_integer(
-  "max_position_embeddings", None,
+  "max_position_embeddings",
+  None,
   "Makes a larger model, with this many positions; new positions repeat the "
-  "learned embeddings except the first.", lower_bound=1,
+  "learned embeddings except the first.",
+  lower_bound=1,
 )
 flags.DEFINE_bool(
-  "verify", False,
+  "verify",
+  False,
   "Whether to run the network with the weights of both checkpoints on the same "
   "random input, and compare all outputs.",
 )
@@ -158,11 +170,17 @@ def main(_):
   )
   # The folder holds the vocabulary of a model that grows.
   with tempfile.TemporaryDirectory() as folder:
-    source, words = growth.grow(source, folder, **settings.pick(
-      "add_tokens use_unused_tokens max_position_embeddings do_lower_case"
-    ))
+    source, words = growth.grow(
+      source,
+      folder,
+      **settings.pick(
+        "add_tokens use_unused_tokens max_position_embeddings do_lower_case"
+      ),
+    )
     conversion = converter.convert(
-      source, settings.output, settings.to,
+      source,
+      settings.output,
+      settings.to,
       **settings.pick("architecture do_lower_case"),
     )
     print_conversion(settings, source, conversion)

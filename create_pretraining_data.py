@@ -24,7 +24,8 @@ from training import common_flags
 
 common_flags.define_text_flag()
 flags.DEFINE_string(
-  "output_file", None,
+  "output_file",
+  None,
   "TFRecord files to write, separated by commas; record i goes to file i "
   "modulo their number. A name that ends in .gz is compressed. With "
   "--shard_size_mb: the prefix of all file names.",
@@ -37,26 +38,34 @@ common_flags.define_masking_flags()
 # --dupe_factor=0 writes no records; a negative --masked_lm_prob masks one token
 # per record; and a --short_seq_prob above 1 acts like 1.
 flags.DEFINE_integer(
-  "max_seq_length", 128, "Length of every record, padding included.",
-  lower_bound=5, upper_bound=1 << 16,
+  "max_seq_length",
+  128,
+  "Length of every record, padding included.",
+  lower_bound=5,
+  upper_bound=1 << 16,
 )
 flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
-  "dupe_factor", 10,
+  "dupe_factor",
+  10,
   "Passes through the text, each with different masks; by default 1 with "
-  "--dynamic_masking.", lower_bound=1,
+  "--dynamic_masking.",
+  lower_bound=1,
 )
 flags.DEFINE_float(
-  "short_seq_prob", 0.1,
+  "short_seq_prob",
+  0.1,
   "Fraction of the documents in each pass that give shorter records. If "
   "--packing=full_sentences: fraction of the records, by default 0.",
-  lower_bound=0.0, upper_bound=1.0,
+  lower_bound=0.0,
+  upper_bound=1.0,
 )
 
 # The text.
 
 flags.DEFINE_bool(
-  "segmented_text", False,
+  "segmented_text",
+  False,
   "Whether the input is Chinese text in which a segmenter has separated words "
   "by white space, for --do_whole_word_mask. The spaces do not change tokens.",
   needs="do_whole_word_mask|dynamic_masking",
@@ -65,13 +74,16 @@ flags.DEFINE_bool(
 # The records.
 
 flags.DEFINE_enum(
-  "packing", "sentence_pairs", ["sentence_pairs", "full_sentences"],
+  "packing",
+  "sentence_pairs",
+  ["sentence_pairs", "full_sentences"],
   "sentence_pairs: two segments, with the label whether the second follows; "
   "full_sentences: as many sentences as fit, also from several documents, "
   "without a label.",
 )
 flags.DEFINE_bool(
-  "dynamic_masking", False,
+  "dynamic_masking",
+  False,
   "Store no masks: records say where words start, and run_pretraining.py "
   "masks anew in every epoch.",
 )
@@ -79,22 +91,28 @@ flags.DEFINE_bool(
 # Texts of any size.
 
 flags.DEFINE_float(
-  "shard_size_mb", 0,
+  "shard_size_mb",
+  0,
   "Make a file for every N megabytes (10**6 bytes) of text, from that text "
   "alone, which limits the memory. 0: process the whole text at once, as the "
-  "original does.", lower_bound=0,
+  "original does.",
+  lower_bound=0,
 )
 flags.DEFINE_integer(
-  "num_processes", 1,
+  "num_processes",
+  1,
   "Processes of this machine that make shards. The files do not depend on "
-  "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
+  "their number.",
+  lower_bound=1,
+  needs="shard_size_mb|num_processes=1",
   not_with="beam_options",
 )
 flags.DEFINE_string(
-  "beam_options", None,
+  "beam_options",
+  None,
   "Beam's own flags, such as "
-  "--beam_options=\"--runner=FlinkRunner --flink_master=host:8081\": Apache "
-  "Beam (pip install \"bert-tf2[beam]\") makes shards with the same bytes.",
+  '--beam_options="--runner=FlinkRunner --flink_master=host:8081": Apache '
+  'Beam (pip install "bert-tf2[beam]") makes shards with the same bytes.',
   needs="shard_size_mb",
 )
 flags.rule(
@@ -140,7 +158,9 @@ def main(_):
   count, outputs = write(settings, options, inputs)
   logging.info(
     "Wrote %d instances to %s in %.1f s",
-    count, file_io.listed(outputs), time.monotonic() - start,
+    count,
+    file_io.listed(outputs),
+    time.monotonic() - start,
   )
 
 
@@ -176,7 +196,9 @@ def write_files(settings, options, inputs):
     corpus = maker.read(data.whole_files(inputs), joined=True)
     logging.info(
       "%d documents, %d sentences, %d tokens",
-      corpus.num_documents, corpus.num_sentences, len(corpus.ids),
+      corpus.num_documents,
+      corpus.num_sentences,
+      len(corpus.ids),
     )
     # Unlike the original: a text without records is an error, not empty files.
     if not corpus.num_documents:
@@ -192,7 +214,9 @@ def write_files(settings, options, inputs):
       passes, parts=passes, part_name="passes", unit="words"
     )
     count = maker.write(
-      corpus, writers, seed=options.random_seed,
+      corpus,
+      writers,
+      seed=options.random_seed,
       show=lambda features: show_examples(features, maker.tokenizer),
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
@@ -236,16 +260,15 @@ def write_shards(settings, options, inputs):
       "name, the prefix of all files' names"
     )
   run = sharding.ShardedRun(
-    options, inputs, output,
+    options,
+    inputs,
+    output,
     shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
-  results = run.make(
-    settings.num_processes, beam_options=settings.beam_options
-  )
+  results = run.make(settings.num_processes, beam_options=settings.beam_options)
   outputs = [
-    shard.output for shard, result in zip(run.shards, results)
-    if result.records
+    shard.output for shard, result in zip(run.shards, results) if result.records
   ]
   return sum(result.records for result in results), outputs
 

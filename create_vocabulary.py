@@ -23,22 +23,28 @@ flags.DEFINE_integer(
   "vocab_size", 30522, "Maximum number of tokens.", lower_bound=1
 )
 flags.DEFINE_bool(
-  "do_lower_case", True,
+  "do_lower_case",
+  True,
   "Lower-case the text and strip its accents: for an uncased model.",
 )
 flags.DEFINE_integer(
-  "num_unused_tokens", 0,
+  "num_unused_tokens",
+  0,
   "Number of rows [unused1], [unused2], ... for tokens of your own.",
   lower_bound=0,
 )
 flags.DEFINE_integer(
-  "min_frequency", 2, "Minimum count of a piece of several characters.",
+  "min_frequency",
+  2,
+  "Minimum count of a piece of several characters.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_characters", 1000,
+  "max_characters",
+  1000,
   "The N most frequent characters get rows of their own, and so are never "
-  "[UNK]. Chinese or Japanese text needs more, some 8000.", lower_bound=1,
+  "[UNK]. Chinese or Japanese text needs more, some 8000.",
+  lower_bound=1,
 )
 
 command.parse_flags(__name__, imports_tensorflow=False)
@@ -63,16 +69,22 @@ def main(_):
     logging.info(
       "Learning from %d words, %d different", words.total(), len(words)
     )
-    tokens = vocabulary.learn(words, characters, **settings.pick(
-      "do_lower_case vocab_size num_unused_tokens min_frequency max_characters"
-    ))
+    tokens = vocabulary.learn(
+      words,
+      characters,
+      **settings.pick(
+        "do_lower_case vocab_size num_unused_tokens min_frequency "
+        "max_characters"
+      ),
+    )
     stream.write("\n".join([*tokens, ""]).encode("utf-8"))
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
     logging.warning(
       "Fewer than --vocab_size=%d: no other piece occurs %d times. For more, "
       "give more text or a smaller --min_frequency",
-      settings.vocab_size, settings.min_frequency,
+      settings.vocab_size,
+      settings.min_frequency,
     )
 
 

@@ -17,7 +17,8 @@ flags.DEFINE_list(
 )
 flags.DEFINE_string("dir", "downloads", "Folder of all downloads.")
 flags.DEFINE_string(
-  "base_url", None,
+  "base_url",
+  None,
   "A mirror: https://host/path is read from BASE_URL/host/path.",
 )
 flags.DEFINE_bool(

@@ -25,36 +25,49 @@ common_flags.define_tokenizer_flags()
 flags.define_options(export_options.EXPORT)
 flags.mark_flag_as_required("head")
 flags.DEFINE_string(
-  "export_dir", None,
+  "export_dir",
+  None,
   "Folder of the model; a SavedModel becomes its subfolder --version.",
   required=True,
 )
 flags.DEFINE_enum(
-  "format", "saved_model", ["saved_model", *choices.ENGINES[1:]],
+  "format",
+  "saved_model",
+  ["saved_model", *choices.ENGINES[1:]],
   "SavedModel, or ONNX or LiteRT with Hugging Face's names and files.",
 )
 flags.DEFINE_list(
-  "lengths", [],
+  "lengths",
+  [],
   "Sequence lengths, ascending: a text is padded to the first that it fits "
   "in, and cut to the last. By default powers of 2 from 16 and "
-  "--max_seq_length.", needs="format=litert",
+  "--max_seq_length.",
+  needs="format=litert",
 )
-flags.define_options(export_options.for_script(
-  "quantize", needs="format=onnx|format=litert"
-))
+flags.define_options(
+  export_options.for_script("quantize", needs="format=onnx|format=litert")
+)
 flags.DEFINE_string(
-  "calibration_file", None,
+  "calibration_file",
+  None,
   "File of texts whose outputs are compared, one a line, two texts with a tab "
-  "between; four built-in sentences if not given.", needs="quantize=int8",
+  "between; four built-in sentences if not given.",
+  needs="quantize=int8",
 )
 flags.DEFINE_float(
-  "max_quantization_difference", export_options.MOST_DIFFERENCE,
+  "max_quantization_difference",
+  export_options.MOST_DIFFERENCE,
   "Refuse to write a model if an output differs by more than this share of the "
-  "outputs' typical norm.", lower_bound=0.0, needs="quantize=int8",
+  "outputs' typical norm.",
+  lower_bound=0.0,
+  needs="quantize=int8",
 )
 flags.DEFINE_integer(
-  "version", 1, "Version number; TensorFlow Serving loads the highest.",
-  lower_bound=0, needs="format=saved_model",
+  "version",
+  1,
+  "Version number; TensorFlow Serving loads the highest.",
+  lower_bound=0,
+  needs="format=saved_model",
 )
 flags.rule(
   "dtype", needs="format=saved_model", why=" (others are float32 or int8)"
@@ -120,7 +133,9 @@ def main(_):
   # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
-    folder, raw, warmup_texts=[(WARMUP_TEXT,) * len(model.text_inputs)],
+    folder,
+    raw,
+    warmup_texts=[(WARMUP_TEXT,) * len(model.text_inputs)],
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")

@@ -31,83 +31,111 @@ common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "input_file", None, "Lines of text: one text, or two as 'a ||| b'.",
+  "input_file",
+  None,
+  "Lines of text: one text, or two as 'a ||| b'.",
   required=True,
 )
 flags.DEFINE_string("output_file", None, "The file to write.")
 flags.DEFINE_enum(
-  "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
+  "output_format",
+  "jsonl",
+  choices.FEATURE_FILE_FORMATS,
   "jsonl: as the original. npz: for numpy, and with --search.",
   needs="output_file",
 )
 flags.DEFINE_list(
-  "layers", ["-1", "-2", "-3", "-4"],
+  "layers",
+  ["-1", "-2", "-3", "-4"],
   "Encoder layers whose token vectors are written: 0 is the lowest, -1 the "
-  "last.", needs="output_file", not_with="pooling sparse",
+  "last.",
+  needs="output_file",
+  not_with="pooling sparse",
   why=", which makes one vector of a line",
 )
 flags.DEFINE_enum(
-  "pooling", None, choices.SENTENCE_POOLINGS,
+  "pooling",
+  None,
+  choices.SENTENCE_POOLINGS,
   "Writes one vector for each line, pooled from its tokens, instead of "
   "--layers. A sentence-transformers folder sets --max_seq_length and "
   "--normalize, and with --similarity and --search the pooling.",
   needs="output_file|vectors_file",
 )
-flags.define_options(export_options.for_script(
-  "pooling_layer", needs="pooling"
-))
+flags.define_options(
+  export_options.for_script("pooling_layer", needs="pooling")
+)
 flags.DEFINE_bool(
-  "sparse", False,
-  "Writes {word: weight} for each line, from the logits of the masked-LM "
-  "head.", needs="output_file",
+  "sparse",
+  False,
+  "Writes {word: weight} for each line, from the logits of the masked-LM head.",
+  needs="output_file",
   not_with="pooling output_format=npz",
 )
-flags.define_options(export_options.for_script(
-  "sparse_pooling sparse_activation", needs="sparse"
-))
+flags.define_options(
+  export_options.for_script("sparse_pooling sparse_activation", needs="sparse")
+)
 flags.DEFINE_bool(
-  "similarity", False,
+  "similarity",
+  False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "
-  "each line.", needs="output_file pooling",
+  "each line.",
+  needs="output_file pooling",
 )
 flags.DEFINE_string(
-  "search", None,
+  "search",
+  None,
   "A file of texts, one a line. Prints for each, as JSON, the nearest lines of "
   "--input_file; if the files are equal, a line never matches itself.",
   needs="pooling output_file|vectors_file",
   not_with="similarity output_format=jsonl",
 )
 flags.DEFINE_integer(
-  "top_k", 10, "Lines that --search prints for each text.", lower_bound=1,
+  "top_k",
+  10,
+  "Lines that --search prints for each text.",
+  lower_bound=1,
   needs="search",
 )
 flags.DEFINE_string(
-  "vectors_file", None, "The --output_file of an earlier --search in the same "
-  "lines with the same model, instead of new vectors.", needs="search",
+  "vectors_file",
+  None,
+  "The --output_file of an earlier --search in the same "
+  "lines with the same model, instead of new vectors.",
+  needs="search",
   not_with="output_file",
 )
 flags.DEFINE_bool(
-  "normalize", False,
+  "normalize",
+  False,
   "Scales each vector of --pooling to length 1: dot products of such vectors "
-  "are cosines.", needs="output_file|vectors_file pooling",
-  not_with="similarity", why=", whose cosines it does not change",
+  "are cosines.",
+  needs="output_file|vectors_file pooling",
+  not_with="similarity",
+  why=", whose cosines it does not change",
 )
 flags.DEFINE_integer(
-  "batch_size", 32,
-  "Texts in a batch; more if texts are short and shapes vary.", lower_bound=1,
+  "batch_size",
+  32,
+  "Texts in a batch; more if texts are short and shapes vary.",
+  lower_bound=1,
   needs="output_file|vectors_file",
 )
 flags.DEFINE_bool(
-  "use_one_hot_embeddings", False,
+  "use_one_hot_embeddings",
+  False,
   "Looks words up by a matrix product, as is always done on a TPU.",
 )
 flags.DEFINE_string(
-  "attention_html", None,
+  "attention_html",
+  None,
   "Writes a page for the browser: the attention of every layer and head in "
   "--picture_lines.",
 )
 flags.DEFINE_list(
-  "picture_lines", ["0"], "Lines of --input_file on the page, from 0.",
+  "picture_lines",
+  ["0"],
+  "Lines of --input_file on the page, from 0.",
   needs="attention_html",
 )
 flags.rule("jit_compile", needs="output_file|vectors_file")
@@ -127,14 +155,7 @@ import numpy as np
 from absl import logging
 
 from checkpoints import model_settings, sentence_folder, trained_head
-from common import (
-  console,
-  errors,
-  file_io,
-  json_files,
-  progress,
-  run_settings,
-)
+from common import console, errors, file_io, json_files, progress, run_settings
 from features import (
   attention_page,
   feature_files,
@@ -225,7 +246,8 @@ def search(settings, encode, computer):
   def vectors_of(texts):
     examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]
     return [
-      vector for results in computer.compute_all(examples)
+      vector
+      for results in computer.compute_all(examples)
       for _, vector in results
     ]
 
@@ -234,13 +256,17 @@ def search(settings, encode, computer):
   vectors = vector_search.read(path, ids if settings.vectors_file else ())
   vector_search.check(vectors, len(lines), vectors_of(lines[:1])[0], path)
   results = vector_search.search(
-    vectors, lines, settings.top_k,
+    vectors,
+    lines,
+    settings.top_k,
     None if queries == lines else np.array(vectors_of(queries)),
   )
   for number, (query, rows) in enumerate(zip(queries, results)):
-    console.print_line(json_files.line(
-      {"linex_index": number, "query": query, "results": rows}
-    ).rstrip("\n"))
+    console.print_line(
+      json_files.line(
+        {"linex_index": number, "query": query, "results": rows}
+      ).rstrip("\n")
+    )
 
 
 def write_attention(settings, model, tokenizer):
@@ -286,11 +312,15 @@ def main(_):
       tokenizer, settings.max_seq_length, as_pair=settings.similarity
     )
     computer = text_vectors.VectorComputer(
-      text_vectors.make_compute(model, settings, layers, head), strategy,
+      text_vectors.make_compute(model, settings, layers, head),
+      strategy,
       settings,
       engine_choice.in_place_of(
-        [*model.variables, *(head.variables if head else ())], settings, config,
-        head="sparse" if head else "embedding", **settings.pick(
+        [*model.variables, *(head.variables if head else ())],
+        settings,
+        config,
+        head="sparse" if head else "embedding",
+        **settings.pick(
           "pooling pooling_layer normalize sparse_pooling sparse_activation"
         ),
       ),

@@ -28,8 +28,10 @@ flags.DEFINE_multi_string(
 flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
 flags.define_options(export_options.for_script("top_k", not_with="score"))
 flags.DEFINE_bool(
-  "score", False, "Fill nothing: say how likely each text is or, of two texts "
-  "with \" ||| \" between them, whether the second follows.",
+  "score",
+  False,
+  "Fill nothing: say how likely each text is or, of two texts "
+  'with " ||| " between them, whether the second follows.',
 )
 
 
@@ -91,8 +93,12 @@ def main(_):
   """Fills masks, or scores texts."""
   settings = flags.read_settings()
   names = (
-    "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case",
-    "max_seq_length", "never_split",
+    "bert_config_file",
+    "vocab_file",
+    "init_checkpoint",
+    "do_lower_case",
+    "max_seq_length",
+    "never_split",
   )
   model = text_models.load(
     settings.model_dir,

@@ -41,7 +41,11 @@ class MaskedLMHead(layers.Weights):
   """Predicts the words at some positions, with the encoder's word table."""
 
   def __init__(
-    self, config, word_embeddings: tf.Variable, *, seed: int = 12345,
+    self,
+    config,
+    word_embeddings: tf.Variable,
+    *,
+    seed: int = 12345,
     fused: bool = False,
   ):
     """Makes the head with the table [V, E] of the encoder; E is H in BERT.
@@ -77,8 +81,11 @@ class MaskedLMHead(layers.Weights):
 
 
 def word_weights(
-  head: MaskedLMHead, states: tf.Tensor, input_mask: tf.Tensor,
-  pooling: str, activation: str,
+  head: MaskedLMHead,
+  states: tf.Tensor,
+  input_mask: tf.Tensor,
+  pooling: str,
+  activation: str,
 ) -> tf.Tensor:
   """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
 
@@ -151,8 +158,11 @@ class NextSentenceHead(_OutputHead):
 
   def __init__(self, config, *, seed: int = 12345):
     super().__init__(
-      config, 2, prefix="cls/seq_relationship/",
-      stddev=config.initializer_range, seed=seed,
+      config,
+      2,
+      prefix="cls/seq_relationship/",
+      stddev=config.initializer_range,
+      seed=seed,
     )
 
   def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:
@@ -211,10 +221,13 @@ def _pooled(output, input_mask, pooling):
     return tf.cast(output.pooled_output, tf.float32)
   # A graph skips the layers above the last one that is summed here.
   computed = output.all_encoder_layers
-  states = tf.concat([
-    tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
-    for summed in pooling.layers
-  ], axis=-1)  # [B, T, D]
+  states = tf.concat(
+    [
+      tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
+      for summed in pooling.layers
+    ],
+    axis=-1,
+  )  # [B, T, D]
   if pooling.mode == "cls":
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]

@@ -83,8 +83,13 @@ def _normal_share(x):
 
 
 _ACTIVATIONS = {
-  "gelu": gelu, "gelu_erf": gelu_erf, "linear": tf.identity, "relu": tf.nn.relu,
-  "silu": tf.nn.silu, "swish": tf.nn.silu, "tanh": tf.tanh,
+  "gelu": gelu,
+  "gelu_erf": gelu_erf,
+  "linear": tf.identity,
+  "relu": tf.nn.relu,
+  "silu": tf.nn.silu,
+  "swish": tf.nn.silu,
+  "tanh": tf.tanh,
 }
 _FUSED_ACTIVATIONS = {
   gelu: functools.partial(tf.nn.gelu, approximate=True),
@@ -149,7 +154,8 @@ def _normalization(epsilon):
       inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
       rows = list(range(len(x.shape) - 1))  # All axes but the last.
       return (
-        tf.cast(rsqrt * inner, x.dtype), tf.reduce_sum(upstream, rows),
+        tf.cast(rsqrt * inner, x.dtype),
+        tf.reduce_sum(upstream, rows),
         tf.reduce_sum(upstream * normed, rows),
       )
 
@@ -273,7 +279,11 @@ class Weights(tf.Module):
   """A module whose variables are made from a table of names and shapes."""
 
   def __init__(
-    self, shapes: dict[str, tuple], *, stddev: float, seed: int,
+    self,
+    shapes: dict[str, tuple],
+    *,
+    stddev: float,
+    seed: int,
     storage_dtype=tf.float32,
   ):
     super().__init__()
@@ -281,7 +291,10 @@ class Weights(tf.Module):
     self._weights = tuple(
       # Vectors (biases, layer norms) are small and stay float32.
       _make_variable(
-        name, shape, stddev=stddev, seed=seed,
+        name,
+        shape,
+        stddev=stddev,
+        seed=seed,
         dtype=storage_dtype if len(shape) > 1 else tf.float32,
       )
       for name, shape in shapes.items()
@@ -455,6 +468,9 @@ def _random_int32(shape, seed, counter, algorithm):
   # The seed is the generator's key, unhashed: TensorFlow's own functions would
   # hash it with some twenty operations at each site.
   return tf.raw_ops.StatelessRandomUniformFullIntV2(
-    shape=shape, key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
-    counter=tf.bitcast(counter, tf.uint64), alg=algorithm.value, dtype=tf.int32,
+    shape=shape,
+    key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
+    counter=tf.bitcast(counter, tf.uint64),
+    alg=algorithm.value,
+    dtype=tf.int32,
   )

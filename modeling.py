@@ -51,9 +51,15 @@ _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 def attention(
-  from_states: tf.Tensor, to_states: tf.Tensor, weights: dict[str, tf.Tensor],
-  config: BertConfig, *, from_rows: unpadding.Rows, to_rows: unpadding.Rows,
-  bias: tf.Tensor | None, dropout: layers.Dropout,
+  from_states: tf.Tensor,
+  to_states: tf.Tensor,
+  weights: dict[str, tf.Tensor],
+  config: BertConfig,
+  *,
+  from_rows: unpadding.Rows,
+  to_rows: unpadding.Rows,
+  bias: tf.Tensor | None,
+  dropout: layers.Dropout,
 ):
   """Computes multi-head attention from some hidden states to a sequence.
 
@@ -96,9 +102,15 @@ def attention(
 
 
 def transformer_layer(
-  x: tf.Tensor, weights: dict[str, tf.Tensor], config: BertConfig, *,
-  rows: unpadding.Rows, positions: tf.Tensor | None, bias: tf.Tensor | None,
-  dropout: dict[str, layers.Dropout], return_attention: bool = False,
+  x: tf.Tensor,
+  weights: dict[str, tf.Tensor],
+  config: BertConfig,
+  *,
+  rows: unpadding.Rows,
+  positions: tf.Tensor | None,
+  bias: tf.Tensor | None,
+  dropout: dict[str, layers.Dropout],
+  return_attention: bool = False,
 ) -> tuple:
   """Computes one layer: attention, feed-forward, with residuals and norms.
 
@@ -124,8 +136,14 @@ def transformer_layer(
     from_states = from_rows.unpad(picked)  # [B P, H]
     bias = layers.pick_bias(bias, positions)
   attended, probs = attention(
-    from_states, x, weights, config, from_rows=from_rows, to_rows=rows,
-    bias=bias, dropout=dropout["attention/probs"],
+    from_states,
+    x,
+    weights,
+    config,
+    from_rows=from_rows,
+    to_rows=rows,
+    bias=bias,
+    dropout=dropout["attention/probs"],
   )
   attended = dropout["attention/output"](attended, rate)
   # As in the original: layer norm follows the residual sum (post-norm).
@@ -185,10 +203,17 @@ class BertModel(layers.Weights):
   pooler_activation = "tanh"
 
   def __init__(
-    self, config: BertConfig, *, seed: int = 12345, compute_dtype=tf.float32,
-    storage_dtype=tf.float32, use_one_hot_embeddings: bool = False,
-    recompute_activations: bool = False, skip_padding: bool = False,
-    is_for_tpu: bool = False, scope: str = "bert",
+    self,
+    config: BertConfig,
+    *,
+    seed: int = 12345,
+    compute_dtype=tf.float32,
+    storage_dtype=tf.float32,
+    use_one_hot_embeddings: bool = False,
+    recompute_activations: bool = False,
+    skip_padding: bool = False,
+    is_for_tpu: bool = False,
+    scope: str = "bert",
   ):
     """Makes the variables, under the names of the released checkpoints.
 
@@ -218,7 +243,9 @@ class BertModel(layers.Weights):
     # TensorFlow's allocation error would not name the number that is too large.
     config.check_memory(self.shapes)
     super().__init__(
-      self.shapes(config, scope), stddev=config.initializer_range, seed=seed,
+      self.shapes(config, scope),
+      stddev=config.initializer_range,
+      seed=seed,
       storage_dtype=storage_dtype,
     )
     self.config = config
@@ -250,14 +277,23 @@ class BertModel(layers.Weights):
       positions: see `__call__`.
     """
     return self(
-      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
-      training=dropout_seed is not None, dropout_seed=dropout_seed,
+      batch["input_ids"],
+      batch["input_mask"],
+      batch["segment_ids"],
+      training=dropout_seed is not None,
+      dropout_seed=dropout_seed,
       positions=positions,
     )
 
   def __call__(
-    self, input_ids, input_mask=None, token_type_ids=None,
-    training: bool = False, *, dropout_seed=None, positions=None,
+    self,
+    input_ids,
+    input_mask=None,
+    token_type_ids=None,
+    training: bool = False,
+    *,
+    dropout_seed=None,
+    positions=None,
     return_attention: bool = False,
   ) -> BertOutput:
     """Encodes sequences.
@@ -297,7 +333,11 @@ class BertModel(layers.Weights):
         for name, weight in self._layer_weights(number).items()
       }
       x, *probs = run_layer(
-        x, weights, rows=rows, positions=computed, bias=bias,
+        x,
+        weights,
+        rows=rows,
+        positions=computed,
+        bias=bias,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
       )
       if computed is not None:
@@ -309,7 +349,8 @@ class BertModel(layers.Weights):
     else:  # The caller put `pooled_positions` first.
       pooled = states[-1][:, 0]
     return BertOutput(
-      embedding_output=states[0], all_encoder_layers=tuple(states[1:]),
+      embedding_output=states[0],
+      all_encoder_layers=tuple(states[1:]),
       sequence_output=states[-1],
       pooled_output=self.pool(pooled, fused=not dropout.is_active),
       attention_probs=tuple(all_probs) if return_attention else None,

@@ -38,8 +38,12 @@ SCHEDULES: dict[str, Callable] = {
 
 
 def learning_rate(
-  step: int | tf.Tensor, *, init_lr: float, num_train_steps: int,
-  num_warmup_steps: int, schedule: str = "linear",
+  step: int | tf.Tensor,
+  *,
+  init_lr: float,
+  num_train_steps: int,
+  num_warmup_steps: int,
+  schedule: str = "linear",
 ) -> tf.Tensor:
   """Returns the learning rate of the update after `step` updates.
 
@@ -151,8 +155,15 @@ def _bias_corrections(count, *, beta_1, beta_2):
 
 
 def adam_weight_decay_update(
-  param, grad, m, v, *, learning_rate, weight_decay_rate, layer_adaptation,
-  **adam
+  param,
+  grad,
+  m,
+  v,
+  *,
+  learning_rate,
+  weight_decay_rate,
+  layer_adaptation,
+  **adam,
 ):
   """Computes one update of BERT's Adam, AdamW (`correction_step`) or LAMB.
 
@@ -216,9 +227,15 @@ class AdamWeightDecay:
   _adapts_layers = False
 
   def __init__(
-    self, *, weight_decay_rate: float = 0.01, beta_1: float = 0.9,
-    beta_2: float = 0.999, epsilon: float = 1e-6, bias_correction: bool = False,
-    rate_multipliers: dict[str, float] | None = None, jit_compile: bool = False,
+    self,
+    *,
+    weight_decay_rate: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    bias_correction: bool = False,
+    rate_multipliers: dict[str, float] | None = None,
+    jit_compile: bool = False,
   ):
     """Makes an optimizer; the defaults are the original's fixed values.
 
@@ -254,9 +271,7 @@ class AdamWeightDecay:
       for slot in ("adam_m", "adam_v"):
         name = f"{layers.variable_name(variable)}/{slot}"
         # The empty scope keeps the caller's name scope out of the name.
-        with (
-          tf.name_scope(""), strategy.extended.colocate_vars_with(variable),
-        ):
+        with tf.name_scope(""), strategy.extended.colocate_vars_with(variable):
           self.slots[name] = tf.Variable(
             tf.zeros(variable.shape), trainable=False, name=name
           )
@@ -288,14 +303,21 @@ class AdamWeightDecay:
     if self._compiles or self._adapts_layers:
       for variable, grad in zip(variables, grads):
         self._update_by_formula(
-          variable, grad, learning_rate=learning_rate, step=step,
-          grad_scale=grad_scale, apply=apply,
+          variable,
+          grad,
+          learning_rate=learning_rate,
+          step=step,
+          grad_scale=grad_scale,
+          apply=apply,
         )
       return
 
     self._update_in_place(
-      list(zip(variables, grads)), learning_rate, step,
-      grad_scale=grad_scale, apply=apply,
+      list(zip(variables, grads)),
+      learning_rate,
+      step,
+      grad_scale=grad_scale,
+      apply=apply,
     )
 
   def _multiplier(self, variable):
@@ -311,7 +333,8 @@ class AdamWeightDecay:
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
       learning_rate=learning_rate * self._multiplier(variable),
-      decay=self.decays(layers.variable_name(variable)), **options
+      decay=self.decays(layers.variable_name(variable)),
+      **options,
     )
     for part, value in zip(state, values):
       # Nothing uses the new value, so it is not read back.
@@ -369,9 +392,16 @@ class AdamWeightDecay:
       # This kernel's bias correction does not scale epsilon as the paper does:
       # powers of 0 turn it off.
       tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle, m=m.handle, v=v.handle, beta1_power=no_correction,
-        beta2_power=no_correction, lr=rate, beta1=betas[0], beta2=betas[1],
-        epsilon=epsilon, grad=_scaled(grad, grad_scale),
+        var=variable.handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=no_correction,
+        beta2_power=no_correction,
+        lr=rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        epsilon=epsilon,
+        grad=_scaled(grad, grad_scale),
       )
 
   def apply_gradients(self, grads, variables, *, learning_rate, step):
@@ -384,7 +414,9 @@ class AdamWeightDecay:
     # As in the original: variables that the loss does not reach are skipped.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
     self.update_all(
-      *zip(*pairs), learning_rate=learning_rate, step=step,
+      *zip(*pairs),
+      learning_rate=learning_rate,
+      step=step,
       grad_scale=clip_scale(norm),
     )
     return norm
@@ -395,15 +427,20 @@ class AdamWeightDecay:
     """Returns the updated (param, m, v), or the old values without `apply`."""
     param, m, v = state
     new = adam_weight_decay_update(
-      param, tf.cast(grad, tf.float32) * grad_scale, m, v,
+      param,
+      tf.cast(grad, tf.float32) * grad_scale,
+      m,
+      v,
       learning_rate=learning_rate,
       weight_decay_rate=self._weight_decay_rate if decay else 0.0,
       correction_step=step + 1.0 if self._bias_correction else None,
-      layer_adaptation=self._adapts_layers and decay, **self._adam
+      layer_adaptation=self._adapts_layers and decay,
+      **self._adam,
     )
     # tf.where, unlike a product by 0, keeps the old bits even if the new are
     # NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
+
 
 class Lamb(AdamWeightDecay):
   """LAMB with the paper's bias correction, for very large batches.

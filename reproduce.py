@@ -20,15 +20,17 @@ flags.DEFINE_string(
   "model_dir", None, "Folder of the model, or the --dir of download.py."
 )
 flags.DEFINE_string(
-  "data_dir", None, "Folder of the data, or the --dir of download.py; for "
+  "data_dir",
+  None,
+  "Folder of the data, or the --dir of download.py; for "
   "pre-training the files of records.",
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
+flags.DEFINE_integer("seeds", 1, "How many seeds, from 1 on.", lower_bound=1)
 flags.DEFINE_integer(
-  "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
-)
-flags.DEFINE_integer(
-  "max_steps", 0, "End the training after this many steps, as a quick test; "
+  "max_steps",
+  0,
+  "End the training after this many steps, as a quick test; "
   "such a run never counts as reproduced. 0: the whole recipe.",
   lower_bound=0,
 )
@@ -88,9 +90,12 @@ def make_plan(settings, name, extra):
   if not row.script:
     raise errors.InputError(f"--row={name} cannot be run: {row.note}")
   return runs.Plan(
-    row, runs.find_model(row, settings.model_dir),
-    runs.find_data(row, settings.data_dir), settings.output_dir,
-    settings.max_steps, extra,
+    row,
+    runs.find_model(row, settings.model_dir),
+    runs.find_data(row, settings.data_dir),
+    settings.output_dir,
+    settings.max_steps,
+    extra,
   )
 
 

@@ -24,15 +24,18 @@ classifier_flags.define_own_data_flags()
 classifier_flags.define_run_flags()
 classifier_flags.define_pair_flags()
 flags.define_options(export_options.for_script("max_windows"))
-flags.define_options(export_options.for_script(
-  "pooling_layer", needs="task_kind=similarity|task_kind=retrieval"
-))
+flags.define_options(
+  export_options.for_script(
+    "pooling_layer", needs="task_kind=similarity|task_kind=retrieval"
+  )
+)
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="do_predict")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
 flags.rule("freeze_encoder", needs="do_train")
 flags.rule(
-  "bucket_by_length", not_with="freeze_encoder",
+  "bucket_by_length",
+  not_with="freeze_encoder",
   why=", which reads cached features, not sequences",
 )
 
@@ -86,8 +89,11 @@ def main(_):
     run_seeds(settings, run, seeds)
   elif grid:
     repeated_runs.run_grid(
-      settings, lambda of_run: run_model(of_run, run), grid,
-      f"eval_{run.task.metrics[0]}", is_chief=distribution.is_chief(strategy),
+      settings,
+      lambda of_run: run_model(of_run, run),
+      grid,
+      f"eval_{run.task.metrics[0]}",
+      is_chief=distribution.is_chief(strategy),
     )
   else:
     run_model(settings, run)
@@ -131,7 +137,8 @@ def run_model(settings, run):
 def run_seeds(settings, run, seeds):
   """Runs a model for each of --seeds and compares them in a table."""
   results = repeated_runs.run_all(
-    settings, lambda of_run: run_model(of_run, run),
+    settings,
+    lambda of_run: run_model(of_run, run),
     {f"seed_{seed}": {"seed": seed} for seed in seeds},
   )
   if settings.do_eval and distribution.is_chief(run.strategy):

@@ -23,61 +23,87 @@ from training import common_flags
 
 common_flags.define_fine_tuning_flags()
 flags.DEFINE_string(
-  "train_file", None, "CoNLL columns or JSON lines to train on.",
+  "train_file",
+  None,
+  "CoNLL columns or JSON lines to train on.",
   needs="do_train",
 )
 flags.DEFINE_string(
-  "eval_file", None, "CoNLL columns or JSON lines to evaluate on.",
+  "eval_file",
+  None,
+  "CoNLL columns or JSON lines to evaluate on.",
   needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
-  "predict_file", None, "CoNLL columns or JSON lines to label: words alone, or "
-  "with labels that are scored.", needs="do_predict",
+  "predict_file",
+  None,
+  "CoNLL columns or JSON lines to label: words alone, or "
+  "with labels that are scored.",
+  needs="do_predict",
 )
 flags.DEFINE_enum(
-  "file_format", None, choices.TAGGING_FORMATS,
+  "file_format",
+  None,
+  choices.TAGGING_FORMATS,
   "Format of all files, and of the predictions. If not given: jsonl for names "
   "that end in .jsonl or .json, else conll, the format of columns. text: raw "
   "sentences to label, a line each; their words are answered in columns.",
 )
 flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
 flags.DEFINE_integer(
-  "label_column", -1, "The column of the labels; negative from the end.",
+  "label_column",
+  -1,
+  "The column of the labels; negative from the end.",
   needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
-  "scheme", "iob2", choices.TAGGING_SCHEMES, "How labels mark where an entity "
+  "scheme",
+  "iob2",
+  choices.TAGGING_SCHEMES,
+  "How labels mark where an entity "
   "begins; plain: only types (PER), where adjacent words of a type are an "
   "entity; none: labels of single words, such as parts of speech.",
 )
 flags.DEFINE_bool(
-  "lenient", False, "Accepts sequences of labels that the scheme forbids "
+  "lenient",
+  False,
+  "Accepts sequences of labels that the scheme forbids "
   "(I-PER after O), and counts them as conlleval does.",
   not_with="scheme=none",
 )
 flags.DEFINE_list(
-  "label_names", [], "Names of the labels that JSON lines have as numbers "
+  "label_names",
+  [],
+  "Names of the labels that JSON lines have as numbers "
   "(ner_tags), in order from 0.",
   needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_bool(
-  "predict_labels", True,
+  "predict_labels",
+  True,
   "Whether to check and score the labels of --predict_file, if it has any.",
   needs="do_predict",
 )
 flags.DEFINE_bool(
-  "document_context", False, "Fills each sequence with the words around the "
+  "document_context",
+  False,
+  "Fills each sequence with the words around the "
   "sentence in its document, as the paper does.",
 )
 flags.DEFINE_enum(
-  "feature_layers", None, choices.TAGGING_FEATURES,
+  "feature_layers",
+  None,
+  choices.TAGGING_FEATURES,
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of BERT.",
   needs="freeze_encoder|!do_train",
 )
 flags.DEFINE_integer(
   # As in the paper.
-  "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1,
+  "bilstm_size",
+  768,
+  "Units of each direction of the BiLSTM.",
+  lower_bound=1,
   needs="feature_layers",
 )
 common_flags.define_search_flag(
@@ -85,7 +111,8 @@ common_flags.define_search_flag(
 )
 flags.rule(
   "train_batch_size learning_rate num_train_epochs warmup_proportion "
-  "save_checkpoints_steps iterations_per_loop seed", needs="do_train",
+  "save_checkpoints_steps iterations_per_loop seed",
+  needs="do_train",
 )
 flags.rule("do_train", needs="train_file")
 flags.rule("do_eval eval_steps", needs="eval_file")
@@ -93,7 +120,8 @@ flags.rule("do_predict", needs="predict_file")
 flags.rule("freeze_encoder", needs="do_train|feature_layers")
 flags.rule(
   "train_file eval_file word_column label_column predict_labels",
-  not_with="file_format=text", why=", which has neither columns nor labels",
+  not_with="file_format=text",
+  why=", which has neither columns nor labels",
 )
 flags.rule("eval_batch_size", needs="do_eval|eval_steps")
 flags.rule("predict_batch_size", needs="do_predict")
@@ -161,8 +189,11 @@ def train(settings, model, run, start, predictor):
     if settings.feature_layers:
       for name, file in run.files.items():
         run.files[name] = tagging_model.store_states(
-          os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
-          file, strategy=run.strategy, batch_size=settings.eval_batch_size,
+          os.path.join(settings.output_dir, f"{name}.states.tf_record"),
+          model,
+          file,
+          strategy=run.strategy,
+          batch_size=settings.eval_batch_size,
           trim=run.trim,
         )
     file = run.files["train"]
@@ -177,16 +208,25 @@ def train(settings, model, run, start, predictor):
     # Gold labels stand in for predictions, to get the names of the results.
     # This omits types that are only predicted, whose scores are 0.
     names = list(scores.evaluate(gold, gold, 0.0, settings.scheme).results)
-  return harness.train(settings, harness.Task(
-    model, run.config, run.strategy, tagging_model.objective(model),
-    settings.output_dir,
-    length=harness.training_length(settings, count),
-    new_variables=tagging_model.NEW_VARIABLES, data=training_data,
-    evaluate=evaluate, result_names=names,
-    write=lambda folder, step: inputs.write_model(
-      folder, model, settings, step
+  return harness.train(
+    settings,
+    harness.Task(
+      model,
+      run.config,
+      run.strategy,
+      tagging_model.objective(model),
+      settings.output_dir,
+      length=harness.training_length(settings, count),
+      new_variables=tagging_model.NEW_VARIABLES,
+      data=training_data,
+      evaluate=evaluate,
+      result_names=names,
+      write=lambda folder, step: inputs.write_model(
+        folder, model, settings, step
+      ),
     ),
-  ), start)
+    start,
+  )
 
 
 def run_model(settings, run):
@@ -194,9 +234,11 @@ def run_model(settings, run):
   start = components.open_run(settings, run.task, run.config, run.strategy)
   with run.strategy.scope(), weight_files.without_random_init(start.path):
     model = tagging_model.TaggingModel(
-      run.config, len(run.labels), features=settings.feature_layers,
+      run.config,
+      len(run.labels),
+      features=settings.feature_layers,
       bilstm_size=settings.bilstm_size,
-      **components.model_options(settings, run.strategy)
+      **components.model_options(settings, run.strategy),
     )
   predictor = predictions.FilePredictor(
     model, run.labels, strategy=run.strategy, trim=run.trim
@@ -207,7 +249,9 @@ def run_model(settings, run):
   else:
     weight_files.load(
       # Taggers do not read the pooler, and Hugging Face's have none.
-      model.variables, start.path, allowed_missing=heads.POOLER
+      model.variables,
+      start.path,
+      allowed_missing=heads.POOLER,
     )
   # All processes compute, but only the chief writes.
   is_chief, folder = distribution.is_chief(run.strategy), settings.output_dir
@@ -217,7 +261,8 @@ def run_model(settings, run):
       settings, predictor, file, settings.eval_batch_size
     )
     report = report._replace(
-      results=evaluation.results, details=evaluation.report,
+      results=evaluation.results,
+      details=evaluation.report,
       mistakes=predictions.mistakes(file.sentences, predicted),
     )
     if is_chief:
@@ -269,15 +314,21 @@ def main(_):
     settings, paths, sentences, tokenizer=tokenizer, labels=labels
   )
   run = TaggingRun(
-    task, config, labels, strategy,
-    components.shapes_may_vary(settings, strategy), files,
+    task,
+    config,
+    labels,
+    strategy,
+    components.shapes_may_vary(settings, strategy),
+    files,
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   if grid:
     repeated_runs.run_grid(
-      settings, lambda of_run: run_model(of_run, run), grid,
+      settings,
+      lambda of_run: run_model(of_run, run),
+      grid,
       "accuracy" if settings.scheme == "none" else "f1",
       is_chief=distribution.is_chief(strategy),
     )

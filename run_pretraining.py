@@ -18,35 +18,44 @@ common_flags.define_training_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "input_file", None,
+  "input_file",
+  None,
   "TFRecord files or glob patterns, comma-separated; for shards also their "
-  "manifest, or the --output_file they were written with.", required=True,
+  "manifest, or the --output_file they were written with.",
+  required=True,
 )
 flags.DEFINE_string(
-  "eval_input_file", None,
+  "eval_input_file",
+  None,
   "TFRecord files to evaluate on; --input_file if not given.",
   needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
-  "vocab_file", None,
+  "vocab_file",
+  None,
   "Vocabulary of the records, copied next to the final weights. Required for "
   "records of --dynamic_masking, which are masked while they are read.",
 )
 flags.DEFINE_bool(
-  "use_next_sentence_loss", True,
+  "use_next_sentence_loss",
+  True,
   "Whether to predict the next sentence; needs records of pairs.",
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
 flags.DEFINE_integer(
-  "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1,
+  "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1
 )
 flags.DEFINE_integer(
-  "num_warmup_steps", 10000,
-  "Steps in which the learning rate rises from 0 to its peak.", lower_bound=0,
+  "num_warmup_steps",
+  10000,
+  "Steps in which the learning rate rises from 0 to its peak.",
+  lower_bound=0,
 )
 flags.DEFINE_integer(
-  "max_eval_steps", 100,
-  "Evaluation batches; the data are repeated if they hold fewer.", lower_bound=1
+  "max_eval_steps",
+  100,
+  "Evaluation batches; the data are repeated if they hold fewer.",
+  lower_bound=1,
 )
 # As in the original: its training flags may be given without --do_train, so
 # training and evaluation can use the same command.
@@ -71,12 +80,7 @@ from common import result_lines, run_settings
 from pretraining import inputs, masks, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
-from training import (
-  components,
-  distribution,
-  evaluation_loop,
-  harness,
-)
+from training import components, distribution, evaluation_loop, harness
 from variants import registry, vocabularies
 
 # For records with masks, which were made without --dynamic_masking.
@@ -91,12 +95,15 @@ _NO_MASKS = _ARE_MASKED._replace(why=": this model predicts the next word")
 def make_input(settings, names, config):
   """Returns the inputs.PretrainingInput of the files that a flag names."""
   data = inputs.PretrainingInput(
-    tfrecord.find_files(names), config, max_seq_length=settings.max_seq_length,
+    tfrecord.find_files(names),
+    config,
+    max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
     vocab_file=settings.vocab_file,
     max_predictions=settings.max_predictions_per_seq,
     masked_lm_prob=settings.masked_lm_prob,
-    whole_words=settings.do_whole_word_mask, seed=settings.seed,
+    whole_words=settings.do_whole_word_mask,
+    seed=settings.seed,
     shares=masks.parse_shares(settings.mask_shares),
     masks=not registry.predicts_next_word(config),
   )
@@ -131,21 +138,29 @@ def write_model(settings, model, folder, step):
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
   model_writer.write(
-    folder, weight_files.by_name(model.variables),
-    model_folder.with_input_settings(model.config, made_with), vocab_file,
+    folder,
+    weight_files.by_name(model.variables),
+    model_folder.with_input_settings(model.config, made_with),
+    vocab_file,
     # Records do not contain the case; the vocabulary's folder may.
-    vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
+    vocab_file and tokenizer_files.read_do_lower_case(vocab_file),
+    step=step,
   )
 
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step."""
   task = harness.Task(
-    model, model.config, strategy, objective, settings.output_dir,
+    model,
+    model.config,
+    strategy,
+    objective,
+    settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
     # The start weights may be an encoder without pre-training heads.
     new_variables=["^cls/", *model.unused_variables()],
-    data=lambda: data.training_data(trim), evaluate=evaluate,
+    data=lambda: data.training_data(trim),
+    evaluate=evaluate,
     result_names=pretraining_model.result_names(model),
     write=functools.partial(write_model, settings, model),
   )
@@ -190,15 +205,25 @@ def main(_):
     )
   objective = pretraining_model.objective(model)
   evaluate = make_evaluation(
-    strategy, objective, eval_data, num_batches=settings.max_eval_steps,
-    batch_size=settings.eval_batch_size, trim=trim,
+    strategy,
+    objective,
+    eval_data,
+    num_batches=settings.max_eval_steps,
+    batch_size=settings.eval_batch_size,
+    trim=trim,
   )
 
   step = start.step
   if settings.do_train:
     step = train(
-      settings, model, objective, evaluate, start=start, strategy=strategy,
-      data=data, trim=trim,
+      settings,
+      model,
+      objective,
+      evaluate,
+      start=start,
+      strategy=strategy,
+      data=data,
+      trim=trim,
     )
   else:
     weight_files.load(

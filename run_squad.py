@@ -24,42 +24,57 @@ from training import common_flags
 common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
-  "eval_file", None, "SQuAD JSON with answers for --do_eval, --eval_steps and "
+  "eval_file",
+  None,
+  "SQuAD JSON with answers for --do_eval, --eval_steps and "
   "--null_score_diff_threshold=auto; --predict_file if not given.",
   needs="do_eval|eval_steps|null_score_diff_threshold=auto",
 )
 flags.DEFINE_string(
-  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers.",
+  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers."
 )
 flags.DEFINE_integer(
-  "doc_stride", 128, "Stride, in word pieces, of the windows in which a long "
-  "passage is read.", lower_bound=1,
+  "doc_stride",
+  128,
+  "Stride, in word pieces, of the windows in which a long passage is read.",
+  lower_bound=1,
 )
-flags.define_options(export_options.for_script(
-  "max_query_length max_answer_length n_best_size version_2_with_negative"
-))
+flags.define_options(
+  export_options.for_script(
+    "max_query_length max_answer_length n_best_size version_2_with_negative"
+  )
+)
 flags.DEFINE_bool(
-  "pad_to_max_length", False, "As the original, compute every window at "
+  "pad_to_max_length",
+  False,
+  "As the original, compute every window at "
   "--max_seq_length and include padding in the softmax of the training and "
   "among the n best positions.",
 )
 flags.DEFINE_string(
-  "null_score_diff_threshold", None,
+  "null_score_diff_threshold",
+  None,
   "A question gets no answer if the score of no answer exceeds that of the "
   "best answer by more than this. auto: finds the value with the best F1 on "
   "--eval_file and stores it with the model. Not given: the value stored for "
-  "these weights, or 0.0.", needs="version_2_with_negative",
+  "these weights, or 0.0.",
+  needs="version_2_with_negative",
 )
 flags.DEFINE_bool(
-  "verbose_logging", False, "Whether to log each answer that cannot be found "
+  "verbose_logging",
+  False,
+  "Whether to log each answer that cannot be found "
   "again in the text, and the reason for each skipped question.",
 )
 flags.DEFINE_bool(
-  "evaluate_only", False,
+  "evaluate_only",
+  False,
   "Score --predictions_file against --predict_file; needs no model.",
 )
 flags.DEFINE_string(
-  "predictions_file", None, "A predictions.json, for --evaluate_only. For "
+  "predictions_file",
+  None,
+  "A predictions.json, for --evaluate_only. For "
   "SQuAD 2.0, a null_odds.json next to it gives the best thresholds.",
   needs="evaluate_only",
 )
@@ -79,11 +94,13 @@ flags.rule(
   "eval_batch_size", needs="do_eval|eval_steps|null_score_diff_threshold=auto"
 )
 flags.rule(
-  "bucket_by_length", not_with="pad_to_max_length",
+  "bucket_by_length",
+  not_with="pad_to_max_length",
   why=", which keeps the padding that bucketing saves",
 )
 flags.rule_for_others(
-  "evaluate_only", but="version_2_with_negative verbose_logging output_dir "
+  "evaluate_only",
+  but="version_2_with_negative verbose_logging output_dir "
   "predict_file predictions_file",
   why=", which scores a file of predictions without a model",
 )
@@ -185,15 +202,18 @@ def main(_):
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
   # All runs share these inputs, made once the first run has found its weights.
-  make_inputs = functools.cache(lambda: inputs.prepare_all(
-    files, tokenizer, lengths, folder=settings.output_dir,
-  ))
+  make_inputs = functools.cache(
+    lambda: inputs.prepare_all(
+      files, tokenizer, lengths, folder=settings.output_dir
+    )
+  )
 
   def run(of_run):
     start = components.open_run(of_run, task, config, strategy)
-    return run_model(of_run, job.Job(
-      of_run, config, strategy, tokenizer, make_inputs, start=start
-    ))
+    return run_model(
+      of_run,
+      job.Job(of_run, config, strategy, tokenizer, make_inputs, start=start),
+    )
 
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   if not grid:

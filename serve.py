@@ -17,69 +17,88 @@ from serving import batching
 _DEFAULTS = batching.Limits()
 
 flags.DEFINE_string(
-  "saved_model_dir", None,
+  "saved_model_dir",
+  None,
   "The --export_dir of export_saved_model.py, for SavedModel (of which the "
   "highest version is served), ONNX Runtime or LiteRT; or the folder of one "
   "version.",
 )
 flags.DEFINE_string(
-  "model_dir", None,
+  "model_dir",
+  None,
   "A trained model's folder, such as final_model, instead of an export.",
   not_with="saved_model_dir",
 )
 flags.DEFINE_enum(
-  "head", None, choices.SERVING_HEADS,
+  "head",
+  None,
+  choices.SERVING_HEADS,
   "What the model does; by default what it was trained for, and embedding for "
-  "an encoder alone.", needs="model_dir",
+  "an encoder alone.",
+  needs="model_dir",
 )
 flags.DEFINE_string(
-  "model_name", None,
+  "model_name",
+  None,
   "Name of the model in URLs; the folder's name if not given.",
 )
 flags.DEFINE_string(
-  "host", "127.0.0.1",
+  "host",
+  "127.0.0.1",
   "Address to listen on; 0.0.0.0: reachable from other machines. There is no "
   "encryption and no password.",
 )
 flags.DEFINE_list(
-  "allowed_hosts", [],
+  "allowed_hosts",
+  [],
   "Names, without the port, that a request's Host header may have; others are "
   "refused with 403, which stops web pages that point their own host name at "
   "this server (DNS rebinding). By default localhost and loopback addresses if "
   "--host is one of them, else all; *: all.",
 )
 flags.DEFINE_integer(
-  "port", 8501, "Port to listen on; 0: one that is free.", lower_bound=0,
+  "port",
+  8501,
+  "Port to listen on; 0: one that is free.",
+  lower_bound=0,
   upper_bound=65535,
 )
 flags.DEFINE_integer(
-  "max_batch_size", _DEFAULTS.max_batch_size,
+  "max_batch_size",
+  _DEFAULTS.max_batch_size,
   "Most texts in a batch; a larger request is computed in several.",
   lower_bound=1,
 )
 flags.DEFINE_float(
-  "max_batch_delay_ms", _DEFAULTS.max_batch_delay_ms,
+  "max_batch_delay_ms",
+  _DEFAULTS.max_batch_delay_ms,
   "How long a request waits for others while none is being computed.",
   lower_bound=0.0,
 )
 flags.DEFINE_integer(
-  "max_queue", _DEFAULTS.max_queue,
+  "max_queue",
+  _DEFAULTS.max_queue,
   "Most texts that may wait; more requests are refused with 503. A request "
   "with more texts than this is refused with 400.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_body_bytes", _DEFAULTS.max_body_bytes,
-  "Largest request; larger ones are refused with 413.", lower_bound=1,
+  "max_body_bytes",
+  _DEFAULTS.max_body_bytes,
+  "Largest request; larger ones are refused with 413.",
+  lower_bound=1,
 )
 flags.DEFINE_float(
-  "timeout_s", _DEFAULTS.timeout_s,
+  "timeout_s",
+  _DEFAULTS.timeout_s,
   "Seconds after which a request without an answer is refused with 504, and a "
   "connection without a request is closed.",
   lower_bound=0.001,
 )
 flags.DEFINE_integer(
-  "num_threads", 0, "Threads that compute; 0: one for each CPU core.",
+  "num_threads",
+  0,
+  "Threads that compute; 0: one for each CPU core.",
   lower_bound=0,
 )
 
@@ -131,7 +150,10 @@ def main(_):
   model = load(settings)
   batcher = batching.Batcher(model.answer, limits)
   application = server.make_application(
-    model, name, batcher, limits,
+    model,
+    name,
+    batcher,
+    limits,
     server.allowed_hosts(settings.allowed_hosts, settings.host),
   )
   logging.info("loaded %s", model.folder)
@@ -142,7 +164,8 @@ def main(_):
   server.run(application, host, port, name, limits.timeout_s)
   logging.info(
     "stopped; %d texts in %d batches",
-    batcher.num_instances, batcher.num_batches,
+    batcher.num_instances,
+    batcher.num_batches,
   )
 
 

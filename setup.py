@@ -27,12 +27,14 @@ class BuildPackage(build_py):
   """Copies the files into the package and rewrites their imports."""
 
   def finalize_options(self):
+    """Makes each build copy all files."""
     super().finalize_options()
     # Copy every time: a rewritten copy is newer than its source, so an edit
     # within the same second would look "up to date" and never be shipped.
     self.force = True
 
   def find_package_modules(self, package, package_dir):
+    """Returns the package's modules: in the root, only the scripts' own."""
     modules = super().find_package_modules(package, package_dir)
     if package != PACKAGE:
       return modules
@@ -44,12 +46,14 @@ class BuildPackage(build_py):
     ]
 
   def run(self):
+    """Empties the build folder and copies the package."""
     if not self.editable_mode:
       # A module that was renamed since the last build must not be shipped.
       shutil.rmtree(pathlib.Path(self.build_lib, PACKAGE), ignore_errors=True)
     super().run()
 
   def build_module(self, module, module_file, package):
+    """Copies a module and rewrites its imports."""
     target, copied = super().build_module(module, module_file, package)
     path = pathlib.Path(target)
     source = bert_tf2.rewritten(path.read_text(encoding="utf-8"))
@@ -61,7 +65,8 @@ FILES = {
   "packages": [PACKAGE, *(f"{PACKAGE}.{name}" for name in bert_tf2.FOLDERS)],
   "package_dir": {PACKAGE: "."},
   "package_data": {
-    f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.serving": ["*.html"],
+    f"{PACKAGE}.features": ["*.html"],
+    f"{PACKAGE}.serving": ["*.html"],
     f"{PACKAGE}.reproduction": ["*.csv"],
     f"{PACKAGE}.training": ["*.html", "*.md"],
   },

@@ -217,8 +217,11 @@ class FullTokenizer:
   specials = BERTS
 
   def __init__(
-    self, vocab_file: str, do_lower_case: bool = True,
-    never_split: Iterable[str] = (), **text_rules
+    self,
+    vocab_file: str,
+    do_lower_case: bool = True,
+    never_split: Iterable[str] = (),
+    **text_rules,
   ):
     """Reads the vocabulary; `text_rules` are keywords of BasicTokenizer.
 
@@ -332,8 +335,12 @@ class BasicTokenizer:
   """Splits text at white space, punctuation and Han characters."""
 
   def __init__(
-    self, do_lower_case: bool = True, never_split: Iterable[str] = (), *,
-    strip_accents: bool | None = None, tokenize_chinese_chars: bool = True,
+    self,
+    do_lower_case: bool = True,
+    never_split: Iterable[str] = (),
+    *,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
   ):
     """Makes a tokenizer.
 
@@ -395,7 +402,9 @@ class WordpieceTokenizer:
   """
 
   def __init__(
-    self, vocab: dict[str, int], unk_token: str = "[UNK]",
+    self,
+    vocab: dict[str, int],
+    unk_token: str = "[UNK]",
     max_input_chars_per_word: int = 200,
   ):
     """Makes a tokenizer.

@@ -63,8 +63,9 @@ def on_torch(source, head, numbers):
     module = mkldnn.to_mkldnn(module)
 
   def compute(*arrays):
-    with torch.inference_mode(), torch.autocast(
-      "cpu", torch.bfloat16, enabled=numbers == "bfloat16"
+    with (
+      torch.inference_mode(),
+      torch.autocast("cpu", torch.bfloat16, enabled=numbers == "bfloat16"),
     ):
       return module(*map(torch.from_numpy, arrays)).float().numpy()
 
@@ -89,10 +90,14 @@ def on_openvino(path, numbers):
   core = openvino.Core()
   # Set float32 explicitly: by default, a processor with bfloat16 uses that.
   hint = "bf16" if numbers == "bfloat16" else "f32"
-  model = core.compile_model(core.read_model(path), "CPU", {
-    "INFERENCE_PRECISION_HINT": hint,
-    "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
-  })
+  model = core.compile_model(
+    core.read_model(path),
+    "CPU",
+    {
+      "INFERENCE_PRECISION_HINT": hint,
+      "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
+    },
+  )
   request = model.create_infer_request()
   return lambda *arrays: request.infer(
     dict(zip(_NAMES, arrays)), share_inputs=True
@@ -172,7 +177,9 @@ def make(engine, numbers, source, head, path, samples=None):
 
         batches = samples()
         model = nncf.quantize(
-          model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER,
+          model,
+          nncf.Dataset(batches),
+          model_type=nncf.ModelType.TRANSFORMER,
           subset_size=len(batches),
         )
       openvino.save_model(model, path, compress_to_fp16=False)
@@ -185,11 +192,16 @@ def _export(module, path):
   example = tuple(torch.ones([2, 8], dtype=torch.int64) for _ in _NAMES)
   axes = {name: {0: "batch", 1: "length"} for name in _NAMES}
   torch.onnx.export(
-    module, example, str(path), input_names=list(_NAMES),
-    output_names=["result"], dynamo=False,
+    module,
+    example,
+    str(path),
+    input_names=list(_NAMES),
+    output_names=["result"],
+    dynamo=False,
     # From 20 on, GELU is one operation, which saves ONNX Runtime a tenth of the
     # time. Its fusions for BERT (onnxruntime.transformers) made it slower.
-    opset_version=20, dynamic_axes={**axes, "result": {0: "batch"}},
+    opset_version=20,
+    dynamic_axes={**axes, "result": {0: "batch"}},
   )
 
 

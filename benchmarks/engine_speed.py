@@ -89,10 +89,17 @@ def make(job: Job) -> None:
     if numbers == "int8":
       flags.append("--quantize=int8")
     subprocess.run(
-      [sys.executable, ROOT / "export_saved_model.py", f"--format={engine}",
-       f"--head={job.head}", f"--model_dir={job.model}",
-       f"--export_dir={path.parent}", *flags],
-      check=True, stdout=subprocess.DEVNULL,
+      [
+        sys.executable,
+        ROOT / "export_saved_model.py",
+        f"--format={engine}",
+        f"--head={job.head}",
+        f"--model_dir={job.model}",
+        f"--export_dir={path.parent}",
+        *flags,
+      ],
+      check=True,
+      stdout=subprocess.DEVNULL,
     )
     return
   # Imported here because a process must not load two programs.
@@ -108,9 +115,7 @@ def make(job: Job) -> None:
     return engine_peers.Texts(None, job.model).samples(texts)
 
   path.parent.mkdir()
-  engine_peers.make(
-    engine, numbers, job.model, job.head, path, samples
-  )
+  engine_peers.make(engine, numbers, job.model, job.head, path, samples)
 
 
 def _load(job):
@@ -212,7 +217,9 @@ def run_contender(job: Job, python, threads: int = 0) -> dict | None:
   # Write the file once, on all cores.
   made = step_speed.run_alone(python, script, *job._replace(make=True))
   return made and step_speed.run_alone(
-    python, script, *job,
+    python,
+    script,
+    *job,
     env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
     # Thread pools get as many threads as the process may use cores.
     preexec_fn=lambda: os.sched_setaffinity(0, cores),

@@ -28,9 +28,14 @@ import tagging_peer
 
 # {task: (columns of the texts, column of the label, number of header lines)}
 GLUE = {
-  "cola": ((3,), 1, 0), "mrpc": ((3, 4), 0, 1), "qnli": ((1, 2), 3, 1),
-  "qqp": ((3, 4), 5, 1), "rte": ((1, 2), 3, 1), "sst-2": ((0,), 1, 1),
-  "sts-b": ((7, 8), 9, 1), "wnli": ((1, 2), 3, 1),
+  "cola": ((3,), 1, 0),
+  "mrpc": ((3, 4), 0, 1),
+  "qnli": ((1, 2), 3, 1),
+  "qqp": ((3, 4), 5, 1),
+  "rte": ((1, 2), 3, 1),
+  "sst-2": ((0,), 1, 1),
+  "sts-b": ((7, 8), 9, 1),
+  "wnli": ((1, 2), 3, 1),
   "mnli": ((8, 9), -1, 1),  # The dev set has five annotators' labels first.
 }
 
@@ -64,7 +69,9 @@ class Glue:
 
     def inputs(texts, labels):
       encoded = tokenizer(
-        *texts, truncation=True, max_length=arguments.max_seq_length,
+        *texts,
+        truncation=True,
+        max_length=arguments.max_seq_length,
         padding="max_length" if arguments.pad_to_max_length else False,
       )
       return [
@@ -80,8 +87,10 @@ class Glue:
     gold, best = self._gold, predictions.argmax(-1)
     if self._task == "sts-b":
       values = predictions[:, 0]
-      return {"pearson": stats.pearsonr(values, gold)[0],
-              "spearman": stats.spearmanr(values, gold)[0]}
+      return {
+        "pearson": stats.pearsonr(values, gold)[0],
+        "spearman": stats.spearmanr(values, gold)[0],
+      }
     if self._task == "cola":
       return {"matthews": sk_metrics.matthews_corrcoef(gold, best)}
     scores = {"accuracy": sk_metrics.accuracy_score(gold, best)}
@@ -94,8 +103,11 @@ def read_squad(path):
   """Returns a list of (question, context, list of (text, start))."""
   data = json.loads(path.read_text(encoding="utf-8"))["data"]
   return [
-    (question["question"], paragraph["context"],
-     [(a["text"], a["answer_start"]) for a in question["answers"]])
+    (
+      question["question"],
+      paragraph["context"],
+      [(a["text"], a["answer_start"]) for a in question["answers"]],
+    )
     for article in data
     for paragraph in article["paragraphs"]
     for question in paragraph["qas"]
@@ -113,8 +125,11 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
     # As in run_qa.py: some questions begin with long white space.
     [question.lstrip() for question, _, _ in examples],
     [context for _, context, _ in examples],
-    truncation="only_second", max_length=max_seq_length, stride=doc_stride,
-    return_overflowing_tokens=True, return_offsets_mapping=True,
+    truncation="only_second",
+    max_length=max_seq_length,
+    stride=doc_stride,
+    return_overflowing_tokens=True,
+    return_offsets_mapping=True,
   )
   windows = []
   for i, example in enumerate(encoded["overflow_to_sample_mapping"]):
@@ -124,8 +139,10 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
     inputs = {name: encoded[name][i] for name in names}
     text, start = examples[example][2][0]
     # White space at the ends of an answer has no token.
-    ends = (start + len(text) - len(text.lstrip()),
-            start + len(text.rstrip()) - 1)
+    ends = (
+      start + len(text) - len(text.lstrip()),
+      start + len(text.rstrip()) - 1,
+    )
     places = [encoded.char_to_token(i, end, 1) for end in ends]
     first, last = (0, 0) if None in places else places
     positions = {"start_positions": first, "end_positions": last}
@@ -144,7 +161,8 @@ def best_span(start, end, offsets, *, max_length=30):
   scores = np.where((lengths > 0) & (lengths <= max_length), scores, -np.inf)
   row, column = np.unravel_index(scores.argmax(), scores.shape)
   return scores[row, column], (
-    offsets[tokens[row], 0], offsets[tokens[column], 1]
+    offsets[tokens[row], 0],
+    offsets[tokens[column], 1],
   )
 
 
@@ -241,9 +259,10 @@ class Trainer(transformers.Trainer):
   def create_scheduler(self, num_training_steps, optimizer=None):
     warmup = self.args.get_warmup_steps(num_training_steps)
     self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-      optimizer or self.optimizer, lambda step: (
+      optimizer or self.optimizer,
+      lambda step: (
         step / warmup if step < warmup else 1 - step / num_training_steps
-      )
+      ),
     )
     return self.lr_scheduler
 
@@ -259,16 +278,22 @@ def predictions(task, arguments, tokenizer):
   sampling = "group_by_length" if arguments.bucket_by_length else "random"
   with tempfile.TemporaryDirectory() as folder:
     options = transformers.TrainingArguments(
-      folder, seed=arguments.seed, learning_rate=arguments.learning_rate,
+      folder,
+      seed=arguments.seed,
+      learning_rate=arguments.learning_rate,
       num_train_epochs=arguments.num_train_epochs,
       per_device_train_batch_size=arguments.train_batch_size,
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
       warmup_steps=int(steps * arguments.warmup_proportion),
       # As in ours; Hugging Face's default is 1e-8.
-      adam_epsilon=1e-6, bf16=arguments.dtype == "bfloat16",
-      train_sampling_strategy=sampling, save_strategy="no", report_to="none",
-      logging_steps=50, use_cpu=not torch.cuda.is_available(),
+      adam_epsilon=1e-6,
+      bf16=arguments.dtype == "bfloat16",
+      train_sampling_strategy=sampling,
+      save_strategy="no",
+      report_to="none",
+      logging_steps=50,
+      use_cpu=not torch.cuda.is_available(),
     )
     trainer = Trainer(
       model, options, task.collator(tokenizer), train_dataset=task.train
@@ -289,10 +314,16 @@ def main():
   add("--predict_file", help="of SQuAD, or of tags")
   add("--dtype", choices=("float32", "bfloat16"), default="float32")
   for name, value in (
-    ("seed", 1), ("max_seq_length", 128), ("doc_stride", 128),
-    ("train_batch_size", 16), ("eval_batch_size", 32),
-    ("bucket_by_length", 0), ("pad_to_max_length", 0),
-    ("num_train_epochs", 2.0), ("learning_rate", 1e-4), ("weight_decay", 0.01),
+    ("seed", 1),
+    ("max_seq_length", 128),
+    ("doc_stride", 128),
+    ("train_batch_size", 16),
+    ("eval_batch_size", 32),
+    ("bucket_by_length", 0),
+    ("pad_to_max_length", 0),
+    ("num_train_epochs", 2.0),
+    ("learning_rate", 1e-4),
+    ("weight_decay", 0.01),
     ("warmup_proportion", 0.0),
   ):
     add(f"--{name}", type=type(value), default=value)

@@ -35,8 +35,10 @@ FILES = {
 METRICS = {
   **dict.fromkeys(("mnli", "qnli", "rte", "sst-2", "wnli"), ["accuracy"]),
   **dict.fromkeys(("mrpc", "qqp"), ["accuracy", "f1"]),
-  "cola": ["matthews"], "sts-b": ["pearson", "spearman"],
-  "squad": ["exact_match", "f1"], "ner": ["f1", "precision", "recall"],
+  "cola": ["matthews"],
+  "sts-b": ["pearson", "spearman"],
+  "squad": ["exact_match", "f1"],
+  "ner": ["f1", "precision", "recall"],
 }
 # The flags that determine a run's scores: {name: (type, default)}.
 HYPER_PARAMETERS = {
@@ -59,8 +61,11 @@ def our_command(arguments, seed, folder):
   task, data = arguments.task, arguments.data_dir
   scored = "predict" if task == "squad" else "eval"
   flags = {
-    "model_dir": arguments.weights, "output_dir": folder, "seed": seed,
-    "optimizer": "adamw", "warmup_proportion": arguments.warmup_proportion,
+    "model_dir": arguments.weights,
+    "output_dir": folder,
+    "seed": seed,
+    "optimizer": "adamw",
+    "warmup_proportion": arguments.warmup_proportion,
     "weight_decay_rate": arguments.weight_decay,
     "bucket_by_length": bool(arguments.bucket_by_length),
     f"{scored}_batch_size": arguments.eval_batch_size,
@@ -76,8 +81,10 @@ def our_command(arguments, seed, folder):
     flags["doc_stride"] = arguments.doc_stride
   scripts = {"squad": "run_squad.py", "ner": "run_ner.py"}
   return [
-    sys.executable, ROOT / scripts.get(task, "run_classifier.py"),
-    "--do_train", f"--do_{scored}",
+    sys.executable,
+    ROOT / scripts.get(task, "run_classifier.py"),
+    "--do_train",
+    f"--do_{scored}",
     *(f"--{name}={value}" for name, value in flags.items()),
   ]
 
@@ -114,8 +121,16 @@ def all_runs(arguments):
   stored = list(map(json.loads, lines.splitlines()))
   sides = ["ours", *["peer"] * bool(arguments.peer_python)]
   # A run is identified by all settings that affect its scores.
-  names = ["task", "source", "weights", "train_file", "predict_file",
-           "max_train_examples", "max_eval_examples", *HYPER_PARAMETERS]
+  names = [
+    "task",
+    "source",
+    "weights",
+    "train_file",
+    "predict_file",
+    "max_train_examples",
+    "max_eval_examples",
+    *HYPER_PARAMETERS,
+  ]
   settings = {name: str(getattr(arguments, name)) for name in names}
   made = {side: [] for side in sides}
   for seed in arguments.seeds:
@@ -197,8 +212,11 @@ def parse_arguments(argv=None):
   add("--weights", type=lambda x: pathlib.Path(x).resolve(), required=True)
   add("--peer_python", type=pathlib.Path)
   add("--runs_file", type=pathlib.Path)
-  add("--seeds", default=[1, 2, 3],
-      type=lambda text: list(map(int, text.split(","))))
+  add(
+    "--seeds",
+    default=[1, 2, 3],
+    type=lambda text: list(map(int, text.split(","))),
+  )
   add("--max_train_examples", type=int)
   add("--max_eval_examples", type=int)
   add("--train_file", help=f"if not as in {FILES}")

@@ -38,10 +38,14 @@ class _Steps:
       self._device, torch.bfloat16, enabled=dtype == "bfloat16"
     )
     # GELU in the tanh form, as in ours, as a single operation.
-    config = transformers.BertConfig(**{
-      **values, "hidden_act": "gelu_pytorch_tanh", "num_labels": 2,
-      "attn_implementation": attention,
-    })
+    config = transformers.BertConfig(
+      **{
+        **values,
+        "hidden_act": "gelu_pytorch_tanh",
+        "num_labels": 2,
+        "attn_implementation": attention,
+      }
+    )
     self._model = getattr(transformers, self.network)(config).to(self._device)
     self._optimizer = torch.optim.AdamW(
       self._model.parameters(), lr=RATE, weight_decay=DECAY, fused=True
@@ -58,10 +62,12 @@ class _Steps:
 
   def _outputs(self, arrays):
     with self._precision:
-      return self._run(**{
-        name: torch.from_numpy(array.astype(np.int64)).to(self._device)
-        for name, array in arrays.items()
-      })
+      return self._run(
+        **{
+          name: torch.from_numpy(array.astype(np.int64)).to(self._device)
+          for name, array in arrays.items()
+        }
+      )
 
   def _step(self, arrays):
     """Takes a training step with the network's own loss."""
@@ -102,7 +108,10 @@ class Pretraining(_Steps):
     # torch's cross-entropy ignores -100.
     labels = np.full(batch.input_ids.shape, -100)
     np.put_along_axis(labels, batch.masked_lm_positions, batch.masked_lm_ids, 1)
-    self._step({
-      **dict(zip(_NAMES, batch[:3])), "labels": labels,
-      "next_sentence_label": batch.next_sentence_labels[:, 0],
-    })
+    self._step(
+      {
+        **dict(zip(_NAMES, batch[:3])),
+        "labels": labels,
+        "next_sentence_label": batch.next_sentence_labels[:, 0],
+      }
+    )

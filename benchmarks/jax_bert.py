@@ -52,7 +52,7 @@ def predict(w, batch, key=None, *, values, dtype):
     site_key = jax.random.fold_in(key, next(site))
     return jnp.where(jax.random.bernoulli(site_key, 0.9, x.shape), x / 0.9, 0)
 
-  x = w["words"][ids] + w["segments"][segments] + w["positions"][:ids.shape[1]]
+  x = w["words"][ids] + w["segments"][segments] + w["positions"][: ids.shape[1]]
   x = drop(_norm(x, w, "")).astype(dtype)
   bias = -1e4 * (1 - mask[:, None, None].astype(jnp.float32))  # [B, 1, 1, T]
   for n in range(values["num_hidden_layers"]):

@@ -18,10 +18,12 @@ class Pretraining:
     backbone = keras_hub.models.BertBackbone(
       vocabulary_size=values["vocab_size"],
       num_layers=values["num_hidden_layers"],
-      num_heads=values["num_attention_heads"], hidden_dim=values["hidden_size"],
+      num_heads=values["num_attention_heads"],
+      hidden_dim=values["hidden_size"],
       intermediate_dim=values["intermediate_size"],
       max_sequence_length=values.get("max_position_embeddings", 512),
-      num_segments=values["type_vocab_size"], dtype=policy,
+      num_segments=values["type_vocab_size"],
+      dtype=policy,
     )
     self._model = keras_hub.models.BertMaskedLM(backbone)
     self._model.compile(
@@ -37,7 +39,8 @@ class Pretraining:
   def pretrain(self, batch):
     """Takes a training step, and waits for its end."""
     inputs = {
-      "token_ids": batch.input_ids, "padding_mask": batch.input_mask,
+      "token_ids": batch.input_ids,
+      "padding_mask": batch.input_mask,
       "segment_ids": batch.segment_ids,
       "mask_positions": batch.masked_lm_positions,
     }

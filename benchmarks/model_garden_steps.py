@@ -22,10 +22,12 @@ class Pretraining:
     if dtype == "bfloat16":
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = networks.BertEncoderV2(
-      vocab_size=values["vocab_size"], hidden_size=values["hidden_size"],
+      vocab_size=values["vocab_size"],
+      hidden_size=values["hidden_size"],
       num_layers=values["num_hidden_layers"],
       num_attention_heads=values["num_attention_heads"],
-      inner_dim=values["intermediate_size"], inner_activation=_gelu,
+      inner_dim=values["intermediate_size"],
+      inner_activation=_gelu,
       max_sequence_length=values.get("max_position_embeddings", 512),
       type_vocab_size=values["type_vocab_size"],
     )
@@ -33,7 +35,7 @@ class Pretraining:
       values["hidden_size"], 2, dropout_rate=0.1, name="next_sentence"
     )
     self._model = models.BertPretrainerV2(
-      encoder, mlm_activation=_gelu, classification_heads=[head],
+      encoder, mlm_activation=_gelu, classification_heads=[head]
     )
     self._optimizer = optimization.AdamWeightDecay(
       learning_rate=RATE, weight_decay_rate=DECAY, gradient_clip_norm=CLIP
@@ -50,7 +52,8 @@ class Pretraining:
 
   def _train_step(self, batch):
     inputs = dict(
-      input_word_ids=batch.input_ids, input_mask=batch.input_mask,
+      input_word_ids=batch.input_ids,
+      input_mask=batch.input_mask,
       input_type_ids=batch.segment_ids,
       masked_lm_positions=batch.masked_lm_positions,
     )

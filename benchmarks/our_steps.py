@@ -93,7 +93,9 @@ class Pretraining(_Steps):
 
   def __init__(self, values, *, dtype, model_options=None, **options):
     model = pretraining_model.PretrainingModel(
-      modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1,
+      modeling.BertConfig(**values),
+      compute_dtype=tf.as_dtype(dtype),
+      seed=1,
       **model_options or {},
     )
     self._objective = pretraining_model.objective(model)

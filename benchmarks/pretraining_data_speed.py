@@ -38,15 +38,20 @@ def commands(arguments, text, prefix):
   size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
   for processes in (1, 2) if arguments.shards else ():
     made[f"here, shards, {processes} process(es)"] = [
-      *ours, f"--shard_size_mb={size}", f"--num_processes={processes}"
+      *ours,
+      f"--shard_size_mb={size}",
+      f"--num_processes={processes}",
     ]
   if arguments.original:
     path = os.path.join(arguments.original, script)
     made["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
   return {
     name: [
-      *command, f"--input_file={text}", f"--vocab_file={arguments.vocab}",
-      "--dupe_factor=5", f"--output_file={prefix}{number}",
+      *command,
+      f"--input_file={text}",
+      f"--vocab_file={arguments.vocab}",
+      "--dupe_factor=5",
+      f"--output_file={prefix}{number}",
     ]
     for number, (name, command) in enumerate(made.items())
   }
@@ -61,11 +66,15 @@ def measure(arguments):
     starts = commands(arguments, tiny, f"{folder}/tiny")
     runs = commands(arguments, arguments.text, f"{folder}/whole")
     for name, command in runs.items():
-      yield name, *(
-        # Hide the GPU, which the script does not use: it only adds noise.
-        measured_runs.run(["env", "CUDA_VISIBLE_DEVICES=-1", *each],
-                          watches_memory=True)[1]
-        for each in (starts[name], command)
+      yield (
+        name,
+        *(
+          # Hide the GPU, which the script does not use: it only adds noise.
+          measured_runs.run(
+            ["env", "CUDA_VISIBLE_DEVICES=-1", *each], watches_memory=True
+          )[1]
+          for each in (starts[name], command)
+        ),
       )
 
 
@@ -98,8 +107,10 @@ def main():
   text = pathlib.Path(arguments.text).read_text(encoding="utf-8")
   num_words = len(text.split())
   print(f"{arguments.text}: {num_words:,} words\n")
-  print("| | seconds | start | words/s | CPU s | start | words/s "
-        "| peak MB | start | added |")
+  print(
+    "| | seconds | start | words/s | CPU s | start | words/s "
+    "| peak MB | start | added |"
+  )
   print("|---" * 10 + "|")
   for name, start, cost in measure(arguments):
     print(table_row(name, num_words, start, cost), flush=True)

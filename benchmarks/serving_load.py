@@ -43,8 +43,10 @@ async def measure(url, texts, clients, arguments):
       return 1e3 * (time.perf_counter() - start)
 
     async def client(number):
-      while (time.perf_counter() < begin + arguments.seconds
-             and len(latencies) < arguments.requests):
+      while (
+        time.perf_counter() < begin + arguments.seconds
+        and len(latencies) < arguments.requests
+      ):
         latencies.append(await ask(number))
         # No two clients send the same text.
         number += clients
@@ -63,8 +65,12 @@ def main():
   add("--clients", default="1,4,16,64", help="connections at once")
   add("--seconds", type=float, default=10, help="longest time for a line")
   add("--requests", type=int, default=5000, help="most requests for a line")
-  add("--input_file", type=pathlib.Path, default=ROOT / "sample_text.txt",
-      help="texts to send, one a line")
+  add(
+    "--input_file",
+    type=pathlib.Path,
+    default=ROOT / "sample_text.txt",
+    help="texts to send, one a line",
+  )
   arguments = parser.parse_args()
   lines = arguments.input_file.read_text(encoding="utf-8").split("\n")
   texts = [line for line in lines if line.strip()]
@@ -72,12 +78,17 @@ def main():
   print("|---|---|---|---|---|---|")
   for batching in (False, True):
     command = [
-      sys.executable, ROOT / "serve.py", "--port=0",
+      sys.executable,
+      ROOT / "serve.py",
+      "--port=0",
       f"--saved_model_dir={arguments.saved_model_dir}",
       *([] if batching else ["--max_batch_size=1"]),
     ]
     process = subprocess.Popen(
-      command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+      command,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.DEVNULL,
+      text=True,
       env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
     try:
@@ -89,9 +100,12 @@ def main():
           measure(url, texts, clients, arguments)
         )
         p50, p90, p99 = np.percentile(latencies, (50, 90, 99))
-        print(f"| {'yes' if batching else 'no'} | {clients} "
-              f"| {len(latencies) / seconds:.0f} | {p50:.1f} | {p90:.1f} "
-              f"| {p99:.1f} |", flush=True)
+        print(
+          f"| {'yes' if batching else 'no'} | {clients} "
+          f"| {len(latencies) / seconds:.0f} | {p50:.1f} | {p90:.1f} "
+          f"| {p99:.1f} |",
+          flush=True,
+        )
     finally:
       process.terminate()
       process.wait()

@@ -20,8 +20,12 @@ import numpy as np
 # The optimizer settings of all programs.
 RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 VALUES = {
-  "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
-  "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
+  "vocab_size": 30522,
+  "hidden_size": 768,
+  "num_hidden_layers": 12,
+  "num_attention_heads": 12,
+  "intermediate_size": 3072,
+  "type_vocab_size": 2,
 }
 TRAIN, PREDICT, PRETRAIN = "train", "predict", "pretrain"
 
@@ -125,10 +129,11 @@ def contenders(work: Work, compiled: bool) -> list[str]:
   `compiled`, or for the work where compiling helps most.
   """
   return [
-    name for name, (module, options, methods, dtypes) in CONTENDERS.items()
-    if work.method in methods and work.dtype in dtypes and (
-      compiled or options != _XLA or (module, work.method) == (_HF, PREDICT)
-    )
+    name
+    for name, (module, options, methods, dtypes) in CONTENDERS.items()
+    if work.method in methods
+    and work.dtype in dtypes
+    and (compiled or options != _XLA or (module, work.method) == (_HF, PREDICT))
   ]
 
 
@@ -189,8 +194,10 @@ def run_alone(python, script, *job, **options):
   arguments of subprocess.run.
   """
   done = subprocess.run(
-    [str(python), script, json.dumps(job, default=str)], capture_output=True,
-    text=True, **options,
+    [str(python), script, json.dumps(job, default=str)],
+    capture_output=True,
+    text=True,
+    **options,
   )
   if done.returncode:
     print(script, *job, "failed:", done.stderr[-600:], file=sys.stderr)
@@ -211,13 +218,18 @@ def measure_all(work: Work, arguments) -> dict[str, dict]:
     # All other modules need TensorFlow.
     is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
     taken = run_alone(
-      arguments.peer_python if is_of_peers else sys.executable, script,
-      name, work, layers, arguments.rounds,
+      arguments.peer_python if is_of_peers else sys.executable,
+      script,
+      name,
+      work,
+      layers,
+      arguments.rounds,
     )
     if taken:
       rate = work.size / taken["seconds"]
       measures[name] = {
-        "examples_per_second": rate, "share": rate * flop / peak,
+        "examples_per_second": rate,
+        "share": rate * flop / peak,
         "processor_seconds": taken["processor"],
       }
   return measures

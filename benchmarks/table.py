@@ -49,12 +49,23 @@ def parse_arguments(argv):
   add = parser.add_argument
   add("--rows", default="*", help="works by name, with *, between commas")
   add("--repeats", type=int, default=3, help="turns of each work")
-  add("--steps", type=int, default=0,
-      help="optimizer steps of each fine-tuning job; 0: whole epochs")
-  add("--short", action="store_true",
-      help="only what the README says, as table_work.SHORT has it")
-  add("--padded", type=int, default=1,
-      help="0: leave out the Trainer with padding to the full length")
+  add(
+    "--steps",
+    type=int,
+    default=0,
+    help="optimizer steps of each fine-tuning job; 0: whole epochs",
+  )
+  add(
+    "--short",
+    action="store_true",
+    help="only what the README says, as table_work.SHORT has it",
+  )
+  add(
+    "--padded",
+    type=int,
+    default=1,
+    help="0: leave out the Trainer with padding to the full length",
+  )
   add("--rounds", type=int, default=5, help="turns within step/*")
   add("--seconds", type=float, default=5, help="of each measure of engines/*")
   add("--threads", default="all threads,one thread", help="of engines/*")
@@ -63,10 +74,16 @@ def parse_arguments(argv):
   for name, meaning in table_work.DATA.items():
     add(f"--{name}", type=pathlib.Path, help=meaning)
   add("--peer_python", type=pathlib.Path, default=sys.executable)
-  add("--compiled_peers", action="store_true",
-      help="measure torch.compile and XLA of the peers, too, in step/*")
-  add("--results_file", type=pathlib.Path,
-      default=RESULTS.with_name("results.json"))
+  add(
+    "--compiled_peers",
+    action="store_true",
+    help="measure torch.compile and XLA of the peers, too, in step/*",
+  )
+  add(
+    "--results_file",
+    type=pathlib.Path,
+    default=RESULTS.with_name("results.json"),
+  )
   add("--print_only", action="store_true", help="leave the pages as they are")
   add("--list", action="store_true", help="name the works and end")
   return parser.parse_args(argv)
@@ -78,7 +95,8 @@ def chosen_works(arguments):
   Raises InputError: --rows names no work.
   """
   works = [
-    work for work in table_work.all_works()
+    work
+    for work in table_work.all_works()
     if any(fnmatch.fnmatch(work.name, p) for p in arguments.rows.split(","))
     and (work.name in table_work.SHORT or not arguments.short)
   ]
@@ -115,12 +133,16 @@ def measure(work, argv):
     argv = [*argv, "--repeats=1", *shlex.split(flags)]
     arguments = parse_arguments(argv)
   done = subprocess.run(
-    ["git", "log", "-1", "--format=%h of %cs"], cwd=ROOT, capture_output=True,
+    ["git", "log", "-1", "--format=%h of %cs"],
+    cwd=ROOT,
+    capture_output=True,
     text=True,
   )
   run = {
-    "machine": machine(), "date": datetime.date.today().isoformat(),
-    "code": done.stdout.strip() or "unknown", "command": shown_command(argv),
+    "machine": machine(),
+    "date": datetime.date.today().isoformat(),
+    "code": done.stdout.strip() or "unknown",
+    "command": shown_command(argv),
     "turns": [],
   }
   start = time.monotonic()
@@ -180,13 +202,20 @@ def show(runs, print_only=False):
   table_rows.write_into(RESULTS, "make bench", table)
   for name, text in engine_tables(runs, notes):
     table_rows.write_into(DOCS / "engines.md", name, text)
-  headlines = list(filter(None, (
-    table_work.headline(name, runs[name]["turns"])
-    for name in table_work.SHORT if name in runs
-  )))
+  headlines = list(
+    filter(
+      None,
+      (
+        table_work.headline(name, runs[name]["turns"])
+        for name in table_work.SHORT
+        if name in runs
+      ),
+    )
+  )
   table_rows.draw(headlines, DOCS / "performance.png")
   table_rows.write_into(
-    DOCS / "performance.md", "make bench",
+    DOCS / "performance.md",
+    "make bench",
     "![Speed against the fastest other program](performance.png)\n\n"
     + table_rows.headline_table(headlines),
   )

@@ -17,9 +17,13 @@ from common import errors, file_io
 OURS = "here"
 _MORE_IS_BETTER = ("examples_per_second", "texts_per_second", "share", "score")
 _UNITS = {
-  "megabytes": " MB", "added_megabytes": " MB", "milliseconds": " ms",
-  "examples_per_second": " examples/s", "texts_per_second": " texts/s",
-  "share": " %", "score": "",
+  "megabytes": " MB",
+  "added_megabytes": " MB",
+  "milliseconds": " ms",
+  "examples_per_second": " examples/s",
+  "texts_per_second": " texts/s",
+  "share": " %",
+  "score": "",
 }  # All other measures are seconds.
 
 
@@ -60,7 +64,8 @@ def evaluate(row: Row, turns) -> Outcome | None:
   better = max if row.is_more_better else min
   ours = {n: value for n, value in values.items() if n.startswith(row.ours)}
   peers = {
-    name: value for name, value in values.items()
+    name: value
+    for name, value in values.items()
     if name.startswith(row.peers) and name not in ours
   }
   peer = better(peers, key=peers.get, default=None)
@@ -152,8 +157,10 @@ def write_into(page, name, text):
   """
   first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
   new, count = re.subn(
-    f"{first}\n.*?{last}", lambda match: f"{first}\n{text}\n{last}",
-    page.read_text(encoding="utf-8"), flags=re.DOTALL,
+    f"{first}\n.*?{last}",
+    lambda match: f"{first}\n{text}\n{last}",
+    page.read_text(encoding="utf-8"),
+    flags=re.DOTALL,
   )
   if count != 1:
     raise errors.InputError(
@@ -188,7 +195,10 @@ def draw(headlines, path):
   for place, (group, (row, _, _, peer, result)) in enumerate(headlines):
     # Bars begin at 1×, so bars of slower results go to the left.
     axes.barh(
-      f"{group}: {row.title}", result - 1, left=1, height=0.7,
+      f"{group}: {row.title}",
+      result - 1,
+      left=1,
+      height=0.7,
       color=f"C{groups.index(group)}",
     )
     axes.text(

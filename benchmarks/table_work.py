@@ -37,22 +37,37 @@ _JOBS = {
   "rte": ("MiniLM job, RTE", "RTE", _GLUE, {}),
   "cola": ("MiniLM job, CoLA", "CoLA", _GLUE, {}),
   "sts-b": ("MiniLM job, STS-B", "STS-B", _GLUE, {"num_train_epochs": 1}),
-  "sst-2": ("MiniLM job, SST-2, 10,000 rows", "SST-2", _GLUE, {
-    "num_train_epochs": 1, "max_train_examples": 10000,
-  }),
+  "sst-2": (
+    "MiniLM job, SST-2, 10,000 rows",
+    "SST-2",
+    _GLUE,
+    {"num_train_epochs": 1, "max_train_examples": 10000},
+  ),
   # Part of a job, because a whole job of BERT-base takes hours on two cores.
-  "base": ("BERT-base job, part of MRPC", "MRPC", {**_GLUE, _PADDED: 0.3}, {
-    "task": "mrpc", "num_train_epochs": 1,
-    "max_train_examples": 60 * _BATCH_SIZE,
-  }),
+  "base": (
+    "BERT-base job, part of MRPC",
+    "MRPC",
+    {**_GLUE, _PADDED: 0.3},
+    {
+      "task": "mrpc",
+      "num_train_epochs": 1,
+      "max_train_examples": 60 * _BATCH_SIZE,
+    },
+  ),
   # Part of the dev set, which is larger than the training data.
-  "squad": ("MiniLM job, SQuAD", None, {_GROUPED: 0.5}, {
-    "max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000,
-  }),
+  "squad": (
+    "MiniLM job, SQuAD",
+    None,
+    {_GROUPED: 0.5},
+    {"max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000},
+  ),
   # The numbers of training and dev sentences in CoNLL-2003.
-  "tagging": ("MiniLM job, tagging", None, {_DYNAMIC: 0.5}, {
-    "task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250,
-  }),
+  "tagging": (
+    "MiniLM job, tagging",
+    None,
+    {_DYNAMIC: 0.5},
+    {"task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250},
+  ),
 }
 _LINES_TOGETHER = 64
 THREADS = {"all threads": 0, "one thread": 1}
@@ -75,9 +90,9 @@ class Work(NamedTuple):
 @functools.cache
 def all_works():
   """Returns all Works, in the table's order."""
-  return tuple(itertools.chain(
-    _jobs(), _steps(), _data(), _lines(), _engines(), _starts()
-  ))
+  return tuple(
+    itertools.chain(_jobs(), _steps(), _data(), _lines(), _engines(), _starts())
+  )
 
 
 # Fine-tuning jobs.
@@ -87,9 +102,14 @@ def _jobs():
   for name, dtype in itertools.product(_JOBS, _DTYPES):
     title, folder, targets, _ = _JOBS[name]
     rows = [
-      Row(f"{title}, {dtype}: {measure}, against {peer[9:]}", measure, target,
-          peers=peer)
-      for peer, target in targets.items() for measure in ("processor", "wall")
+      Row(
+        f"{title}, {dtype}: {measure}, against {peer[9:]}",
+        measure,
+        target,
+        peers=peer,
+      )
+      for peer, target in targets.items()
+      for measure in ("processor", "wall")
     ]
     turn = functools.partial(_job_turn, name=name, dtype=dtype)
     needs = ("glue" if folder else "squad", "weights")
@@ -100,10 +120,14 @@ def _job(arguments, folder, name, dtype="float32", **more):
   """Returns the flags of a job in _JOBS; writes its short data to a folder."""
   _, glue, _, values = _JOBS[name]
   values = {
-    "task": name, "dtype": dtype, "weights": arguments.weights,
-    "peer_python": arguments.peer_python, "train_batch_size": _BATCH_SIZE,
+    "task": name,
+    "dtype": dtype,
+    "weights": arguments.weights,
+    "peer_python": arguments.peer_python,
+    "train_batch_size": _BATCH_SIZE,
     "data_dir": arguments.glue / glue if glue else arguments.squad,
-    **values, **more,
+    **values,
+    **more,
   }
   if arguments.steps:
     values["max_train_examples"] = arguments.steps * _BATCH_SIZE
@@ -128,20 +152,32 @@ def _trained(folder, *flags):
   """Trains a classifier for one step; returns its model folder."""
   few, output = folder / "few.tsv", folder / "trained"
   few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
-  measured_runs.run([
-    sys.executable, ROOT / "run_classifier.py", "--do_train", *flags,
-    f"--train_file={few}", f"--output_dir={output}", "--num_train_epochs=1",
-    "--train_batch_size=2",
-  ])
+  measured_runs.run(
+    [
+      sys.executable,
+      ROOT / "run_classifier.py",
+      "--do_train",
+      *flags,
+      f"--train_file={few}",
+      f"--output_dir={output}",
+      "--num_train_epochs=1",
+      "--train_batch_size=2",
+    ]
+  )
   return output / "final_model"
 
 
 def _for_others(model, folder):
   """Converts a model to Hugging Face's layout; returns the new folder."""
-  measured_runs.run([
-    sys.executable, ROOT / "convert_checkpoint.py", "--to=huggingface",
-    f"--model_dir={model}", f"--output={folder / 'model'}",
-  ])
+  measured_runs.run(
+    [
+      sys.executable,
+      ROOT / "convert_checkpoint.py",
+      "--to=huggingface",
+      f"--model_dir={model}",
+      f"--output={folder / 'model'}",
+    ]
+  )
   return folder / "model"
 
 
@@ -215,10 +251,17 @@ def _steps():
       def turn(arguments, folder, work=work):
         return step_speed.measure_all(work, arguments)
 
-      yield Work(f"step/{name}/{dtype}", (), turn, [
-        Row(f"{title}: share of the peak", "share", share, "own"),
-        Row(f"{title}: against the fastest peer", "examples_per_second", ratio),
-      ])
+      yield Work(
+        f"step/{name}/{dtype}",
+        (),
+        turn,
+        [
+          Row(f"{title}: share of the peak", "share", share, "own"),
+          Row(
+            f"{title}: against the fastest peer", "examples_per_second", ratio
+          ),
+        ],
+      )
 
 
 # Pre-training data.
@@ -226,12 +269,17 @@ def _steps():
 
 def _data():
   title = "create_pretraining_data"
-  yield Work("data", ("text", "vocab", "original"), _data_turn, [
-    Row(f"{title}: processor, without the start", "added", 15, "speedup"),
-    Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
-    Row(f"{title}: wall", "wall", None, "speedup"),
-    Row(f"{title}: memory added to the start's", "added_megabytes", 1 / 8),
-  ])
+  yield Work(
+    "data",
+    ("text", "vocab", "original"),
+    _data_turn,
+    [
+      Row(f"{title}: processor, without the start", "added", 15, "speedup"),
+      Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
+      Row(f"{title}: wall", "wall", None, "speedup"),
+      Row(f"{title}: memory added to the start's", "added_megabytes", 1 / 8),
+    ],
+  )
 
 
 def _data_turn(arguments, folder):
@@ -239,13 +287,18 @@ def _data_turn(arguments, folder):
   with open(arguments.text, "rb") as stream:
     # About 8 MB of complete lines.
     text.write_bytes(b"".join(stream.readlines(8_000_000)))
-  options = pretraining_data_speed.parse_arguments([
-    f"--text={text}", f"--vocab={arguments.vocab}",
-    f"--original={arguments.original}", "--shards=0",
-  ])
+  options = pretraining_data_speed.parse_arguments(
+    [
+      f"--text={text}",
+      f"--vocab={arguments.vocab}",
+      f"--original={arguments.original}",
+      "--shards=0",
+    ]
+  )
   return {
     name: {
-      **cost._asdict(), "added": cost.processor - start.processor,
+      **cost._asdict(),
+      "added": cost.processor - start.processor,
       "added_megabytes": cost.megabytes - start.megabytes,
     }
     for name, start, cost in pretraining_data_speed.measure(options)
@@ -280,16 +333,21 @@ def _lines_turn(arguments, folder, *, work, dtype):
     path.write_text("\n".join([*header, *texts, ""]), encoding="utf-8")
   if work == "features":
     ours = [
-      ROOT / "extract_features.py", f"--model_dir={arguments.weights}",
-      f"--input_file={lines}", "--pooling=mean", "--output_format=npz",
+      ROOT / "extract_features.py",
+      f"--model_dir={arguments.weights}",
+      f"--input_file={lines}",
+      "--pooling=mean",
+      "--output_format=npz",
       f"--output_file={folder / 'ours.npz'}",
       f"--batch_size={_LINES_TOGETHER}",
     ]
   else:
     model = _trained(folder, f"--model_dir={arguments.weights}")
     ours = [
-      ROOT / "run_classifier.py", "--do_predict",
-      f"--model_dir={model}", f"--predict_file={table}",
+      ROOT / "run_classifier.py",
+      "--do_predict",
+      f"--model_dir={model}",
+      f"--predict_file={table}",
       f"--output_dir={folder / 'predictions'}",
       f"--predict_batch_size={_LINES_TOGETHER}",
     ]
@@ -299,17 +357,25 @@ def _lines_turn(arguments, folder, *, work, dtype):
   peers = {"transformers": "torch, bfloat16"}
   if dtype != "bfloat16":
     # Depending on the processor, oneDNN's or MKL's float32 products are faster.
-    peers = {"transformers": "torch, float32",
-             "transformers, oneDNN": "torch, float32, oneDNN"}
+    peers = {
+      "transformers": "torch, float32",
+      "transformers, oneDNN": "torch, float32, oneDNN",
+    }
   # With this batch size the peer is fastest, among 32, 64, 128 and 256.
   job = engine_speed.Job(
-    "", arguments.weights, lines=lines, output=folder / "theirs",
+    "",
+    arguments.weights,
+    lines=lines,
+    output=folder / "theirs",
     head="embedding" if work == "features" else "classification",
     batch_size=_LINES_TOGETHER,
   )
   commands = {
-    name: [arguments.peer_python, engine_speed.__file__,
-           json.dumps(job._replace(contender=contender), default=str)]
+    name: [
+      arguments.peer_python,
+      engine_speed.__file__,
+      json.dumps(job._replace(contender=contender), default=str),
+    ]
     for name, contender in peers.items()
   }
   commands[OURS] = [sys.executable, *ours, *numbers]
@@ -331,25 +397,36 @@ def _engines():
         rows += [
           Row(
             f"{title}, {length} × {size}, {threads}: int8 against {peer}'s",
-            measure, target, peers=f"{peer}, int8", ours="here, int8",
+            measure,
+            target,
+            peers=f"{peer}, int8",
+            ours="here, int8",
           )
           for peer, target in (("ONNX Runtime", 1.0), ("OpenVINO", 0.95))
         ]
-      rows.append(Row(
-        f"{title}, one text, {threads}: p50 in float32",
-        f"milliseconds, p50, {threads}", 1.0, ours="here, float32",
-        peers="ONNX Runtime, float32",
-      ))
+      rows.append(
+        Row(
+          f"{title}, one text, {threads}: p50 in float32",
+          f"milliseconds, p50, {threads}",
+          1.0,
+          ours="here, float32",
+          peers="ONNX Runtime, float32",
+        )
+      )
     turn = functools.partial(_engine_turn, model=model)
     yield Work(f"engines/{model}", ("weights",), turn, rows)
   for task, title in SCORED.items():
     rows = [
       Row(
-        f"MiniLM, {title}, {name}: score less that of float32", "score",
-        -0.005 if task == "sts-b" else None, "difference",
-        "here, float32, TensorFlow", name,
+        f"MiniLM, {title}, {name}: score less that of float32",
+        "score",
+        -0.005 if task == "sts-b" else None,
+        "difference",
+        "here, float32, TensorFlow",
+        name,
       )
-      for name in engine_speed.CONTENDERS if name.startswith("here, int8")
+      for name in engine_speed.CONTENDERS
+      if name.startswith("here, int8")
     ]
     turn = functools.partial(_engine_scores_turn, task=task)
     yield Work(f"engines/scores/{task}", ("glue", "weights"), turn, rows)
@@ -388,9 +465,16 @@ def _engine_scores_turn(arguments, folder, *, task):
     path = folder / f"{split}.json"
     path.write_text(json.dumps(pairs), encoding="utf-8")
   gold = [float(example.label) for example in examples]
-  turn, job = {}, engine_speed.Job(
-    "", model, made, head="classification", pairs=folder / "dev.json",
-    samples=folder / "train.json",
+  turn, job = (
+    {},
+    engine_speed.Job(
+      "",
+      model,
+      made,
+      head="classification",
+      pairs=folder / "dev.json",
+      samples=folder / "train.json",
+    ),
   )
   for name in engine_speed.CONTENDERS:
     result = engine_speed.run_contender(
@@ -423,10 +507,15 @@ def _start_turn(arguments, folder):
   output = folder / "output"
   log = output / "train_log.jsonl"
   command = [
-    sys.executable, ROOT / "run_classifier.py", "--do_train",
-    f"--model_dir={arguments.weights}", "--task_name=mrpc",
-    f"--data_dir={arguments.glue / 'MRPC'}", f"--output_dir={output}",
-    f"--train_batch_size={_BATCH_SIZE}", "--log_steps=1",
+    sys.executable,
+    ROOT / "run_classifier.py",
+    "--do_train",
+    f"--model_dir={arguments.weights}",
+    "--task_name=mrpc",
+    f"--data_dir={arguments.glue / 'MRPC'}",
+    f"--output_dir={output}",
+    f"--train_batch_size={_BATCH_SIZE}",
+    "--log_steps=1",
     "--iterations_per_loop=1",
   ]
   _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
@@ -451,23 +540,28 @@ SHORT = {
   "job/sts-b/float32": ("--padded=0 --steps=100", "MiniLM on STS-B, float32"),
   "job/squad/float32": ("--steps=60", "MiniLM on SQuAD, float32"),
   "job/tagging/bfloat16": (
-    "--steps=150", "MiniLM on names of CoNLL's kind, bfloat16"
+    "--steps=150",
+    "MiniLM on names of CoNLL's kind, bfloat16",
   ),
   "job/base/float32": ("--padded=0 --steps=20", "BERT-base on MRPC, float32"),
   "data": ("", "text to records"),
   "step/pretrain128/float32": (
-    "--rounds=2", "BERT-base, step of 32 × 128, float32"
+    "--rounds=2",
+    "BERT-base, step of 32 × 128, float32",
   ),
   "step/predict32/float32": ("--rounds=3", "BERT-base, 32 × 128, float32"),
   "step/predict32/bfloat16": ("--rounds=3", "BERT-base, 32 × 128, bfloat16"),
   "lines/features/float32": (
-    "--lines=10000", "MiniLM, vectors of phrases, float32"
+    "--lines=10000",
+    "MiniLM, vectors of phrases, float32",
   ),
   "lines/features/int8": (
-    "--lines=10000", "MiniLM, vectors of phrases, int8 against float32"
+    "--lines=10000",
+    "MiniLM, vectors of phrases, int8 against float32",
   ),
   "lines/predictions/float32": (
-    "--lines=10000", "MiniLM, classes of phrases, float32"
+    "--lines=10000",
+    "MiniLM, classes of phrases, float32",
   ),
   "step/train8/float32": ("--rounds=3", None),
   "step/train8/bfloat16": ("--rounds=3", None),

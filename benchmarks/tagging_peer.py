@@ -21,7 +21,8 @@ def read_columns(path):
   )
   return [
     tuple(map(list, zip(*((row[0], row[-1]) for row in sentence), strict=True)))
-    for has_words, sentence in groups if has_words
+    for has_words, sentence in groups
+    if has_words
   ]
 
 
@@ -49,12 +50,16 @@ def tokenize(tokenizer, sentences, max_seq_length):
   It takes a fast tokenizer of transformers and the result of `read_columns`.
   """
   encoded = tokenizer(
-    [words for words, _ in sentences], is_split_into_words=True,
-    truncation=True, max_length=max_seq_length,
+    [words for words, _ in sentences],
+    is_split_into_words=True,
+    truncation=True,
+    max_length=max_seq_length,
   )
   return [
-    ({name: encoded[name][i] for name in encoded},
-     first_pieces(encoded.word_ids(i), len(words)))
+    (
+      {name: encoded[name][i] for name in encoded},
+      first_pieces(encoded.word_ids(i), len(words)),
+    )
     for i, (words, _) in enumerate(sentences)
   ]
 

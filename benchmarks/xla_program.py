@@ -31,13 +31,20 @@ import step_speed
 
 SIZES = {
   "tiny": {
-    **step_speed.VALUES, "vocab_size": 100, "hidden_size": 32,
-    "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
+    **step_speed.VALUES,
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
   },
   "base": step_speed.VALUES,
   "large": {
-    **step_speed.VALUES, "hidden_size": 1024, "num_hidden_layers": 24,
-    "num_attention_heads": 16, "intermediate_size": 4096,
+    **step_speed.VALUES,
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
   },
 }
 METHODS = ("train", "predict", "pretrain")
@@ -69,7 +76,10 @@ def sample(values: np.ndarray) -> np.ndarray:
 def work_of(method: str, options: argparse.Namespace, size: int):
   """Returns the step_speed.Work of a method."""
   return step_speed.Work(
-    method, options.dtype, size, options.length,
+    method,
+    options.dtype,
+    size,
+    options.length,
     options.predictions if method == "pretrain" else 0,
   )
 
@@ -87,7 +97,10 @@ def make_step(
   batch = work.batch(values["vocab_size"])
   make = our_steps.Pretraining if is_pretraining else our_steps.Classifier
   steps = make(
-    values, dtype=options.dtype, optimizer=options.optimizer, compiled=True,
+    values,
+    dtype=options.dtype,
+    optimizer=options.optimizer,
+    compiled=True,
     model_options=model_options,
   )
   if is_pretraining:
@@ -112,16 +125,23 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   step, tensors, variables, flop = make_step(method, options, size)
   text = program_text(step, tensors)
   # {number of a result: number of the argument that it replaces}
-  replaces = {int(result): int(argument) for argument, result in re.findall(
-    r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
-  )}
+  replaces = {
+    int(result): int(argument)
+    for argument, result in re.findall(
+      r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>",
+      text,
+    )
+  }
   # The function's arguments come first, then the variables that it reads.
   by_handle = {id(variable.handle): variable for variable in variables}
   concrete = step.get_concrete_function(*tensors)
   read = [by_handle[id(handle)] for handle in concrete.captured_inputs]
   given = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
   note = {
-    **vars(options), "method": method, "size": size, "flop": flop,
+    **vars(options),
+    "method": method,
+    "size": size,
+    "flop": flop,
     "replaces": replaces,
     "variables": [[v.name, v.shape.as_list()] for v in read],
   }
@@ -133,7 +153,9 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
     read[replaces[result] - len(given)].numpy() for result in sorted(replaces)
   ]
   np.savez_compressed(
-    path, program=np.array(text), note=json.dumps(note, default=str),
+    path,
+    program=np.array(text),
+    note=json.dumps(note, default=str),
     **{f"given{i}": values for i, values in enumerate(given)},
     **{f"result{i}": sample(values) for i, values in enumerate(results)},
   )
@@ -148,7 +170,13 @@ def compile_all(options: argparse.Namespace) -> None:
   import jax_bert
 
   columns = (
-    "step", "batch × length", "program", "GFLOP", "GB", "cycles, 10^6", "ms",
+    "step",
+    "batch × length",
+    "program",
+    "GFLOP",
+    "GB",
+    "cycles, 10^6",
+    "ms",
     "arguments, temporary, results, GB",
   )
   print("|", " | ".join(columns), "|\n" + "|---" * len(columns) + "|")
@@ -167,22 +195,28 @@ def compile_all(options: argparse.Namespace) -> None:
           cells = [str(error).partition("\n")[0][:120]]
         print(
           f"| {options.network}, {method} | {size} × {options.length} | {name}",
-          *cells, sep=" | ", end=" |\n", flush=True,
+          *cells,
+          sep=" | ",
+          end=" |\n",
+          flush=True,
         )
 
 
 def tpu(target: str):
   """Returns a TPU device for which the client can only compile."""
   os.environ.update(
-    JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1",
-    TPU_WORKER_HOSTNAMES="localhost", ALLOW_MULTIPLE_LIBTPU_LOAD="1",
+    JAX_PLATFORMS="cpu",
+    TPU_SKIP_MDS_QUERY="1",
+    TPU_WORKER_HOSTNAMES="localhost",
+    ALLOW_MULTIPLE_LIBTPU_LOAD="1",
   )
   from jax.experimental import topologies
 
   # A host has four chips; v4 and v5p have a third dimension.
   chips = "2x2" if target in ("v5e", "v6e") else "2x2x1"
   return topologies.get_topology_desc(
-    platform="tpu", topology_name=f"{target}:{chips}",
+    platform="tpu",
+    topology_name=f"{target}:{chips}",
     chips_per_host_bounds=(2, 2, 1),
   ).devices[0]
 
@@ -195,13 +229,13 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
 
   # training/components.py chooses these for a TPU.
   step, tensors, *_ = make_step(
-    method, options, size,
-    {"use_one_hot_embeddings": True, "is_for_tpu": True},
+    method, options, size, {"use_one_hot_embeddings": True, "is_for_tpu": True}
   )
   text = for_tpu(program_text(step, tensors))
   with mlir.make_ir_context():
     return device.client.compile(
-      ir.Module.parse(text), xla_client.DeviceList((device,)),
+      ir.Module.parse(text),
+      xla_client.DeviceList((device,)),
       xla_client.CompileOptions(),
     )
 
@@ -219,7 +253,8 @@ def for_tpu(text: str) -> str:
     rf"PHILOX : \({three}\) -> \({three}, (\S+)\)",
     rf"\1_two = stablehlo.slice \4 [0:2] : ({three}) -> {two}\n"
     rf"\1_next, \2 = \3 \1_two, algorithm = DEFAULT : ({two}) -> ({two}, \5)\n"
-    rf"\1 = stablehlo.reshape \4 : ({three}) -> {three}", text,
+    rf"\1 = stablehlo.reshape \4 : ({three}) -> {three}",
+    text,
   )
 
 
@@ -238,7 +273,8 @@ def costs(program) -> list[str]:
   cycles = sum(x for x in cycles if x < 1e9) / 1e6
   millis = 1000 * analysis["optimal_seconds"]
   sizes = (
-    memory.argument_size_in_bytes, memory.temp_size_in_bytes,
+    memory.argument_size_in_bytes,
+    memory.temp_size_in_bytes,
     memory.output_size_in_bytes,
   )
   return [
@@ -339,11 +375,14 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
   """Runs all programs of a folder; returns the lines of a Markdown table."""
   import jax
 
-  peaks, lines = {}, [
-    "| step | batch × length | dtype | ms | examples/s | share of the peak "
-    "| first result, median, largest difference |",
-    "|---|---|---|---|---|---|---|",
-  ]
+  peaks, lines = (
+    {},
+    [
+      "| step | batch × length | dtype | ms | examples/s | share of the peak "
+      "| first result, median, largest difference |",
+      "|---|---|---|---|---|---|---|",
+    ],
+  )
   for path in sorted(folder.glob("*.npz")):
     try:
       note = measure(path, rounds, steps)
@@ -383,7 +422,8 @@ def main():
   parsers = {
     name: commands.add_parser(name, parents=[program], help=where)
     for name, where in (
-      ("lower", "where TensorFlow is"), ("compile", "where both are"),
+      ("lower", "where TensorFlow is"),
+      ("compile", "where both are"),
     )
   }
   parsers["lower"].add_argument(
@@ -406,8 +446,10 @@ def main():
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for method in arguments.methods:
     for size in arguments.batch_sizes:
-      name = (f"{arguments.network}_{method}_{arguments.optimizer}_"
-              f"{arguments.dtype}_{size}x{arguments.length}.npz")
+      name = (
+        f"{arguments.network}_{method}_{arguments.optimizer}_"
+        f"{arguments.dtype}_{size}x{arguments.length}.npz"
+      )
       lower(method, arguments, size, arguments.folder / name)
 
 

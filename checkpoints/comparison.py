@@ -26,9 +26,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   """Returns the outputs of the encoder and the heads for `random_batch`."""
   config, reader = source.config, source.reader
   encoder = registry.make_encoder(config)
-  weight_files.load(
-    encoder.variables, reader, allowed_missing=heads.POOLER
-  )
+  weight_files.load(encoder.variables, reader, allowed_missing=heads.POOLER)
   output = encoder(*map(tf.constant, random_batch(config)))
   sequence, pooled = output.sequence_output, output.pooled_output
   computed = {"sequence_output": sequence}
@@ -37,13 +35,19 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   num_labels = reader.shapes.get("output_bias", [1])[0]
   made = {
     "cls/predictions/": (
-      "masked_lm", heads.MaskedLMHead(config, encoder.word_embeddings), sequence
+      "masked_lm",
+      heads.MaskedLMHead(config, encoder.word_embeddings),
+      sequence,
     ),
     "cls/seq_relationship/": (
-      "next_sentence", heads.NextSentenceHead(config), pooled
+      "next_sentence",
+      heads.NextSentenceHead(config),
+      pooled,
     ),
     "cls/replaced_tokens/": (
-      "replaced_tokens", heads.ReplacedTokenHead(config), sequence
+      "replaced_tokens",
+      heads.ReplacedTokenHead(config),
+      sequence,
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
     # Any classifier can run on every token, which suffices for a comparison.

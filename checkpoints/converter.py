@@ -50,7 +50,9 @@ class Conversion(NamedTuple):
 
 
 def open_source(
-  path: str, *, bert_config_file: str | None = None,
+  path: str,
+  *,
+  bert_config_file: str | None = None,
   vocab_file: str | None = None,
 ) -> Source:
   """Opens a checkpoint with its configuration and vocabulary.
@@ -87,9 +89,7 @@ def _config_values(reader, bert_config_file):
   if bert_config_file or file_io.exists(path):
     return configuration.read(path)
   # The output folder of a training has the configuration in this file.
-  path, values = json_files.read_optional(
-    reader.folder, "run_fingerprint.json"
-  )
+  path, values = json_files.read_optional(reader.folder, "run_fingerprint.json")
   config = json_files.field(values, "bert_config", dict, path, None)
   if not config:
     raise errors.InputError(
@@ -114,8 +114,12 @@ def _check_shapes(reader, config):
 
 
 def convert(
-  source: Source, output: str, to_format: str, *,
-  architecture: str | None = None, do_lower_case: bool | None = None,
+  source: Source,
+  output: str,
+  to_format: str,
+  *,
+  architecture: str | None = None,
+  do_lower_case: bool | None = None,
 ) -> Conversion:
   """Writes a model as a folder in another format.
 
@@ -141,8 +145,12 @@ def convert(
       if do_lower_case is None and source.vocab_file:
         do_lower_case = tokenizer_files.likely_case(source.vocab_file)
       names = huggingface.write(
-        temporary, values, source.config.to_dict(), architecture=architecture,
-        do_lower_case=do_lower_case, vocab_file=source.vocab_file,
+        temporary,
+        values,
+        source.config.to_dict(),
+        architecture=architecture,
+        do_lower_case=do_lower_case,
+        vocab_file=source.vocab_file,
       )
     else:
       names = _write_tensorflow(temporary, values, source, to_format)

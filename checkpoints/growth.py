@@ -48,10 +48,13 @@ class _GrownReader(weight_names.Reader):
     """Takes {name: (rows, function from the old value to the new value)}."""
     vars(self).update(vars(reader))
     self._old, self._tables = reader, tables
-    self.shapes = {**reader.shapes, **{
-      name: (rows, *reader.shapes[name][1:])
-      for name, (rows, _) in tables.items()
-    }}
+    self.shapes = {
+      **reader.shapes,
+      **{
+        name: (rows, *reader.shapes[name][1:])
+        for name, (rows, _) in tables.items()
+      },
+    }
 
   def read(self, tf1):
     value = self._old.read(tf1)
@@ -59,8 +62,12 @@ class _GrownReader(weight_names.Reader):
 
 
 def grow(
-  source: converter.Source, folder: str, *, add_tokens: str | None = None,
-  use_unused_tokens: bool = False, max_position_embeddings: int | None = None,
+  source: converter.Source,
+  folder: str,
+  *,
+  add_tokens: str | None = None,
+  use_unused_tokens: bool = False,
+  max_position_embeddings: int | None = None,
   do_lower_case: bool | None = None,
 ) -> tuple[converter.Source, list[NewWord]]:
   """Returns a larger model, and its new words.
@@ -165,7 +172,10 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     word for word in words if _basic_like(tokenizer).tokenize(word) != [word]
   ]
   tokenizer_files.write(
-    folder, grown, do_lower_case, source.config.max_position_embeddings,
+    folder,
+    grown,
+    do_lower_case,
+    source.config.max_position_embeddings,
     never_split=kept,
   )
   return grown, list(map(NewWord, words, places, map(tokenizer.encode, words)))
@@ -175,7 +185,9 @@ def _basic_like(tokenizer, never_split=()):
   """Returns a tokenizer's BasicTokenizer with another never_split."""
   basic = tokenizer.basic_tokenizer
   return tokenization.BasicTokenizer(
-    basic.do_lower_case, never_split, strip_accents=basic.strip_accents,
+    basic.do_lower_case,
+    never_split,
+    strip_accents=basic.strip_accents,
     tokenize_chinese_chars=basic.tokenize_chinese_chars,
   )
 

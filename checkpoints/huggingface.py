@@ -32,13 +32,35 @@ from common import errors, file_io, json_files
 
 # Prefixes of names in a model with a head, and in an encoder.
 _ROOTS = (
-  "bert", "roberta", "electra", "distilbert", "transformer", "albert",
-  "encoder", "embeddings", "pooler", "cls", "lm_head", "classifier", "ernie",
+  "bert",
+  "roberta",
+  "electra",
+  "distilbert",
+  "transformer",
+  "albert",
+  "encoder",
+  "embeddings",
+  "pooler",
+  "cls",
+  "lm_head",
+  "classifier",
+  "ernie",
 )
 # The safetensors types that NumPy supports, unlike F8_E4M3, for example.
 _DTYPES = (
-  "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
-  "U8", "BOOL",
+  "F64",
+  "F32",
+  "F16",
+  "BF16",
+  "I64",
+  "I32",
+  "I16",
+  "I8",
+  "U64",
+  "U32",
+  "U16",
+  "U8",
+  "BOOL",
 )
 
 
@@ -61,7 +83,8 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     config = configuration.read(config_path)
   tensors, prefix = _without_prefix(_open_files(file))
   variant = (
-    config.get("variant", "bert") if config
+    config.get("variant", "bert")
+    if config
     else weight_names.variant_of(tensors)
   )
   _check_tied(path, tensors, variant)
@@ -74,8 +97,14 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     return value.astype(np.float32) if is_small else value
 
   return weight_names.Reader(
-    "Hugging Face", path, names, lambda name: tensors[name].shape, read,
-    folder=folder, config=config, notes=[
+    "Hugging Face",
+    path,
+    names,
+    lambda name: tensors[name].shape,
+    read,
+    folder=folder,
+    config=config,
+    notes=[
       *[f"names are read without {prefix!r}"] * bool(prefix),
       *_notes(path, derived, tensors),
     ],
@@ -174,7 +203,8 @@ def _open_safetensors(path):
   entries = {name: opened.get_slice(name) for name in opened.keys()}
   return {
     name: StoredTensor(
-      entry.get_dtype(), entry.get_shape(),
+      entry.get_dtype(),
+      entry.get_shape(),
       functools.partial(opened.get_tensor, name),
     )
     for name, entry in entries.items()
@@ -202,9 +232,7 @@ def _open_torch(path):
     is_zip = zipfile.is_zipfile(path)
     if is_zip and (damaged := _damaged_entry(path, os.stat(path).st_mtime_ns)):
       raise ValueError(f"{damaged} in it is damaged")
-    state = torch.load(
-      path, map_location="cpu", weights_only=True, mmap=is_zip
-    )
+    state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
   except MemoryError:
     raise
   # A damaged file can raise any exception.
@@ -219,10 +247,15 @@ def _open_torch(path):
   # Training scripts save further objects, with the weights in this entry.
   if isinstance(state, dict):
     state = state.get("state_dict", state)
-  tensors = {
-    name: tensor for name, tensor in state.items()
-    if isinstance(name, str) and isinstance(tensor, torch.Tensor)
-  } if isinstance(state, dict) else {}
+  tensors = (
+    {
+      name: tensor
+      for name, tensor in state.items()
+      if isinstance(name, str) and isinstance(tensor, torch.Tensor)
+    }
+    if isinstance(state, dict)
+    else {}
+  )
   if not tensors:
     raise errors.InputError(
       f"{path} has no tensors by name; save the model as model.safetensors"
@@ -233,7 +266,8 @@ def _open_torch(path):
       re.sub(
         r"torch\.|(?<=f)loat|(?<=i)nt|(?<=u)int", "", str(tensor.dtype)
       ).upper(),
-      tensor.shape, functools.partial(_value_of, tensor),
+      tensor.shape,
+      functools.partial(_value_of, tensor),
     )
     for name, tensor in tensors.items()
   }
@@ -270,9 +304,14 @@ def _notes(path, derived, tensors):
 
 
 def write(
-  folder: str, weights: dict[str, np.ndarray], config: dict, *,
-  architecture: str | None = None, do_lower_case: bool | None = None,
-  vocab_file: str | None = None, never_split: Sequence[str] | None = None,
+  folder: str,
+  weights: dict[str, np.ndarray],
+  config: dict,
+  *,
+  architecture: str | None = None,
+  do_lower_case: bool | None = None,
+  vocab_file: str | None = None,
+  never_split: Sequence[str] | None = None,
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's file.
 
@@ -306,16 +345,25 @@ def write(
       # transformers refuses a file without the format "pt".
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   write_settings(
-    folder, config, architecture, do_lower_case=do_lower_case,
-    vocab_file=vocab_file, max_length=config["max_position_embeddings"],
+    folder,
+    config,
+    architecture,
+    do_lower_case=do_lower_case,
+    vocab_file=vocab_file,
+    max_length=config["max_position_embeddings"],
     never_split=never_split,
   )
   return {row.tf1: row.name for row in rows}
 
 
 def write_settings(
-  folder: str, config: dict, architecture: str, *, do_lower_case: bool | None,
-  vocab_file: str | None, max_length: int,
+  folder: str,
+  config: dict,
+  architecture: str,
+  *,
+  do_lower_case: bool | None,
+  vocab_file: str | None,
+  max_length: int,
   never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes all files except the weights; for arguments see `write`."""
@@ -324,8 +372,13 @@ def write_settings(
     configuration.to_huggingface(config, architecture),
   )
   tokenizer_files.write(
-    folder, vocab_file, do_lower_case, max_length,
-    "DistilBertTokenizer" if config.get("variant") == "distilbert"
+    folder,
+    vocab_file,
+    do_lower_case,
+    max_length,
+    "DistilBertTokenizer"
+    if config.get("variant") == "distilbert"
     else "BertTokenizer",
-    fast=True, never_split=never_split,
+    fast=True,
+    never_split=never_split,
   )

@@ -20,8 +20,10 @@ CHECKPOINT = "bert_model.ckpt"
 CONFIG_FILES = ("bert_config.json", "config.json")
 # Hugging Face's weights, in order of precedence.
 _WEIGHTS = (
-  "model.safetensors", "model.safetensors.index.json",
-  "pytorch_model.bin", "pytorch_model.bin.index.json",
+  "model.safetensors",
+  "model.safetensors.index.json",
+  "pytorch_model.bin",
+  "pytorch_model.bin.index.json",
 )
 # Keys in bert_config.json; the second one is the name in older folders.
 INPUT_KEYS = ("input_settings", "classifier_input")
@@ -106,7 +108,8 @@ def _models_below(folder):
   paths = [folder]
   for _ in range(2):
     paths = [
-      os.path.join(path, name) for path in paths
+      os.path.join(path, name)
+      for path in paths
       for name in file_io.names_in(path)
     ]
     for path in paths:

@@ -49,7 +49,8 @@ class _Objects:
     for name in path.split("/"):
       reached = [
         self.parts[number][name]
-        for number in reached if name in self.parts[number]
+        for number in reached
+        if name in self.parts[number]
       ]
     return reached[0] if reached else None
 
@@ -91,8 +92,14 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
       names[key] = key, "same"
   key, _ = names[_QUERY]
   return weight_names.Reader(
-    "Model Garden", bundle.path, names, bundle.shapes.__getitem__, bundle.read,
-    folder=bundle.folder, notes=notes, num_heads=bundle.shapes[key][1],
+    "Model Garden",
+    bundle.path,
+    names,
+    bundle.shapes.__getitem__,
+    bundle.read,
+    folder=bundle.folder,
+    notes=notes,
+    num_heads=bundle.shapes[key][1],
   )
 
 

@@ -49,11 +49,13 @@ def _with_model_dir(settings, paths):
   # A script with this flag reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:
     tokenizer_files.require_vocabulary(settings.model_dir)
-  return settings.replace(**{
-    name: path
-    for name, path in paths.items()
-    if name in settings and name not in settings.given
-  })
+  return settings.replace(
+    **{
+      name: path
+      for name, path in paths.items()
+      if name in settings and name not in settings.given
+    }
+  )
 
 
 def trained_model_file(settings: Settings) -> str:
@@ -129,7 +131,8 @@ def make_tokenizer(
     settings.do_lower_case, settings.init_checkpoint
   )
   tokenizer = vocabularies.make_tokenizer(
-    settings.vocab_file, do_lower_case=settings.do_lower_case,
+    settings.vocab_file,
+    do_lower_case=settings.do_lower_case,
     never_split=settings.get("never_split", ()),
   )
   config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)

@@ -25,10 +25,14 @@ from common import file_io
 
 
 def write(
-  folder: str, variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
+  folder: str,
+  variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
   config: configuration.BertConfig,
-  vocab_file: str | None = None, do_lower_case: bool | None = None, *,
-  never_split: Sequence[str] | None = None, step: int | None = None,
+  vocab_file: str | None = None,
+  do_lower_case: bool | None = None,
+  *,
+  never_split: Sequence[str] | None = None,
+  step: int | None = None,
 ) -> None:
   """Writes a model folder; each file is written atomically.
 
@@ -52,14 +56,20 @@ def write(
 
 
 def write_config(
-  folder: str, config: configuration.BertConfig, vocab_file: str | None,
-  do_lower_case: bool | None, never_split: Sequence[str] | None = None,
+  folder: str,
+  config: configuration.BertConfig,
+  vocab_file: str | None,
+  do_lower_case: bool | None,
+  never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes all files of a model folder except the weights."""
   path = os.path.join(folder, model_folder.CONFIG_FILES[0])
   file_io.write_text(path, config.to_json_string())
   tokenizer_files.write(
-    folder, vocab_file, do_lower_case, config.max_position_embeddings,
+    folder,
+    vocab_file,
+    do_lower_case,
+    config.max_position_embeddings,
     never_split=never_split,
   )
 
@@ -77,10 +87,15 @@ def is_for_sentences(
 
 
 def write_sentence_model(
-  folder: str, variables: Iterable[tf.Variable],
-  config: configuration.BertConfig, vocab_file: str | None,
-  do_lower_case: bool | None, *, pooling: sentence_pooling.Pooling,
-  max_length: int, never_split: Sequence[str] = (),
+  folder: str,
+  variables: Iterable[tf.Variable],
+  config: configuration.BertConfig,
+  vocab_file: str | None,
+  do_lower_case: bool | None,
+  *,
+  pooling: sentence_pooling.Pooling,
+  max_length: int,
+  never_split: Sequence[str] = (),
 ) -> None:
   """Writes an encoder for sentence-transformers, each file atomically.
 
@@ -90,8 +105,11 @@ def write_sentence_model(
   """
   file_io.make_folder(folder)
   huggingface.write(
-    folder, {layers.variable_name(v): v.numpy() for v in variables},
-    config.to_dict(), do_lower_case=do_lower_case, vocab_file=vocab_file,
+    folder,
+    {layers.variable_name(v): v.numpy() for v in variables},
+    config.to_dict(),
+    do_lower_case=do_lower_case,
+    vocab_file=vocab_file,
     never_split=never_split,
   )
   sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)

@@ -1,9 +1,9 @@
 """Reads and writes the files of sentence-transformers in a model folder.
 
-  config.json, model.safetensors,          the encoder, in Hugging Face's format
-  vocab.txt, tokenizer.json, ...
-  modules.json, sentence_bert_config.json  the modules after the encoder,
-  1_Pooling/config.json, 2_Normalize/      and the length of its input
+config.json, model.safetensors,          the encoder, in Hugging Face's format
+vocab.txt, tokenizer.json, ...
+modules.json, sentence_bert_config.json  the modules after the encoder,
+1_Pooling/config.json, 2_Normalize/      and the length of its input
 """
 
 import math
@@ -39,18 +39,25 @@ def write_modules(
     file_io.make_folder(os.path.join(folder, path))
   files: dict[str, dict | list] = {
     _MODULES: [
-      {"idx": n, "name": str(n), "path": path,
-       "type": f"sentence_transformers.models.{name}"}
+      {
+        "idx": n,
+        "name": str(n),
+        "path": path,
+        "type": f"sentence_transformers.models.{name}",
+      }
       for n, (name, path) in enumerate(zip(names, paths))
     ],
     _LENGTH: {
       # The tokenizer lower-cases text.
-      "max_seq_length": max_length, "do_lower_case": False,
+      "max_seq_length": max_length,
+      "do_lower_case": False,
     },
     _POOLING: {
       "word_embedding_dimension": width,
-      **{f"pooling_mode_{their_name}": name == mode
-         for name, their_name in KINDS.items()},
+      **{
+        f"pooling_mode_{their_name}": name == mode
+        for name, their_name in KINDS.items()
+      },
     },
   }
   for name, values in files.items():
@@ -76,7 +83,8 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   names, poolings, pooling_path = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names[:2] != ["Transformer", "Pooling"] or names[2:] not in (
-    [], ["Normalize"]
+    [],
+    ["Normalize"],
   ):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   elif len(poolings) != 1 or poolings[0] not in KINDS:
@@ -144,13 +152,18 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
   if names[1] == SPARSE:
-    return names, [
-      str(values.get("pooling_strategy", "max")),
-      str(values.get("activation_function", "relu")),
-    ], path
+    return (
+      names,
+      [
+        str(values.get("pooling_strategy", "max")),
+        str(values.get("activation_function", "relu")),
+      ],
+      path,
+    )
   # Newer versions write a name or a list, older versions a boolean per mode.
   modes = values.get("pooling_mode") or [
-    key.removeprefix("pooling_mode_") for key, is_on in values.items()
+    key.removeprefix("pooling_mode_")
+    for key, is_on in values.items()
     if key.startswith("pooling_mode_") and is_on is True
   ]
   short = {their_name: name for name, their_name in KINDS.items()}

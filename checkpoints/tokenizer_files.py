@@ -15,25 +15,61 @@ from variants import tokenizer_file, vocabularies
 _SPECIAL_TOKENS = "special_tokens_map.json"
 # BERT's special tokens, by their keys in JSON files.
 _SPECIALS = {
-  "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]",
-  "cls_token": "[CLS]", "mask_token": "[MASK]",
+  "unk_token": "[UNK]",
+  "sep_token": "[SEP]",
+  "pad_token": "[PAD]",
+  "cls_token": "[CLS]",
+  "mask_token": "[MASK]",
 }
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that are read here or do not affect ids.
 _KNOWN_KEYS = {
-  *_SPECIALS, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
-  "never_split", "do_basic_tokenize", "added_tokens_decoder", "keep_accents",
-  "remove_space", "word_tokenizer_type", "tokenizer_class", "truncation_side",
-  "additional_special_tokens", "extra_special_tokens", "auto_map", "backend",
-  "bos_token", "chat_template", "clean_up_tokenization_spaces", "eos_token",
-  "from_slow", "full_tokenizer_file", "init_inputs", "is_local",
-  "local_files_only", "max_len", "max_length", "model_input_names",
-  "model_max_length", "model_specific_special_tokens", "name_or_path",
-  "pad_to_multiple_of", "pad_token_type_id", "padding_side", "processor_class",
-  "return_token_type_ids", "sp_model_kwargs", "special_tokens_map_file",
-  "stride", "tokenizer_file", "trim_offsets", "truncation_strategy",
-  "use_fast", "verbose", "vocab_file",
+  *_SPECIALS,
+  "do_lower_case",
+  "strip_accents",
+  "tokenize_chinese_chars",
+  "never_split",
+  "do_basic_tokenize",
+  "added_tokens_decoder",
+  "keep_accents",
+  "remove_space",
+  "word_tokenizer_type",
+  "tokenizer_class",
+  "truncation_side",
+  "additional_special_tokens",
+  "extra_special_tokens",
+  "auto_map",
+  "backend",
+  "bos_token",
+  "chat_template",
+  "clean_up_tokenization_spaces",
+  "eos_token",
+  "from_slow",
+  "full_tokenizer_file",
+  "init_inputs",
+  "is_local",
+  "local_files_only",
+  "max_len",
+  "max_length",
+  "model_input_names",
+  "model_max_length",
+  "model_specific_special_tokens",
+  "name_or_path",
+  "pad_to_multiple_of",
+  "pad_token_type_id",
+  "padding_side",
+  "processor_class",
+  "return_token_type_ids",
+  "sp_model_kwargs",
+  "special_tokens_map_file",
+  "stride",
+  "tokenizer_file",
+  "trim_offsets",
+  "truncation_strategy",
+  "use_fast",
+  "verbose",
+  "vocab_file",
 }
 
 
@@ -66,12 +102,15 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
         "%s has tokens with capital letters, which lower-cased text never "
-        "matches: pass --do_lower_case=false if the model is cased", path,
+        "matches: pass --do_lower_case=false if the model is cased",
+        path,
       )
   elif known != settings.do_lower_case and is_given:
     logging.warning(
       "--do_lower_case=%s was given, but the %s next to --vocab_file says %s",
-      settings.do_lower_case, source, known,
+      settings.do_lower_case,
+      source,
+      known,
     )
   elif known != settings.do_lower_case:
     logging.info(
@@ -82,8 +121,13 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
 
 
 def write(
-  folder: str, vocab_file: str | None, do_lower_case: bool | None,
-  max_length: int, tokenizer: str = "BertTokenizer", *, fast: bool = False,
+  folder: str,
+  vocab_file: str | None,
+  do_lower_case: bool | None,
+  max_length: int,
+  tokenizer: str = "BertTokenizer",
+  *,
+  fast: bool = False,
   never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes the vocabulary and tokenizer_config.json.
@@ -120,10 +164,15 @@ def write(
   if never_split:
     values["never_split"] = list(never_split)
   if values:
-    json_files.write(os.path.join(folder, vocabularies.CONFIG), {
-      "tokenizer_class": tokenizer, **values, "model_max_length": max_length,
-      **special,
-    })
+    json_files.write(
+      os.path.join(folder, vocabularies.CONFIG),
+      {
+        "tokenizer_class": tokenizer,
+        **values,
+        "model_max_length": max_length,
+        **special,
+      },
+    )
 
 
 def _copy(path, folder, name):
@@ -147,27 +196,29 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
     return {}
   special = {key: name for key, name in _SPECIALS.items() if name in vocab}
   # Longer words become [UNK], as in tokenization.py.
-  fast = Tokenizer(models.WordPiece(
-    vocab, unk_token="[UNK]", max_input_chars_per_word=200
-  ))
+  fast = Tokenizer(
+    models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=200)
+  )
   rules = vocabularies.text_rules(vocab_file)
   fast.normalizer = normalizers.BertNormalizer(
-    lowercase=do_lower_case, strip_accents=rules.get("strip_accents"),
+    lowercase=do_lower_case,
+    strip_accents=rules.get("strip_accents"),
     handle_chinese_chars=rules.get("tokenize_chinese_chars", True),
   )
   lowered = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
   fast.pre_tokenizer = _but(lowered) if lowered else BertPreTokenizer()
   fast.post_processor = TemplateProcessing(
-    single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+    single="[CLS] $A [SEP]",
+    pair="[CLS] $A [SEP] $B:1 [SEP]:1",
     special_tokens=[(name, vocab[name]) for name in ("[CLS]", "[SEP]")],
   )
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
   # The library finds these words before lower-casing, even at punctuation.
   written = sorted({*never_split} - {*lowered, *special.values()})
-  fast.add_tokens([
-    AddedToken(w, single_word=True, normalized=False) for w in written
-  ])
+  fast.add_tokens(
+    [AddedToken(w, single_word=True, normalized=False) for w in written]
+  )
   if written:
     logging.warning(
       "tokenizer.json keeps %s whole next to punctuation too, which scripts "
@@ -186,10 +237,12 @@ def _but(words):
   whole = "|".join(map(re.escape, words))
   # These ASCII characters also count as punctuation, unlike in Unicode.
   pattern = Regex(rf"\A(?:{whole})\z|[\p{{P}}$+<=>^`|~]")
-  return pre_tokenizers.Sequence([
-    pre_tokenizers.WhitespaceSplit(),
-    pre_tokenizers.Split(pattern, "isolated"),
-  ])
+  return pre_tokenizers.Sequence(
+    [
+      pre_tokenizers.WhitespaceSplit(),
+      pre_tokenizers.Split(pattern, "isolated"),
+    ]
+  )
 
 
 def check(vocab_file: str) -> None:
@@ -257,14 +310,16 @@ def _more_than_a_list(folder):
   vocab_file = os.path.join(folder, vocabularies.LIST)
   path, values = vocabularies.read_config(vocab_file)
   faults = [
-    f"{key} is {name}" for key, name in _special_names(folder, values).items()
+    f"{key} is {name}"
+    for key, name in _special_names(folder, values).items()
     if name != _SPECIALS[key]
   ]
   if values.get("do_basic_tokenize") is False:
     faults.append("do_basic_tokenize is false")
-  kept = {*_SPECIALS.values(), *json_files.field(
-    values, "never_split", list[str], path, []
-  )}
+  kept = {
+    *_SPECIALS.values(),
+    *json_files.field(values, "never_split", list[str], path, []),
+  }
   added = sorted(_added_tokens(folder, values) - kept)
   if added:
     faults.append(f"added tokens are {file_io.listed(added)}")
@@ -329,8 +384,7 @@ def require_vocabulary(folder: str) -> None:
     f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
     "(in Python vocab_file=). transformers makes a tokenizer.json of other "
     "files, such as vocab.json or spiece.model (pip install transformers "
-    "sentencepiece): "
-    + tokenizer_file.COMMAND
+    "sentencepiece): " + tokenizer_file.COMMAND
   )
 
 

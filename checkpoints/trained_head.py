@@ -25,7 +25,8 @@ _HEADS = {
     "fill in [MASK]", "run_pretraining.py", "cls/predictions/output_bias"
   ),
   "next_sentence": _Head(
-    "tell whether a text follows", "run_pretraining.py",
+    "tell whether a text follows",
+    "run_pretraining.py",
     "cls/seq_relationship/output_weights",
   ),
 }

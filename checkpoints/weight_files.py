@@ -19,12 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 import layers
-from checkpoints import (
-  huggingface,
-  model_folder,
-  model_garden,
-  weight_names,
-)
+from checkpoints import huggingface, model_folder, model_garden, weight_names
 from common import errors, file_io
 
 TF1 = "TensorFlow 1"
@@ -77,7 +72,11 @@ def open_reader(path: str) -> Reader:
       return opened.get_tensor(name)
 
   reader = Reader(
-    TF1, prefix, weight_names.of_tf1(shapes), shapes.__getitem__, read,
+    TF1,
+    prefix,
+    weight_names.of_tf1(shapes),
+    shapes.__getitem__,
+    read,
     folder=os.path.dirname(prefix),
   )
   if model_garden.GRAPH in shapes:
@@ -154,7 +153,7 @@ def files_of(prefix: str) -> list[str]:
   names = [
     name
     for name in tf.io.gfile.listdir(folder or ".")
-    if name.startswith(start) and _SUFFIX.fullmatch(name[len(start):])
+    if name.startswith(start) and _SUFFIX.fullmatch(name[len(start) :])
   ]
   names.sort(key=lambda name: (name.endswith(".index"), name))
   return [os.path.join(folder, name) for name in names]
@@ -242,7 +241,9 @@ def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   with tf.device("CPU:0"):
     # This writes name-based values; tf.train.Checkpoint is object-based.
     tf.raw_ops.SaveV2(
-      prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
+      prefix=prefix,
+      tensor_names=names,
+      shape_and_slices=[""] * len(names),
       tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
     )
 
@@ -319,7 +320,9 @@ def without_random_init(source: str | Reader | None):
 
 def load(
   variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
-  source: str | Reader, *, allowed_missing: Iterable[str] = (),
+  source: str | Reader,
+  *,
+  allowed_missing: Iterable[str] = (),
 ) -> Report:
   """Sets variables to the values with their names in a checkpoint.
 
@@ -336,7 +339,8 @@ def load(
   check_shapes(shapes, reader, allowed_missing=allowed_missing)
   needed, stored = named.keys(), reader.shapes.keys()
   report = Report(
-    loaded=sorted(needed & stored), missing=sorted(needed - stored),
+    loaded=sorted(needed & stored),
+    missing=sorted(needed - stored),
     unused=sorted(n for n in stored - needed if not is_optimizer_state(n)),
   )
   for name in report.loaded:
@@ -350,7 +354,7 @@ def load(
 
 
 def by_name(
-  variables: Iterable[tf.Variable] | Mapping[str, tf.Variable]
+  variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
 ) -> dict[str, tf.Variable]:
   """Returns {name: variable}; a mapping is copied."""
   if isinstance(variables, Mapping):
@@ -359,13 +363,16 @@ def by_name(
 
 
 def check_shapes(
-  shapes: dict[str, tuple[int, ...]], reader: Reader, *,
+  shapes: dict[str, tuple[int, ...]],
+  reader: Reader,
+  *,
   allowed_missing: Iterable[str] = (),
 ) -> None:
   """Checks that a checkpoint has all variables; see `load`.
 
   Raises InputError: a variable is missing or has another shape.
   """
+
   def may_be_missing(name):
     return any(re.search(pattern, name) for pattern in allowed_missing)
 
@@ -383,7 +390,11 @@ def check_shapes(
     if _PADDED.search(name) and stored[1:] == shape[1:] and stored > shape:
       logging.warning(
         "%s: %s has %d rows, and the model %d words: the last rows, which pad "
-        "the table, are left out", reader.path, name, stored[0], shape[0],
+        "the table, are left out",
+        reader.path,
+        name,
+        stored[0],
+        shape[0],
       )
     elif stored != shape:
       # A head may be missing, but must not have another shape.
@@ -405,7 +416,8 @@ def _log(report, reader):
     logging.info("not in the checkpoint, left as they were: %s", missing)
   if report.unused:
     logging.info(
-      "%d in the checkpoint not used: %s", len(report.unused),
+      "%d in the checkpoint not used: %s",
+      len(report.unused),
       file_io.listed(report.unused),
     )
     logging.debug("not used: %s", ", ".join(report.unused))

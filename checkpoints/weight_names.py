@@ -39,16 +39,19 @@ LAYOUTS = {
   # [H, H] -> [H, N, D]: the heads are in the outputs.
   "heads_out": Layout(
     lambda x, n: x.reshape(x.shape[0], n, -1),
-    lambda x: x.reshape(x.shape[0], -1), lambda s: (s[0], s[1] * s[2]),
+    lambda x: x.reshape(x.shape[0], -1),
+    lambda s: (s[0], s[1] * s[2]),
   ),
   # [H, H] -> [N, D, H]: the heads are in the inputs.
   "heads_in": Layout(
     lambda x, n: x.reshape(n, -1, x.shape[1]),
-    lambda x: x.reshape(-1, x.shape[2]), lambda s: (s[0] * s[1], s[2]),
+    lambda x: x.reshape(-1, x.shape[2]),
+    lambda s: (s[0] * s[1], s[2]),
   ),
   # [H] -> [N, D]
   "heads": Layout(
-    lambda x, n: x.reshape(n, -1), lambda x: x.reshape(-1),
+    lambda x, n: x.reshape(n, -1),
+    lambda x: x.reshape(-1),
     lambda s: (s[0] * s[1],),
   ),
 }
@@ -68,10 +71,16 @@ class Reader:
   """
 
   def __init__(
-    self, file_format: str, path: str, names: dict[str, tuple[str, str]],
+    self,
+    file_format: str,
+    path: str,
+    names: dict[str, tuple[str, str]],
     shape_of: Callable[[str], Sequence[int]],
-    value_of: Callable[[str], np.ndarray], *, folder: str,
-    config: dict | None = None, notes: Sequence[str] = (),
+    value_of: Callable[[str], np.ndarray],
+    *,
+    folder: str,
+    config: dict | None = None,
+    notes: Sequence[str] = (),
     num_heads: int | None = None,
   ):
     """Takes the contents of the files.
@@ -275,8 +284,10 @@ def _tf1_names(variant, numbers):
 # which keeps its names and is not used.
 _ELECTRA = (
   ("^electra/", "bert/"),
-  ("^discriminator_predictions/dense_1/kernel",
-   "cls/replaced_tokens/output_weights"),
+  (
+    "^discriminator_predictions/dense_1/kernel",
+    "cls/replaced_tokens/output_weights",
+  ),
   ("^discriminator_predictions/dense_1/", "cls/replaced_tokens/output_"),
   ("^discriminator_predictions/", "cls/replaced_tokens/"),
 )
@@ -317,8 +328,10 @@ _TIED = {
   "cls.predictions.decoder.bias": "cls.predictions.bias",
   "predictions.decoder.weight": _TABLE,
   "predictions.decoder.bias": "predictions.bias",
-  "vocab_projector.weight": _TABLE, "generator_lm_head.weight": _TABLE,
-  "lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias",
+  "vocab_projector.weight": _TABLE,
+  "generator_lm_head.weight": _TABLE,
+  "lm_head.decoder.weight": _TABLE,
+  "lm_head.decoder.bias": "lm_head.bias",
 }
 
 
@@ -381,7 +394,8 @@ def find(
     # Names in a separate encoder lack the prefix.
     full = re.sub(
       r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler)\.)",
-      f"{variant}.", name,
+      f"{variant}.",
+      name,
     )
     # In files from before 2019, these two have TensorFlow's names.
     full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)

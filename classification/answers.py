@@ -26,7 +26,14 @@ from text import input_sequences
 SCORED_TOGETHER = 1 << 12
 # Names of columns that a class must not use.
 _COLUMNS = (
-  "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
+  "id",
+  "label",
+  "labels",
+  "gold",
+  "predicted",
+  "probability",
+  "text",
+  "text_b",
 )
 
 
@@ -38,7 +45,9 @@ Task = sequences.InputOptions | scores.Results
 
 
 def predict_texts(
-  logits: Callable, options: sequences.InputOptions, texts: list[tuple],
+  logits: Callable,
+  options: sequences.InputOptions,
+  texts: list[tuple],
   batch_size: int,
 ) -> list[dict]:
   """Classifies tuples of one or two texts of any length.
@@ -70,8 +79,10 @@ def predict_texts(
 
 
 def scores_of(
-  logits: Callable, options: sequences.InputOptions,
-  examples: list[data.Example], batch_size: int,
+  logits: Callable,
+  options: sequences.InputOptions,
+  examples: list[data.Example],
+  batch_size: int,
 ) -> np.ndarray:
   """Returns the scores for `predicted_labels`, float32 [n, L].
 
@@ -83,9 +94,11 @@ def scores_of(
   """
   arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
-  batches = list(input_sequences.batches_by_length(
-    lengths.tolist(), batch_size, options.max_seq_length
-  ))
+  batches = list(
+    input_sequences.batches_by_length(
+      lengths.tolist(), batch_size, options.max_seq_length
+    )
+  )
   batch_outputs = []
   for places in batches:
     longest = lengths[places[0]]
@@ -104,8 +117,10 @@ def scores_of(
 
 
 def score_blocks(
-  logits: Callable, options: sequences.InputOptions,
-  examples: Iterable[data.Example], batch_size: int,
+  logits: Callable,
+  options: sequences.InputOptions,
+  examples: Iterable[data.Example],
+  batch_size: int,
 ) -> Iterator[np.ndarray]:
   """Yields the result of `scores_of` for each block of examples, in order."""
   rest = iter(examples)
@@ -204,8 +219,13 @@ def _quoted(cell):
 
 
 def write_predictions(
-  folder: str, suffix: str, task: Task, examples: Iterable[data.Example],
-  parts: Iterable[np.ndarray], *, predicted: list | None = None,
+  folder: str,
+  suffix: str,
+  task: Task,
+  examples: Iterable[data.Example],
+  parts: Iterable[np.ndarray],
+  *,
+  predicted: list | None = None,
 ) -> None:
   """Writes the two prediction files while `parts` are computed.
 
@@ -220,7 +240,8 @@ def write_predictions(
     # The rows of a query may be anywhere, so ranks need all rows.
     parts = [np.concatenate(list(parts))]
   with (
-    open_table(named_path) as write, file_io.open_for_writing(path) as unnamed,
+    open_table(named_path) as write,
+    file_io.open_for_writing(path) as unnamed,
   ):
     for outputs in parts:
       # As in the original: no header, and numbers in NumPy's float32 format.

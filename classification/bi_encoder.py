@@ -26,8 +26,10 @@ def check(settings, config: configuration.BertConfig, task_kind: str):
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   if (
-    task_kind == data.RETRIEVAL and settings.do_train
-    and not settings.negative_column and settings.train_batch_size == 1
+    task_kind == data.RETRIEVAL
+    and settings.do_train
+    and not settings.negative_column
+    and settings.train_batch_size == 1
   ):
     raise errors.InputError(
       "--train_batch_size=1 leaves no other pair of the batch as a negative; "
@@ -42,8 +44,11 @@ class BiEncoder(model.Network):
   """
 
   def __init__(
-    self, settings, config: configuration.BertConfig,
-    task: tasks.ClassifierTask, **model_options,
+    self,
+    settings,
+    config: configuration.BertConfig,
+    task: tasks.ClassifierTask,
+    **model_options,
   ):
     """Makes the variables, which are the encoder's.
 
@@ -67,7 +72,8 @@ class BiEncoder(model.Network):
     if self.pooling.mode != "pooled":
       unread.append("/pooler/")
     return [
-      variable for variable in self.variables
+      variable
+      for variable in self.variables
       if not any(part in layers.variable_name(variable) for part in unread)
     ]
 
@@ -96,21 +102,29 @@ class BiEncoder(model.Network):
   def write(self, folder, settings, config, inputs: dict, step: int) -> None:
     """Writes a model folder; see model.Network.write."""
     inputs = {
-      **inputs, **settings.pick(tasks.VECTOR_FLAGS),
+      **inputs,
+      **settings.pick(tasks.VECTOR_FLAGS),
       "task_kind": self.task_kind,
       tasks.TEXT_PAIRS: False,  # Vectors are made of single texts.
     }
     if not model_writer.is_for_sentences(config, self.pooling):
       logging.warning(
         "sentence-transformers has no pooling %s of layers %s of this model: "
-        "only this project can use %s", *self.pooling[:2], folder,
+        "only this project can use %s",
+        *self.pooling[:2],
+        folder,
       )
       super().write(folder, settings, config, inputs, step)
       return
     model_writer.write_sentence_model(
-      folder, self.variables, model_folder.with_input_settings(config, inputs),
-      settings.vocab_file, settings.do_lower_case, pooling=self.pooling,
-      max_length=settings.max_seq_length, never_split=settings.never_split,
+      folder,
+      self.variables,
+      model_folder.with_input_settings(config, inputs),
+      settings.vocab_file,
+      settings.do_lower_case,
+      pooling=self.pooling,
+      max_length=settings.max_seq_length,
+      never_split=settings.never_split,
     )
 
 
@@ -126,7 +140,8 @@ class Retriever(BiEncoder):
   def evaluated(self, logits, label_ids):
     """Returns the scores, vectors and labels of examples, [B, ...] each."""
     return {
-      "scores": scores.of_logits(self.task_kind, logits), "vectors": logits,
+      "scores": scores.of_logits(self.task_kind, logits),
+      "vectors": logits,
       "label_ids": label_ids,
     }
 
@@ -134,13 +149,15 @@ class Retriever(BiEncoder):
     """Returns float32 [N] for batches in the order of the examples."""
     # The computed batches differ: they are sorted by length and padded.
     vectors, label_ids = outputs["vectors"], outputs["label_ids"]
-    return np.concatenate([
-      self.example_losses(
-        vectors[start : start + batch_size],
-        label_ids[start : start + batch_size],
-      )
-      for start in range(0, len(vectors), batch_size)
-    ])
+    return np.concatenate(
+      [
+        self.example_losses(
+          vectors[start : start + batch_size],
+          label_ids[start : start + batch_size],
+        )
+        for start in range(0, len(vectors), batch_size)
+      ]
+    )
 
 
 def in_batch_losses(

@@ -41,7 +41,12 @@ OF_NUMBERS = (REGRESSION, *OF_PAIRS)  # The prediction is a number.
 _LABELS_SHOWN = 20
 # The values that are valid in a column of --label_columns.
 _FLAGS = {
-  "0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True
+  "0": False,
+  "0.0": False,
+  "false": False,
+  "1": True,
+  "1.0": True,
+  "true": True,
 }
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records have float32.
 # The label in SNLI and MNLI if annotators disagreed.
@@ -86,8 +91,10 @@ class BadRow(NamedTuple):
 
 
 def examples_of(
-  table: tables.Table, make: Callable[[int, dict, str], Example | None],
-  has_ids: bool, label: object,
+  table: tables.Table,
+  make: Callable[[int, dict, str], Example | None],
+  has_ids: bool,
+  label: object,
 ) -> Iterator[Example | BadRow]:
   """Yields an Example or a BadRow for each row of a table, in order.
 
@@ -126,7 +133,8 @@ def examples_of(
   if disagreed:
     logging.warning(
       "%s: %d rows have no agreed label (gold_label is -) and are left out",
-      table.path, disagreed,
+      table.path,
+      disagreed,
     )
 
 
@@ -158,8 +166,15 @@ class ExampleStream:
   """
 
   def __init__(
-    self, path: str, settings, task_kind: str, *, labels: tuple = (),
-    split: str = "train", has_labels: bool = True, limit: int = 0,
+    self,
+    path: str,
+    settings,
+    task_kind: str,
+    *,
+    labels: tuple = (),
+    split: str = "train",
+    has_labels: bool = True,
+    limit: int = 0,
     examples: list | None = None,
   ):
     """Checks the whole file.
@@ -207,10 +222,13 @@ class ExampleStream:
     columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
     columns += flagged
     table = _open_table(self._path, columns, settings)
-    table.require(columns, (
-      "name it once in the header, or number all columns of a file without "
-      "one, from 1: --text_column=2"
-    ))
+    table.require(
+      columns,
+      (
+        "name it once in the header, or number all columns of a file without "
+        "one, from 1: --text_column=2"
+      ),
+    )
     if self._task_kind in OF_RANKS:
       table = table._replace(
         rows=_of_single_passages(table, text_b, label, row_id)
@@ -221,10 +239,13 @@ class ExampleStream:
       return Example(
         # Ids in JSON may be numbers.
         _text(row, row_id, may_be_number=True) if row_id else name,
-        _text(row, text_a), _text(row, text_b) if text_b else None,
+        _text(row, text_a),
+        _text(row, text_b) if text_b else None,
         self._label(_flagged(row, flagged) if flagged else row[label])
-        if label or flagged else _WITHOUT_COLUMN.get(self._task_kind),
-        (_text(row, worse),) if worse else (), place,
+        if label or flagged
+        else _WITHOUT_COLUMN.get(self._task_kind),
+        (_text(row, worse),) if worse else (),
+        place,
       )
 
     return examples_of(table, make, bool(row_id), label)
@@ -270,11 +291,13 @@ def _of_single_passages(table, passage, relevance, row_id):
     relevances = values[relevance] if relevance else passages
     count = len(relevances) if isinstance(relevances, list) else "no list of"
     if not passages or count != len(passages):
-      yield row._replace(fault=(
-        f"{passage!r} has {len(passages)} texts" + (
-          f", and {relevance!r} {count} numbers" if relevance else ""
-        ) + "; a query needs one or more, and as many relevances"
-      ))
+      yield row._replace(
+        fault=(
+          f"{passage!r} has {len(passages)} texts"
+          + (f", and {relevance!r} {count} numbers" if relevance else "")
+          + "; a query needs one or more, and as many relevances"
+        )
+      )
       continue
     for number, text in enumerate(passages):
       single = {**values, relevance: relevances[number], passage: text}
@@ -292,7 +315,9 @@ def _report_bad_rows(bad, count, skips):
   if skips and len(bad) < count:
     logging.warning(
       "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
-      summary, bad[0].line, bad[0].fault,
+      summary,
+      bad[0].line,
+      bad[0].fault,
     )
     for row in bad:
       logging.debug("%s", row)
@@ -336,7 +361,10 @@ def _open_table(path, names, settings):
   if settings.encoding:
     tables.check_encoding(settings.encoding)
   return tables.open_table(
-    path, file_format, names=names, delimiter=delimiter,
+    path,
+    file_format,
+    names=names,
+    delimiter=delimiter,
     encoding=settings.encoding,
   )
 
@@ -392,8 +420,10 @@ def _classes(value, separator):
       )
     # An empty cell means no class.
     listed = value.strip().startswith("[") and value.strip().endswith("]")
-    value = _list_of(value) if listed else (
-      value.split(separator) if value.strip() else []
+    value = (
+      _list_of(value)
+      if listed
+      else (value.split(separator) if value.strip() else [])
     )
   if not isinstance(value, list):
     raise errors.InputError(
@@ -418,8 +448,10 @@ def _list_of(text):
   except (ValueError, SyntaxError, MemoryError, RecursionError):
     values = None
   # Python reads "['a' 'b']" as ["ab"].
-  if isinstance(values, list) and text.count(",") >= len(values) - 1 and (
-    len(re.findall(r"(['\"]).*?\1", text)) in (0, len(values))
+  if (
+    isinstance(values, list)
+    and text.count(",") >= len(values) - 1
+    and (len(re.findall(r"(['\"]).*?\1", text)) in (0, len(values)))
   ):
     return values
   raise errors.InputError(
@@ -548,7 +580,8 @@ def split_off(
   # Numbers have no classes; after sorting, the choice covers their range.
   is_number = any(isinstance(label, float) for label in counts)
   places = [
-    place for place, example in enumerate(examples)
+    place
+    for place, example in enumerate(examples)
     if is_number or counts[example.label] > 1
   ]
   rng = np.random.RandomState(seed)

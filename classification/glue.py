@@ -26,8 +26,16 @@ from common import errors, file_io
 
 # Number of rows that GLUE's server expects in each file.
 _SUBMITTED_ROWS = {
-  "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965,
-  "MNLI-m": 9796, "MNLI-mm": 9847, "QNLI": 5463, "RTE": 3000, "WNLI": 146,
+  "CoLA": 1063,
+  "SST-2": 1821,
+  "MRPC": 1725,
+  "STS-B": 1379,
+  "QQP": 390965,
+  "MNLI-m": 9796,
+  "MNLI-mm": 9847,
+  "QNLI": 5463,
+  "RTE": 3000,
+  "WNLI": 146,
   "AX": 1104,
 }
 _NLI = ("contradiction", "entailment", "neutral")
@@ -120,9 +128,11 @@ def _read_folders(task, folder, prefix):
     text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
     with faults.collected(), errors.placed(f"{path}:1"):
       errors.require_text(text)
-    examples.append(data.Example(
-      f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
-    ))
+    examples.append(
+      data.Example(
+        f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
+      )
+    )
   faults.refuse(task.title)
   return examples
 
@@ -145,7 +155,9 @@ def _splits(*columns, files=None, folders=("",), **options):
   return {
     split: Layout(
       tuple(f"{folder}{n}" for folder in folders for n in names.split()),
-      *columns, has_labels=not split.startswith("test"), **options,
+      *columns,
+      has_labels=not split.startswith("test"),
+      **options,
     )
     for split, names in files.items()
   }
@@ -156,34 +168,58 @@ _PAIR = ("sentence1", "sentence2")
 _QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
 # Data to predict keep all rows, because the leaderboard needs all of them.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
-_MNLI = _splits(*_PAIR, "gold_label", "index", may_be_empty=True, files={
-  split: f"{split}.tsv" for split in (
-    "train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"
-  )
-})
+_MNLI = _splits(
+  *_PAIR,
+  "gold_label",
+  "index",
+  may_be_empty=True,
+  files={
+    split: f"{split}.tsv"
+    for split in (
+      "train",
+      "dev_matched",
+      "dev_mismatched",
+      "test_matched",
+      "test_mismatched",
+    )
+  },
+)
 _XNLI = {
   **_splits(
-    "premise", "hypo", "label", folders=("", "XNLI-MT-1.0/"),
+    "premise",
+    "hypo",
+    "label",
+    folders=("", "XNLI-MT-1.0/"),
     files={"train": "multinli/multinli.train.{language}.tsv"},
     # As in the original: training files spell this label differently.
-    renamed={"contradictory": "contradiction"}, may_be_empty=True,
+    renamed={"contradictory": "contradiction"},
+    may_be_empty=True,
   ),
   **_splits(
-    *_PAIR, "gold_label", language="language", may_be_empty=True,
+    *_PAIR,
+    "gold_label",
+    language="language",
+    may_be_empty=True,
     folders=("", "XNLI-1.0/"),
     files={"dev": "xnli.dev.tsv", "test": "xnli.test.tsv"},
   ),
 }
 _PAWS_X = _splits(
-  *_PAIR, "label", broken=("NS",),
-  folders=("{language}/", "x-final/{language}/"), files={
-    "train": "translated_train.tsv train.tsv", "dev": "dev_2k.tsv",
+  *_PAIR,
+  "label",
+  broken=("NS",),
+  folders=("{language}/", "x-final/{language}/"),
+  files={
+    "train": "translated_train.tsv train.tsv",
+    "dev": "dev_2k.tsv",
     "test": "test_2k.tsv",
   },
 )
 # An ending consists of sent2, the sentence's beginning, and an ending column.
 _SWAG = _splits(
-  "sent1", None, "label",
+  "sent1",
+  None,
+  "label",
   endings=("sent2", ("ending0", "ending1", "ending2", "ending3")),
   files={"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
 )
@@ -195,38 +231,81 @@ _IMDB = _splits(
 _ROWS = [
   # The columns are source, label, the author's mark, sentence.
   # As in the original: among CoLA's files, only the test set has a header.
-  Task("cola", "CoLA", _BINARY, ("matthews",), {
-    **_splits("4", None, "2",
-              files={"train": "train.tsv", "dev": "dev.tsv"}),
-    **_splits("sentence", None, "label", files={"test": "test.tsv"}),
-  }),
-  Task("sst-2", "SST-2", _BINARY, ("accuracy",),
-       _splits("sentence", None, "label", "index")),
-  Task("mrpc", "MRPC", _BINARY, ("f1", "accuracy"),
-       _splits("#1 String", "#2 String", "Quality"),
-       hint="train.tsv and dev.tsv are the two parts of "
-            "msr_paraphrase_train.txt, in its columns"),
-  Task("sts-b", "STS-B", (), ("pearson", "spearman"),
-       _splits(*_PAIR, "score", "index"),
-       task_kind=data.REGRESSION, scores=(0.0, 5.0)),
+  Task(
+    "cola",
+    "CoLA",
+    _BINARY,
+    ("matthews",),
+    {
+      **_splits("4", None, "2", files={"train": "train.tsv", "dev": "dev.tsv"}),
+      **_splits("sentence", None, "label", files={"test": "test.tsv"}),
+    },
+  ),
+  Task(
+    "sst-2",
+    "SST-2",
+    _BINARY,
+    ("accuracy",),
+    _splits("sentence", None, "label", "index"),
+  ),
+  Task(
+    "mrpc",
+    "MRPC",
+    _BINARY,
+    ("f1", "accuracy"),
+    _splits("#1 String", "#2 String", "Quality"),
+    hint="train.tsv and dev.tsv are the two parts of "
+    "msr_paraphrase_train.txt, in its columns",
+  ),
+  Task(
+    "sts-b",
+    "STS-B",
+    (),
+    ("pearson", "spearman"),
+    _splits(*_PAIR, "score", "index"),
+    task_kind=data.REGRESSION,
+    scores=(0.0, 5.0),
+  ),
   Task("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
   Task("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
-  Task("qnli", "QNLI", _ENTAILMENT, ("accuracy",),
-       _splits("question", "sentence", "label", "index")),
-  Task("rte", "RTE", _ENTAILMENT, ("accuracy",),
-       _splits(*_PAIR, "label", "index")),
-  Task("wnli", "WNLI", _BINARY, ("accuracy",),
-       _splits(*_PAIR, "label", "index")),
-  Task("ax", "AX", _NLI, ("matthews",), _splits(
-    *_PAIR, "label", "index",
-    files={"test": "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv"},
-  ), hint="it is GLUE's diagnostic set, for a model trained on MNLI"),
+  Task(
+    "qnli",
+    "QNLI",
+    _ENTAILMENT,
+    ("accuracy",),
+    _splits("question", "sentence", "label", "index"),
+  ),
+  Task(
+    "rte", "RTE", _ENTAILMENT, ("accuracy",), _splits(*_PAIR, "label", "index")
+  ),
+  Task(
+    "wnli", "WNLI", _BINARY, ("accuracy",), _splits(*_PAIR, "label", "index")
+  ),
+  Task(
+    "ax",
+    "AX",
+    _NLI,
+    ("matthews",),
+    _splits(
+      *_PAIR,
+      "label",
+      "index",
+      files={"test": "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv"},
+    ),
+    hint="it is GLUE's diagnostic set, for a model trained on MNLI",
+  ),
   # As in the original: Chinese without --language.
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB),
-  Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
-       task_kind=data.CHOICE),
+  Task(
+    "swag",
+    "SWAG",
+    ("0", "1", "2", "3"),
+    ("accuracy",),
+    _SWAG,
+    task_kind=data.CHOICE,
+  ),
 ]
 TASKS = {task.name: task for task in _ROWS}
 
@@ -259,6 +338,7 @@ def splits(task: Task, purpose: str) -> list[str]:
 
   IMDB has no dev split, so "eval" uses its test split; AX has no labels.
   """
+
   def named(start):
     return [split for split in task.layouts if split.startswith(start)]
 
@@ -319,8 +399,11 @@ def _read_table(task, layout, path, prefix, language):
   # Check only the endings, because their common beginning may be empty.
   texts = list(filter(None, (layout.text_a, layout.text_b, *endings)))
   table = tables.open_table(
-    path, "csv" if path.endswith(".csv") else "tsv", names=texts,
-    delimiter=",", joins_cut_rows=layout.broken is not None,
+    path,
+    "csv" if path.endswith(".csv") else "tsv",
+    names=texts,
+    delimiter=",",
+    joins_cut_rows=layout.broken is not None,
   )
   label = layout.label if layout.has_labels else None
   table.require([*texts, beginning, label, layout.language])
@@ -341,9 +424,12 @@ def _read_table(task, layout, path, prefix, language):
     # rows in other languages.
     name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
     return data.Example(
-      f"{prefix}-{name}", row[layout.text_a], row.get(layout.text_b),
+      f"{prefix}-{name}",
+      row[layout.text_a],
+      row.get(layout.text_b),
       _label(row.get(layout.label), task, layout),
-      tuple(f"{row[beginning]} {row[end]}".strip() for end in endings), place,
+      tuple(f"{row[beginning]} {row[end]}".strip() for end in endings),
+      place,
     )
 
   examples, bad = [], []
@@ -398,8 +484,11 @@ def _report(path, bad, count, layout):
     lines[row.fault].append(row.line)
   for fault, numbers in lines.items():
     logging.warning(
-      "%s: left out line%s %s: %s", path, "s" * (len(numbers) > 1),
-      ", ".join(map(str, numbers)), fault,
+      "%s: left out line%s %s: %s",
+      path,
+      "s" * (len(numbers) > 1),
+      ", ".join(map(str, numbers)),
+      fault,
     )
 
 
@@ -443,6 +532,8 @@ def write_submission(
   if len(predictions) != _SUBMITTED_ROWS[name]:
     logging.warning(
       "%s: %d predictions, but the server expects %d: it will refuse the file",
-      path, len(predictions), _SUBMITTED_ROWS[name],
+      path,
+      len(predictions),
+      _SUBMITTED_ROWS[name],
     )
   return path

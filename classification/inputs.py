@@ -65,19 +65,27 @@ def label_ids(
   if task_kind == data.RETRIEVAL:
     # Batches have 32 bits. Two of 10,000 texts share a checksum with a chance
     # of 1 %, and then cannot be negatives of each other.
-    return np.array([
-      [zlib.crc32(text.encode("utf-8", "surrogatepass")) - 2**31
-       for text in (each.text_a, each.text_b, *each.endings)]
-      for each in examples
-    ], np.int64)
+    return np.array(
+      [
+        [
+          zlib.crc32(text.encode("utf-8", "surrogatepass")) - 2**31
+          for text in (each.text_a, each.text_b, *each.endings)
+        ]
+        for each in examples
+      ],
+      np.int64,
+    )
   if task_kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
   # The readers have refused unknown classes.
   if task_kind == data.MULTI_LABEL:
-    return np.array([
-      [label in data.classes_of(each.label) for label in labels]
-      for each in examples
-    ], np.int64)
+    return np.array(
+      [
+        [label in data.classes_of(each.label) for label in labels]
+        for each in examples
+      ],
+      np.int64,
+    )
   numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
   return np.array([numbers[each.label] for each in examples], np.int64)
 
@@ -109,15 +117,20 @@ def _serialize_block(examples, options):
   # A sequence with two tokens, [CLS] [SEP], has no text.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
-    "min_sequences": int(num_rows.min()), "max_sequences": int(num_rows.max()),
-    "num_empty": len(empty), **unknown_tokens.count(arrays, tokenizer),
+    "min_sequences": int(num_rows.min()),
+    "max_sequences": int(num_rows.max()),
+    "num_empty": len(empty),
+    **unknown_tokens.count(arrays, tokenizer),
     "empty": [examples[n].place or examples[n].guid for n in empty[:5]],
   }
 
 
 def write_records(
-  writer: tfrecord.RecordWriter, examples: Iterable,
-  options: sequences.InputOptions, *, processes: int,
+  writer: tfrecord.RecordWriter,
+  examples: Iterable,
+  options: sequences.InputOptions,
+  *,
+  processes: int,
 ) -> dict:
   """Writes a record for each example; returns statistics.
 
@@ -126,8 +139,11 @@ def write_records(
   has no piece (num_empty), and the places of the first such examples (empty).
   """
   statistics = cached_records.write_blocks(
-    writer, examples, functools.partial(_serialize_block, options=options),
-    block=BLOCK_EXAMPLES, processes=processes,
+    writer,
+    examples,
+    functools.partial(_serialize_block, options=options),
+    block=BLOCK_EXAMPLES,
+    processes=processes,
   )
   return {
     **cached_records.totals(
@@ -161,7 +177,8 @@ def prepare(
     raise errors.InputError(f"no examples for {path}: the data are empty")
   checksum, size = _digest(examples)
   fingerprint = {
-    **dataclasses.asdict(options), "format": _FORMAT,
+    **dataclasses.asdict(options),
+    "format": _FORMAT,
     # A checksum of the content replaces the path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,
@@ -179,11 +196,15 @@ def prepare(
   if facts["num_empty"]:
     logging.warning(
       "%s: %d texts are empty after cleaning (of control characters), such as "
-      "%s; the model sees only [CLS] and [SEP]", path, facts["num_empty"],
+      "%s; the model sees only [CLS] and [SEP]",
+      path,
+      facts["num_empty"],
       ", ".join(facts["empty"]),
     )
   return ClassifierData(
-    path, facts["num_records"], facts["max_sequences"],
+    path,
+    facts["num_records"],
+    facts["max_sequences"],
     _features(options, facts["min_sequences"], facts["max_sequences"]),
   )
 
@@ -209,8 +230,12 @@ def log_examples(examples, options):
     tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     logging.debug(
       "*** Example ***\n  guid: %s\n  label: %s\n  sequences: %d\n  tokens: %s"
-      "\n  input_ids: %s", example.guid, example.label, count,
-      " ".join(tokens), " ".join(map(str, ids)),
+      "\n  input_ids: %s",
+      example.guid,
+      example.label,
+      count,
+      " ".join(tokens),
+      " ".join(map(str, ids)),
     )
 
 
@@ -229,15 +254,18 @@ def _features(options, min_sequences, max_sequences):
   return {
     **dict.fromkeys(input_sequences.NAMES, integers),
     "label_ids": tf.io.FixedLenFeature(
-      counts.get(options.task_kind, []), tf.float32 if is_number else tf.int64,
+      counts.get(options.task_kind, []), tf.float32 if is_number else tf.int64
     ),
     "is_real_example": tf.io.FixedLenFeature([], tf.int64),
   }
 
 
 def keep_states(
-  model, examples: ClassifierData, *, strategy: tf.distribute.Strategy,
-  batch_size: int
+  model,
+  examples: ClassifierData,
+  *,
+  strategy: tf.distribute.Strategy,
+  batch_size: int,
 ) -> ClassifierData:
   """Writes the hidden states that the pooler reads, unless they exist.
 
@@ -261,35 +289,49 @@ def keep_states(
 
   def serialize(outputs):
     # A feature of a record is a flat list of numbers: [W, H] becomes [W H].
-    return tfrecord.serialize_examples({
-      name: values.reshape(len(values), -1) for name, values in outputs.items()
-    })
+    return tfrecord.serialize_examples(
+      {
+        name: values.reshape(len(values), -1)
+        for name, values in outputs.items()
+      }
+    )
 
   frozen_states.ensure(
-    path, model.bert, examples, of_batch, serialize,
-    strategy=strategy, batch_size=batch_size, window=STATES_TOGETHER,
+    path,
+    model.bert,
+    examples,
+    of_batch,
+    serialize,
+    strategy=strategy,
+    batch_size=batch_size,
+    window=STATES_TOGETHER,
   )
-  return examples._replace(records=path, features={
-    "first_states": tf.io.FixedLenFeature([sequences, width], tf.float32),
-    "sequence_mask": tf.io.FixedLenFeature([sequences], tf.int64),
-    **{n: examples.features[n] for n in ("label_ids", "is_real_example")},
-  })
+  return examples._replace(
+    records=path,
+    features={
+      "first_states": tf.io.FixedLenFeature([sequences, width], tf.float32),
+      "sequence_mask": tf.io.FixedLenFeature([sequences], tf.int64),
+      **{n: examples.features[n] for n in ("label_ids", "is_real_example")},
+    },
+  )
 
 
 # Batches.
 
 
-def training_data(
-  examples: ClassifierData, trim: bool
-) -> harness.TrainingData:
+def training_data(examples: ClassifierData, trim: bool) -> harness.TrainingData:
   """Returns the training data.
 
   With `trim`, batches are trimmed to their longest sequence and to the number
   of windows of their longest text, so that their shapes differ.
   """
   return harness.TrainingData(
-    [examples.records], examples.features, examples.num_records, trim=trim,
-    transform=None if trim
+    [examples.records],
+    examples.features,
+    examples.num_records,
+    trim=trim,
+    transform=None
+    if trim
     else lambda batch, *_, **__: filled_up(batch, examples.max_sequences),
   )
 

@@ -70,14 +70,20 @@ class Evaluator:
     `batch_size` examples over all replicas, and more if they are short.
     """
     for outputs in self._predictor.windows(
-      pipeline.sequential_records([examples.records]), examples.features,
-      batch_size=batch_size, window=answers.SCORED_TOGETHER,
+      pipeline.sequential_records([examples.records]),
+      examples.features,
+      batch_size=batch_size,
+      window=answers.SCORED_TOGETHER,
     ):
       yield self._network.evaluated(**outputs)
 
   def evaluate(
-    self, task: tasks.ClassifierTask, records: dict[str, inputs.ClassifierData],
-    *, batch_size: int, report_dir: str | None = None,
+    self,
+    task: tasks.ClassifierTask,
+    records: dict[str, inputs.ClassifierData],
+    *,
+    batch_size: int,
+    report_dir: str | None = None,
   ) -> dict[str, float]:
     """Returns {"eval_accuracy": ..., "eval_mismatched_accuracy": ..., ...}.
 
@@ -93,8 +99,12 @@ class Evaluator:
       }
       losses = self._network.evaluation_losses(outputs, batch_size)
       results = scores.Results(
-        task.task_kind, task.labels, outputs["label_ids"], outputs["scores"],
-        task.positive, outputs.get("vectors"),
+        task.task_kind,
+        task.labels,
+        outputs["label_ids"],
+        outputs["scores"],
+        task.positive,
+        outputs.get("vectors"),
       )
       if task.task_kind in data.OF_RANKS:
         queries = data.query_numbers(task.splits[name])
@@ -109,8 +119,10 @@ class Evaluator:
         text = _write_report(report_dir, name, task.splits[name], results)
         if name == "eval":
           self.reported = {
-            "details": text, "confusions": results.confusions()
-            if task.task_kind == data.SINGLE else None,
+            "details": text,
+            "confusions": results.confusions()
+            if task.task_kind == data.SINGLE
+            else None,
             "mistakes": _mistakes(results, task.splits[name]),
           }
     return values
@@ -133,10 +145,14 @@ def _mistakes(results, examples):
   )
   return [
     run_report.Mistake(
-      sizes[n], " ‖ ".join(
-        cell for column, cell in row.items()
+      sizes[n],
+      " ‖ ".join(
+        cell
+        for column, cell in row.items()
         if column in ("text", "text_b") or column.startswith("ending_")
-      ), row["gold"], row["predicted"],
+      ),
+      row["gold"],
+      row["predicted"],
     )
     for n, row in zip(worst, rows)
   ]
@@ -233,7 +249,9 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
 
 
 def make_network(
-  settings, config: configuration.BertConfig, task: tasks.ClassifierTask,
+  settings,
+  config: configuration.BertConfig,
+  task: tasks.ClassifierTask,
   **model_options,
 ) -> model.Network:
   """Returns the model of a task, with its variables.
@@ -248,12 +266,13 @@ def make_network(
   model_options["is_frozen"] = settings.freeze_encoder
   if task.task_kind in data.OF_RANKS:
     return reranker.Reranker(
-      config, task.task_kind, outputs, loss=settings.ranking_loss,
+      config,
+      task.task_kind,
+      outputs,
+      loss=settings.ranking_loss,
       **model_options,
     )
-  return model.ClassifierModel(
-    config, task.task_kind, outputs, **model_options
-  )
+  return model.ClassifierModel(config, task.task_kind, outputs, **model_options)
 
 
 class ModelRun:
@@ -273,7 +292,9 @@ class ModelRun:
     loaded = weight_files.without_random_init(self._start.path)
     with run.strategy.scope(), loaded:
       self._model = make_network(
-        settings, run.config, run.task,
+        settings,
+        run.config,
+        run.task,
         **components.model_options(settings, run.strategy),
       )
     # Evaluations during training reuse this compiled function.
@@ -298,29 +319,38 @@ class ModelRun:
   def load_weights(self):
     """Loads the weights for evaluation or prediction."""
     weight_files.load(
-      self._model.variables, self._start.path,
+      self._model.variables,
+      self._start.path,
       allowed_missing=self._model.allowed_missing,
     )
 
   def train(self):
     """Trains from the initial weights, and writes final_model."""
     settings, run = self._settings, self._run
-    self._step = harness.train(settings, harness.Task(
-      self._model, run.config, run.strategy,
-      model.objective(self._model, run.class_weights), settings.output_dir,
-      length=harness.training_length(
-        settings, run.records["train"].num_records
+    self._step = harness.train(
+      settings,
+      harness.Task(
+        self._model,
+        run.config,
+        run.strategy,
+        model.objective(self._model, run.class_weights),
+        settings.output_dir,
+        length=harness.training_length(
+          settings, run.records["train"].num_records
+        ),
+        # With a frozen pooler, the checkpoint must have one.
+        new_variables=[
+          name
+          for name in model.NEW_VARIABLES
+          if name not in heads.POOLER or not settings.freeze_pooler
+        ],
+        data=self._training_data,
+        evaluate=self._scores,
+        result_names=result_names(run.task, run.records),
+        write=self._write_model,
       ),
-      # With a frozen pooler, the checkpoint must have one.
-      new_variables=[
-        name for name in model.NEW_VARIABLES
-        if name not in heads.POOLER or not settings.freeze_pooler
-      ],
-      data=self._training_data,
-      evaluate=self._scores,
-      result_names=result_names(run.task, run.records),
-      write=self._write_model,
-    ), self._start)
+      self._start,
+    )
     if distribution.is_chief(run.strategy):
       self._log_next_commands()
 
@@ -330,8 +360,12 @@ class ModelRun:
     # change between epochs and seeds. The weights have been loaded before this.
     if settings.freeze_encoder:
       self._records = {
-        name: examples if name.startswith("predict") else inputs.keep_states(
-          self._model, examples, strategy=run.strategy,
+        name: examples
+        if name.startswith("predict")
+        else inputs.keep_states(
+          self._model,
+          examples,
+          strategy=run.strategy,
           batch_size=settings.eval_batch_size,
         )
         for name, examples in run.records.items()
@@ -343,32 +377,52 @@ class ModelRun:
     """Logs commands that use the trained model."""
     folder = os.path.join(self._settings.output_dir, "final_model")
     export = os.path.join(self._settings.output_dir, "saved_model")
-    logging.info("%s", program.hint(
-      f"to answer texts over HTTP: python serve.py --model_dir={folder}"
-    ))
-    logging.info("%s", program.hint(
-      "to export it for serving: python export_saved_model.py "
-      f"--head={self.served_as['head']} --model_dir={folder} "
-      f"--export_dir={export}"
-    ))
+    logging.info(
+      "%s",
+      program.hint(
+        f"to answer texts over HTTP: python serve.py --model_dir={folder}"
+      ),
+    )
+    logging.info(
+      "%s",
+      program.hint(
+        "to export it for serving: python export_saved_model.py "
+        f"--head={self.served_as['head']} --model_dir={folder} "
+        f"--export_dir={export}"
+      ),
+    )
 
   def _write_model(self, folder, step):
     """Writes the current weights as a model folder."""
     settings, run = self._settings, self._run
     # The folder stores the columns, so predicting needs no flags for them.
-    columns = {} if run.task.official else {
-      name: value for name, value in settings.pick(tasks.COLUMN_FLAGS).items()
-      if value is not None
-    }
-    self._model.write(folder, settings, run.config, {
-      **settings.pick(tasks.INPUT_FLAGS), **columns,
-      tasks.TEXT_PAIRS: run.task.text_pairs,
-    }, step)
+    columns = (
+      {}
+      if run.task.official
+      else {
+        name: value
+        for name, value in settings.pick(tasks.COLUMN_FLAGS).items()
+        if value is not None
+      }
+    )
+    self._model.write(
+      folder,
+      settings,
+      run.config,
+      {
+        **settings.pick(tasks.INPUT_FLAGS),
+        **columns,
+        tasks.TEXT_PAIRS: run.task.text_pairs,
+      },
+      step,
+    )
 
   def _scores(self, report_dir=None):
     return self._evaluator.evaluate(
-      self._run.task, self._records,
-      batch_size=self._settings.eval_batch_size, report_dir=report_dir,
+      self._run.task,
+      self._records,
+      batch_size=self._settings.eval_batch_size,
+      report_dir=report_dir,
     )
 
   def evaluate(self):
@@ -379,7 +433,8 @@ class ModelRun:
     if distribution.is_chief(self._run.strategy):
       write_results(
         os.path.join(folder, "eval_results.txt"),
-        {"global_step": self._step, **results}, self._run.task,
+        {"global_step": self._step, **results},
+        self._run.task,
       )
     return results
 
@@ -387,13 +442,20 @@ class ModelRun:
     """Writes the report page and the model card, see run_report."""
     task = self._run.task
     if distribution.is_chief(self._run.strategy):
-      run_report.write(self._settings, run_report.Report(
-        "sentence-similarity" if task.task_kind in data.OF_VECTORS
-        else "text-ranking" if task.task_kind in data.OF_RANKS
-        else "text-classification", results, labels=task.labels,
-        text_pairs=task.text_pairs,
-        **self._evaluator.reported,
-      ))
+      run_report.write(
+        self._settings,
+        run_report.Report(
+          "sentence-similarity"
+          if task.task_kind in data.OF_VECTORS
+          else "text-ranking"
+          if task.task_kind in data.OF_RANKS
+          else "text-classification",
+          results,
+          labels=task.labels,
+          text_pairs=task.text_pairs,
+          **self._evaluator.reported,
+        ),
+      )
 
   def write_predictions(self, name: str, network: Callable | None):
     """Writes the predictions for the data called `name`.
@@ -414,8 +476,12 @@ class ModelRun:
     # The labels of an official test set fit in memory.
     labels: list | None = [] if official else None
     answers.write_predictions(
-      settings.output_dir, name.removeprefix("predict"), run.options,
-      run.task.splits[name], parts, predicted=labels,
+      settings.output_dir,
+      name.removeprefix("predict"),
+      run.options,
+      run.task.splits[name],
+      parts,
+      predicted=labels,
     )
     if official and labels is not None:
       split = glue.splits(official, "predict")[name != "predict"]
@@ -432,6 +498,8 @@ class ModelRun:
     is_vector = run.task.task_kind in data.OF_VECTORS
     output = "embedding" if is_vector else "logits"
     return answers.score_blocks(
-      lambda batch: network(**batch)[output], run.options,
-      run.task.splits[name], size,
+      lambda batch: network(**batch)[output],
+      run.options,
+      run.task.splits[name],
+      size,
     )

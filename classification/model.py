@@ -75,7 +75,11 @@ class Network(tf.Module):
     return outputs["loss"]
 
   def write(
-    self, folder: str, settings, config: configuration.BertConfig, inputs: dict,
+    self,
+    folder: str,
+    settings,
+    config: configuration.BertConfig,
+    inputs: dict,
     step: int,
   ) -> None:
     """Writes a model folder.
@@ -85,9 +89,13 @@ class Network(tf.Module):
       step: the number of training steps of the weights.
     """
     model_writer.write(
-      folder, self.variables, model_folder.with_input_settings(config, inputs),
-      settings.vocab_file, settings.do_lower_case,
-      never_split=settings.never_split, step=step,
+      folder,
+      self.variables,
+      model_folder.with_input_settings(config, inputs),
+      settings.vocab_file,
+      settings.do_lower_case,
+      never_split=settings.never_split,
+      step=step,
     )
 
 
@@ -95,8 +103,13 @@ class ClassifierModel(Network):
   """Encoder and head for all kinds of tasks except pairs of vectors."""
 
   def __init__(
-    self, config: configuration.BertConfig, task_kind: str, outputs: int, *,
-    is_frozen: bool = False, **model_options,
+    self,
+    config: configuration.BertConfig,
+    task_kind: str,
+    outputs: int,
+    *,
+    is_frozen: bool = False,
+    **model_options,
   ):
     """Makes the variables; `outputs` is the result of `num_outputs`.
 
@@ -160,7 +173,8 @@ class ClassifierModel(Network):
       return tf.square(logits[:, 0] - label_ids)
     if self.task_kind == data.MULTI_LABEL:
       losses = tf.nn.weighted_cross_entropy_with_logits(
-        tf.cast(label_ids, logits.dtype), logits,
+        tf.cast(label_ids, logits.dtype),
+        logits,
         1.0 if class_weights is None else class_weights,
       )
       return tf.reduce_mean(losses, axis=-1)
@@ -184,7 +198,8 @@ class ClassifierModel(Network):
     # [n, T] or [B W, T] each
     sequences = {name: flat(batch[name]) for name in input_sequences.NAMES}
     output = self.bert.encode(
-      sequences, dropout_seed,
+      sequences,
+      dropout_seed,
       positions=self.bert.pooled_positions(sequences["input_mask"]),
     )
     states = output.sequence_output[:, 0]  # [B W or n, H]
@@ -252,7 +267,9 @@ def objective(
   if not model.compares_examples:
     return loop.Objective(weights=weights, sums=sums)
   return loop.Objective(
-    weights, sums, model,
+    weights,
+    sums,
+    model,
     lambda batch, logits: with_whole_losses(
       model, batch, logits, example_weights(batch)
     ),
@@ -287,6 +304,7 @@ def with_whole_losses(
     loss = tf.reduce_sum(losses * whole[2])
   rows = slice(first, first + layers.sizes(logits)[0])
   return {
-    **batch, "whole_losses": losses[rows],
+    **batch,
+    "whole_losses": losses[rows],
     "logits_gradient": tape.gradient(loss, whole[0])[rows],
   }

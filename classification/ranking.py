@@ -53,8 +53,9 @@ def groups(examples: list[data.Example], settings) -> list[data.Example]:
   missing = [-1.0] * max(map(len, parts))
   return [
     part[0]._replace(
-      text_b=None, endings=tuple(row.text_b for row in part),
-      label=(*[row.label for row in part], *missing[len(part):]),
+      text_b=None,
+      endings=tuple(row.text_b for row in part),
+      label=(*[row.label for row in part], *missing[len(part) :]),
     )
     for part in parts
   ]

@@ -314,18 +314,26 @@ _CORRELATIONS = {
 # {task kind: {name in --metrics: function of Results}}
 METRICS = {
   data.SINGLE: {
-    "accuracy": accuracy, **_averages("", "_macro", "_micro"),
-    "matthews": matthews, "auc": auc,
+    "accuracy": accuracy,
+    **_averages("", "_macro", "_micro"),
+    "matthews": matthews,
+    "auc": auc,
   },
   data.CHOICE: {"accuracy": accuracy},
   data.MULTI_LABEL: {
-    "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
+    "accuracy": accuracy,
+    **_averages("_macro", "_micro"),
+    "auc": auc,
   },
-  data.REGRESSION: _CORRELATIONS, data.SIMILARITY: _CORRELATIONS,
-  **dict.fromkeys(data.OF_RANKS, {
-    "mrr@10": functools.partial(reciprocal_rank, 10),
-    "ndcg@10": functools.partial(discounted_gain, 10),
-  }),
+  data.REGRESSION: _CORRELATIONS,
+  data.SIMILARITY: _CORRELATIONS,
+  **dict.fromkeys(
+    data.OF_RANKS,
+    {
+      "mrr@10": functools.partial(reciprocal_rank, 10),
+      "ndcg@10": functools.partial(discounted_gain, 10),
+    },
+  ),
   data.RETRIEVAL: {
     **{f"recall@{k}": functools.partial(recall, k) for k in (1, 5, 10)},
     "mrr": mean_reciprocal_rank,
@@ -365,10 +373,14 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
   As in the original: an evaluation's `loss` is this mean, and `eval_loss` is
   the mean over examples.
   """
-  return float(np.mean([
-    np.mean(losses[start : start + batch_size], dtype=np.float64)
-    for start in range(0, len(losses), batch_size)
-  ]))
+  return float(
+    np.mean(
+      [
+        np.mean(losses[start : start + batch_size], dtype=np.float64)
+        for start in range(0, len(losses), batch_size)
+      ]
+    )
+  )
 
 
 # Reports for people.

@@ -58,9 +58,14 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
 
   Raises InputError: the vocabulary is invalid, or a sequence is too short.
   """
-  options = InputOptions(task_kind, tuple(labels), **settings.pick(
-    "vocab_file do_lower_case max_seq_length doc_stride max_windows"
-  ), never_split=settings.get("never_split", ()))
+  options = InputOptions(
+    task_kind,
+    tuple(labels),
+    **settings.pick(
+      "vocab_file do_lower_case max_seq_length doc_stride max_windows"
+    ),
+    never_split=settings.get("never_split", ()),
+  )
   tokenizer_of(options)  # Raise its errors before a file is written.
   return options
 
@@ -107,8 +112,8 @@ def _sequences(examples, tokenizer, options):
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
   # All rows of endings share the first text, but each has its second text.
-  starts = starts[owner], starts[len(firsts):]
-  lengths = lengths[owner], lengths[len(firsts):]
+  starts = starts[owner], starts[len(firsts) :]
+  lengths = lengths[owner], lengths[len(firsts) :]
   if options.doc_stride:
     owner, spans = _windows(starts, lengths, options, tokenizer.frame)
   else:
@@ -126,7 +131,8 @@ def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
   Raises InputError: --max_seq_length leaves no room for a text.
   """
   tokenizer = vocabularies.make_tokenizer(
-    options.vocab_file, do_lower_case=options.do_lower_case,
+    options.vocab_file,
+    do_lower_case=options.do_lower_case,
     never_split=options.never_split,
   )
   if (room := tokenizer.frame.room(options.max_seq_length)) < 1:

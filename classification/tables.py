@@ -1,8 +1,8 @@
-"""Reads tables of text, such as TSV, CSV and JSON lines, row by row.
+r"""Reads tables of text, such as TSV, CSV and JSON lines, row by row.
 
 TSV is as in GLUE: tabs and newlines separate cells, and quotes have no meaning.
 CSV is RFC 4180: separators and newlines may be between quotes. A line ends at
-"\\n" or "\\r\\n", or, in a file with neither, at "\\r". Other line separators
+"\n" or "\r\n", or, in a file with neither, at "\r". Other line separators
 of Unicode, which occur in real texts, do not end a line.
 """
 
@@ -22,8 +22,10 @@ from common import errors, file_io, json_files
 
 # Byte order marks. UTF-32's come first, because they begin with UTF-16's mark.
 _MARKED = {
-  codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
-  codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+  codecs.BOM_UTF32_LE: "utf-32",
+  codecs.BOM_UTF32_BE: "utf-32",
+  codecs.BOM_UTF16_LE: "utf-16",
+  codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
 # Size of the part of a file that determines its encoding and line ends.
@@ -52,8 +54,7 @@ class Table(NamedTuple):
   rows: Iterator[Row]  # In the order of the file, including bad rows.
 
   def require(
-    self, names: Iterable[str | None],
-    advice: str = "expected one of each",
+    self, names: Iterable[str | None], advice: str = "expected one of each"
   ) -> None:
     """Raises InputError unless each name, except None, has one column."""
     for name in names:
@@ -67,8 +68,12 @@ class Table(NamedTuple):
 
 
 def open_table(
-  path: str, file_format: str, *, names: tuple = (),
-  delimiter: str | None = None, encoding: str | None = None,
+  path: str,
+  file_format: str,
+  *,
+  names: tuple = (),
+  delimiter: str | None = None,
+  encoding: str | None = None,
   joins_cut_rows: bool = False,
 ) -> Table:
   """Opens a file of columns.
@@ -122,9 +127,11 @@ def _lines_table(path, file_format, names, encoding):
         f"{error}; expected one array of all objects; for an object on each "
         "line pass --file_format=jsonl"
       ) from error
-    return Table(path, list(names), (
-      Row(number, *_values(value, names)) for number, value in values
-    ))
+    return Table(
+      path,
+      list(names),
+      (Row(number, *_values(value, names)) for number, value in values),
+    )
   most = {"text": 1, "fasttext": 2}.get(file_format, len(names))
   if len(names) > most:
     raise errors.InputError(
@@ -220,10 +227,13 @@ def guess_delimiter(header: str, names: tuple) -> str:
   # For a file with one column, return a character that no text contains.
   if max(map(len, columns.values())) < 2:
     return "\x1f"
-  return max(columns, key=lambda delimiter: (
-    bool(names) and set(names) <= set(columns[delimiter]),
-    len(columns[delimiter]),
-  ))
+  return max(
+    columns,
+    key=lambda delimiter: (
+      bool(names) and set(names) <= set(columns[delimiter]),
+      len(columns[delimiter]),
+    ),
+  )
 
 
 def _parquet_rows(path, names):

@@ -20,8 +20,10 @@ from training import components
 # Numeric or short labels of tasks, and their names in other projects' models.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
 _NAMES_OF_NUMBERED = (
-  ("negative", "positive"), ("unacceptable", "acceptable"),
-  ("not_equivalent", "equivalent"), ("not_duplicate", "duplicate"),
+  ("negative", "positive"),
+  ("unacceptable", "acceptable"),
+  ("not_equivalent", "equivalent"),
+  ("not_duplicate", "duplicate"),
 )
 # The flags that a trained model's configuration stores.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
@@ -103,10 +105,13 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   if task.task_kind == data.SINGLE and "accuracy" not in metrics:
     metrics = (*metrics, "accuracy")
   scores.check_metrics(metrics, task.task_kind, len(task.labels))
-  return task._replace(metrics=metrics, splits={
-    name: _used(name, examples, settings)
-    for name, examples in task.splits.items()
-  })
+  return task._replace(
+    metrics=metrics,
+    splits={
+      name: _used(name, examples, settings)
+      for name, examples in task.splits.items()
+    },
+  )
 
 
 def _used(name, examples, settings):
@@ -144,7 +149,11 @@ def _read_official(settings, config, purposes):
   language = settings.language or official.language
   return ClassifierTask(
     ", ".join(filter(None, ("classification", official.name, language))),
-    task_kind, labels, official.metrics, splits, official,
+    task_kind,
+    labels,
+    official.metrics,
+    splits,
+    official,
     text_pairs=glue.has_pairs(official),
   )
 
@@ -164,8 +173,10 @@ def _official_kind(settings, official):
 def _learned_order(official, learned):
   """Returns a task's classes in the order of a model's class names."""
   labels = tuple(official.labels)
-  if not labels or not learned or (
-    _are_generic(learned) and len(learned) == len(labels)
+  if (
+    not labels
+    or not learned
+    or (_are_generic(learned) and len(learned) == len(labels))
   ):
     return labels
   names = {label.lower(): label for label in labels}
@@ -186,7 +197,9 @@ def _learned_order(official, learned):
   logging.warning(
     "the classes of the model are called %s (id2label in --bert_config_file), "
     "and %s calls them %s: they are taken in this order, which may be wrong",
-    ", ".join(learned), official.title, ", ".join(labels),
+    ", ".join(learned),
+    official.title,
+    ", ".join(labels),
   )
   return labels
 
@@ -222,18 +235,20 @@ def _official_splits(settings, official, purpose):
 def _read_own(settings, config, purposes):
   task_kind = _own_kind(settings, config, purposes)
   examples, labels = _own_examples(settings, config, purposes, task_kind)
-  text_pairs = (
-    settings.text_b_column is not None or task_kind in data.OF_PAIRS
-  )
+  text_pairs = settings.text_b_column is not None or task_kind in data.OF_PAIRS
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
   if not settings.do_train and text_pairs and learned is False:
     logging.warning(
       "other input than in training: --text_b_column=%s (trained with single "
-      "texts)", settings.text_b_column,
+      "texts)",
+      settings.text_b_column,
     )
   return ClassifierTask(
-    "classification, own data", task_kind, labels,
-    scores.default_metrics(task_kind, len(labels)), examples,
+    "classification, own data",
+    task_kind,
+    labels,
+    scores.default_metrics(task_kind, len(labels)),
+    examples,
     text_pairs=text_pairs,
   )
 
@@ -249,22 +264,30 @@ def _own_examples(settings, config, purposes, task_kind):
   labels = _own_labels(task_kind, named, examples.get("train"), config)
   if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
-      settings.train_file if fraction else settings.eval_file, settings,
-      task_kind, labels=labels, split="train" if fraction else "eval",
+      settings.train_file if fraction else settings.eval_file,
+      settings,
+      task_kind,
+      labels=labels,
+      split="train" if fraction else "eval",
     )
   if fraction and examples:
     (whole,) = examples.values()
     owner = ranking if task_kind in data.OF_RANKS else data
     parts = owner.split_off(whole, fraction, settings.seed)
     examples = {
-      name: part for name, part in zip(("train", "eval"), parts)
+      name: part
+      for name, part in zip(("train", "eval"), parts)
       if name in purposes
     }
   if "predict" in purposes:
     # Data to predict may exceed the memory, and need no labels.
     examples["predict"] = data.ExampleStream(
-      settings.predict_file, settings, task_kind, split="predict",
-      has_labels=False, limit=settings.max_predict_examples,
+      settings.predict_file,
+      settings,
+      task_kind,
+      split="predict",
+      has_labels=False,
+      limit=settings.max_predict_examples,
     )
   return examples, tuple(labels)
 
@@ -322,8 +345,10 @@ def _check_labels(labels, task_kind, learned):
       f"{flag}: one class leaves nothing to learn; name two or more"
     )
   # Generic names may be replaced by better ones.
-  same = learned in (None, []) or list(labels) == learned or (
-    _are_generic(learned) and len(labels) == len(learned)
+  same = (
+    learned in (None, [])
+    or list(labels) == learned
+    or (_are_generic(learned) and len(labels) == len(learned))
   )
   if not same:
     raise errors.InputError(
@@ -398,11 +423,13 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
   if is_single and len(task.labels) > 2 and data.are_numbers(task.labels):
     logging.warning(
       "all %d classes are numbers; to predict a number instead of one of "
-      "these classes, pass --task_kind=regression", len(task.labels),
+      "these classes, pass --task_kind=regression",
+      len(task.labels),
     )
   inputs = {
     name: {(each.text_a, each.text_b, each.endings) for each in examples}
-    for name, examples in task.splits.items() if name in ("train", "eval")
+    for name, examples in task.splits.items()
+    if name in ("train", "eval")
   }
   if "eval" in inputs and inputs["eval"] <= inputs["train"]:
     logging.warning(
@@ -420,10 +447,12 @@ def _doubts(counts):
   doubts = [
     f"classes that differ only in case: {', '.join(labels)}; if they are one "
     "class, write it in one way"
-    for labels in by_lower_case.values() if len(labels) > 1
+    for labels in by_lower_case.values()
+    if len(labels) > 1
   ]
   rare = ("no example", "a single example, which may be misspelt,")
   return doubts + [
     f"class {label!r} has {rare[count]} to train on"
-    for label, count in counts.items() if count < 2
+    for label, count in counts.items()
+    if count < 2
   ]

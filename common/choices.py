@@ -5,7 +5,12 @@ TensorFlow is loaded. Modules that implement them check that they know them all.
 """
 
 DISTRIBUTION_STRATEGIES = (
-  "auto", "off", "one_device", "mirrored", "multi_worker_mirrored", "tpu",
+  "auto",
+  "off",
+  "one_device",
+  "mirrored",
+  "multi_worker_mirrored",
+  "tpu",
 )
 DTYPES = ("float32", "bfloat16", "float16")
 OPTIMIZERS = ("bertadam", "adamw", "lamb")
@@ -13,27 +18,37 @@ LEARNING_RATE_SCHEDULES = ("linear", "constant", "cosine", "polynomial")
 
 # The flags that --search may vary: they change neither records nor network.
 SEARCHED = (
-  "gradient_accumulation_steps", "layerwise_lr_decay", "learning_rate",
-  "num_train_epochs", "seed", "train_batch_size", "warmup_proportion",
+  "gradient_accumulation_steps",
+  "layerwise_lr_decay",
+  "learning_rate",
+  "num_train_epochs",
+  "seed",
+  "train_batch_size",
+  "warmup_proportion",
   "weight_decay_rate",
 )
 
-TABLE_FORMATS = (
-  "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
-)
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet")
 OWN_TASK_KINDS = (
-  "single", "regression", "multi_label", "ranking", "similarity", "retrieval"
+  "single",
+  "regression",
+  "multi_label",
+  "ranking",
+  "similarity",
+  "retrieval",
 )
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 SPARSE_RULES = ("max", "sum"), ("relu", "log1p_relu")  # Pooling, activation.
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
-TAGGING_SCHEMES = (
-  "iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none"
-)
+TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none")
 TAGGING_FEATURES = (
-  "embeddings", "second_to_last", "last", "weighted_sum_last_four",
-  "concat_last_four", "weighted_sum_all",
+  "embeddings",
+  "second_to_last",
+  "last",
+  "weighted_sum_last_four",
+  "concat_last_four",
+  "weighted_sum_all",
 )
 FEATURE_FILE_FORMATS = ("jsonl", "npz")
 SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
@@ -41,20 +56,38 @@ SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
 CHECKPOINT_KINDS = ("tf1", "tf2", "huggingface", "model_garden")
 # {variant: prefix of the names of its classes in transformers}
 HUGGINGFACE_TITLES = {
-  "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
-  "electra": "Electra", "camembert": "Camembert", "roberta": "Roberta",
+  "bert": "Bert",
+  "distilbert": "DistilBert",
+  "albert": "Albert",
+  "electra": "Electra",
+  "camembert": "Camembert",
+  "roberta": "Roberta",
   "xlm-roberta": "XLMRoberta",
 }
 HUGGINGFACE_ARCHITECTURES = (
-  *(title + end for title in HUGGINGFACE_TITLES.values() for end in (
-    "ForQuestionAnswering", "ForSequenceClassification",
-    "ForTokenClassification", "ForMaskedLM", "Model",
-  )),
-  "BertForPreTraining", "AlbertForPreTraining", "ElectraForPreTraining",
+  *(
+    title + end
+    for title in HUGGINGFACE_TITLES.values()
+    for end in (
+      "ForQuestionAnswering",
+      "ForSequenceClassification",
+      "ForTokenClassification",
+      "ForMaskedLM",
+      "Model",
+    )
+  ),
+  "BertForPreTraining",
+  "AlbertForPreTraining",
+  "ElectraForPreTraining",
   "BertForNextSentencePrediction",
 )
 SERVING_HEADS = (
-  "classification", "embedding", "masked_lm", "next_sentence", "span",
-  "sparse", "tagging",
+  "classification",
+  "embedding",
+  "masked_lm",
+  "next_sentence",
+  "span",
+  "sparse",
+  "tagging",
 )
 ENGINES = ("tensorflow", "onnx", "litert")

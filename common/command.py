@@ -19,20 +19,13 @@ from typing import Any
 
 from absl import app, logging
 
-from common import (
-  errors,
-  flag_help,
-  flags,
-  overwriting,
-  program,
-)
+from common import errors, flag_help, flags, overwriting, program
 
 _parsed: list[list[str]] = []  # The arguments that absl left after parsing.
 
 
 def parse_flags(
-  module_name: str,
-  imports_tensorflow: bool | Callable[[], bool] = True,
+  module_name: str, imports_tensorflow: bool | Callable[[], bool] = True
 ) -> None:
   """Parses the flags; for --help, prints the help and exits.
 
@@ -110,15 +103,20 @@ class _HelpFlag(app.HelpFlag):
   def parse(self, arg):
     if not self._parse(arg):
       return
-    print(sys.modules["__main__"].__doc__, flag_help.text(flags.of_script()),
-          "Try --helpfull to get a list of all flags.", sep="\n")
+    print(
+      sys.modules["__main__"].__doc__,
+      flag_help.text(flags.of_script()),
+      "Try --helpfull to get a list of all flags.",
+      sep="\n",
+    )
     sys.exit(1)  # As absl exits.
 
 
 def define_verbose() -> None:
   """Defines --verbose, which all scripts have."""
   flags.DEFINE_bool(
-    "verbose", False,
+    "verbose",
+    False,
     "Show details, such as examples, each logged step and TensorFlow's "
     "messages; otherwise a run's details are only in output_dir/log.txt.",
   )

@@ -113,8 +113,10 @@ def keep_in(folder: str) -> None:
   file = _QuietFile(
     os.path.join(folder, "log.txt"), encoding="utf-8", errors="backslashreplace"
   )
-  file.setFormatter(logging.Formatter(
-    "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
-  ))
+  file.setFormatter(
+    logging.Formatter(
+      "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
+    )
+  )
   _keeper.setTarget(file)
   _keeper.flush()

@@ -63,7 +63,7 @@ def needs_extra(extra: str):
     yield
   except ImportError as error:
     raise InputError(
-      f"this needs {error.name}: run pip install \"bert-tf2[{extra}]\", or, in "
+      f'this needs {error.name}: run pip install "bert-tf2[{extra}]", or, in '
       f"a clone of this project, pip install '.[{extra}]'"
     ) from error
 
@@ -108,7 +108,8 @@ class Faults:
     if self.messages:
       raise InputError(
         # A single fault is the message, as it is without this class.
-        self.messages[0] if count == 1
+        self.messages[0]
+        if count == 1
         else f"{path}: {count} faults; fix them:{listed(self.messages)}"
       )
 

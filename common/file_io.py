@@ -129,9 +129,9 @@ def _matches(pattern):
 
 
 def literal_name(path: str) -> str:
-  """Returns a name that TensorFlow's readers do not read as a pattern.
+  r"""Returns a name that TensorFlow's readers do not read as a pattern.
 
-  `path` is a file, a folder or the prefix of a checkpoint. If it has a [ or \\,
+  `path` is a file, a folder or the prefix of a checkpoint. If it has a [ or \,
   this returns the path of links to these files, which exist until the process
   ends; otherwise it returns `path`.
   """
@@ -143,7 +143,7 @@ def literal_name(path: str) -> str:
   atexit.register(shutil.rmtree, links, ignore_errors=True)
   for entry in os.listdir(folder):
     if entry.startswith(name):
-      link = os.path.join(links, "path" + entry[len(name):])
+      link = os.path.join(links, "path" + entry[len(name) :])
       os.symlink(os.path.join(folder, entry), link)
   return os.path.join(links, "path")
 
@@ -172,7 +172,8 @@ def names_and_sizes(paths: list[str]) -> str:
   # Sorted, since the order within a folder depends on its file system.
   sizes = sorted(
     (os.path.basename(name), gfile.stat(name).length)
-    for name in files if not gfile.isdir(name)
+    for name in files
+    if not gfile.isdir(name)
   )
   listed = "".join(f"{name} {size}\n" for name, size in sizes)
   return (
@@ -361,7 +362,7 @@ def _remove_stale_temporaries(path):
     return
   for name in os.listdir(folder or "."):
     # The whole rest must match: `path` may be the start of another file's name.
-    match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start):])
+    match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start) :])
     entry = os.path.join(folder, name)
     if match and _is_stale(match, entry):
       shutil.rmtree(entry, ignore_errors=True)
@@ -449,7 +450,8 @@ def new_folder(path: str) -> Iterator[str]:
 def _must_stay(path):
   """Whether a folder cannot be removed, or its parent is not writable."""
   return os.path.isdir(path) and (
-    os.path.islink(path) or os.path.ismount(path)
+    os.path.islink(path)
+    or os.path.ismount(path)
     or os.path.samefile(path, ".")
     or not os.access(os.path.dirname(path) or ".", os.W_OK)
   )

@@ -91,6 +91,9 @@ def _described(flag):
   note = "; ".join(filter(None, notes)) if default != "false" else ""
   meaning = " ".join(f"--{name}: {flag.help} {note and f'({note})'}".split())
   return textwrap.fill(
-    meaning, 80, initial_indent="  ", subsequent_indent=" " * 6,
+    meaning,
+    80,
+    initial_indent="  ",
+    subsequent_indent=" " * 6,
     break_on_hyphens=False,
   )

@@ -23,8 +23,12 @@ from absl.flags import (
 from common import overwriting, run_settings
 
 __all__ = [
-  "DEFINE_flag", "FLAGS", "Error", "UnrecognizedFlagError",
-  "mark_flag_as_required", "register_multi_flags_validator",
+  "DEFINE_flag",
+  "FLAGS",
+  "Error",
+  "UnrecognizedFlagError",
+  "mark_flag_as_required",
+  "register_multi_flags_validator",
 ]
 
 
@@ -60,7 +64,10 @@ class _Float(flags.FloatParser):
 def _numbers(parser):
   def define(name, default, meaning, lower_bound=None, upper_bound=None):
     flags.DEFINE(
-      parser(lower_bound, upper_bound), name, default, meaning,
+      parser(lower_bound, upper_bound),
+      name,
+      default,
+      meaning,
       serializer=flags.ArgumentSerializer(),
     )
 
@@ -91,8 +98,12 @@ def define_options(options) -> None:
     elif option.lower_bound is not None:
       define = functools.partial(DEFINE_integer, lower_bound=option.lower_bound)
     define(
-      option.name, option.default, *values, option.meaning,
-      needs=option.rule.needs, not_with=option.not_with,
+      option.name,
+      option.default,
+      *values,
+      option.meaning,
+      needs=option.rule.needs,
+      not_with=option.not_with,
     )
 
 
@@ -130,7 +141,9 @@ def read_settings(check: bool = True) -> run_settings.Settings:
   # A flag that the user set to its default counts as given, too.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
-    values, given, parse=lambda name, value: FLAGS[name].parser.parse(value),
+    values,
+    given,
+    parse=lambda name, value: FLAGS[name].parser.parse(value),
     rules=[r for name in given for r in getattr(FLAGS[name], "rules", ())],
   )
   if check:

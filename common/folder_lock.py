@@ -39,8 +39,10 @@ def acquire(folder: str):
       lock.acquire(blocking=False)
     except filelock.Timeout:
       logging.warning(
-        "%s is in use by %s: waiting %d seconds for its end", folder,
-        _owner(path), WAIT_SECONDS,
+        "%s is in use by %s: waiting %d seconds for its end",
+        folder,
+        _owner(path),
+        WAIT_SECONDS,
       )
       lock.acquire(timeout=WAIT_SECONDS)
   except filelock.Timeout as error:
@@ -51,7 +53,8 @@ def acquire(folder: str):
   except OSError as error:
     logging.warning(
       "%s cannot be locked (%s): let no second process train there",
-      folder, error,
+      folder,
+      error,
     )
     return
   _held[name] = lock

@@ -67,13 +67,20 @@ def read_optional(folder: str, name: str) -> tuple[str, dict]:
 
 _REQUIRED = object()
 _CALLED = {
-  dict: "an object", list: "a list", str: "a string", bool: "true or false",
-  int: "an integer", float: "a number",
+  dict: "an object",
+  list: "a list",
+  str: "a string",
+  bool: "true or false",
+  int: "an integer",
+  float: "a number",
 }
 
 
 def field(
-  values: dict, name: str, expected_type: typing.Any, source: str,
+  values: dict,
+  name: str,
+  expected_type: typing.Any,
+  source: str,
   default: typing.Any = _REQUIRED,
 ) -> typing.Any:
   """Returns an entry of a JSON object, checked to have the required type.
@@ -156,10 +163,10 @@ def plain(values):
 
 
 def line(values):
-  """Returns values as a line of JSON in valid UTF-8, with its newline.
+  r"""Returns values as a line of JSON in valid UTF-8, with its newline.
 
   Half a surrogate pair, which JSON can express but UTF-8 cannot, stays
-  escaped: "\\ud800".
+  escaped: "\ud800".
   """
   text = json.dumps(values, ensure_ascii=False) + "\n"
   return text.encode("utf-8", "backslashreplace").decode("utf-8")

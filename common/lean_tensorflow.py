@@ -41,7 +41,7 @@ def _import_tensorflow():
 
 
 def _minor(version):
-  """"2.20.1" -> "2.20" """
+  """Returns "2.20" for "2.20.1"."""
   return ".".join(version.split(".")[:2])
 
 

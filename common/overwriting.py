@@ -12,9 +12,17 @@ from typing import Any
 from common import errors, file_io, run_settings
 
 _INPUTS = (
-  "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
-  "vocab_file", "bert_config_file", "add_tokens",
-  "calibration_file", "vectors_file", "search",
+  "input_file",
+  "eval_input_file",
+  "train_file",
+  "eval_file",
+  "predict_file",
+  "vocab_file",
+  "bert_config_file",
+  "add_tokens",
+  "calibration_file",
+  "vectors_file",
+  "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
 # Patterns of files that scripts write into --output_dir, with their flags.
@@ -50,8 +58,9 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
       prefix = name.removesuffix(".gz")
       shards = glob.escape(prefix) + "-*-of-*"
       if not (
-          any(map(file_io.exists, (name, f"{prefix}.manifest.json")))
-          or glob.glob(shards)):
+        any(map(file_io.exists, (name, f"{prefix}.manifest.json")))
+        or glob.glob(shards)
+      ):
         raise errors.InputError(f"no such file: {name}")
 
 

@@ -19,7 +19,7 @@ def name() -> str:
 
 
 def module_name(command: str) -> str:
-  """"/bin/bert-run-squad" -> "run_squad" """
+  """Returns "run_squad" for "/bin/bert-run-squad"."""
   return pathlib.Path(command).stem.removeprefix(_PREFIX).replace("-", "_")
 
 

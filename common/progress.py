@@ -15,8 +15,12 @@ def bar(total: float, done: int = 0, stream=None) -> tqdm.tqdm:
   """Returns a progress bar, which is disabled without a terminal."""
   stream = stream or sys.stderr
   return tqdm.tqdm(
-    total=total, initial=done, file=stream, disable=not _shows_bars(stream),
-    bar_format=_BAR_FORMAT, dynamic_ncols=True,
+    total=total,
+    initial=done,
+    file=stream,
+    disable=not _shows_bars(stream),
+    bar_format=_BAR_FORMAT,
+    dynamic_ncols=True,
   )
 
 
@@ -34,7 +38,7 @@ def _shows_bars(stream):
 class Progress:
   """Shows the completed share, the rate, and the remaining time.
 
-   37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
+  37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
   """
 
   def __init__(

@@ -17,8 +17,11 @@ class Settings:
   rules: tuple["Rule", ...]  # For `refuse_ignored`.
 
   def __init__(
-    self, values: Mapping[str, Any], given: Iterable[str] = (),
-    parse: Callable[[str, Any], Any] | None = None, rules: Iterable["Rule"] = ()
+    self,
+    values: Mapping[str, Any],
+    given: Iterable[str] = (),
+    parse: Callable[[str, Any], Any] | None = None,
+    rules: Iterable["Rule"] = (),
   ):
     """Freezes values; lists become tuples, so that they cannot change.
 
@@ -33,7 +36,10 @@ class Settings:
     }
     # This bypasses __setattr__ below, which refuses all assignments.
     vars(self).update(
-      frozen, _values=frozen, given=frozenset(given), _parse=parse,
+      frozen,
+      _values=frozen,
+      given=frozenset(given),
+      _parse=parse,
       rules=tuple(rules),
     )
 
@@ -110,7 +116,8 @@ class Rule(NamedTuple):
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
     missing = " ".join(
-      names for names in self.needs.split()
+      names
+      for names in self.needs.split()
       if not any(_is_on(settings, name) for name in names.split("|"))
     )
     if self.why and not (self.needs or self.not_with):
@@ -129,7 +136,7 @@ def _is_on(settings, condition):
 
 
 def _listed(condition):
-  """"a|!b c=d" -> "--a or no --b, and --c=d" """
+  """Returns "--a or no --b, and --c=d" for "a|!b c=d"."""
   return ", and ".join(
     names.replace("|", " or --").replace("--!", "no --")
     for names in (f"--{each}" for each in condition.split())

@@ -16,7 +16,8 @@ def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
   unknown = ids == tokenizer.vocab.get(tokenizer.unk_token, -1)
   is_piece = (batch["input_mask"] > 0) & ~np.isin(ids, tokenizer.frame[:2])
   return {
-    "unknown": int(np.sum(unknown & is_piece)), "tokens": int(np.sum(is_piece))
+    "unknown": int(np.sum(unknown & is_piece)),
+    "tokens": int(np.sum(is_piece)),
   }
 
 
@@ -28,6 +29,7 @@ def log_share(place: str, unknown: int, tokens: int) -> None:
   if percent > _MANY_PERCENT:
     logging.warning(
       "%s: %.1f %% of the tokens are [UNK], and the model learns nothing from "
-      "them: check that --vocab_file and --do_lower_case fit the text", place,
+      "them: check that --vocab_file and --do_lower_case fit the text",
+      place,
       percent,
     )

@@ -1,7 +1,7 @@
 """Writes docs/flags.md: every flag of every script.
 
-  python docs/make_flags.py            writes the page (make docs)
-  python docs/make_flags.py --check    exit code 1 if the page is out of date
+python docs/make_flags.py            writes the page (make docs)
+python docs/make_flags.py --check    exit code 1 if the page is out of date
 """
 
 import argparse
@@ -14,10 +14,19 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
 SCRIPTS = [
-  "download.py", "reproduce.py", "create_vocabulary.py",
-  "create_pretraining_data.py", "run_pretraining.py", "fill_mask.py",
-  "run_classifier.py", "run_squad.py", "run_ner.py", "extract_features.py",
-  "convert_checkpoint.py", "export_saved_model.py", "serve.py",
+  "download.py",
+  "reproduce.py",
+  "create_vocabulary.py",
+  "create_pretraining_data.py",
+  "run_pretraining.py",
+  "fill_mask.py",
+  "run_classifier.py",
+  "run_squad.py",
+  "run_ner.py",
+  "extract_features.py",
+  "convert_checkpoint.py",
+  "export_saved_model.py",
+  "serve.py",
 ]
 CHOICES = re.compile(r"<([^<>]*)>: ")
 REPEATED = "; repeat this option to specify a list of values"
@@ -64,7 +73,7 @@ def row(flag):
   match = CHOICES.match(meaning)
   if match:
     choices = ", ".join(f"`{name}`" for name in match[1].split("|"))
-    meaning = f"One of {choices}. {meaning[match.end():]}"
+    meaning = f"One of {choices}. {meaning[match.end() :]}"
   meaning = meaning.replace("|", r"\|").replace("<", "&lt;")
   default = ""
   if flag.default not in (None, []):
@@ -79,7 +88,9 @@ def table(script):
   for title, flags_of_group in groups.items():
     heading = [f"\n### {title}"] if len(groups) > 1 else []
     lines += [
-      *heading, "\n| flag | default | meaning |", "|---|---|---|",
+      *heading,
+      "\n| flag | default | meaning |",
+      "|---|---|---|",
       *map(row, flags_of_group),
     ]
   return "\n".join(lines) + "\n"

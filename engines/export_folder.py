@@ -22,9 +22,12 @@ from engines import network_file
 from variants import registry
 
 _CLASSES = {
-  "classification": "ForSequenceClassification", "embedding": "Model",
-  "masked_lm": "ForMaskedLM", "next_sentence": "ForNextSentencePrediction",
-  "span": "ForQuestionAnswering", "sparse": "ForMaskedLM",
+  "classification": "ForSequenceClassification",
+  "embedding": "Model",
+  "masked_lm": "ForMaskedLM",
+  "next_sentence": "ForNextSentencePrediction",
+  "span": "ForQuestionAnswering",
+  "sparse": "ForMaskedLM",
   "tagging": "ForTokenClassification",
 }
 # transformers has ALBERT's sentence-order head only with its masked-LM head.
@@ -32,8 +35,11 @@ _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
 
 
 def write(
-  folder: str, write_model: Callable[[str], None],
-  config: configuration.BertConfig, settings: run_settings.Settings, *,
+  folder: str,
+  write_model: Callable[[str], None],
+  config: configuration.BertConfig,
+  settings: run_settings.Settings,
+  *,
   pooling: tuple | None = None,
 ) -> None:
   """Writes the folder, whole or not at all.
@@ -52,15 +58,19 @@ def write(
   with file_io.new_folder(folder) as temporary:
     write_model(os.path.join(temporary, network_file.FILES[settings.format]))
     huggingface.write_settings(
-      temporary, _config_values(config, settings),
+      temporary,
+      _config_values(config, settings),
       _class_name(registry.name_of(config), settings.head),
-      do_lower_case=settings.do_lower_case, vocab_file=settings.vocab_file,
+      do_lower_case=settings.do_lower_case,
+      vocab_file=settings.vocab_file,
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
     # sentence-transformers pools one layer, here the last of the export.
-    if pooling and pooling[0] in sentence_folder.KINDS and (
-      sum(map(len, pooling[1])) == 1
+    if (
+      pooling
+      and pooling[0] in sentence_folder.KINDS
+      and (sum(map(len, pooling[1])) == 1)
     ):
       sentence_folder.write_modules(
         temporary, config.hidden_size, settings.max_seq_length, pooling

@@ -64,8 +64,12 @@ class LiteRTEngine:
     )
 
   def run(
-    self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
-    segment_ids: npt.ArrayLike, *, outputs: list[str] | None = None,
+    self,
+    input_ids: npt.ArrayLike,
+    input_mask: npt.ArrayLike,
+    segment_ids: npt.ArrayLike,
+    *,
+    outputs: list[str] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns {name: float32 array} for integers [B, T].
 

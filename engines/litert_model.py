@@ -57,8 +57,13 @@ def check_size(
 
 
 def write(
-  path: str, model: tf.Module, compute: Callable[..., dict],
-  inputs: Sequence[str], lengths: Sequence[int], *, is_int8: bool = False,
+  path: str,
+  model: tf.Module,
+  compute: Callable[..., dict],
+  inputs: Sequence[str],
+  lengths: Sequence[int],
+  *,
+  is_int8: bool = False,
 ) -> None:
   """Writes the file.
 

@@ -17,7 +17,8 @@ FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
 SETTINGS = "answers.json"
 # {Hugging Face's name of an input: our name}
 INPUTS = {
-  "input_ids": "input_ids", "attention_mask": "input_mask",
+  "input_ids": "input_ids",
+  "attention_mask": "input_mask",
   "token_type_ids": "segment_ids",
 }
 # A LiteRT signature is named by this prefix and its number of tokens.

@@ -16,7 +16,8 @@ from engines import network_file
 
 # {head: its outputs}, where they are not only "logits"
 _OUTPUTS = {
-  "embedding": ["sentence_embedding"], "span": ["start_logits", "end_logits"]
+  "embedding": ["sentence_embedding"],
+  "span": ["start_logits", "end_logits"],
 }
 
 
@@ -75,9 +76,11 @@ def of_engine(
       values = np.exp(_log_softmax(logits[..., :num_words]))
       return _fillings(values, settings.top_k)
     if head == "sparse":
-      return {"embedding": _word_weights(
-        arrays["logits"], batch["input_mask"], settings
-      )}
+      return {
+        "embedding": _word_weights(
+          arrays["logits"], batch["input_mask"], settings
+        )
+      }
     return arrays
 
   return network

@@ -46,8 +46,12 @@ class OnnxEngine:
     network_file.check_inputs(path, self._inputs)
 
   def run(
-    self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
-    segment_ids: npt.ArrayLike, *, outputs: list[str] | None = None,
+    self,
+    input_ids: npt.ArrayLike,
+    input_mask: npt.ArrayLike,
+    segment_ids: npt.ArrayLike,
+    *,
+    outputs: list[str] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns {name: float32 array} for integers [B, T].
 

@@ -41,16 +41,22 @@ _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
 # {activation: ONNX's operator and attributes}; silu is x times the sigmoid.
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
-  "gelu_erf": ("Gelu", {"approximate": "none"}), "linear": ("Identity", {}),
-  "relu": ("Relu", {}), "silu": ("Sigmoid", {}), "swish": ("Sigmoid", {}),
+  "gelu_erf": ("Gelu", {"approximate": "none"}),
+  "linear": ("Identity", {}),
+  "relu": ("Relu", {}),
+  "silu": ("Sigmoid", {}),
+  "swish": ("Sigmoid", {}),
   "tanh": ("Tanh", {}),
 }
 _BATCH, _LENGTH = "batch_size", "sequence_length"
 
 
 def make(
-  head: str, weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig, *, pooling: sentence_pooling.Pooling = MEAN,
+  head: str,
+  weights: Mapping[str, np.ndarray],
+  config: configuration.BertConfig,
+  *,
+  pooling: sentence_pooling.Pooling = MEAN,
 ) -> onnx.ModelProto:
   """Returns the ONNX model of a head.
 
@@ -137,14 +143,20 @@ class _Graph:
     """Returns the graph as a model with int64 inputs [B, T]."""
     shape = [_BATCH, _LENGTH]
     graph = helper.make_graph(
-      self._nodes, "bert",
-      [helper.make_tensor_value_info(name, TensorProto.INT64, shape)
-       for name in self._inputs],
-      self._outputs, list(self._tensors.values()),
+      self._nodes,
+      "bert",
+      [
+        helper.make_tensor_value_info(name, TensorProto.INT64, shape)
+        for name in self._inputs
+      ],
+      self._outputs,
+      list(self._tensors.values()),
     )
     return helper.make_model(
-      graph, opset_imports=[helper.make_opsetid("", _OPSET)],
-      ir_version=_IR_VERSION, producer_name="bert-tf2",
+      graph,
+      opset_imports=[helper.make_opsetid("", _OPSET)],
+      ir_version=_IR_VERSION,
+      producer_name="bert-tf2",
     )
 
 
@@ -182,9 +194,7 @@ class _Network(_Graph):
 
   def _norm(self, x, name):
     gamma, beta = (self.weight(f"{name}/{part}") for part in ("gamma", "beta"))
-    return self.add(
-      "LayerNormalization", x, gamma, beta, epsilon=self._epsilon
-    )
+    return self.add("LayerNormalization", x, gamma, beta, epsilon=self._epsilon)
 
   def _activate(self, x, name=None):
     operator, attributes = _ACTIVATIONS[name or self._activation]
@@ -212,7 +222,10 @@ class _Network(_Graph):
     first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)
     positions = self.add(
-      "Slice", self.weight(table), first, self.add("Add", first, length),
+      "Slice",
+      self.weight(table),
+      first,
+      self.add("Add", first, length),
       self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
@@ -321,10 +334,14 @@ class _Network(_Graph):
 
   def _pool(self, mode, layers):
     depth = self._config.num_hidden_layers
-    states = self.add("Concat", *(
-      self.add("Sum", *(self.states[layer % depth] for layer in summed))
-      for summed in layers
-    ), axis=2)  # [B, T, D]
+    states = self.add(
+      "Concat",
+      *(
+        self.add("Sum", *(self.states[layer % depth] for layer in summed))
+        for summed in layers
+      ),
+      axis=2,
+    )  # [B, T, D]
     if mode == "cls":
       return self.add("Gather", states, self.constant(0), axis=1)
     mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))

@@ -36,7 +36,10 @@ def quantize(path: str) -> None:
   logging.disable(logging.INFO)
   try:
     quantization.quantize_dynamic(
-      model, smaller, per_channel=True, reduce_range=True,
+      model,
+      smaller,
+      per_channel=True,
+      reduce_range=True,
       weight_type=quantization.QuantType.QInt8,
       # MatMulConstBOnly excludes the products of states with states.
       op_types_to_quantize=["MatMul", "Gather"],

@@ -31,8 +31,10 @@ def attention_page(
   """
   data = [
     {
-      "tokens": tokens, "layers": attention.shape[0],
-      "heads": attention.shape[1], "attention": _packed(attention),
+      "tokens": tokens,
+      "layers": attention.shape[0],
+      "heads": attention.shape[1],
+      "attention": _packed(attention),
     }
     for tokens, attention in sentences
   ]

@@ -62,8 +62,11 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
     ]
   return [
     Row(
-      line, "features", values[:, : len(ids)],  # Without the batch's padding.
-      tokenizer.convert_ids_to_tokens(ids), ids,
+      line,
+      "features",
+      values[:, : len(ids)],  # Without the batch's padding.
+      tokenizer.convert_ids_to_tokens(ids),
+      ids,
     )
     for (line, ids, _), values in results
   ]
@@ -189,10 +192,14 @@ def _columns(rows):
 def _write_column(member, file, dtype, shape):
   """Writes an .npy file with rows of a shape, read from a temporary file."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
-  np.lib.format.write_array_header_1_0(member, {
-    "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False,
-    "shape": (count, *shape),
-  })
+  np.lib.format.write_array_header_1_0(
+    member,
+    {
+      "descr": np.lib.format.dtype_to_descr(dtype),
+      "fortran_order": False,
+      "shape": (count, *shape),
+    },
+  )
   file.seek(0)
   shutil.copyfileobj(file, member)
 

@@ -67,7 +67,9 @@ def make_encoder(
 
 
 def make_line_encoder(
-  tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
   as_pair: bool = False,
 ) -> Encoder:
   """Returns a function that makes an Example from a line's one or two texts.

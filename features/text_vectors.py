@@ -46,7 +46,8 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
 
 
 def load_model(
-  settings: Settings, config: configuration.BertConfig,
+  settings: Settings,
+  config: configuration.BertConfig,
   strategy: tf.distribute.Strategy,
 ) -> tuple[modeling.BertModel, heads.MaskedLMHead | None]:
   """Returns the encoder and, with --sparse, its head, with trained weights.
@@ -77,7 +78,9 @@ def load_model(
 
 
 def make_compute(
-  model: modeling.BertModel, settings: Settings, layers: list[int],
+  model: modeling.BertModel,
+  settings: Settings,
+  layers: list[int],
   head: heads.MaskedLMHead | None = None,
 ) -> Compute:
   """Returns a function from a batch to float32 [B, L, T, H].
@@ -97,8 +100,11 @@ def make_compute(
     output = model(input_ids, input_mask, segment_ids)
     if head:
       return heads.word_weights(
-        head, output.sequence_output, input_mask,
-        settings.sparse_pooling, settings.sparse_activation,
+        head,
+        output.sequence_output,
+        input_mask,
+        settings.sparse_pooling,
+        settings.sparse_activation,
       )
     if pooling:
       return heads.pool(output, input_mask, pooling)
@@ -123,8 +129,11 @@ class VectorComputer:
   """Compiles a function of batches once, and applies it to Examples."""
 
   def __init__(
-    self, compute: Compute, strategy: tf.distribute.Strategy,
-    settings: Settings, network: Callable | None = None,
+    self,
+    compute: Compute,
+    strategy: tf.distribute.Strategy,
+    settings: Settings,
+    network: Callable | None = None,
   ):
     """Takes the function to compile, and the strategy of its model.
 
@@ -171,7 +180,8 @@ class VectorComputer:
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
       [example.segment_ids for example in examples],
-      rows=rows, length=self._max_length if self._is_static else None,
+      rows=rows,
+      length=self._max_length if self._is_static else None,
     )
     return np.asarray(self._step(**batch))[: len(examples)]
 
@@ -198,6 +208,7 @@ def attention(
   """Returns the attention probabilities, float32 [layers, heads, T, T]."""
   output = model(
     tf.constant([example.input_ids]),
-    token_type_ids=tf.constant([example.segment_ids]), return_attention=True,
+    token_type_ids=tf.constant([example.segment_ids]),
+    return_attention=True,
   )
   return tf.cast(tf.stack(output.attention_probs), tf.float32)[:, 0].numpy()

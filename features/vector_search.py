@@ -18,7 +18,9 @@ _SAME = 0.999
 
 
 def search(
-  vectors: np.ndarray, lines: Sequence, top_k: int,
+  vectors: np.ndarray,
+  lines: Sequence,
+  top_k: int,
   queries: np.ndarray | None = None,
 ) -> list[list[dict]]:
   """Returns [Q][K] dicts of `line`, `text` and `cosine`, the largest first.

@@ -24,7 +24,9 @@ def encode(
 
 
 def check(
-  text: str, tokenizer: tokenization.FullTokenizer, max_seq_length: int,
+  text: str,
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
   place: str,
 ) -> None:
   """Raises InputError for a text without a mask, or that would be cut off."""
@@ -36,7 +38,9 @@ def check(
 
 
 def check_sentence(
-  text: str, tokenizer: tokenization.FullTokenizer, max_seq_length: int,
+  text: str,
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
   place: str,
 ) -> None:
   """Raises InputError for a text without a piece, or that would be cut off."""

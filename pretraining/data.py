@@ -97,7 +97,7 @@ def text_lines(path: str, line: str) -> list[str]:
     raise errors.InputError(
       f"{path}: {line!r:.40} is a tag of another program, which would be "
       "learned as text; write one sentence a line and blank lines between "
-      "documents, or objects of JSON with a \"text\""
+      'documents, or objects of JSON with a "text"'
     )
   try:
     values = json.loads(line) if line.startswith("{") else None
@@ -157,8 +157,9 @@ class Vocabulary:
   """
 
   def __init__(
-    self, vocab: dict[str, int],
-    specials: tokenization.Specials = tokenization.BERTS
+    self,
+    vocab: dict[str, int],
+    specials: tokenization.Specials = tokenization.BERTS,
   ):
     """Raises InputError if a special token is missing."""
     tokens, layout = specials[:3], specials[3:]
@@ -208,10 +209,12 @@ class Corpus(NamedTuple):
 
   @property
   def num_documents(self) -> int:
+    """Number of documents."""
     return len(self.document_starts) - 1
 
   @property
   def num_sentences(self) -> int:
+    """Number of sentences in all documents."""
     return len(self.sentence_starts) - 1
 
 
@@ -255,7 +258,10 @@ def read_corpus(
       num_words += len(line.split())
   document_starts.append(len(sentence_starts) - 1)
   return Corpus(
-    np.frombuffer(ids, dtype), sentence_starts, document_starts, bytes(flags),
+    np.frombuffer(ids, dtype),
+    sentence_starts,
+    document_starts,
+    bytes(flags),
     num_words,
   )
 

@@ -75,7 +75,8 @@ class Masking:
     others = {k: v for k, v in batch.items() if k != "word_starts"}
     replacements = self._replacements(ids, kinds, words)
     return {
-      **others, "input_ids": tf.where(chosen, replacements, ids),
+      **others,
+      "input_ids": tf.where(chosen, replacements, ids),
       **self._predictions(ids, chosen),
     }
 

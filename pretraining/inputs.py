@@ -36,10 +36,16 @@ class PretrainingInput:
   """
 
   def __init__(
-    self, files: list[str], config: configuration.BertConfig, *,
-    max_seq_length: int, max_predictions: int,
-    use_next_sentence_loss: bool, vocab_file: str | None,
-    masks: bool = True, **masking,
+    self,
+    files: list[str],
+    config: configuration.BertConfig,
+    *,
+    max_seq_length: int,
+    max_predictions: int,
+    use_next_sentence_loss: bool,
+    vocab_file: str | None,
+    masks: bool = True,
+    **masking,
   ):
     """Checks the first records of every file.
 
@@ -164,7 +170,9 @@ class PretrainingInput:
         "%s_loss %.2f is on the plateau where pre-training begins: "
         "guessing words by their frequency gives %.2f. Try more "
         "--num_train_steps, or a higher --learning_rate and --num_warmup_steps",
-        name, loss, entropy,
+        name,
+        loss,
+        entropy,
       )
 
   def training_data(self, trim: bool) -> harness.TrainingData:
@@ -179,6 +187,9 @@ class PretrainingInput:
     As in the original: batches continue across the end of the data.
     """
     return pipeline.distributed_batches(
-      strategy, pipeline.sequential_records(self.files).repeat(), self.features,
-      transform=self._prepare, **batching,
+      strategy,
+      pipeline.sequential_records(self.files).repeat(),
+      self.features,
+      transform=self._prepare,
+      **batching,
     )

@@ -67,8 +67,11 @@ class SegmentPair(NamedTuple):
 
 
 def create_instances(
-  corpus: data.Corpus, vocabulary: data.Vocabulary,
-  options: RecordOptions, rng: random.Random, *,
+  corpus: data.Corpus,
+  vocabulary: data.Vocabulary,
+  options: RecordOptions,
+  rng: random.Random,
+  *,
   after_pass: Callable[[], None] = lambda: None,
 ) -> "Instances":
   """Makes all instances of a corpus, in the order of the original.
@@ -83,7 +86,11 @@ def create_instances(
     one_pass = functools.partial(_full_sentences, corpus, options, rng)
   else:
     one_pass = functools.partial(
-      _segment_pairs, corpus, documents, options, rng,
+      _segment_pairs,
+      corpus,
+      documents,
+      options,
+      rng,
       room=vocabulary.frame.room(options.max_seq_length),
     )
 
@@ -212,8 +219,11 @@ def _joined(corpus, documents, sep_id):
     ends = corpus.sentence_starts[first + 1 : last + 1]
     starts.extend([sentence_end + shift for sentence_end in ends])
   return data.Corpus(
-    np.frombuffer(ids, corpus.ids.dtype), starts,
-    array.array("q", [0, len(starts) - 1]), bytes(continues), corpus.num_words,
+    np.frombuffer(ids, corpus.ids.dtype),
+    starts,
+    array.array("q", [0, len(starts) - 1]),
+    bytes(continues),
+    corpus.num_words,
   )
 
 
@@ -274,7 +284,9 @@ def _word_starts(corpus, spans, length, frame):
   """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
   special = data.NO_WORD
   filled = input_sequences.fill_batch(
-    np.frombuffer(corpus.continues, np.uint8), spans, length,
+    np.frombuffer(corpus.continues, np.uint8),
+    spans,
+    length,
     frame._replace(cls_id=special, sep_id=special),
   )
   flags = filled["input_ids"]  # [B, T]
@@ -293,6 +305,7 @@ def _masked_features(input_ids, masked):
   row, _ = np.nonzero(is_masked)
   input_ids[row, positions[is_masked]] = masked.replacements[is_masked]
   return {
-    "masked_lm_positions": positions, "masked_lm_ids": labels,
+    "masked_lm_positions": positions,
+    "masked_lm_ids": labels,
     "masked_lm_weights": is_masked.astype(np.float32),
   }

@@ -84,7 +84,10 @@ class Masker:
   """Masks pieces, whole words, or nothing."""
 
   def __init__(
-    self, corpus: data.Corpus, vocabulary: data.Vocabulary, options,
+    self,
+    corpus: data.Corpus,
+    vocabulary: data.Vocabulary,
+    options,
     rng: random.Random,
   ):
     """Makes a masker from instance_maker.RecordOptions and a generator."""
@@ -171,13 +174,15 @@ class Masker:
       replacements[row, :count] = [masked[place] for place in places]
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
     # Positions count [CLS], and the [SEP] between A and B.
-    positions = tokens + 1 + self._vocabulary.frame.between * (
-      tokens >= length_a
+    positions = (
+      tokens + 1 + self._vocabulary.frame.between * (tokens >= length_a)
     )
     positions[np.arange(most) >= num_masked[:, None]] = 0
     # The arrays of all instances of a text are in memory together.
     return Masked(
-      pairs, num_masked, positions.astype(np.uint16),
+      pairs,
+      num_masked,
+      positions.astype(np.uint16),
       replacements.astype(self._vocabulary.dtype),
     )
 

@@ -61,7 +61,8 @@ class PretrainingModel(tf.Module):
     # As in the original: a variable without a gradient is not trained.
     unused = self.unused_variables()
     return [
-      variable for variable in self.variables
+      variable
+      for variable in self.variables
       if not any(re.search(pattern, variable.name) for pattern in unused)
     ]
 
@@ -109,5 +110,5 @@ def result_names(model: PretrainingModel) -> list[str]:
   """Returns the names of the evaluation metrics of `objective`."""
   return [
     "loss",
-    *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy"))
+    *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy")),
   ]

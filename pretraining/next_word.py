@@ -27,9 +27,11 @@ class NextWordModel(model.PretrainingModel):
 
   @property
   def head_names(self):
+    """Names of the heads whose losses are added."""
     return ["next_word"]
 
   def labels(self, name, batch):
+    """Returns each token's next token and whether it has one."""
     del name
     words = self._predicted(batch, unmasked(batch)[:, 1:])
     is_word = self._predicted(batch, batch["input_mask"][:, 1:])

@@ -41,7 +41,8 @@ class RecordMaker:
     """Raises InputError if the vocabulary cannot be used."""
     self._options = options
     self.tokenizer = vocabularies.make_tokenizer(
-      options.vocab_file, do_lower_case=options.do_lower_case,
+      options.vocab_file,
+      do_lower_case=options.do_lower_case,
       never_split=options.never_split,
     )
     self._vocabulary = data.Vocabulary(
@@ -72,8 +73,12 @@ class RecordMaker:
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
   def write(
-    self, corpus: data.Corpus, writers: list[tfrecord.RecordWriter], *,
-    seed: int, show: Callable[[dict], None] = lambda features: None,
+    self,
+    corpus: data.Corpus,
+    writers: list[tfrecord.RecordWriter],
+    *,
+    seed: int,
+    show: Callable[[dict], None] = lambda features: None,
     after_pass: Callable[[], None] = lambda: None,
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
@@ -93,10 +98,14 @@ class RecordMaker:
       logging.warning(
         "%s: its text is a single document, so segments that are labelled as "
         "random also come from that document: put blank lines between "
-        "documents, or give more text (larger shards)", writers[0].path,
+        "documents, or give more text (larger shards)",
+        writers[0].path,
       )
     instances = instance_maker.create_instances(
-      corpus, self._vocabulary, self._options, random.Random(seed),
+      corpus,
+      self._vocabulary,
+      self._options,
+      random.Random(seed),
       after_pass=after_pass,
     )
     # A shard has a single file, which may be empty.

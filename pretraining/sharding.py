@@ -49,6 +49,7 @@ class Shard(NamedTuple):
 
   @property
   def text_bytes(self):
+    """Size of the text in bytes."""
     return sum(piece.end - piece.start for piece in self.pieces)
 
 
@@ -91,8 +92,12 @@ class ShardedRun:
   """
 
   def __init__(
-    self, options: instance_maker.RecordOptions, files: list[str], output: str,
-    *, shard_bytes: int,
+    self,
+    options: instance_maker.RecordOptions,
+    files: list[str],
+    output: str,
+    *,
+    shard_bytes: int,
   ):
     """Plans the shards; writes nothing.
 
@@ -119,7 +124,8 @@ class ShardedRun:
       "split_sentences": False,  # Version 0.1 had this option.
       "inputs": {
         # Sizes are compared: text that grew or shrank makes other shards.
-        piece.path: piece.end for piece in data.whole_files(files)
+        piece.path: piece.end
+        for piece in data.whole_files(files)
       },
     }
 
@@ -136,9 +142,7 @@ class ShardedRun:
       num_processes: the processes of this machine that make shards.
       beam_options: if given, the workers of Beam make them: see beam.in_order.
     """
-    in_order = functools.partial(
-      process_pool.in_order, processes=num_processes
-    )
+    in_order = functools.partial(process_pool.in_order, processes=num_processes)
     if beam_options is not None:
       in_order = functools.partial(
         beam.in_order, beam_options, results=f"{self.manifest}.results"
@@ -166,12 +170,15 @@ class ShardedRun:
     if num_missing < len(self.shards):
       logging.info(
         "%d of %d shards are finished already",
-        len(self.shards) - num_missing, len(self.shards),
+        len(self.shards) - num_missing,
+        len(self.shards),
       )
     # Progress is in bytes, which are known before any text is read.
     done = progress.Progress(
       sum(shard.text_bytes for shard in others),
-      parts=len(others), part_name="shards", unit="words",
+      parts=len(others),
+      part_name="shards",
+      unit="words",
     )
     results, tokens, unknown = {}, 0, 0
     made = in_order(functools.partial(make_shard, self.options), others)

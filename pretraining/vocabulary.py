@@ -64,15 +64,25 @@ def special_tokens(num_unused_tokens: int) -> list[str]:
   """Returns the special tokens in the order of the released vocabularies."""
   unused = [f"[unused{index}]" for index in range(1, num_unused_tokens + 1)]
   return [
-    "[PAD]", *unused[:_UNUSED_BEFORE_UNK], "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+    "[PAD]",
+    *unused[:_UNUSED_BEFORE_UNK],
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
     *unused[_UNUSED_BEFORE_UNK:],
   ]
 
 
 def learn(
-  words: Mapping[str, int], characters: collections.Counter[str], *,
-  do_lower_case: bool, vocab_size: int, num_unused_tokens: int,
-  min_frequency: int, max_characters: int,
+  words: Mapping[str, int],
+  characters: collections.Counter[str],
+  *,
+  do_lower_case: bool,
+  vocab_size: int,
+  num_unused_tokens: int,
+  min_frequency: int,
+  max_characters: int,
 ) -> list[str]:
   """Returns a vocabulary: special tokens, characters, then longer pieces.
 
@@ -90,8 +100,10 @@ def learn(
   alphabet = sorted(by_frequency[:max_characters])
   known = sum(characters[character] for character in alphabet)
   logging.info(
-    "Alphabet: %d of %d characters, %.4f %% of the text", len(alphabet),
-    len(characters), 100 * known / max(1, characters.total()),
+    "Alphabet: %d of %d characters, %.4f %% of the text",
+    len(alphabet),
+    len(characters),
+    100 * known / max(1, characters.total()),
   )
   special = special_tokens(num_unused_tokens)
   # Punctuation and Han characters are separate words: they continue none.
@@ -108,8 +120,10 @@ def learn(
   # each run, and the numbers decide between equally frequent pairs. As special
   # tokens, the characters have fixed numbers.
   trainer = tokenizers.trainers.WordPieceTrainer(
-    vocab_size=vocab_size, min_frequency=min_frequency,
-    special_tokens=first_rows, show_progress=False,
+    vocab_size=vocab_size,
+    min_frequency=min_frequency,
+    special_tokens=first_rows,
+    show_progress=False,
   )
   learner = tokenizers.Tokenizer(tokenizers.models.WordPiece())
   learner.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")

@@ -49,15 +49,25 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   size, sha256 = file_io.size_and_sha256(path)
-  json_files.write_sealed(note, {
-    "fingerprint": fingerprint, "bytes": size, "sha256": sha256, "facts": facts
-  })
+  json_files.write_sealed(
+    note,
+    {
+      "fingerprint": fingerprint,
+      "bytes": size,
+      "sha256": sha256,
+      "facts": facts,
+    },
+  )
   return facts
 
 
 def write_blocks(
-  writer: tfrecord.RecordWriter, items: Iterable, serialize: Callable, *,
-  block: int = 512, processes: int = 1
+  writer: tfrecord.RecordWriter,
+  items: Iterable,
+  serialize: Callable,
+  *,
+  block: int = 512,
+  processes: int = 1,
 ) -> list[dict]:
   """Serializes items in blocks, which is faster, and writes the records.
 

@@ -141,7 +141,8 @@ def order_by_length(
 
 
 def reordered(
-  records: tf.data.Dataset, order: np.ndarray,
+  records: tf.data.Dataset,
+  order: np.ndarray,
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
   """Returns records in the order that `order_by_length` returned."""
@@ -165,7 +166,11 @@ def _open(path_and_compression):
 
 
 def shuffled_records(
-  files: list[str], *, num_records: int, seed: int, first_record: int = 0,
+  files: list[str],
+  *,
+  num_records: int,
+  seed: int,
+  first_record: int = 0,
   window: int = DEFAULT_SHUFFLE_WINDOW,
 ) -> tf.data.Dataset:
   """Returns an endless dataset of serialized records, each epoch reshuffled.
@@ -213,8 +218,13 @@ def shuffled_records(
 
 
 def bucketed_records(
-  files: list[str], features: dict[str, tf.io.FixedLenFeature], *,
-  batch_size: int, seed: int, first_record: int = 0, **shuffling,
+  files: list[str],
+  features: dict[str, tf.io.FixedLenFeature],
+  *,
+  batch_size: int,
+  seed: int,
+  first_record: int = 0,
+  **shuffling,
 ) -> tf.data.Dataset:
   """Returns shuffled records so that batches have sequences of similar length.
 
@@ -254,7 +264,9 @@ def _epoch_in_file_order(files, seed, epoch):
     files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
   )
   return tf.data.Dataset.from_tensor_slices(order).interleave(
-    _open, cycle_length=_FILES_READ_TOGETHER, num_parallel_calls=4,
+    _open,
+    cycle_length=_FILES_READ_TOGETHER,
+    num_parallel_calls=4,
     deterministic=True,
   )
 
@@ -272,10 +284,15 @@ def check_shares(batch_size: int, replicas: int, name: str) -> None:
 
 
 def distributed_batches(
-  strategy: tf.distribute.Strategy, records: tf.data.Dataset,
-  features: dict[str, tf.io.FixedLenFeature], *, batch_size: int,
-  trim: bool = False, transform: Callable | None = None,
-  first_step: int = 0, joined: np.ndarray | None = None,
+  strategy: tf.distribute.Strategy,
+  records: tf.data.Dataset,
+  features: dict[str, tf.io.FixedLenFeature],
+  *,
+  batch_size: int,
+  trim: bool = False,
+  transform: Callable | None = None,
+  first_step: int = 0,
+  joined: np.ndarray | None = None,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
 
@@ -322,8 +339,10 @@ def distributed_batches(
     # experimental_distribute_dataset would shard files automatically, and the
     # records of a batch would depend on the number of processes.
     batches = _in_batches(records, batch_size, joined).enumerate(first_step)
-    parsed = batches.map(shares_of_this_process).unbatch().map(
-      finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    parsed = (
+      batches.map(shares_of_this_process)
+      .unbatch()
+      .map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     )
     return tfrecord.without_autotune(parsed.prefetch(tf.data.AUTOTUNE))
 
@@ -373,9 +392,15 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
 
 
 def training_batches(
-  strategy: tf.distribute.Strategy, files: list[str],
-  features: dict[str, tf.io.FixedLenFeature], *, num_records: int,
-  batch_size: int, seed: int, first_step: int, bucketing: bool = False,
+  strategy: tf.distribute.Strategy,
+  files: list[str],
+  features: dict[str, tf.io.FixedLenFeature],
+  *,
+  num_records: int,
+  batch_size: int,
+  seed: int,
+  first_step: int,
+  bucketing: bool = False,
   **batching,
 ):
   """Returns endless distributed batches of shuffled records.
@@ -390,10 +415,15 @@ def training_batches(
   )
   records = (
     bucketed_records(files, features, batch_size=batch_size, **order)
-    if bucketing else shuffled_records(files, **order)
+    if bucketing
+    else shuffled_records(files, **order)
   )
   return distributed_batches(
-    strategy, records, features, batch_size=batch_size, first_step=first_step,
+    strategy,
+    records,
+    features,
+    batch_size=batch_size,
+    first_step=first_step,
     **batching,
   )
 

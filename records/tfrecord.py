@@ -313,8 +313,10 @@ def count_records(path: str) -> int:
         # This skips the data: a damaged length may be any number, and only gzip
         # reports where its data end.
         if (
-          len(header) < _HEADER_BYTES or source.seek(end) < end
-          or not compressed and end > size
+          len(header) < _HEADER_BYTES
+          or source.seek(end) < end
+          or not compressed
+          and end > size
         ):
           raise EOFError(reason)
         offset = end

@@ -64,10 +64,14 @@ def fetch(
     split_mrpc(ready)
   if entry.name.startswith("wikitext-"):
     split_wikitext(ready)
-  json_files.write(os.path.join(ready, _RECORD), {
-    "name": entry.name, "licence": entry.licence,
-    "files": [file.url for file in entry.files],
-  })
+  json_files.write(
+    os.path.join(ready, _RECORD),
+    {
+      "name": entry.name,
+      "licence": entry.licence,
+      "files": [file.url for file in entry.files],
+    },
+  )
   # Delete the archives last: after an interruption they are still there.
   os.rename(ready, target)
   shutil.rmtree(part)
@@ -140,10 +144,17 @@ def _transfer(url, part):
     response.raise_for_status()
     start *= response.status_code == 206  # Others send the whole file.
     total = start + int(response.headers.get("Content-Length", 0))
-    with open(part, "ab" if start else "wb") as stream, tqdm.tqdm(
-      desc=os.path.basename(part).removesuffix(".part"), initial=start,
-      total=total or None, unit="B", unit_scale=True, mininterval=1.0,
-    ) as progress:
+    with (
+      open(part, "ab" if start else "wb") as stream,
+      tqdm.tqdm(
+        desc=os.path.basename(part).removesuffix(".part"),
+        initial=start,
+        total=total or None,
+        unit="B",
+        unit_scale=True,
+        mininterval=1.0,
+      ) as progress,
+    ):
       for block in response.iter_content(1 << 16):
         stream.write(block)
         progress.update(len(block))
@@ -185,7 +196,11 @@ def unpack(path: str, folder: str) -> None:
     try:
       shutil.unpack_archive(path, top, **options)
     except (
-      zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError
+      zipfile.BadZipFile,
+      tarfile.TarError,
+      zlib.error,
+      EOFError,
+      OSError,
     ) as error:
       reason = " ".join(str(error).split())  # A TarError has several lines.
       raise errors.InputError(
@@ -217,9 +232,8 @@ def split_mrpc(folder: str) -> None:
   for name, lines in {
     "train": [header, *(row for row, dev in zip(rows, is_dev) if not dev)],
     "dev": [header, *(row for row, dev in zip(rows, is_dev) if dev)],
-    "test": [test_header] + [
-      f"{n}\t" + row.partition("\t")[2] for n, row in enumerate(test)
-    ],
+    "test": [test_header]
+    + [f"{n}\t" + row.partition("\t")[2] for n, row in enumerate(test)],
   }.items():
     text = "".join(f"{line}\n" for line in lines)
     file_io.write_text(os.path.join(folder, f"{name}.tsv"), text)

@@ -27,7 +27,8 @@ def collect(output: str) -> list[dict]:
       groups.setdefault(key, []).append(result)
   return [
     _line(rows.ROWS[key[0]], metric, results)
-    for key, results in groups.items() for metric in rows.ROWS[key[0]].metrics
+    for key, results in groups.items()
+    for metric in rows.ROWS[key[0]].metrics
   ]
 
 
@@ -42,10 +43,15 @@ def _line(row, metric, results):
     is_low = high is None or summary["median"] <= high
     verdict = REPRODUCED if is_high and is_low else OUTSIDE
   return {
-    "row": row.name, "source": row.source, "model": first["model"],
+    "row": row.name,
+    "source": row.source,
+    "model": first["model"],
     "metric": metric.result or "GLUE's server",
-    "published": metric.published, "low": low, "high": high,
-    **summary, "seeds": [result["seed"] for result in results],
+    "published": metric.published,
+    "low": low,
+    "high": high,
+    **summary,
+    "seeds": [result["seed"] for result in results],
     "grid": _summary(metric, [scores for _, scores in grid]) if grid else None,
     "best": [result["grid"][0][0] for result in results if result["grid"]],
     "deviations": [text for _, text in first["deviations"]],
@@ -99,8 +105,11 @@ def markdown(lines: list[dict]) -> str:
     limits = [f"{limit:g}" for limit in (low, high) if limit is not None]
     side = "at most " if low is None else "at least " if high is None else ""
     cells = (
-      line["row"], line["metric"], f"{line['published']:g} ({line['source']})",
-      _median_text(line), side + " to ".join(limits) if limits else "-",
+      line["row"],
+      line["metric"],
+      f"{line['published']:g} ({line['source']})",
+      _median_text(line),
+      side + " to ".join(limits) if limits else "-",
       line["verdict"],
       "; ".join(line["deviations"]) or "none",
       "; ".join(line["machines"] + line["dates"]),

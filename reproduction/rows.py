@@ -52,10 +52,12 @@ def _row(lines):
   return Row(
     flags=tuple(shlex.split(lines[0]["flags"])),
     metrics=tuple(
-      Metric(line["result"].strip("-"), **{
-        name: float(line[name]) for name in numbers.split() if line[name]
-      })
-      for line in lines if line["result"]
+      Metric(
+        line["result"].strip("-"),
+        **{name: float(line[name]) for name in numbers.split() if line[name]},
+      )
+      for line in lines
+      if line["result"]
     ),
     config=dict(item.split("=") for item in lines[0]["config"].split()),
     **{name: lines[0][name] for name in texts.split()},

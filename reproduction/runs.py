@@ -27,7 +27,10 @@ _RESULT = "result.json"
 _WEIGHTS = r"\.(safetensors|bin)$|\.data-\d+-of-\d+$"
 # Verdicts on runs that deviate from the recipe, the most serious first.
 SMOKE, CHANGED, OTHER, LESS_DATA = DEVIATIONS = (
-  "smoke run", "recipe changed", "other weights", "less data"
+  "smoke run",
+  "recipe changed",
+  "other weights",
+  "less data",
 )
 
 
@@ -73,9 +76,9 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   raise errors.InputError(
     f"--row={row.name} needs {row.model}, and there is no model in "
     f"--model_dir={folder or ''}; {_download('model', row.model, folder)}"
-    if row.model else
-    f"--row={row.name} starts from no released model: --model_dir must name a "
-    "folder with bert_config.json and vocab.txt (and weights, if any)"
+    if row.model
+    else f"--row={row.name} starts from no released model: --model_dir must "
+    "name a folder with bert_config.json and vocab.txt (and weights, if any)"
   )
 
 
@@ -123,14 +126,17 @@ def command(plan: Plan, seed: int) -> list[str]:
   row, folder = plan.row, plan.folder(seed)
   model = os.path.join(plan.folder_before(seed), "final_model")
   flags = [
-    flag.replace("{data}", plan.data).replace("{output}", folder)
-    .replace("{before}", model) for flag in row.flags
+    flag.replace("{data}", plan.data)
+    .replace("{output}", folder)
+    .replace("{before}", model)
+    for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
     # The recipe's warm-up is longer than a smoke run. A row that continues
     # another row's run needs twice the steps.
     flags += [
-      f"--num_train_steps={2 * plan.max_steps}", "--num_warmup_steps=0",
+      f"--num_train_steps={2 * plan.max_steps}",
+      "--num_warmup_steps=0",
       f"--stop_step={plan.max_steps * (2 if row.after else 1)}",
     ]
   elif plan.max_steps and "--do_train" in flags:
@@ -139,8 +145,12 @@ def command(plan: Plan, seed: int) -> list[str]:
     flags.append(f"--seed={seed}")
   return [
     # The user's flags come last, because absl takes the last value of a flag.
-    sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
-    *flags, f"--output_dir={folder}", *plan.extra,
+    sys.executable,
+    str(_SCRIPTS / row.script),
+    *_model_flags(plan.model),
+    *flags,
+    f"--output_dir={folder}",
+    *plan.extra,
   ]
 
 
@@ -192,13 +202,22 @@ def run(plan: Plan, seed: int) -> None:
   elif "--do_eval" in arguments:  # Other rows write files for a server.
     results = read_eval_results(folder)
   weights = _weights(plan, seed)
-  json_files.write(path, {
-    "row": plan.row.name, "seed": seed, **weights, "data": plan.data,
-    "command": arguments, "results": results, "grid": grid,
-    "deviations": _deviations(plan, weights, before),
-    "seconds": round(time.time() - start, 1),  # Since the last start.
-    "machine": machine(), "date": time.strftime("%Y-%m-%d"),
-  })
+  json_files.write(
+    path,
+    {
+      "row": plan.row.name,
+      "seed": seed,
+      **weights,
+      "data": plan.data,
+      "command": arguments,
+      "results": results,
+      "grid": grid,
+      "deviations": _deviations(plan, weights, before),
+      "seconds": round(time.time() - start, 1),  # Since the last start.
+      "machine": machine(),
+      "date": time.strftime("%Y-%m-%d"),
+    },
+  )
 
 
 def _call(arguments):
@@ -258,10 +277,12 @@ def _weights(plan, seed):
   model = download.get("name", os.path.basename(name))
   return {
     "model": plan.row.after if plan.row.is_chained else model,
-    "weights": name, "source": download.get("files", []),
+    "weights": name,
+    "source": download.get("files", []),
     "sha256": {
       file: file_io.size_and_sha256(os.path.join(folder, file))[1]
-      for file in sorted(os.listdir(folder)) if re.search(_WEIGHTS, file)
+      for file in sorted(os.listdir(folder))
+      if re.search(_WEIGHTS, file)
     },
   }
 
@@ -276,16 +297,23 @@ def _deviations(plan, weights, before):
   config = json_files.read(_config_in(plan.model)) if row.config else {}
   deviations += [
     (CHANGED, f"{name} {config.get(name)} instead of {value}")
-    for name, value in row.config.items() if str(config.get(name)) != value
+    for name, value in row.config.items()
+    if str(config.get(name)) != value
   ]
   # Trust the source that download.py recorded, not a folder's name.
   if row.model and (weights["model"] != row.model or not weights["source"]):
     sums = [f"{name} {value[:16]}" for name, value in weights["sha256"].items()]
     source = weights["source"] or ["a folder that download.py did not make"]
-    deviations.append((OTHER, (
-      f"weights {weights['weights']}, SHA-256: {', '.join(sums) or 'unknown'}, "
-      f"source: {', '.join(source)}"
-    )))
+    deviations.append(
+      (
+        OTHER,
+        (
+          f"weights {weights['weights']}, "
+          f"SHA-256: {', '.join(sums) or 'unknown'}, "
+          f"source: {', '.join(source)}"
+        ),
+      )
+    )
   deviations += [(LESS_DATA, text) for text in fewer_rows(row, plan.data)]
   if before:
     deviations += [(v, f"{row.after}: {t}") for v, t in before["deviations"]]
@@ -351,8 +379,10 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
   text = path.read_text("utf-8")
   header, *lines = (line.split("\t") for line in text.splitlines())
   return [
-    ({n: v for n, v in zip(header, line) if n in choices.SEARCHED},
-     {n: float(v) for n, v in zip(header, line) if n not in choices.SEARCHED})
+    (
+      {n: v for n, v in zip(header, line) if n in choices.SEARCHED},
+      {n: float(v) for n, v in zip(header, line) if n not in choices.SEARCHED},
+    )
     for line in lines
   ]
 

@@ -63,8 +63,10 @@ class Head(NamedTuple):
 
 
 def make(
-  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
-  network: Network, batch_size: int,
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
 ) -> Callable[[list], list]:
   """Returns a function that answers a list of examples.
 
@@ -86,11 +88,15 @@ def write_settings(
     settings: settings for `make`, with the model's `labels`.
     texts: names of an example's texts.
   """
-  json_files.write(path, {
-    "settings": settings.pick(STORED), "labels": settings.labels,
-    "text_inputs": texts,
-    "text_rules": vocabularies.text_rules(settings.vocab_file),
-  })
+  json_files.write(
+    path,
+    {
+      "settings": settings.pick(STORED),
+      "labels": settings.labels,
+      "text_inputs": texts,
+      "text_rules": vocabularies.text_rules(settings.vocab_file),
+    },
+  )
 
 
 def read_settings(
@@ -102,15 +108,17 @@ def read_settings(
     InputError: the file is missing or damaged.
   """
   values = json_files.read(path)
-  settings = run_settings.Settings({
-    # An export that was written before an option existed gets its default.
-    **export_options.DEFAULTS,
-    **json_files.field(values, "settings", dict, path),
-    "labels": json_files.field(values, "labels", list[str], path),
-    "vocab_file": vocab_file,
-    # Exports of earlier versions lack text_rules.
-    "text_rules": json_files.field(values, "text_rules", dict, path, {}),
-  })
+  settings = run_settings.Settings(
+    {
+      # An export that was written before an option existed gets its default.
+      **export_options.DEFAULTS,
+      **json_files.field(values, "settings", dict, path),
+      "labels": json_files.field(values, "labels", list[str], path),
+      "vocab_file": vocab_file,
+      # Exports of earlier versions lack text_rules.
+      "text_rules": json_files.field(values, "text_rules", dict, path, {}),
+    }
+  )
   return settings, json_files.field(values, "text_inputs", list[str], path)
 
 
@@ -168,20 +176,25 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
-    encoded = [pretraining_answers.encode(tokenizer, text) for text, in rows]
+    encoded = [pretraining_answers.encode(tokenizer, text) for (text,) in rows]
     # Truncating a text also removes the masks beyond its new end.
     encoded = [
-      (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
-       [place for place in positions if place < length - 1])
+      (
+        ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
+        [place for place in positions if place < length - 1],
+      )
       for ids, positions in encoded
     ]
 
     def compute(batch, places):
       positions = [encoded[n][1] for n in places]
       width = max(1, *map(len, positions))
-      outputs = network(**batch, masked_lm_positions=[
-        row + [0] * (width - len(row)) for row in positions
-      ])  # [B, P, K]
+      outputs = network(
+        **batch,
+        masked_lm_positions=[
+          row + [0] * (width - len(row)) for row in positions
+        ],
+      )  # [B, P, K]
       for number, row in enumerate(positions):
         fillings = outputs["fillings"][number, : len(row)]
         probabilities = outputs["probabilities"][number, : len(row)]
@@ -198,8 +211,10 @@ def _masked_lm(settings, tokenizer, network, batch_size):
 
 
 def make_scorer(
-  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
-  network: Network, batch_size: int,
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
 ) -> Callable[[list], list]:
   """Returns a function, like `make`, that scores the likelihood of texts.
 
@@ -226,9 +241,9 @@ def make_scorer(
 
     def compute(batch, numbers):
       positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
-      return network(
-        **batch, masked_lm_positions=positions, masked_lm_ids=ids
-      )["log_probabilities"][:, 0].tolist()
+      return network(**batch, masked_lm_positions=positions, masked_lm_ids=ids)[
+        "log_probabilities"
+      ][:, 0].tolist()
 
     scores = iter(input_sequences.in_batches(copies, compute, batch_size))
     return [
@@ -245,8 +260,10 @@ def make_scorer(
 def _described_likelihood(tokens, values):
   total = math.fsum(values)
   return {
-    "log_likelihood": total, "perplexity": math.exp(-total / len(values)),
-    "tokens": tokens, "log_probabilities": values,
+    "log_likelihood": total,
+    "perplexity": math.exp(-total / len(values)),
+    "tokens": tokens,
+    "log_probabilities": values,
   }
 
 
@@ -285,7 +302,10 @@ def _described_span(answer, texts, top_k):
   start, end = alignment.in_context(context, place) if place else (0, 0)
   score = _NO_ANSWER if answer.score is None else answer.score
   result = {
-    "answer": text, "score": score, "start": start, "end": end,
+    "answer": text,
+    "score": score,
+    "start": start,
+    "end": end,
     "null_score": answer.null_score,
   }
   if top_k:
@@ -295,15 +315,22 @@ def _described_span(answer, texts, top_k):
 
 def _tagging(settings, tokenizer, network, batch_size):
   return lambda rows: tagging_answers.tag_texts(
-    [text for text, in rows],
-    lambda batch: network(**batch)["probabilities"], settings.labels, tokenizer,
-    max_seq_length=settings.max_seq_length, batch_size=batch_size,
+    [text for (text,) in rows],
+    lambda batch: network(**batch)["probabilities"],
+    settings.labels,
+    tokenizer,
+    max_seq_length=settings.max_seq_length,
+    batch_size=batch_size,
     at_punctuation=settings.tag_words == "punctuation",
   )
 
 
 _HEADS = {
-  "classification": _classification, "embedding": _embedding,
-  "masked_lm": _masked_lm, "next_sentence": _next_sentence, "span": _span,
-  "sparse": _embedding, "tagging": _tagging,
+  "classification": _classification,
+  "embedding": _embedding,
+  "masked_lm": _masked_lm,
+  "next_sentence": _next_sentence,
+  "span": _span,
+  "sparse": _embedding,
+  "tagging": _tagging,
 }

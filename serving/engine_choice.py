@@ -31,10 +31,17 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   if settings.engine == "tensorflow":
     return models.network_of(model.from_ids, model.id_inputs)
   values = settings.pick("head quantize max_seq_length")
-  exported = network_export.with_lengths(run_settings.Settings({
-    **values, "format": settings.engine, "lengths": (),
-    "max_quantization_difference": export_options.MOST_DIFFERENCE,
-  }), model.config)
+  exported = network_export.with_lengths(
+    run_settings.Settings(
+      {
+        **values,
+        "format": settings.engine,
+        "lengths": (),
+        "max_quantization_difference": export_options.MOST_DIFFERENCE,
+      }
+    ),
+    model.config,
+  )
   texts = [
     (text,) * len(model.text_inputs) for text in network_export.COMPARED_TEXTS
   ]
@@ -51,8 +58,10 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
 
 
 def in_place_of(
-  variables: Iterable[tf.Variable], settings: run_settings.Settings,
-  config: configuration.BertConfig, **options
+  variables: Iterable[tf.Variable],
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  **options,
 ) -> answers.Network | None:
   """Returns an engine's network with a script's weights; None for TensorFlow.
 
@@ -66,9 +75,9 @@ def in_place_of(
     "engine quantize max_seq_length do_lower_case vocab_file never_split "
     "init_checkpoint"
   )
-  settings = run_settings.Settings({
-    **export_options.DEFAULTS, **settings.pick(names), **options
-  })
+  settings = run_settings.Settings(
+    {**export_options.DEFAULTS, **settings.pick(names), **options}
+  )
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
   values = {layers.variable_name(v): v for v in variables}

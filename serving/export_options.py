@@ -41,99 +41,141 @@ class Option(NamedTuple):
 
 # common_flags defines these flags, because other scripts have them too.
 _MODEL = (
-  Option("model_dir"), Option("bert_config_file"), Option("vocab_file"),
-  Option("init_checkpoint"), Option("max_seq_length", 128, lower_bound=1),
-  Option("do_lower_case", True), Option("never_split", []),
+  Option("model_dir"),
+  Option("bert_config_file"),
+  Option("vocab_file"),
+  Option("init_checkpoint"),
+  Option("max_seq_length", 128, lower_bound=1),
+  Option("do_lower_case", True),
+  Option("never_split", []),
 )
 _NAMELESS = "output_activation=linear output_activation=relevance"
 EXPORT = (
   Option("head", None, "What the model does.", choices=choices.SERVING_HEADS),
   Option(
-    "labels", [],
+    "labels",
+    [],
     "Names of the labels, in order; by default those in --bert_config_file, "
     "where our scripts and Hugging Face write them.",
-    "classification tagging", not_with=_NAMELESS,
+    "classification tagging",
+    not_with=_NAMELESS,
   ),
   Option(
-    "output_activation", None,
+    "output_activation",
+    None,
     "softmax: one label; sigmoid: several labels; linear: one number "
     "(regression); relevance: a reranker's sigmoid of one number. By default "
     "the task in --bert_config_file, or softmax.",
-    "classification", choices=("softmax", "sigmoid", "linear", "relevance"),
+    "classification",
+    choices=("softmax", "sigmoid", "linear", "relevance"),
   ),
   Option(
-    "text_pairs", False,
+    "text_pairs",
+    False,
     "Whether an example has two texts; by default as in training, if the model "
-    "stores it.", "classification embedding",
+    "stores it.",
+    "classification embedding",
   ),
   Option(
-    "pooling", "pooled",
+    "pooling",
+    "pooled",
     "The pooler's output, the mean or maximum of all tokens' hidden states, or "
     "that of [CLS]; last_four_concat: concatenated means of the last 4 layers.",
-    "embedding", choices=choices.SENTENCE_POOLINGS,
+    "embedding",
+    choices=choices.SENTENCE_POOLINGS,
   ),
   Option(
-    "pooling_layer", ["-1"],
+    "pooling_layer",
+    ["-1"],
     "Layers whose hidden states --pooling reads: 0 is the lowest, -1 the last. "
     "Several layers are concatenated; + adds layers (-1+-2).",
-    "embedding", not_with="pooling=pooled pooling=last_four_concat",
+    "embedding",
+    not_with="pooling=pooled pooling=last_four_concat",
   ),
   Option(
     "normalize", False, "Whether to scale vectors to length 1.", "embedding"
   ),
   Option(
-    "sparse_pooling", "max",
+    "sparse_pooling",
+    "max",
     "A word's weight in a text: the maximum or the sum over all tokens.",
-    "sparse", choices=choices.SPARSE_RULES[0],
+    "sparse",
+    choices=choices.SPARSE_RULES[0],
   ),
   Option(
-    "sparse_activation", "relu",
+    "sparse_activation",
+    "relu",
     "A token's weight for a word: log(1 + relu(logit)); log1p_relu applies "
-    "log(1 + x) twice.", "sparse", choices=choices.SPARSE_RULES[1],
+    "log(1 + x) twice.",
+    "sparse",
+    choices=choices.SPARSE_RULES[1],
   ),
   Option(
     "top_k", 5, "How many fillings of each [MASK].", "masked_lm", lower_bound=1
   ),
   Option(
-    "doc_stride", None,
+    "doc_stride",
+    None,
     "Stride between the windows of a long text, in word pieces; 0 truncates "
     "the text. By default as in training, or 128 (span) and 0.",
-    "classification span", lower_bound=0,
+    "classification span",
+    lower_bound=0,
   ),
   Option(
-    "max_windows", 0, "Most windows of a text; 0: no limit.",
-    "classification", lower_bound=0, needs="doc_stride",
+    "max_windows",
+    0,
+    "Most windows of a text; 0: no limit.",
+    "classification",
+    lower_bound=0,
+    needs="doc_stride",
   ),
   Option(
-    "max_query_length", 64, "Most word pieces of a question; the rest is cut.",
-    "span", lower_bound=1,
-  ),
-  Option(
-    "max_answer_length", 30, "Longest answer, in word pieces.", "span",
+    "max_query_length",
+    64,
+    "Most word pieces of a question; the rest is cut.",
+    "span",
     lower_bound=1,
   ),
   Option(
-    "n_best_size", 20, "Number of starts and ends to try in each window, and "
+    "max_answer_length",
+    30,
+    "Longest answer, in word pieces.",
+    "span",
+    lower_bound=1,
+  ),
+  Option(
+    "n_best_size",
+    20,
+    "Number of starts and ends to try in each window, and "
     "of answers that run_squad.py writes to nbest_predictions.json.",
-    "span", lower_bound=1,
+    "span",
+    lower_bound=1,
   ),
   Option(
-    "version_2_with_negative", False,
-    "Whether a question may have no answer, as in SQuAD 2.0.", "span",
+    "version_2_with_negative",
+    False,
+    "Whether a question may have no answer, as in SQuAD 2.0.",
+    "span",
   ),
   Option(
-    "null_score_diff_threshold", None,
+    "null_score_diff_threshold",
+    None,
     "The answer is empty if its score exceeds the best answer's by more than "
     "this. By default the value that run_squad.py stored, or 0.0.",
-    "span", needs="version_2_with_negative", is_fraction=True,
+    "span",
+    needs="version_2_with_negative",
+    is_fraction=True,
   ),
   Option(
-    "tag_words", "punctuation",
+    "tag_words",
+    "punctuation",
     "Where words end: at white space and punctuation, or at white space only.",
-    "tagging", choices=("punctuation", "white_space"),
+    "tagging",
+    choices=("punctuation", "white_space"),
   ),
   Option(
-    "dtype", "float32",
+    "dtype",
+    "float32",
     "Type in which the encoder's matrices are stored and multiplied.",
     choices=("float32", "bfloat16"),
   ),
@@ -141,15 +183,18 @@ EXPORT = (
 # Python and all scripts that predict have these options.
 ENGINE = (
   Option(
-    "engine", "tensorflow",
+    "engine",
+    "tensorflow",
     "Library that computes predictions: TensorFlow, or on the CPU ONNX Runtime "
     '(pip install "bert-tf2[onnx]") or LiteRT ("bert-tf2[litert]").',
     choices=choices.ENGINES,
   ),
   Option(
-    "quantize", "none",
+    "quantize",
+    "none",
     "int8: matrices of 8 bits, a quarter of the size and faster; the log shows "
-    "the difference from float32 outputs.", choices=("none", "int8"),
+    "the difference from float32 outputs.",
+    choices=("none", "int8"),
     needs="engine=onnx|engine=litert",
   ),
 )

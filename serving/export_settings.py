@@ -47,7 +47,8 @@ def with_trained(
   if settings.head in ("embedding", "sparse"):
     folder = os.path.dirname(settings.bert_config_file)
     rules = (
-      sentence_folder.read_sparse(folder) if settings.head == "sparse"
+      sentence_folder.read_sparse(folder)
+      if settings.head == "sparse"
       else sentence_folder.read(folder, settings.given)
     )
     trained = {**rules, **trained}

@@ -37,8 +37,12 @@ def run(settings: run_settings.Settings) -> None:
       "the model takes two texts an example: pass --text_b_column"
     )
   examples = data.ExampleStream(
-    settings.predict_file, settings, options.task_kind, labels=options.labels,
-    split="predict", has_labels=False,
+    settings.predict_file,
+    settings,
+    options.task_kind,
+    labels=options.labels,
+    split="predict",
+    has_labels=False,
   )
   parts = answers.score_blocks(
     logits, options, examples, settings.predict_batch_size

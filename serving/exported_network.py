@@ -53,8 +53,7 @@ class ExportedNetwork:
       paths["bert_config_file"]
     )
     self.tokenizer = vocabularies.make_tokenizer(
-      stored.vocab_file,
-      **self.settings.pick("do_lower_case never_split"),
+      stored.vocab_file, **self.settings.pick("do_lower_case never_split")
     )
     self._folder, self._loaded = folder, networks.load(engine, folder, threads)
 

@@ -140,12 +140,14 @@ class GraphTokenizer(tf.Module):
     values = Tokens(
       ids, first - offset, end - offset, words, tf.gather(chunks, first)
     )
-    return Tokens(*(
-      tf.RaggedTensor.from_value_rowids(
-        tf.cast(value, tf.int32), rows, nrows=source.nrows()
+    return Tokens(
+      *(
+        tf.RaggedTensor.from_value_rowids(
+          tf.cast(value, tf.int32), rows, nrows=source.nrows()
+        )
+        for value in values
       )
-      for value in values
-    ))
+    )
 
   def _replaced(self, chars, kinds):
     """Replaces code points as BasicTokenizer does; spaces then separate words.
@@ -206,7 +208,8 @@ class GraphTokenizer(tf.Module):
     ids, numbers = pieces.flat_values, pieces.value_rowids()
     # The sizes of a word's pieces add up to the word; [UNK] is a whole word.
     sizes = tf.where(
-      ids == self._unknown, tf.gather(lengths, numbers),
+      ids == self._unknown,
+      tf.gather(lengths, numbers),
       tf.gather(self._sizes, ids),
     )
     return ids, numbers, sizes
@@ -297,7 +300,8 @@ def _characters():
   # The ranges exclude surrogates.
   chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
   return [
-    char for char in chars
+    char
+    for char in chars
     if ord(char) < _EMPTY_PLANES
     or unicodedata.category(char) not in ("Cn", "Co")
   ]
@@ -354,7 +358,8 @@ def check_same(
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
-    input_signature=[tf.TensorSpec([None], tf.string)], autograph=False,
+    input_signature=[tf.TensorSpec([None], tf.string)],
+    autograph=False,
   )
   differing = (
     text
@@ -389,7 +394,8 @@ def _texts_to_try(tokenizer):
     # Texts of an alphabet are neighbours: no text may affect the previous one.
     *(
       "".join(rng.choices(alphabet, k=rng.randrange(60)))
-      for alphabet in _ALPHABETS for _ in range(300)
+      for alphabet in _ALPHABETS
+      for _ in range(300)
     ),
     *("".join(rng.choices(plain, k=60)) for _ in range(300)),
   ]

@@ -28,8 +28,12 @@ class BertLayer(keras.layers.Layer):
   """
 
   def __init__(
-    self, folder: str | None = None, *, config: dict | None = None,
-    seed: int = 12345, **options,
+    self,
+    folder: str | None = None,
+    *,
+    config: dict | None = None,
+    seed: int = 12345,
+    **options,
   ):
     """Makes the variables and reads their values.
 
@@ -76,13 +80,13 @@ class BertLayer(keras.layers.Layer):
   def _variable(self, weight):
     name = layers.variable_name(weight).replace("/", ".")
     return self.add_weight(
-      shape=weight.shape, dtype=weight.dtype.name, name=name,
+      shape=weight.shape,
+      dtype=weight.dtype.name,
+      name=name,
       initializer=lambda shape, dtype: tf.cast(weight, dtype),
     ).value
 
-  def call(
-    self, input_ids, input_mask=None, segment_ids=None, training=None
-  ):
+  def call(self, input_ids, input_mask=None, segment_ids=None, training=None):
     """Returns a dict of sequence_output [B, T, H] and pooled_output [B, H].
 
     Args:

@@ -31,14 +31,21 @@ class Requests:
     """Returns all metrics, including the length of the batcher's queue."""
     name, bounds = "bert_request_duration_seconds", (*_BOUNDS, "+Inf")
     counts = list(itertools.accumulate(self._buckets))
-    return "\n".join([
-      "# TYPE bert_requests_total counter",
-      *(f'bert_requests_total{{status="{status}"}} {count}'
-        for status, count in self._statuses.items()),
-      f"# TYPE {name} histogram",
-      *(f'{name}_bucket{{le="{bound}"}} {count}'
-        for bound, count in zip(bounds, counts)),
-      f"{name}_sum {self._seconds}", f"{name}_count {counts[-1]}",
-      "# TYPE bert_queue_texts gauge",
-      f"bert_queue_texts {batcher.queue_length}\n",
-    ])
+    return "\n".join(
+      [
+        "# TYPE bert_requests_total counter",
+        *(
+          f'bert_requests_total{{status="{status}"}} {count}'
+          for status, count in self._statuses.items()
+        ),
+        f"# TYPE {name} histogram",
+        *(
+          f'{name}_bucket{{le="{bound}"}} {count}'
+          for bound, count in zip(bounds, counts)
+        ),
+        f"{name}_sum {self._seconds}",
+        f"{name}_count {counts[-1]}",
+        "# TYPE bert_queue_texts gauge",
+        f"bert_queue_texts {batcher.queue_length}\n",
+      ]
+    )

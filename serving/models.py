@@ -44,7 +44,9 @@ class ServedModel(tf.Module):
   pooling: sentence_pooling.Pooling | None = None
 
   def __init__(
-    self, config: configuration.BertConfig, settings: run_settings.Settings,
+    self,
+    config: configuration.BertConfig,
+    settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
   ):
     """Makes the variables, whose weights `load` reads.
@@ -74,15 +76,19 @@ class ServedModel(tf.Module):
       InputError: a variable that outputs depend on is missing.
     """
     return weight_files.load(
-      self.variables, self.settings.init_checkpoint,
+      self.variables,
+      self.settings.init_checkpoint,
       allowed_missing=self.allowed_missing,
     )
 
   def encode(self, inputs: dict, training=False, **options):
     """Returns the modeling.BertOutput for a dict with `id_inputs`."""
     return self.bert(
-      inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"],
-      training=training, **options,
+      inputs["input_ids"],
+      inputs["input_mask"],
+      inputs["segment_ids"],
+      training=training,
+      **options,
     )
 
   def outputs(self, inputs: dict, training=False) -> dict:
@@ -137,6 +143,7 @@ class Classifier(ServedModel):
     return {"logits": self.head(output.pooled_output, training)}
 
   def named(self, outputs):
+    """Adds the score of a regression, or the probabilities and the label."""
     logits = outputs["logits"]
     if self.settings.output_activation == "linear":
       return {"logits": logits, "score": logits[:, 0]}
@@ -149,7 +156,9 @@ class Classifier(ServedModel):
       return {**outputs, "labels": labels, "probabilities": tf.sigmoid(logits)}
     probabilities = tf.nn.softmax(logits)
     return {
-      **outputs, "labels": labels, "probabilities": probabilities,
+      **outputs,
+      "labels": labels,
+      "probabilities": probabilities,
       "label": tf.gather(names, tf.argmax(logits, 1)),
       "probability": tf.reduce_max(probabilities, 1),
     }
@@ -165,12 +174,12 @@ class Embedder(ServedModel):
       self.allowed_missing = heads.POOLER
 
   def from_ids(self, **inputs):
+    """Returns {"embedding": [B, D]}."""
     output = self.encode(inputs)
-    return {
-      "embedding": heads.pool(output, inputs["input_mask"], self.pooling)
-    }
+    return {"embedding": heads.pool(output, inputs["input_mask"], self.pooling)}
 
   def exported(self, input_ids, input_mask, segment_ids=None):
+    """Returns the hidden states that the embedding is pooled from."""
     output = self.bert(input_ids, input_mask, segment_ids)
     states = output.all_encoder_layers
     # Layers above the vector's are left out, as in onnx_graph.make.
@@ -194,6 +203,7 @@ class MaskFiller(ServedModel):
     )
 
   def from_ids(self, masked_lm_positions, **inputs):
+    """Returns the `top_k` likeliest tokens at each masked position."""
     logits = self._word_logits(masked_lm_positions, inputs)
     top = tf.math.top_k(
       tf.nn.softmax(logits), min(self.settings.top_k, logits.shape[-1])
@@ -216,10 +226,12 @@ class MaskFiller(ServedModel):
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
   def exported(self, input_ids, input_mask, segment_ids=None):
+    """Returns {"logits": [B, T, V]}."""
     output = self.bert(input_ids, input_mask, segment_ids)
     return {"logits": self.head(output.sequence_output)}
 
   def named(self, outputs):
+    """Replaces token ids by tokens."""
     lines = np.array(vocabularies.lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
 
@@ -230,13 +242,20 @@ class WordWeigher(MaskFiller):
   id_inputs = ServedModel.id_inputs
 
   def from_ids(self, **inputs):
+    """Returns {"embedding": [B, V]}, a weight for each vocabulary token."""
     states = self.encode(inputs).sequence_output
-    return {"embedding": heads.word_weights(
-      self.head, states, inputs["input_mask"], self.settings.sparse_pooling,
-      self.settings.sparse_activation,
-    )}
+    return {
+      "embedding": heads.word_weights(
+        self.head,
+        states,
+        inputs["input_mask"],
+        self.settings.sparse_pooling,
+        self.settings.sparse_activation,
+      )
+    }
 
   def named(self, outputs):
+    """Returns the outputs, which need no names."""
     return outputs
 
 
@@ -256,10 +275,12 @@ class PairScorer(ServedModel):
     return {"logits": self.head(output.pooled_output)}
 
   def from_ids(self, **inputs):
+    """Returns {"log_probabilities": [B, 2]}."""
     logits = super().from_ids(**inputs)["logits"]
     return {"log_probabilities": tf.nn.log_softmax(logits)}
 
   def named(self, outputs):
+    """Adds the probability that the second text follows the first."""
     follows = outputs["log_probabilities"][:, 0]
     return {**outputs, "probability": tf.exp(follows)}
 
@@ -273,6 +294,7 @@ class Tagger(ServedModel):
     return heads.TokenClassificationHead(self.config, len(self.settings.labels))
 
   def from_ids(self, **inputs):
+    """Returns {"probabilities": [B, T, labels]}."""
     logits = super().from_ids(**inputs)["logits"]
     return {"probabilities": tf.nn.softmax(logits)}
 
@@ -327,7 +349,11 @@ def network_of(function: Callable, names: Iterable[str]) -> answers.Network:
 
 
 KINDS = {
-  "classification": Classifier, "embedding": Embedder, "masked_lm": MaskFiller,
-  "next_sentence": PairScorer, "span": QuestionAnswerer,
-  "sparse": WordWeigher, "tagging": Tagger,
+  "classification": Classifier,
+  "embedding": Embedder,
+  "masked_lm": MaskFiller,
+  "next_sentence": PairScorer,
+  "span": QuestionAnswerer,
+  "sparse": WordWeigher,
+  "tagging": Tagger,
 }

@@ -67,12 +67,16 @@ def write(model: models.ServedModel, texts: list) -> None:
           "--calibration_file=texts.txt"
         )
     answers.write_settings(
-      os.path.join(os.path.dirname(path), network_file.SETTINGS), settings,
+      os.path.join(os.path.dirname(path), network_file.SETTINGS),
+      settings,
       model.text_inputs,
     )
 
   export_folder.write(
-    settings.export_dir, write_model, model.config, settings,
+    settings.export_dir,
+    write_model,
+    model.config,
+    settings,
     pooling=model.pooling,
   )
 
@@ -97,7 +101,9 @@ def write_file(
 
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
   graph = onnx_graph.make(
-    settings.head, weights, model.config,
+    settings.head,
+    weights,
+    model.config,
     pooling=model.pooling or onnx_graph.MEAN,
   )
   onnx_graph.write(path, graph)
@@ -115,13 +121,19 @@ def _write_litert(path, model, settings):
     return model.exported(**{inputs[n]: value for n, value in batch.items()})
 
   litert_model.write(
-    path, model, compute, inputs, settings.lengths,
+    path,
+    model,
+    compute,
+    inputs,
+    settings.lengths,
     is_int8=settings.quantize == "int8",
   )
 
 
 def compare(
-  model: models.ServedModel, engine, settings: run_settings.Settings,
+  model: models.ServedModel,
+  engine,
+  settings: run_settings.Settings,
   texts: list,
 ) -> str:
   """Returns a sentence about the difference of int8 and float32 outputs.
@@ -138,13 +150,14 @@ def compare(
   batches = []
   for text in texts:
     ids, segments = encode(*text)
-    batches.append({
-      "input_ids": [ids], "input_mask": [[1] * len(ids)],
-      "segment_ids": [segments],
-    })
-  reference = models.network_of(
-    model.exported, models.ServedModel.id_inputs
-  )
+    batches.append(
+      {
+        "input_ids": [ids],
+        "input_mask": [[1] * len(ids)],
+        "segment_ids": [segments],
+      }
+    )
+  reference = models.network_of(model.exported, models.ServedModel.id_inputs)
   distances = differences(reference, engine.run, batches)
   summary = (
     f"the outputs of {len(texts)} texts differ from those of float32 by "

@@ -24,8 +24,13 @@ def make(
 @functools.cache
 def security_policy() -> str:
   """Returns a Content-Security-Policy for the page's script, style and host."""
-  rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",
-           "form-action 'none'", "frame-ancestors 'none'"]
+  rules = [
+    "default-src 'none'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ]
   for directive, tag in (("script-src", "script"), ("style-src", "style")):
     # An element with attributes has data, so the pattern excludes it.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)

@@ -133,8 +133,11 @@ def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
 
 
 def pair_inputs(
-  ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, max_seq_length: int,
-  cls_id: int, sep_id: int,
+  ids_a: tf.RaggedTensor,
+  ids_b: tf.RaggedTensor,
+  max_seq_length: int,
+  cls_id: int,
+  sep_id: int,
 ) -> dict:
   """Joins int32 [B, (N)] to "[CLS] a [SEP] b [SEP]", truncated if needed.
 
@@ -162,7 +165,8 @@ def pair_inputs(
   ids = tf.concat([first, second], 1)
   segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
   return {
-    "input_ids": ids.to_tensor(), "input_mask": tf.ones_like(ids).to_tensor(),
+    "input_ids": ids.to_tensor(),
+    "input_mask": tf.ones_like(ids).to_tensor(),
     "segment_ids": segments.to_tensor(),
   }
 
@@ -174,13 +178,17 @@ def checked(model: models.ServedModel, **inputs) -> dict:
   """
   shape, config = tf.shape(inputs["input_ids"]), model.config  # [B, T]
   sizes = {
-    "input_ids": config.vocab_size, "input_mask": 2,
-    "segment_ids": config.type_vocab_size, "masked_lm_positions": shape[1],
+    "input_ids": config.vocab_size,
+    "input_mask": 2,
+    "segment_ids": config.type_vocab_size,
+    "masked_lm_positions": shape[1],
   }
   most = config.max_position_embeddings
-  checks = [tf.debugging.Assert(
-    shape[1] <= most, [f"input_ids has rows of more than {most}"]
-  )]
+  checks = [
+    tf.debugging.Assert(
+      shape[1] <= most, [f"input_ids has rows of more than {most}"]
+    )
+  ]
   for name, values in inputs.items():
     axes = 1 if name == "masked_lm_positions" else 2
     checks += [

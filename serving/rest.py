@@ -111,7 +111,7 @@ def _named(value, names, where):
     if len(names) != 1:
       raise errors.InputError(
         f"this model has {len(names)} inputs ({', '.join(names)}); give their "
-        "names, as in {\"" + names[0] + "\": ...}"
+        'names, as in {"' + names[0] + '": ...}'
       )
     return {names[0]: value}
   if value.keys() != {*names}:
@@ -145,18 +145,22 @@ def metadata(names: Sequence[str]) -> dict:
   """Returns {signature: its inputs, in TensorFlow Serving's form}."""
   shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
   text = {"dtype": "DT_STRING", "tensor_shape": shape}
-  return {SIGNATURE: {
-    "inputs": dict.fromkeys(names, text), "outputs": {},
-    "method_name": "tensorflow/serving/predict", "defaults": {},
-  }}
+  return {
+    SIGNATURE: {
+      "inputs": dict.fromkeys(names, text),
+      "outputs": {},
+      "method_name": "tensorflow/serving/predict",
+      "defaults": {},
+    }
+  }
 
 
 def example_request(
   names: Sequence[str], host: str, port: int, name: str
 ) -> str:
   """Returns a curl command that requests a prediction."""
-  instance = "some text" if len(names) == 1 else dict.fromkeys(
-    names, "some text"
+  instance = (
+    "some text" if len(names) == 1 else dict.fromkeys(names, "some text")
   )
   body = json.dumps({"instances": [instance]})
   return f"curl -d '{body}' http://{host}:{port}/v1/models/{name}:predict"

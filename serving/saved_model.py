@@ -93,7 +93,8 @@ def _exported(raw):
       dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
     )
   root.make_inputs = tf.function(
-    raw.make_inputs, autograph=False,
+    raw.make_inputs,
+    autograph=False,
     input_signature=[models.TEXTS] * len(model.text_inputs),
   )
   return root
@@ -146,7 +147,9 @@ def load(
   vocab_file = os.path.join(folder, _VOCABULARY)
   settings, texts = answers.read_settings(answers_file, vocab_file)
   tokenizer = tokenization.FullTokenizer(
-    vocab_file, settings.do_lower_case, settings.never_split,
+    vocab_file,
+    settings.do_lower_case,
+    settings.never_split,
     **settings.text_rules,
   )
   try:
@@ -162,7 +165,9 @@ def load(
 
   name = os.path.basename(os.path.abspath(folder))
   return exported_network.Served(
-    folder, settings.head, texts,
+    folder,
+    settings.head,
+    texts,
     answers.make(settings, tokenizer, models.on_tensors(ids), batch_size),
     # TensorFlow Serving's status requires a version.
     version=int(name) if name.isdecimal() else 1,

@@ -92,8 +92,11 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 
 
 def make_application(
-  model: exported_network.Served, name: str, batcher: batching.Batcher,
-  limits: batching.Limits, hosts: frozenset[str] = frozenset(),
+  model: exported_network.Served,
+  name: str,
+  batcher: batching.Batcher,
+  limits: batching.Limits,
+  hosts: frozenset[str] = frozenset(),
 ) -> web.Application:
   """Returns the application, which starts and closes the batcher.
 
@@ -146,8 +149,11 @@ def run(
 
 async def _serve(application, host, port, name, timeout):
   runner = web.AppRunner(
-    application, handle_signals=False, access_log=None,
-    logger=application[_LOG], keepalive_timeout=timeout,
+    application,
+    handle_signals=False,
+    access_log=None,
+    logger=application[_LOG],
+    keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
     # Decompression would fail on a wrong encoding while aiohttp skips a body.
     auto_decompress=False,
@@ -163,7 +169,10 @@ async def _serve(application, host, port, name, timeout):
   end.daemon = True
   try:
     listener = await connections.listen(
-      runner.server, application[_BUSY], host, port,
+      runner.server,
+      application[_BUSY],
+      host,
+      port,
       connections.most_by_default(),
     )
     address, port = listener.sockets[0].getsockname()[:2]
@@ -240,11 +249,13 @@ class _Handlers:
     self._check_name(request)
     definitions = {"signature_def": rest.metadata(self._model.texts)}
     spec = {"name": self._name, "version": self._version}
-    return _json({
-      # TensorFlow Serving's answer has this empty field too.
-      "model_spec": {**spec, "signature_name": ""},
-      "metadata": {"signature_def": definitions},
-    })
+    return _json(
+      {
+        # TensorFlow Serving's answer has this empty field too.
+        "model_spec": {**spec, "signature_name": ""},
+        "metadata": {"signature_def": definitions},
+      }
+    )
 
   def _check_name(self, request):
     name = request.match_info["name"]
@@ -280,8 +291,10 @@ async def _refuse(request, handler):
   try:
     hosts = request.app[_HOSTS]
     # The Host of a health check is the address of a container.
-    if hosts and request.path != "/healthz" and (
-      (request.url.host or "").lower() not in hosts
+    if (
+      hosts
+      and request.path != "/healthz"
+      and ((request.url.host or "").lower() not in hosts)
     ):
       raise web.HTTPForbidden(
         text=f"the Host {request.host!r:.60} is not served here; name it in "
@@ -294,7 +307,11 @@ async def _refuse(request, handler):
       logging.exception("%s %s", request.method, request.path)
   request.app[_LOG].warning(
     "%s %.100a from %s: %d %.200a",
-    request.method, request.path, request.remote, status, sentence,
+    request.method,
+    request.path,
+    request.remote,
+    status,
+    sentence,
   )
   return _json({"error": sentence}, status)
 

@@ -146,14 +146,13 @@ class TextModel:
           states["layers"][row, :, :length],
           states["pooled"][row] if has_pooler else None,
           states["attention"][row, ..., :length, :length]
-          if attention else None,
+          if attention
+          else None,
           **inputs,
         )
 
     sequences = [encode(*row) for row in rows]
-    results = input_sequences.in_batches(
-      sequences, compute, self._batch_size
-    )
+    results = input_sequences.in_batches(sequences, compute, self._batch_size)
     return results[0] if is_single else results
 
   def embed(self, texts, **options) -> np.ndarray:
@@ -185,8 +184,13 @@ class TextModel:
     return results[0] if is_single else results
 
   def search(
-    self, queries, lines, *, top_k: int = 10,
-    vectors: np.ndarray | None = None, **options,
+    self,
+    queries,
+    lines,
+    *,
+    top_k: int = 10,
+    vectors: np.ndarray | None = None,
+    **options,
   ):
     """Returns the lines nearest to each query: dicts of line, text, cosine.
 
@@ -205,15 +209,19 @@ class TextModel:
     _checked("top_k", top_k)
     queries, lines = [queries] if is_single else [*queries], [*lines]
     if vectors is None:  # In parts, because `embed` needs much memory.
-      vectors = np.concatenate([
-        self.embed(lines[start : start + _SEARCHED], **options)
-        for start in range(0, len(lines), _SEARCHED)
-      ])
+      vectors = np.concatenate(
+        [
+          self.embed(lines[start : start + _SEARCHED], **options)
+          for start in range(0, len(lines), _SEARCHED)
+        ]
+      )
     else:
       first = self.embed(lines[0], **options)
       vector_search.check(vectors, len(lines), first, "vectors=")
     results = vector_search.search(
-      vectors, lines, top_k,
+      vectors,
+      lines,
+      top_k,
       None if queries == lines else self.embed(queries, **options),
     )
     return results[0] if is_single else results

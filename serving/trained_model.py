@@ -54,7 +54,9 @@ class TrainedModel:
     model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
     missing = model.load().missing
     answer = answers.make(
-      settings, self.tokenizer, engine_choice.network(model, self._threads),
+      settings,
+      self.tokenizer,
+      engine_choice.network(model, self._threads),
       batch_size,
     )
     head = answers.Head(settings, model.text_inputs, answer)

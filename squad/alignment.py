@@ -148,7 +148,9 @@ class PieceFinder:
   """Finds a passage's pieces in its words, which are joined by spaces."""
 
   def __init__(
-    self, words: list[str], numbers: list[int],
+    self,
+    words: list[str],
+    numbers: list[int],
     tokenizer: tokenization.FullTokenizer,
   ):
     """Takes the words, and the number of each piece's word."""

@@ -44,8 +44,12 @@ class Answerer:
   """Answers questions with the current weights of a model."""
 
   def __init__(
-    self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
-    strategy: tf.distribute.Strategy, threshold: null_threshold.NullThreshold
+    self,
+    settings,
+    model: Callable,
+    tokenizer: tokenization.FullTokenizer,
+    strategy: tf.distribute.Strategy,
+    threshold: null_threshold.NullThreshold,
   ):
     """Makes an answerer.
 
@@ -62,14 +66,20 @@ class Answerer:
     pads = settings.pad_to_max_length
     # XLA compiles only the training step, so prediction may vary the length.
     self._trim = not pads and not distribution.is_tpu(strategy)
-    self._predictor = evaluation_loop.Predictor(strategy, functools.partial(
-      window_logits, model, trim=self._trim, mask_padding=not pads
-    ))
+    self._predictor = evaluation_loop.Predictor(
+      strategy,
+      functools.partial(
+        window_logits, model, trim=self._trim, mask_padding=not pads
+      ),
+    )
     self.threshold = threshold
 
   def answers(
-    self, file: inputs.SquadInput, batch_size: int, *,
-    find_threshold: bool = False
+    self,
+    file: inputs.SquadInput,
+    batch_size: int,
+    *,
+    find_threshold: bool = False,
   ) -> list[answers.Answer]:
     """Answers every question of a file.
 
@@ -79,7 +89,8 @@ class Answerer:
     logits = self._predictor.predict(
       pipeline.sequential_records([file.records]),
       inputs.record_features(self._lengths.max_seq_length, training=False),
-      num_records=file.num_records, batch_size=batch_size,
+      num_records=file.num_records,
+      batch_size=batch_size,
       # Windows of similar length share a batch; logits keep the input's order.
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
@@ -107,6 +118,9 @@ class Answerer:
 
   def result_names(self, file: data.SquadFile) -> list[str]:
     """Returns the names of a file's scores; its questions need no answers."""
-    return list(self.scores(
-      file, [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
-    )[0])
+    return list(
+      self.scores(
+        file,
+        [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions],
+      )[0]
+    )

@@ -101,8 +101,13 @@ class Answer(NamedTuple):
 
 
 def find_answers(
-  questions: list, windows: list, logits: dict, options: AnswerOptions,
-  tokenizer: tokenization.FullTokenizer, *, by_pieces: bool = False,
+  questions: list,
+  windows: list,
+  logits: dict,
+  options: AnswerOptions,
+  tokenizer: tokenization.FullTokenizer,
+  *,
+  by_pieces: bool = False,
 ) -> list[Answer]:
   """Returns the Answer to every question, in order.
 
@@ -245,19 +250,23 @@ def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
   for candidate in answer.candidates[:top_k]:
     place = answer.places.get(candidate.text)
     start, end = alignment.in_context(context, place) if place else (0, 0)
-    results.append({
-      "answer": candidate.text if place else "",
-      "probability": candidate.probability,
-      "score": candidate.start_logit + candidate.end_logit,
-      "start": start, "end": end,
-    })
+    results.append(
+      {
+        "answer": candidate.text if place else "",
+        "probability": candidate.probability,
+        "score": candidate.start_logit + candidate.end_logit,
+        "start": start,
+        "end": end,
+      }
+    )
   return results
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
   """Returns the answers for a threshold, if they have null odds."""
   return [
-    a if a.null_odds is None
+    a
+    if a.null_odds is None
     else a._replace(text="" if a.null_odds > threshold else a.best_text)
     for a in answers
   ]
@@ -293,8 +302,13 @@ def write(folder: str, answers: list) -> None:
 
 
 def answer_texts(
-  pairs: list, network: Callable, tokenizer: tokenization.FullTokenizer,
-  lengths: windowing.Lengths, options: AnswerOptions, *, batch_size: int,
+  pairs: list,
+  network: Callable,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  options: AnswerOptions,
+  *,
+  batch_size: int,
 ) -> list[Answer]:
   """Answers each (question, context).
 

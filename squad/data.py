@@ -103,7 +103,9 @@ def read(
     text = json_files.field(paragraph, "context", str, place)
     words = list(WORD.finditer(text))
     passage = _Passage(
-      number, text, [word.group() for word in words],
+      number,
+      text,
+      [word.group() for word in words],
       [word.start() for word in words],
     )
     entries = json_files.field(paragraph, "qas", list[dict], place)
@@ -198,10 +200,13 @@ def _paragraphs(path, version_2):
   ):
     entries = list(entries)
     if context is not None:
-      yield entries[0][0], {
-        "context": context,
-        "qas": [_nested(entry, place, version_2) for place, entry in entries],
-      }
+      yield (
+        entries[0][0],
+        {
+          "context": context,
+          "qas": [_nested(entry, place, version_2) for place, entry in entries],
+        },
+      )
       continue
     for place, article in entries:
       paragraphs = json_files.field(article, "paragraphs", list[dict], place)
@@ -254,9 +259,13 @@ def _nested(entry, place, version_2):
       f"{place}: answers has {len(texts)} text and {len(starts)} answer_start; "
       "expected one answer_start for each text"
     )
-  entry = {**entry, "answers": [
-    {"text": text, "answer_start": start} for text, start in zip(texts, starts)
-  ]}
+  entry = {
+    **entry,
+    "answers": [
+      {"text": text, "answer_start": start}
+      for text, start in zip(texts, starts)
+    ],
+  }
   if version_2:
     entry.setdefault("is_impossible", not texts)
   return entry
@@ -310,14 +319,21 @@ def _with_answer(question, entry, passage):
   cleaned = " ".join(text.split())
   if cleaned and cleaned in touched:
     return question._replace(
-      answer_text=text, start_position=start, end_position=end,
+      answer_text=text,
+      start_position=start,
+      end_position=end,
       before_answer=passage.text[passage.starts[start] : offset],
     )
   there = passage.text[offset : offset + len(text)]
-  return Skipped(question.qas_id, (
-    f"its answer {text!r:.60} is not at answer_start {offset}, where "
-    f"{there!r:.60} stands" if cleaned else "its answer is blank"
-  ))
+  return Skipped(
+    question.qas_id,
+    (
+      f"its answer {text!r:.60} is not at answer_start {offset}, where "
+      f"{there!r:.60} stands"
+      if cleaned
+      else "its answer is blank"
+    ),
+  )
 
 
 def _check_ids(questions):
@@ -337,7 +353,10 @@ def _report(path, questions, skipped):
   if skipped:
     logging.warning(
       "%s: %d questions cannot be trained on, the first: %r: %s; log.txt of "
-      "the run has all", path, len(skipped), *skipped[0],
+      "the run has all",
+      path,
+      len(skipped),
+      *skipped[0],
     )
     for question in skipped:
       logging.debug("%s: question %r: %s", path, *question)
@@ -347,6 +366,9 @@ def _report(path, questions, skipped):
   ):
     if affected:
       logging.warning(
-        "%s: %d questions %s, the first: %r", path, len(affected), fault,
+        "%s: %d questions %s, the first: %r",
+        path,
+        len(affected),
+        fault,
         affected[0].qas_id,
       )

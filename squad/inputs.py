@@ -54,8 +54,12 @@ def record_features(max_seq_length: int, *, training: bool) -> dict:
 
 
 def prepare(
-  file: data.SquadFile, tokenizer: tokenization.FullTokenizer,
-  lengths: windowing.Lengths, *, records: str, training: bool = False,
+  file: data.SquadFile,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  *,
+  records: str,
+  training: bool = False,
 ) -> SquadInput:
   """Makes the windows of a file's questions and writes them as TFRecords.
 
@@ -97,18 +101,22 @@ def prepare(
     )
     return cached_records.totals(counts, "num_records", "tokens", "unknown")
 
-  facts = cached_records.ensure(records, {
-    "format": _FORMAT,
-    "data": cached_records.file_sha256(file.path),
-    "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
-    "do_lower_case": tokenizer.do_lower_case,
-    "never_split": tokenizer.never_split,
-    "lengths": lengths._asdict(),
-    "training": training,
-    # These two numbers differ between readings with and without version_2.
-    "impossible": sum(question.is_impossible for question in questions),
-    "skipped": len(file.skipped),
-  }, write)
+  facts = cached_records.ensure(
+    records,
+    {
+      "format": _FORMAT,
+      "data": cached_records.file_sha256(file.path),
+      "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
+      "do_lower_case": tokenizer.do_lower_case,
+      "never_split": tokenizer.never_split,
+      "lengths": lengths._asdict(),
+      "training": training,
+      # These two numbers differ between readings with and without version_2.
+      "impossible": sum(question.is_impossible for question in questions),
+      "skipped": len(file.skipped),
+    },
+    write,
+  )
   count = facts["num_records"]
   if not count:
     raise errors.InputError(
@@ -121,20 +129,30 @@ def prepare(
 
 def _show(window, question):
   """Logs the tokens of a window, and its answer in training."""
-  logging.debug("  question %s, window %d: %s", question.qas_id,
-                window.doc_span_index, " ".join(window.tokens))
+  logging.debug(
+    "  question %s, window %d: %s",
+    question.qas_id,
+    window.doc_span_index,
+    " ".join(window.tokens),
+  )
   # Without the answer in this window, both positions are 0, at [CLS].
   if (first := window.start_position) is not None:
     last = window.end_position
     logging.debug(
-      "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
+      "    answer %r: tokens %d to %d, %s",
+      question.answer_text,
+      first,
+      last,
       " ".join(window.tokens[first : last + 1]),
     )
 
 
 def prepare_all(
-  files: dict, tokenizer: tokenization.FullTokenizer,
-  lengths: windowing.Lengths, *, folder: str,
+  files: dict,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  *,
+  folder: str,
 ) -> dict[str, SquadInput]:
   """Returns the SquadInput of each file of a command, see `prepare`.
 
@@ -148,7 +166,10 @@ def prepare_all(
       prepared[name] = prepared["predict"]
       continue
     prepared[name] = prepare(
-      files[name], tokenizer, lengths, training=name == "train",
+      files[name],
+      tokenizer,
+      lengths,
+      training=name == "train",
       records=os.path.join(folder, f"{stems[name]}.tf_record"),
     )
   return prepared

@@ -14,20 +14,19 @@ from common import file_io, result_lines, run_settings
 from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
-from training import (
-  components,
-  distribution,
-  harness,
-  run_folder,
-  run_report,
-)
+from training import components, distribution, harness, run_folder, run_report
 
 # The flags for the model's input, which a model folder stores. Its file
 # tokenizer_config.json has do_lower_case, and null_threshold.json has the
 # threshold of "no answer".
 INPUT_FLAGS = (
-  "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
-  "n_best_size", "pad_to_max_length", "version_2_with_negative",
+  "max_seq_length",
+  "doc_stride",
+  "max_query_length",
+  "max_answer_length",
+  "n_best_size",
+  "pad_to_max_length",
+  "version_2_with_negative",
 )
 
 
@@ -43,9 +42,14 @@ class Job:
   """A run of the script: its model, its data and its steps."""
 
   def __init__(
-    self, settings: run_settings.Settings, config: configuration.BertConfig,
-    strategy: tf.distribute.Strategy, tokenizer: tokenization.FullTokenizer,
-    make_inputs: Callable[[], dict], *, start: run_folder.StartingPoint
+    self,
+    settings: run_settings.Settings,
+    config: configuration.BertConfig,
+    strategy: tf.distribute.Strategy,
+    tokenizer: tokenization.FullTokenizer,
+    make_inputs: Callable[[], dict],
+    *,
+    start: run_folder.StartingPoint,
   ):
     """Makes the model, then its data by inputs.prepare_all.
 
@@ -84,15 +88,25 @@ class Job:
     names = None
     if "eval" in self._inputs:
       names = self._answerer.result_names(self._inputs["eval"].file)
-    self._step = harness.train(settings, harness.Task(
-      self._model, self._config, self._strategy,
-      squad_model.objective(self._model, mask_padding=not pads), folder,
-      # As in the original: an epoch counts questions, not windows.
-      length=harness.training_length(settings, len(file.file.questions)),
-      new_variables=squad_model.NEW_VARIABLES, data=lambda: training_data,
-      evaluate=lambda: self._evaluate()[1], result_names=names,
-      write=self._write_model, begins=self._forget_threshold,
-    ), self._start)
+    self._step = harness.train(
+      settings,
+      harness.Task(
+        self._model,
+        self._config,
+        self._strategy,
+        squad_model.objective(self._model, mask_padding=not pads),
+        folder,
+        # As in the original: an epoch counts questions, not windows.
+        length=harness.training_length(settings, len(file.file.questions)),
+        new_variables=squad_model.NEW_VARIABLES,
+        data=lambda: training_data,
+        evaluate=lambda: self._evaluate()[1],
+        result_names=names,
+        write=self._write_model,
+        begins=self._forget_threshold,
+      ),
+      self._start,
+    )
 
   def _forget_threshold(self):
     # The first step changes the weights, and so invalidates the threshold.
@@ -106,8 +120,13 @@ class Job:
       self._config, settings.pick(INPUT_FLAGS)
     )
     model_writer.write(
-      folder, self._model.variables, config, settings.vocab_file,
-      settings.do_lower_case, never_split=settings.never_split, step=step,
+      folder,
+      self._model.variables,
+      config,
+      settings.vocab_file,
+      settings.do_lower_case,
+      never_split=settings.never_split,
+      step=step,
     )
     # This also removes a threshold that belongs to other weights.
     self.threshold.write(folder)
@@ -116,8 +135,7 @@ class Job:
     """Loads the run's weights without training."""
     assert self._start.path  # `starting_point` refuses random weights.
     weight_files.load(
-      self._model.variables, self._start.path,
-      allowed_missing=heads.POOLER,
+      self._model.variables, self._start.path, allowed_missing=heads.POOLER
     )
 
   def look_up_threshold(self) -> None:
@@ -132,7 +150,8 @@ class Job:
     """Returns the evaluation data's (answers, scores, points)."""
     file = self._inputs["eval"]
     answers = self._answerer.answers(
-      file, self._settings.eval_batch_size,
+      file,
+      self._settings.eval_batch_size,
       find_threshold=self.threshold.is_auto,
     )
     return answers, *self._answerer.scores(file.file, answers)
@@ -178,9 +197,7 @@ class Job:
           {"global_step": self._step, **results}, folder if is_first else None
         )
         if is_first:
-          self._report = self._report_of(
-            file.file, answers, results, points
-          )
+          self._report = self._report_of(file.file, answers, results, points)
     if self._is_chief:
       squad_answers.write(folder, answers)
       logging.info(
@@ -194,16 +211,16 @@ class Job:
     for question, answer in zip(file.questions, answers):
       _, f1 = points[question.qas_id]
       if f1 < 1:
-        mistakes.append(run_report.Mistake(
-          # Among equally wrong answers, the most confident one comes first.
-          1 - f1 + 0.01 * answer.candidates[0].probability,
-          question.question_text,
-          " | ".join(question.answers) or "(no answer)",
-          answer.text or "(no answer)",
-        ))
-    return run_report.Report(
-      "question-answering", results, mistakes=mistakes
-    )
+        mistakes.append(
+          run_report.Mistake(
+            # Among equally wrong answers, the most confident one comes first.
+            1 - f1 + 0.01 * answer.candidates[0].probability,
+            question.question_text,
+            " | ".join(question.answers) or "(no answer)",
+            answer.text or "(no answer)",
+          )
+        )
+    return run_report.Report("question-answering", results, mistakes=mistakes)
 
   def write_report(self) -> None:
     """Writes the report page and the model card, see run_report."""

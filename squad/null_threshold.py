@@ -63,20 +63,24 @@ class NullThreshold:
   def find(self, file: data.SquadFile, answers: list) -> None:
     """Sets the threshold with the best F1 for the current weights' answers."""
     self.value = scores.best_threshold(
-      file.questions, {answer.qas_id: answer.best_text for answer in answers},
+      file.questions,
+      {answer.qas_id: answer.best_text for answer in answers},
       {answer.qas_id: answer.null_odds for answer in answers},
     )
     # JSON must be UTF-8, but the name of a file may have other bytes.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
-      _FLAG: self.value, "found_on": name.decode("utf-8", "replace"),
+      _FLAG: self.value,
+      "found_on": name.decode("utf-8", "replace"),
       "weights": self._weights(),
     }
     logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
     if all(answer.null_odds > self.value for answer in answers):
       logging.warning(
         "with --%s=auto no question of %s is answered, for the highest F1; to "
-        "get answers, train longer or pass a number", _FLAG, file.path,
+        "get answers, train longer or pass a number",
+        _FLAG,
+        file.path,
       )
 
   def write(self, folder: str) -> None:

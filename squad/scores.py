@@ -87,7 +87,9 @@ def score_v1(
 
 
 def score_v2(
-  questions: list, predictions: dict, null_odds: dict | None = None,
+  questions: list,
+  predictions: dict,
+  null_odds: dict | None = None,
   points: dict | None = None,
 ) -> dict:
   """Returns SQuAD 2.0's scores by name, in percent.
@@ -179,9 +181,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   return np.concatenate([[-np.inf], odds[order]]), sums
 
 
-def compare_all(
-  questions: list, predictions: dict, *, version_2: bool
-) -> dict:
+def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
   Raises InputError: no question has a prediction, or one of 1.1 has no answer.
@@ -201,7 +201,8 @@ def compare_all(
   if len(answered) < len(questions):
     logging.warning(
       "%d of %d questions have no prediction and %s.",
-      len(questions) - len(answered), len(questions),
+      len(questions) - len(answered),
+      len(questions),
       "are left out" if version_2 else "score 0",
     )
   return {
@@ -213,6 +214,7 @@ def compare_all(
 def _means(scores):
   exact, f1_score = np.mean(list(scores.values()), axis=0)
   return {
-    "exact": float(100 * exact), "f1": float(100 * f1_score),
+    "exact": float(100 * exact),
+    "f1": float(100 * f1_score),
     "total": len(scores),
   }

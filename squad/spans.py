@@ -115,8 +115,10 @@ def _spans(windows, questions, start_logits, end_logits, options):
   # Adding a shift converts a position in the input to a piece of the passage.
   shifts = np.array([w.start - w.first_position for w in windows])[window]
   return Spans(
-    questions[window], starts[window, start] + shifts,
-    ends[window, end] + shifts, start_scores[window, start],
+    questions[window],
+    starts[window, start] + shifts,
+    ends[window, end] + shifts,
+    start_scores[window, start],
     end_scores[window, end],
   )
 

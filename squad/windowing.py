@@ -127,7 +127,8 @@ def make_passages(
     counts = list(map(len, pieces))
     ids = list(itertools.chain.from_iterable(pieces))
     passages[number] = Passage(
-      tokenizer.convert_ids_to_tokens(ids), np.array(ids, np.int32),
+      tokenizer.convert_ids_to_tokens(ids),
+      np.array(ids, np.int32),
       words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
     )
   return passages
@@ -167,8 +168,9 @@ def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
 
 
 def find_answer(
-  question: data.Question, passage: Passage,
-  tokenizer: tokenization.FullTokenizer
+  question: data.Question,
+  passage: Passage,
+  tokenizer: tokenization.FullTokenizer,
 ) -> tuple[int, int]:
   """Returns the first and last piece of a training question's answer.
 
@@ -187,7 +189,8 @@ def find_answer(
   end -= 1
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     place = tokenizer.find_answer(
-      passage.tokens[start : end + 1], question.answer_text,
+      passage.tokens[start : end + 1],
+      question.answer_text,
       question.before_answer,
     )
     return (start + place[0], start + place[1]) if place else (start, end)
@@ -195,7 +198,8 @@ def find_answer(
   size = len(answer)
   # An answer without pieces (only control characters) would match anywhere.
   places = [
-    place for place in (range(start, end - size + 2) if size else ())
+    place
+    for place in (range(start, end - size + 2) if size else ())
     if passage.tokens[place : place + size] == answer
   ]
   if len(places) != 1:
@@ -216,7 +220,8 @@ def _pieces_of_answer(question, tokenizer):
     question.start_position : question.end_position + 1
   ]
   numbers = [
-    number for number, word in enumerate(words)
+    number
+    for number, word in enumerate(words)
     for _ in tokenizer.tokenize(word)
   ]
   # Ignore white space, because the words have single spaces, unlike the file.
@@ -236,8 +241,11 @@ def _pieces_of_answer(question, tokenizer):
 
 
 def make_windows(
-  questions: list, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
-  training: bool = False
+  questions: list,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: Lengths,
+  *,
+  training: bool = False,
 ) -> Iterator[Window]:
   """Yields the windows of all questions, in the order of the questions.
 
@@ -258,8 +266,16 @@ def make_windows(
     cuts = cut_passage(len(passage.tokens), room, lengths.doc_stride)
     for number, (start, length, is_max_context) in enumerate(cuts):
       window = Window(
-        next(unique_ids), index, number, tokens, ids, passage, start, length,
-        is_max_context, is_impossible=question.is_impossible,
+        next(unique_ids),
+        index,
+        number,
+        tokens,
+        ids,
+        passage,
+        start,
+        length,
+        is_max_context,
+        is_impossible=question.is_impossible,
         specials=tokenizer.specials,
       )
       yield _with_answer(window, answer) if training else window
@@ -279,8 +295,11 @@ def _with_answer(window, answer):
 
 
 def make_batch(
-  windows: list, tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
-  training: bool = False
+  windows: list,
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  training: bool = False,
 ) -> dict[str, np.ndarray]:
   """Returns the features of B windows: {name: int32 array}.
 
@@ -293,14 +312,18 @@ def make_batch(
   lengths = np.array([len(ids) for ids in texts])
   starts = np.cumsum(lengths) - lengths
   batch = input_sequences.fill_batch(
-    np.concatenate(texts), input_sequences.Spans(
+    np.concatenate(texts),
+    input_sequences.Spans(
       starts[::2], lengths[::2], starts[1::2], lengths[1::2]
-    ), max_seq_length, tokenizer.frame,
+    ),
+    max_seq_length,
+    tokenizer.frame,
   )
   columns = {"unique_ids": "unique_id"}
   if training:
     columns.update(
-      start_positions="start_position", end_positions="end_position",
+      start_positions="start_position",
+      end_positions="end_position",
       is_impossible="is_impossible",
     )
   for name, field in columns.items():

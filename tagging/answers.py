@@ -10,9 +10,14 @@ from text import input_sequences
 
 
 def tag_texts(
-  texts: list[str], scores: Callable, labels: list[str],
-  tokenizer: tokenization.FullTokenizer, *, max_seq_length: int,
-  batch_size: int, at_punctuation: bool,
+  texts: list[str],
+  scores: Callable,
+  labels: list[str],
+  tokenizer: tokenization.FullTokenizer,
+  *,
+  max_seq_length: int,
+  batch_size: int,
+  at_punctuation: bool,
 ) -> list[dict]:
   """Returns a dict for each text, with its words, their tags and offsets.
 
@@ -40,16 +45,21 @@ def tag_texts(
     sentences.append(
       data.Sentence(number, [number + 1] * len(words), words, None)
     )
-    answers.append({
-      "words": words, "starts": [start for start, _ in places],
-      "ends": [end for _, end in places], "num_words": len(places),
-    })
+    answers.append(
+      {
+        "words": words,
+        "starts": [start for start, _ in places],
+        "ends": [end for _, end in places],
+        "num_words": len(places),
+      }
+    )
   windows = windowing.make_windows(
     sentences, tokenizer, max_seq_length=max_seq_length
   )
   rows = input_sequences.in_batches(
     [(window.input_ids, [0] * len(window.input_ids)) for window in windows],
-    lambda batch, _: np.asarray(scores(batch)), batch_size,
+    lambda batch, _: np.asarray(scores(batch)),
+    batch_size,
   )
   values = (row[window.positions] for window, row in zip(windows, rows))
   of_words = windowing.of_sentences(windows, values, len(sentences))

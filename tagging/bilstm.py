@@ -18,7 +18,8 @@ from common import errors
 # Maps a value of --feature_layers to layers and the way to combine them; None
 # means the output of the embeddings.
 _FEATURES = {
-  "embeddings": (None, "concat"), "second_to_last": (slice(-2, -1), "concat"),
+  "embeddings": (None, "concat"),
+  "second_to_last": (slice(-2, -1), "concat"),
   "last": (slice(-1, None), "concat"),
   "weighted_sum_last_four": (slice(-4, None), "weighted_sum"),
   "concat_last_four": (slice(-4, None), "concat"),
@@ -58,8 +59,13 @@ class FeatureTagger(tf.Module):
   """
 
   def __init__(
-    self, config: configuration.BertConfig, num_labels: int, *, features: str,
-    size: int = 768, seed: int = 12345
+    self,
+    config: configuration.BertConfig,
+    num_labels: int,
+    *,
+    features: str,
+    size: int = 768,
+    seed: int = 12345,
   ):
     """Makes the variables.
 
@@ -82,9 +88,12 @@ class FeatureTagger(tf.Module):
       # An LSTM's usual initial weights, uniform in +-1 / sqrt(units).
       seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
       limit = 1 / math.sqrt(units)
-      return _variable(name, tf.random.stateless_uniform(
-        shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
-      ))
+      return _variable(
+        name,
+        tf.random.stateless_uniform(
+          shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
+        ),
+      )
 
     # For both layers the arguments of `bilstm`.
     self._weights = tuple(
@@ -94,7 +103,8 @@ class FeatureTagger(tf.Module):
         _variable(f"{name}/bias", tf.zeros([2, 4 * size])),
       )
       for name, inputs in (
-        ("tagging/bilstm_0", width), ("tagging/bilstm_1", 2 * size)
+        ("tagging/bilstm_0", width),
+        ("tagging/bilstm_1", 2 * size),
       )
     )
     if self._combined == "weighted_sum":
@@ -106,8 +116,11 @@ class FeatureTagger(tf.Module):
     self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
 
   def __call__(
-    self, output: modeling.BertOutput, input_mask: tf.Tensor, *,
-    dropout_seed: tf.Tensor | None = None
+    self,
+    output: modeling.BertOutput,
+    input_mask: tf.Tensor,
+    *,
+    dropout_seed: tf.Tensor | None = None,
   ) -> tf.Tensor:
     """Returns float32 logits [B, T, L]."""
     x = self.features(output)  # [B, T, H or 4H]
@@ -130,8 +143,11 @@ class FeatureTagger(tf.Module):
 
 
 def bilstm(
-  x: tf.Tensor, lengths: tf.Tensor, kernel: tf.Tensor,
-  recurrent_kernel: tf.Tensor, bias: tf.Tensor
+  x: tf.Tensor,
+  lengths: tf.Tensor,
+  kernel: tf.Tensor,
+  recurrent_kernel: tf.Tensor,
+  bias: tf.Tensor,
 ) -> tf.Tensor:
   """Runs an LSTM over sequences in both directions.
 

@@ -40,7 +40,10 @@ from tagging import scores, text_spans
 SCHEMES = choices.TAGGING_SCHEMES
 _DOCUMENT = "-DOCSTART-"
 _TAGS = {
-  "iob1": "IOB", "iob2": "IOB", "iobes": "IOBES", "bilou": "BILUO",
+  "iob1": "IOB",
+  "iob2": "IOB",
+  "iobes": "IOBES",
+  "bilou": "BILUO",
   "bmes": "BMESO",
 }
 # Maps the tags of BILOU and BMES to the tags of IOBES.
@@ -80,9 +83,14 @@ def format_of(path: str, file_format: str | None = None) -> str:
 
 
 def read(
-  path: str, *, file_format: str | None = None, labelled: bool | None = True,
-  scheme: str = "iob2", lenient: bool = False,
-  label_names: Sequence[str] = (), **columns
+  path: str,
+  *,
+  file_format: str | None = None,
+  labelled: bool | None = True,
+  scheme: str = "iob2",
+  lenient: bool = False,
+  label_names: Sequence[str] = (),
+  **columns,
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
@@ -111,7 +119,10 @@ def read(
   if checker.first_odd:
     logging.warning(
       "%s: %d labels follow a label that %s does not allow before them; they "
-      "count as in conlleval; the first: %s", path, checker.num_odd, scheme,
+      "count as in conlleval; the first: %s",
+      path,
+      checker.num_odd,
+      scheme,
       checker.first_odd,
     )
   if file_format != "jsonl" and all(
@@ -119,7 +130,8 @@ def read(
   ):
     logging.warning(
       "%s: the words are the numbers 1, 2, ... of each sentence; pass another "
-      "--word_column, such as 1", path,
+      "--word_column, such as 1",
+      path,
     )
   return sentences
 
@@ -181,8 +193,10 @@ def _parse_columns(
   _require_sentences(blocks, path)
   if empty_at:
     logging.warning(
-      "%s: %d empty sentences skipped, the first at line %d", path,
-      len(empty_at), empty_at[0],
+      "%s: %d empty sentences skipped, the first at line %d",
+      path,
+      len(empty_at),
+      empty_at[0],
     )
   line, row = blocks[0][1][0]
   width = len(row)
@@ -209,10 +223,14 @@ def _parse_columns(
       words, *labels = ([row[n] for _, row in rows] for n in used.values())
       for each in labels:
         checker.check(each, places)
-      sentences.append(Sentence(
-        document, [number for number, _ in rows], words,
-        labels[0] if labels else None,
-      ))
+      sentences.append(
+        Sentence(
+          document,
+          [number for number, _ in rows],
+          words,
+          labels[0] if labels else None,
+        )
+      )
   faults.refuse(path)
   return sentences
 
@@ -226,10 +244,14 @@ def _blocks(lines):
   """
   blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
   split = [(number, columns(line)) for number, line in lines]
-  width = next((
-    len(row) for _, row in split
-    if row and row[0] != _DOCUMENT and not row[0].startswith("#")
-  ), None)
+  width = next(
+    (
+      len(row)
+      for _, row in split
+      if row and row[0] != _DOCUMENT and not row[0].startswith("#")
+    ),
+    None,
+  )
   for number, row in itertools.chain(split, [(0, [_DOCUMENT])]):
     if row and row[0] != _DOCUMENT:
       is_comment = not rows and row[0].startswith("#") and len(row) != width
@@ -296,8 +318,10 @@ def _parse_object(line, place):
     with errors.placed(place):
       values = text_spans.of_label_studio(values)
   words = _words_of(values) if isinstance(values, dict) else None
-  if words is None and isinstance(values, dict) and _are_texts(
-    [values.get("text")]
+  if (
+    words is None
+    and isinstance(values, dict)
+    and _are_texts([values.get("text")])
   ):
     words = text_spans.words_of(values["text"])
   if not _are_texts(words) or not words or not all(map(str.strip, words)):
@@ -405,14 +429,23 @@ def _parse_json(path, labelled, checker, label_names):
       # The first sentence always begins document 0.
       document += bool(sentences) and values.get("document") != last
       last = values.get("document")
-      sentences.append(_sentence_of(
-        values, number, place, labelled=labelled, checker=checker,
-        label_names=label_names, document=document,
-      ))
+      sentences.append(
+        _sentence_of(
+          values,
+          number,
+          place,
+          labelled=labelled,
+          checker=checker,
+          label_names=label_names,
+          document=document,
+        )
+      )
   faults.refuse(path)
   if num_refused:
     logging.warning(
-      "%s: %d examples whose answer is %s are left out", path, num_refused,
+      "%s: %d examples whose answer is %s are left out",
+      path,
+      num_refused,
       " or ".join(_REFUSED),
     )
   _require_sentences(sentences, path)
@@ -425,10 +458,14 @@ def _with_labels(values, predicted):
   The labels of a text become spans of characters, [start, end, label].
   """
   is_text = _words_of(values) is None
-  return json_files.line({
-    **values, "predicted": text_spans.spans_of(predicted, values["text"])
-    if is_text else predicted,
-  })
+  return json_files.line(
+    {
+      **values,
+      "predicted": text_spans.spans_of(predicted, values["text"])
+      if is_text
+      else predicted,
+    }
+  )
 
 
 def with_predictions(

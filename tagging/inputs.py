@@ -79,8 +79,9 @@ def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
 
 
 def model_labels(
-  train_sentences: list[data.Sentence] | None, labels_file: str,
-  config: configuration.BertConfig
+  train_sentences: list[data.Sentence] | None,
+  labels_file: str,
+  config: configuration.BertConfig,
 ) -> list[str]:
   """Returns the model's labels from the first source that has them.
 
@@ -121,21 +122,35 @@ def write_model(folder: str, model, settings, step: int):
     values |= settings.pick(HEAD_FLAGS)
   config = model_folder.with_input_settings(model.config, values)
   model_writer.write(
-    folder, model.variables, config, settings.vocab_file,
-    settings.do_lower_case, never_split=settings.never_split, step=step,
+    folder,
+    model.variables,
+    config,
+    settings.vocab_file,
+    settings.do_lower_case,
+    never_split=settings.never_split,
+    step=step,
   )
 
 
 def prepare(
-  path: str, sentences: list[data.Sentence], windows: list[windowing.Window], *,
-  labels: list[str], records: str, max_seq_length: int, file_format: str
+  path: str,
+  sentences: list[data.Sentence],
+  windows: list[windowing.Window],
+  *,
+  labels: list[str],
+  records: str,
+  max_seq_length: int,
+  file_format: str,
 ) -> TaggingData:
   """Writes the records of a file's windows; `labels` are the model's labels."""
   # All sentences of a file have labels, or none of them.
   is_labelled = sentences[0].labels is not None
   logging.info(
-    "%s: %d sentences, %d words, %d windows", path, len(sentences),
-    sum(len(sentence.words) for sentence in sentences), len(windows),
+    "%s: %d sentences, %d words, %d windows",
+    path,
+    len(sentences),
+    sum(len(sentence.words) for sentence in sentences),
+    len(windows),
   )
   # A sentence and its context form one text, so all segment ids are 0.
   batch = input_sequences.pad_batch(
@@ -173,8 +188,12 @@ def log_windows(path: str, windows: list[windowing.Window], tokenizer):
 
 
 def prepare_all(
-  settings, paths: dict[str, str], sentences: dict[str, list[data.Sentence]],
-  *, tokenizer, labels: list[str]
+  settings,
+  paths: dict[str, str],
+  sentences: dict[str, list[data.Sentence]],
+  *,
+  tokenizer,
+  labels: list[str],
 ) -> dict[str, TaggingData]:
   """Writes the records of all files of a command to --output_dir.
 
@@ -186,14 +205,19 @@ def prepare_all(
     if with_context and of_file[-1].document == of_file[0].document:
       logging.warning(
         "%s: the whole file counts as one document, because no -DOCSTART- line "
-        "separates documents", path,
+        "separates documents",
+        path,
       )
     windows = windowing.make_windows(
       of_file, tokenizer, length, document_context=with_context, path=path
     )
     log_windows(path, windows, tokenizer)
     prepared[name] = prepare(
-      path, of_file, windows, labels=labels, max_seq_length=length,
+      path,
+      of_file,
+      windows,
+      labels=labels,
+      max_seq_length=length,
       records=os.path.join(settings.output_dir, f"{name}.tf_record"),
       file_format=data.format_of(path, settings.file_format),
     )

@@ -26,8 +26,13 @@ class TaggingModel(tf.Module):
   """The encoder with a token classifier, or with a BiLSTM on its features."""
 
   def __init__(
-    self, config: configuration.BertConfig, num_labels: int, *,
-    features: str | None = None, bilstm_size: int = 768, **model_options
+    self,
+    config: configuration.BertConfig,
+    num_labels: int,
+    *,
+    features: str | None = None,
+    bilstm_size: int = 768,
+    **model_options,
   ):
     """Makes the variables.
 
@@ -89,7 +94,9 @@ class TaggingModel(tf.Module):
     return modeling.BertOutput(
       embedding_output=outputs.get(0),
       all_encoder_layers=tuple(outputs.get(number) for number in numbers),
-      sequence_output=None, pooled_output=None, attention_probs=None
+      sequence_output=None,
+      pooled_output=None,
+      attention_probs=None,
     )
 
   def trained_variables(self) -> list[tf.Variable]:
@@ -122,7 +129,8 @@ def objective(model: Callable) -> loop.Objective:
     loss = tf.reduce_sum(word_losses(logits, labels))
     words = tf.reduce_sum(mask)
     metrics = {
-      "tagging_loss": (loss, words), "tagging_accuracy": (right, words)
+      "tagging_loss": (loss, words),
+      "tagging_accuracy": (right, words),
     }
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
@@ -141,8 +149,13 @@ def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
 
 
 def store_states(
-  path: str, model: TaggingModel, file: inputs.TaggingData, *,
-  strategy: tf.distribute.Strategy, batch_size: int, trim: bool
+  path: str,
+  model: TaggingModel,
+  file: inputs.TaggingData,
+  *,
+  strategy: tf.distribute.Strategy,
+  batch_size: int,
+  trim: bool,
 ) -> inputs.TaggingData:
   """Writes the frozen encoder's states for all windows, unless they exist.
 
@@ -176,20 +189,31 @@ def store_states(
 
   def serialize(outputs):
     return [
-      tfrecord.serialize_example({
-        # Without `trim`, all T positions are written.
-        "states": np.ravel(states[: mask.sum()] if trim else states),
-        "input_mask": mask, "label_ids": labels,
-      })
+      tfrecord.serialize_example(
+        {
+          # Without `trim`, all T positions are written.
+          "states": np.ravel(states[: mask.sum()] if trim else states),
+          "input_mask": mask,
+          "label_ids": labels,
+        }
+      )
       for states, mask, labels in zip(*outputs.values(), strict=True)
     ]
 
   # The predictor needs at least one batch, even of larger states.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))
   frozen_states.ensure(
-    path, model.bert, file, of_batch, serialize, strategy=strategy,
-    batch_size=batch_size, window=batch_size * batches, joins_short=False,
-    states=model.stored, is_padded=not trim,
+    path,
+    model.bert,
+    file,
+    of_batch,
+    serialize,
+    strategy=strategy,
+    batch_size=batch_size,
+    window=batch_size * batches,
+    joins_short=False,
+    states=model.stored,
+    is_padded=not trim,
   )
   states = tf.io.FixedLenFeature([length, width], tf.float32)
   if trim:

@@ -17,8 +17,12 @@ class FilePredictor:
   """Labels files with a model that it compiles once for all files."""
 
   def __init__(
-    self, model: tagging_model.TaggingModel, labels: list[str], *,
-    strategy: tf.distribute.Strategy, trim: bool
+    self,
+    model: tagging_model.TaggingModel,
+    labels: list[str],
+    *,
+    strategy: tf.distribute.Strategy,
+    trim: bool,
   ):
     """Takes the model.
 
@@ -54,9 +58,11 @@ class FilePredictor:
     windows = file.windows
     lengths = [len(window.input_ids) for window in windows]
     outputs = self._predictor.predict(
-      pipeline.sequential_records([file.records]), file.features,
-      num_records=len(windows), batch_size=batch_size,
-      lengths=lengths if self._trim else None
+      pipeline.sequential_records([file.records]),
+      file.features,
+      num_records=len(windows),
+      batch_size=batch_size,
+      lengths=lengths if self._trim else None,
     )
     of_windows = (
       [self._labels[row[place]] for place in window.positions]
@@ -92,7 +98,9 @@ def mistakes(
   for sentence, labels in zip(sentences, predicted):
     gold, words = sentence.labels or [], sentence.words
     if size := sum(map(operator.ne, gold, labels)):
-      wrong.append(run_report.Mistake(
-        size, " ".join(words), marked(words, gold), marked(words, labels)
-      ))
+      wrong.append(
+        run_report.Mistake(
+          size, " ".join(words), marked(words, gold), marked(words, labels)
+        )
+      )
   return wrong

@@ -138,14 +138,18 @@ def report(counts: Counts) -> str:
   width = max(map(len, [*types, "weighted avg"]))
   names = ("precision", "recall", "f1-score", "support")
   heading = f"{'':>{width}} " + "".join(f" {name:>9}" for name in names)
-  blocks = [[heading], *(
-    [
-      f"{name:>{width}} " + "".join(f" {value:>9.4f}" for value in values)
-      + f" {support:>9}"
-      for name, *values, support in block
-    ]
-    for block in (rows, averages)
-  )]
+  blocks = [
+    [heading],
+    *(
+      [
+        f"{name:>{width}} "
+        + "".join(f" {value:>9.4f}" for value in values)
+        + f" {support:>9}"
+        for name, *values, support in block
+      ]
+      for block in (rows, averages)
+    ),
+  ]
   return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 

@@ -106,8 +106,10 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
       # doccano writes start_offset and end_offset.
       ends = (span.get(e, span.get(f"{e}_offset")) for e in ("start", "end"))
       span = [*ends, label]
-    if not isinstance(span, list) or [*map(type, span)] != [int, int, str] or (
-      not span[2].strip()
+    if (
+      not isinstance(span, list)
+      or [*map(type, span)] != [int, int, str]
+      or (not span[2].strip())
     ):
       raise errors.InputError(
         f"{place}: {span!r:.60} is not a span; expected such as [0, 4, "

@@ -28,8 +28,12 @@ class Window(NamedTuple):
 
 
 def make_windows(
-  sentences: list[data.Sentence], tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int, *, document_context: bool = False, path: str = ""
+  sentences: list[data.Sentence],
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  document_context: bool = False,
+  path: str = "",
 ) -> list[Window]:
   """Splits sentences into windows; each word gets its label from one window.
 
@@ -67,10 +71,14 @@ def make_windows(
       for word in words[left:right]:
         starts.append(len(pieces) + 1)  # After [CLS].
         pieces += word
-      windows.append(Window(
-        [frame.cls_id, *pieces, frame.sep_id], number, first,
-        starts[start - left : end - left],
-      ))
+      windows.append(
+        Window(
+          [frame.cls_id, *pieces, frame.sep_id],
+          number,
+          first,
+          starts[start - left : end - left],
+        )
+      )
   return windows
 
 
@@ -87,8 +95,12 @@ def _encoded(document, tokenizer, room, path):
       if path and len(pieces) > room:
         logging.warning(
           "%s:%d: the word %.20s... has %d word pieces, of which a window "
-          "holds the first %d; its label is kept", path, line, word,
-          len(pieces), room,
+          "holds the first %d; its label is kept",
+          path,
+          line,
+          word,
+          len(pieces),
+          room,
         )
       words.append(pieces[:room])
   return words

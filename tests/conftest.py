@@ -12,7 +12,9 @@ from common import errors, folder_lock  # noqa: E402
 _SLOW_TEST_SECONDS = 7200
 # They run no scripts, and would come last by their names.
 _LONG_FILES = (
-  "test_training_loop", "test_training_loop_runs", "test_unpadding",
+  "test_training_loop",
+  "test_training_loop_runs",
+  "test_unpadding",
 )
 
 _HAS_TENSORFLOW_TEXT = importlib.util.find_spec("tensorflow_text") is not None
@@ -60,7 +62,11 @@ def pytest_collection_modifyitems(items):
   for item in items:
     if item.get_closest_marker("slow"):
       item.add_marker(pytest.mark.timeout(_SLOW_TEST_SECONDS))
-  items.sort(key=lambda item: not (
-    hasattr(item.module, "script_runner")
-    or item.module.__name__ in _LONG_FILES
-  ))
+  items.sort(
+    key=lambda item: (
+      not (
+        hasattr(item.module, "script_runner")
+        or item.module.__name__ in _LONG_FILES
+      )
+    )
+  )

@@ -29,9 +29,11 @@ class Case:
     layers, num_heads, width, length = SHAPES[number]
     rng = np.random.RandomState(number)
     self.config = tiny(
-      num_hidden_layers=layers, num_attention_heads=num_heads,
+      num_hidden_layers=layers,
+      num_attention_heads=num_heads,
       hidden_size=width,
-      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+      hidden_dropout_prob=0.0,
+      attention_probs_dropout_prob=0.0,
     )
     self.model = modeling.BertModel(self.config, seed=number, **options)
     self.words = heads.MaskedLMHead(self.config, self.model.word_embeddings)

@@ -12,8 +12,10 @@ from tiny_model import TINY, batch
 from variants import registry
 
 VARIANTS = {
-  "bert": {}, "albert": {"embedding_size": 6, "num_hidden_groups": 2},
-  "distilbert": {}, "electra": {"embedding_size": 6},
+  "bert": {},
+  "albert": {"embedding_size": 6, "num_hidden_groups": 2},
+  "distilbert": {},
+  "electra": {"embedding_size": 6},
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
 # "sparse" has the network of masked_lm.
@@ -59,7 +61,8 @@ def outputs(encoder, head, head_name, inputs, *, pooling=POOLING):
   if head_name == "embedding":
     # Layers above those of the vector are not computed.
     highest = max(
-      number % len(output.all_encoder_layers) for summed in pooling.layers
+      number % len(output.all_encoder_layers)
+      for summed in pooling.layers
       for number in summed
     )
     values = {

@@ -20,11 +20,20 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 _FORKING = multiprocessing.get_context("forkserver")
 # Modules of this project are found if the tests run in its folder.
-_FORKING.set_forkserver_preload([
-  "common.lean_tensorflow", "tensorboard.summary.v2", "classification.job",
-  "pretraining.model", "serving.network_export", "serving.saved_model",
-  "serving.text_models", "squad.job", "tagging.model", "training.loop",
-])
+_FORKING.set_forkserver_preload(
+  [
+    "common.lean_tensorflow",
+    "tensorboard.summary.v2",
+    "classification.job",
+    "pretraining.model",
+    "serving.network_export",
+    "serving.saved_model",
+    "serving.text_models",
+    "squad.job",
+    "tagging.model",
+    "training.loop",
+  ]
+)
 
 
 class Finished(NamedTuple):
@@ -51,7 +60,8 @@ def command_line(flags):
   A flag whose value is None is left out.
   """
   return [
-    f"--{name}={value}" for name, values in flags.items()
+    f"--{name}={value}"
+    for name, values in flags.items()
     for value in (values if isinstance(values, list) else [values])
     if value is not None
   ]
@@ -67,11 +77,19 @@ def run(script, *words, code=None, environment=None, **flags):
   """
   with tempfile.TemporaryDirectory() as folder:
     streams = [
-      os.devnull, *(os.path.join(folder, name) for name in ("out", "err"))
+      os.devnull,
+      *(os.path.join(folder, name) for name in ("out", "err")),
     ]
-    process = _FORKING.Process(target=_run_here, args=(
-      script, [*command_line(flags), *words], streams, folder, environment
-    ))
+    process = _FORKING.Process(
+      target=_run_here,
+      args=(
+        script,
+        [*command_line(flags), *words],
+        streams,
+        folder,
+        environment,
+      ),
+    )
     process.start()
     process.join()
     out, err = (
@@ -129,14 +147,17 @@ def start(script, **flags):
   """Starts a script; returns a subprocess.Popen whose stderr is a text pipe."""
   return subprocess.Popen(
     [sys.executable, str(ROOT / script), *command_line(flags)],
-    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    env={**os.environ, **_environment()}, text=True,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    env={**os.environ, **_environment()},
+    text=True,
   )
 
 
 def _environment():
   """On the CPU of this machine alone, and without TensorFlow's chatter."""
   return {
-    "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2",
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
     "BERT_TRACEBACK": "1",
   }

@@ -46,10 +46,15 @@ def start_script(folder, flag="saved_model_dir", **options):
   """Starts serve.py; returns its process and its URL; options of Popen."""
   process = subprocess.Popen(
     [
-      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
+      sys.executable,
+      str(script_runner.ROOT / "serve.py"),
+      "--port=0",
       f"--{flag}={folder}",
     ],
-    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, **options,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+    **options,
   )
   return process, process.stdout.readline().strip()

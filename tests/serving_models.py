@@ -34,11 +34,17 @@ def make(head, **options):
   """Returns the raw_text.RawText of a head."""
   full = tokenizer()
   has_labels = head in ("classification", "tagging")
-  settings = export_settings_of({
-    "max_seq_length": LENGTH, "doc_stride": 128 * (head == "span"),
-    "vocab_file": full.vocab_file, "output_activation": "softmax",
-    "head": head, "labels": LABELS if has_labels else [], **options,
-  })
+  settings = export_settings_of(
+    {
+      "max_seq_length": LENGTH,
+      "doc_stride": 128 * (head == "span"),
+      "vocab_file": full.vocab_file,
+      "output_activation": "softmax",
+      "head": head,
+      "labels": LABELS if has_labels else [],
+      **options,
+    }
+  )
   model = models.KINDS[head](config(), settings, full)
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
@@ -94,9 +100,11 @@ def trained(folder, head, *, stored, pooler=True, **task):
   bert = modeling.BertModel(shape)
   weight_files.load(bert.variables, str(FOLDER))
   # A head of random weights is nearly blind.
-  variables = list(bert.variables) if pooler else [
-    v for v in bert.variables if "/pooler/" not in v.name
-  ]
+  variables = (
+    list(bert.variables)
+    if pooler
+    else [v for v in bert.variables if "/pooler/" not in v.name]
+  )
   if head:
     module = head(shape, bert)
     for variable in module.variables:
@@ -104,8 +112,11 @@ def trained(folder, head, *, stored, pooler=True, **task):
       variable.assign(tf.random.stateless_normal(variable.shape, seed))
     variables += module.variables
   model_writer.write(
-    str(folder), variables, model_folder.with_input_settings(shape, stored),
-    str(FOLDER / "vocab.txt"), True,
+    str(folder),
+    variables,
+    model_folder.with_input_settings(shape, stored),
+    str(FOLDER / "vocab.txt"),
+    True,
   )
   return folder
 

@@ -9,10 +9,14 @@ from pretraining import sharding
 
 
 def make_record_options(folder, **options):
-  return small_corpus.record_options(**{
-    "vocab_file": small_corpus.write_vocab(folder), "max_seq_length": 32,
-    "max_predictions_per_seq": 5, **options,
-  })
+  return small_corpus.record_options(
+    **{
+      "vocab_file": small_corpus.write_vocab(folder),
+      "max_seq_length": 32,
+      "max_predictions_per_seq": 5,
+      **options,
+    }
+  )
 
 
 def make_run(folder, output="out/a.tfrecord", **options):
@@ -23,7 +27,9 @@ def make_run(folder, output="out/a.tfrecord", **options):
   ]
   size = sum(map(os.path.getsize, files))
   run = sharding.ShardedRun(
-    make_record_options(folder, **options), files, str(folder / output),
+    make_record_options(folder, **options),
+    files,
+    str(folder / output),
     shard_bytes=-(-size // 6),
   )
   assert len(run.shards) == 6

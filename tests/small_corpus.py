@@ -46,12 +46,22 @@ def released_vocab(folder, name="uncased"):
 
 def record_options(**changed):
   """Returns RecordOptions: the defaults of the script's flags, and changes."""
-  return instance_maker.RecordOptions(**{
-    "max_seq_length": 128, "max_predictions_per_seq": 20, "random_seed": 12345,
-    "dupe_factor": 10, "masked_lm_prob": 0.15, "short_seq_prob": 0.1,
-    "masking": "pieces", "packing": "sentence_pairs", "vocab_file": "",
-    "do_lower_case": True, "segmented_text": False, **changed,
-  })
+  return instance_maker.RecordOptions(
+    **{
+      "max_seq_length": 128,
+      "max_predictions_per_seq": 20,
+      "random_seed": 12345,
+      "dupe_factor": 10,
+      "masked_lm_prob": 0.15,
+      "short_seq_prob": 0.1,
+      "masking": "pieces",
+      "packing": "sentence_pairs",
+      "vocab_file": "",
+      "do_lower_case": True,
+      "segmented_text": False,
+      **changed,
+    }
+  )
 
 
 def features_of(lines, encode, vocab, options, rng=None):

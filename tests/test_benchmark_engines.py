@@ -18,8 +18,12 @@ def test_texts_have_as_many_pieces_as_asked_for():
 
 
 def measures(threads, speed):
-  found = {"milliseconds, p50": 1.25, "milliseconds, p99": 2.0,
-           "megabytes": 300.0, "megabytes, disk": 90.0}
+  found = {
+    "milliseconds, p50": 1.25,
+    "milliseconds, p99": 2.0,
+    "megabytes": 300.0,
+    "megabytes, disk": 90.0,
+  }
   for size, length in engine_speed.BATCHES:
     name = engine_speed.texts_per_second(size, length)
     found[name], found[name.replace("second", "processor_second")] = speed, 4.0
@@ -30,13 +34,19 @@ def test_tables_of_engines_and_scores():
   ours, peer = "here, int8, `onnx`", "ONNX Runtime, int8"
   # The first contender failed.
   speeds = [
-    {"here, float32, TensorFlow": {}, ours: measures("one thread", speed),
-     peer: measures("one thread", 7)}
+    {
+      "here, float32, TensorFlow": {},
+      ours: measures("one thread", speed),
+      peer: measures("one thread", 7),
+    }
     for speed in (10, 30, 20)
   ]
   scores = [{ours: {"score": 0.8}}]
-  works = {"engines/minilm": speeds, "engines/scores/sts-b": scores,
-           "engines/scores/mrpc": scores}
+  works = {
+    "engines/minilm": speeds,
+    "engines/scores/sts-b": scores,
+    "engines/scores/mrpc": scores,
+  }
   runs = {name: {"turns": turns} for name, turns in works.items()}
   notes = {**dict.fromkeys(works, "a machine"), "engines/scores/mrpc": "other"}
   tables = dict(TABLE["engine_tables"](runs, notes))
@@ -44,8 +54,10 @@ def test_tables_of_engines_and_scores():
   assert [*tables] == ["engines, MiniLM-L6", "engines, scores"]
   text = "\n".join(tables.values())
   # The median of three turns; both threads' table only where it was measured.
-  assert f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | " \
-         "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
+  assert (
+    f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | "
+    "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
+  )
   assert text.count("float32, TensorFlow") == 1  # In the scores.
   assert "MiniLM-L6, one thread:" in text and "all threads" not in text
   assert f"| {ours} | 0.8000 | 0.8000 |\n" in text

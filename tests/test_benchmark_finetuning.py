@@ -95,17 +95,23 @@ def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
 
 
 def test_both_programs_are_given_the_same_files_and_settings():
-  arguments = finetuning_scores.parse_arguments([
-    "--task=ner", "--data_dir=names", "--weights=minilm",
-    "--peer_python=python",
-  ])
+  arguments = finetuning_scores.parse_arguments(
+    [
+      "--task=ner",
+      "--data_dir=names",
+      "--weights=minilm",
+      "--peer_python=python",
+    ]
+  )
   ours = map(str, finetuning_scores.our_command(arguments, 2, "out"))
   theirs = map(str, finetuning_scores.peer_command(arguments, 2))
   flags = {"--seed=2", "--learning_rate=0.0001", "--max_seq_length=128"}
   files = {"--train_file=names/train.conll", "--eval_file=names/dev.conll"}
   assert flags | files < set(ours)
   files = {
-    "--data_dir=names", "--train_file=train.conll", "--predict_file=dev.conll"
+    "--data_dir=names",
+    "--train_file=train.conll",
+    "--predict_file=dev.conll",
   }
   assert flags | files | {"--task=ner"} < set(theirs)
 
@@ -149,8 +155,12 @@ def test_runs_that_are_kept_are_not_made_again(tmp_path, monkeypatch, capsys):
     return {"metrics": metrics, "wall": 60.0, "processor": 120.0}
 
   monkeypatch.setattr(finetuning_scores, "run", run)
-  flags = ["--task=ner", "--data_dir=names", "--weights=minilm",
-           f"--runs_file={tmp_path / 'runs.jsonl'}"]
+  flags = [
+    "--task=ner",
+    "--data_dir=names",
+    "--weights=minilm",
+    f"--runs_file={tmp_path / 'runs.jsonl'}",
+  ]
   for seeds in ("1", "1,2"):
     arguments = finetuning_scores.parse_arguments([*flags, f"--seeds={seeds}"])
     found = finetuning_scores.all_runs(arguments)

@@ -9,8 +9,12 @@ import our_steps
 import step_speed
 
 TINY = {
-  "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
-  "num_attention_heads": 2, "intermediate_size": 16, "type_vocab_size": 2,
+  "vocab_size": 50,
+  "hidden_size": 8,
+  "num_hidden_layers": 1,
+  "num_attention_heads": 2,
+  "intermediate_size": 16,
+  "type_vocab_size": 2,
   "max_position_embeddings": 16,
 }
 
@@ -42,7 +46,8 @@ def test_our_steps_train(compiled):
   classifier = our_steps.Classifier(TINY, **options)
   pretraining = our_steps.Pretraining(TINY, **options)
   for contender, method, words in (
-    (classifier, "train", 0), (classifier, "predict", 0),
+    (classifier, "train", 0),
+    (classifier, "predict", 0),
     (pretraining, "pretrain", 3),
   ):
     batch = step_speed.Work(method, "float32", 4, 16, words).batch(50)
@@ -74,8 +79,7 @@ def test_who_takes_part_in_a_work():
 def test_each_contender_has_a_process_of_its_own(monkeypatch):
   monkeypatch.setattr(step_speed, "contenders", lambda work, compiled: ["here"])
   options = argparse.Namespace(
-    peer_python="no/python", rounds=1, num_hidden_layers=1,
-    compiled_peers=False,
+    peer_python="no/python", rounds=1, num_hidden_layers=1, compiled_peers=False
   )
   work = step_speed.Work("predict", "float32", 1, 16)
   found = step_speed.measure_all(work, options)["here"]

@@ -28,9 +28,9 @@ def turns(**contenders):
 
 
 def time_row(**options):
-  return table_rows.Row(**{
-    "title": "job", "measure": "wall", "target": 0.5, **options
-  })
+  return table_rows.Row(
+    **{"title": "job", "measure": "wall", "target": 0.5, **options}
+  )
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,21 @@ def time_row(**options):
   [
     # Medians, and of the peers the best one.
     ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, "fast"),
-    ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6,
-     "padded"),
+    (
+      {"peers": "padded"},
+      dict(here=[3], dynamic=[4], padded=[5]),
+      0.6,
+      "padded",
+    ),
     ({"result": "speedup"}, dict(here=[2], theirs=[28]), 14, "theirs"),
     # The best of our several rows counts, too.
     ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, "c"),
-    ({"ours": "int8", "result": "difference", "peers": "f"},
-     dict(int8=[2], f=[3], better=[1]), -1, "f"),
+    (
+      {"ours": "int8", "result": "difference", "peers": "f"},
+      dict(int8=[2], f=[3], better=[1]),
+      -1,
+      "f",
+    ),
     ({"target": None, "result": "own"}, dict(here=[1]), 1, None),
   ],
 )
@@ -57,7 +65,9 @@ def test_lines_of_the_table():
   row = table_rows.Row("training", "share", 0.88, "own")
   ours, peer = {"share": 0.724}, {"share": 0.31}
   run = {
-    "machine": "a processor", "date": "2026-01-02", "command": "table.py",
+    "machine": "a processor",
+    "date": "2026-01-02",
+    "command": "table.py",
     "code": "1a2b of 2026-01-01",
     "turns": [{"here": ours, "peer": peer}],
   }
@@ -85,10 +95,14 @@ def test_lines_of_the_table():
 
 @pytest.mark.parametrize(
   "page, name",
-  [("docs/performance.md", "make bench"),
-   *(("docs/engines.md", f"engines, {name}")
-     for name in (*table_work.MODELS.values(), "scores")),
-   ("benchmarks/RESULTS.md", "make bench")],
+  [
+    ("docs/performance.md", "make bench"),
+    *(
+      ("docs/engines.md", f"engines, {name}")
+      for name in (*table_work.MODELS.values(), "scores")
+    ),
+    ("benchmarks/RESULTS.md", "make bench"),
+  ],
 )
 def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
   copy = tmp_path / "page.md"
@@ -100,8 +114,12 @@ def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
 
 
 def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
-  lost = [{name: {"examples_per_second": speed}
-           for name, speed in (("here", 2), ("slow", 1), ("fast", 5))}]
+  lost = [
+    {
+      name: {"examples_per_second": speed}
+      for name, speed in (("here", 2), ("slow", 1), ("fast", 5))
+    }
+  ]
   found = [
     ("Jobs", table_rows.evaluate(time_row(**options, result="speedup"), turn))
     for options, turn in (
@@ -149,8 +167,10 @@ def test_a_call_replaces_only_its_works_that_do_not_fail(
   tmp_path, monkeypatch, capsys
 ):
   works = [
-    made_up_work("a", [1, 1, 3, 3]), made_up_work("b", [2, 2]),
-    made_up_work("failing", [1]), table_work.Work("data", ("text",), None, ()),
+    made_up_work("a", [1, 1, 3, 3]),
+    made_up_work("b", [2, 2]),
+    made_up_work("failing", [1]),
+    table_work.Work("data", ("text",), None, ()),
   ]
   monkeypatch.setattr(table_work, "all_works", lambda: works)
   monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
@@ -177,21 +197,30 @@ def test_a_call_replaces_only_its_works_that_do_not_fail(
 def test_names_in_columns(tmp_path):
   path = tmp_path / "dev.json"
   contexts = ["In New York, he met Ada. He ran on. Is.", "It is 5° there."]
-  path.write_text(json.dumps({
-    "data": [{"paragraphs": [{"context": text} for text in contexts]}]
-  }))
+  path.write_text(
+    json.dumps(
+      {"data": [{"paragraphs": [{"context": text} for text in contexts]}]}
+    )
+  )
   sentences = table_work.sentences_with_names(path).split("\n\n")
   assert [line.split()[1] for line in sentences[0].split("\n")] == [
-    "O", "B-NAME", "I-NAME", "O", "O", "O", "B-NAME", "O"
+    "O",
+    "B-NAME",
+    "I-NAME",
+    "O",
+    "O",
+    "O",
+    "B-NAME",
+    "O",
   ]
   # Neither too short ones, nor strange letters.
   assert sentences[1:] == ["he O\nran O\non O\n. O", ""]
 
 
 def test_shown_commands_name_no_folder_of_a_machine():
-  shown = TABLE["shown_command"]([
-    "--rows=job/*", "--glue=/data/glue", "--peer_python=/p/python"
-  ])
+  shown = TABLE["shown_command"](
+    ["--rows=job/*", "--glue=/data/glue", "--peer_python=/p/python"]
+  )
   assert shown == "benchmarks/table.py --rows=job/* --glue=glue"
 
 

@@ -15,7 +15,9 @@ def call(*arguments):
   """Returns what the benchmark prints."""
   done = subprocess.run(
     [sys.executable, str(SCRIPT), *map(str, arguments)],
-    capture_output=True, text=True, check=True,
+    capture_output=True,
+    text=True,
+    check=True,
   )
   return done.stdout
 
@@ -32,8 +34,16 @@ def call(*arguments):
 def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
   pytest.importorskip("jax")
   call(
-    "lower", tmp_path, "--network=tiny", "--methods", method, "--length=32",
-    "--batch_sizes", "4", "--dtype=float32", *options,
+    "lower",
+    tmp_path,
+    "--network=tiny",
+    "--methods",
+    method,
+    "--length=32",
+    "--batch_sizes",
+    "4",
+    "--dtype=float32",
+    *options,
   )
   row = call("run", tmp_path, "--steps=2", "--rounds=1").splitlines()[2]
   cells = [cell.strip() for cell in row.split("|")[1:-1]]
@@ -53,8 +63,15 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
 def test_a_tpu_takes_our_step(method):
   pytest.importorskip("libtpu", reason="no compiler for a TPU: no libtpu")
   table = call(
-    "compile", "--target=v5e", "--network=tiny", "--methods", method,
-    "--length=32", "--batch_sizes", "4", "--predictions=4",
+    "compile",
+    "--target=v5e",
+    "--network=tiny",
+    "--methods",
+    method,
+    "--length=32",
+    "--batch_sizes",
+    "4",
+    "--predictions=4",
   )
   rows = [row.split(" | ") for row in table.splitlines()[2:]]
   assert [cells[2] for cells in rows] == ["here", "plain JAX"]

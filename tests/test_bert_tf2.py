@@ -23,7 +23,10 @@ assert ours and max(ours.values()) == 1, ours
 def run(lines, folder, interpreter=sys.executable, **environment):
   program = f"ROOT = {str(ROOT)!r}\n" + "\n".join([*lines, ONCE])
   done = subprocess.run(
-    [interpreter, "-c", program], cwd=folder, capture_output=True, text=True,
+    [interpreter, "-c", program],
+    cwd=folder,
+    capture_output=True,
+    text=True,
     env={**test_package.os.environ, **environment},
   )
   assert done.returncode == 0, done.stderr
@@ -31,46 +34,72 @@ def run(lines, folder, interpreter=sys.executable, **environment):
 
 
 def test_a_clone_has_the_package():
-  output = run([
-    "import bert_tf2", "from bert_tf2.squad import scores",
-    "from bert_tf2 import configuration", "print(bert_tf2.__version__)",
-    "import sys",
-    "assert not {'common', 'configuration', 'squad'} & set(sys.modules)",
-    "try: import bert_tf2.nothing",
-    "except ModuleNotFoundError: print('none')",
-  ], ROOT)
+  output = run(
+    [
+      "import bert_tf2",
+      "from bert_tf2.squad import scores",
+      "from bert_tf2 import configuration",
+      "print(bert_tf2.__version__)",
+      "import sys",
+      "assert not {'common', 'configuration', 'squad'} & set(sys.modules)",
+      "try: import bert_tf2.nothing",
+      "except ModuleNotFoundError: print('none')",
+    ],
+    ROOT,
+  )
   version = test_package.test_dockerfile.project()["version"]
   assert output.split() == [version, "none"]
 
 
-@pytest.mark.parametrize("first, second", [
-  ("from {}squad import answers, scores; import tokenization",
-   "from {}squad import answers, scores; from bert_tf2 import tokenization"),
-  ("from bert_tf2.squad import answers, scores; "
-   "from bert_tf2 import tokenization",
-   "from {}squad import answers, scores; import tokenization"),
-], ids=["the clone's first", "the package's first"])
+@pytest.mark.parametrize(
+  "first, second",
+  [
+    (
+      "from {}squad import answers, scores; import tokenization",
+      "from {}squad import answers, scores; from bert_tf2 import tokenization",
+    ),
+    (
+      "from bert_tf2.squad import answers, scores; "
+      "from bert_tf2 import tokenization",
+      "from {}squad import answers, scores; import tokenization",
+    ),
+  ],
+  ids=["the clone's first", "the package's first"],
+)
 def test_both_spellings_are_one_module(first, second):
   other = "bert_tf2." if first.startswith("from {}") else ""
-  run([
-    first.format(""), "before = answers, scores, tokenization",
-    second.format(other), "after = answers, scores, tokenization",
-    "assert all(a is b for a, b in zip(before, after)), (before, after)",
-    "from common import errors as loose", "from bert_tf2.common import errors",
-    "assert loose is errors is tokenization.errors",
-    "import text.input_sequences", "from bert_tf2.text import input_sequences",
-    "assert text.input_sequences is input_sequences",
-  ], ROOT)
+  run(
+    [
+      first.format(""),
+      "before = answers, scores, tokenization",
+      second.format(other),
+      "after = answers, scores, tokenization",
+      "assert all(a is b for a, b in zip(before, after)), (before, after)",
+      "from common import errors as loose",
+      "from bert_tf2.common import errors",
+      "assert loose is errors is tokenization.errors",
+      "import text.input_sequences",
+      "from bert_tf2.text import input_sequences",
+      "assert text.input_sequences is input_sequences",
+    ],
+    ROOT,
+  )
 
 
 def test_a_users_own_modules_stay_theirs(tmp_path):
   (tmp_path / "common.py").write_text("mine = 1")
-  run([
-    "import common", "from bert_tf2.common import errors",
-    "assert common.mine and errors.InputError",
-    "from bert_tf2 import tokenization",
-    "import sys", "assert sys.modules['common'] is common",
-  ], tmp_path, PYTHONPATH=f"{tmp_path}{test_package.os.pathsep}{ROOT}")
+  run(
+    [
+      "import common",
+      "from bert_tf2.common import errors",
+      "assert common.mine and errors.InputError",
+      "from bert_tf2 import tokenization",
+      "import sys",
+      "assert sys.modules['common'] is common",
+    ],
+    tmp_path,
+    PYTHONPATH=f"{tmp_path}{test_package.os.pathsep}{ROOT}",
+  )
 
 
 @pytest.mark.slow
@@ -79,23 +108,42 @@ def test_an_editable_installation_has_the_package_alone(tmp_path):
   bare = tmp_path / "env" / "bin" / "python"
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
   test_package.python(
-    *pip, "--python", bare, "install", "--no-deps", "--no-build-isolation",
-    "--editable", ROOT, folder=tmp_path,
+    *pip,
+    "--python",
+    bare,
+    "install",
+    "--no-deps",
+    "--no-build-isolation",
+    "--editable",
+    ROOT,
+    folder=tmp_path,
     PYTHONPATH=sysconfig.get_path("purelib"),
   )
   libraries = {"PYTHONPATH": sysconfig.get_path("purelib")}
   (tmp_path / "common.py").write_text("mine = 1")
-  run([
-    "import common", "from bert_tf2.squad import scores",
-    "from bert_tf2 import tokenization", "assert common.mine",
-    "try: import squad", "except ModuleNotFoundError: pass",
-    "else: raise AssertionError(squad)",
-  ], tmp_path, bare, **libraries)
-  for words in ([tmp_path / "env" / "bin" / "bert-create-vocabulary"],
-                [bare, "-m", "bert_tf2.create_vocabulary"]):
+  run(
+    [
+      "import common",
+      "from bert_tf2.squad import scores",
+      "from bert_tf2 import tokenization",
+      "assert common.mine",
+      "try: import squad",
+      "except ModuleNotFoundError: pass",
+      "else: raise AssertionError(squad)",
+    ],
+    tmp_path,
+    bare,
+    **libraries,
+  )
+  for words in (
+    [tmp_path / "env" / "bin" / "bert-create-vocabulary"],
+    [bare, "-m", "bert_tf2.create_vocabulary"],
+  ):
     done = subprocess.run(
       [*words, "--input_file=text.txt", "--output_file=v", "--vocab_size=12"],
-      cwd=tmp_path, capture_output=True, text=True,
+      cwd=tmp_path,
+      capture_output=True,
+      text=True,
       env={**test_package.os.environ, **libraries},
     )
     assert done.returncode == 1

@@ -68,8 +68,12 @@ def test_transformers_computes_the_same_of_what_is_written(tmp_path, name):
   np.savez(given, *comparison.random_batch(source.config))
   subprocess.run(
     [
-      sys.executable, pathlib.Path(__file__).with_name("transformers_run.py"),
-      tmp_path / "hf", architecture, given, found,
+      sys.executable,
+      pathlib.Path(__file__).with_name("transformers_run.py"),
+      tmp_path / "hf",
+      architecture,
+      given,
+      found,
     ],
     check=True,
   )

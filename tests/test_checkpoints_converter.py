@@ -68,7 +68,8 @@ def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   weights = stored_weights.read(TRAINING)
   config = configuration.read(LINEAR)
   run_folder.check_output_dir(
-    f"{tmp_path}/run", {"task": "x", "bert_config": config},
+    f"{tmp_path}/run",
+    {"task": "x", "bert_config": config},
     run_folder.TrainedWith({}, {}),
   )
   run_folder.save(f"{tmp_path}/run", 12, weights)
@@ -119,7 +120,8 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
   source = converter.open_source(str(model))
   # It may have been a classifier before.
   values = {
-    **source.config.to_dict(), "problem_type": "single_label_classification"
+    **source.config.to_dict(),
+    "problem_type": "single_label_classification",
   }
   for part, settings in (("Token", {"scheme": "iob2"}), ("Sequence", {})):
     config = configuration.BertConfig.from_dict(
@@ -132,10 +134,13 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
     assert f"BertFor{part}Cl" in (folder / "config.json").read_text()
 
 
-@pytest.mark.parametrize("kind, note", [
-  ("tf1", "the original's code does not know it"),
-  ("model_garden", "build the encoder with that activation"),
-])
+@pytest.mark.parametrize(
+  "kind, note",
+  [
+    ("tf1", "the original's code does not know it"),
+    ("model_garden", "build the encoder with that activation"),
+  ],
+)
 def test_the_report_says_which_gelu_it_is(tmp_path, kind, note):
   conversion = convert(HUGGINGFACE / "BertModel", tmp_path / "out", kind)
   assert note in " ".join(conversion.notes)
@@ -162,23 +167,33 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   data = tmp_path / "tf1/bert_model.ckpt.data-00000-of-00001"
   data.write_bytes(data.read_bytes()[:-50])
   check_fails(
-    tmp_path, "damaged or cut off",
-    convert, tmp_path / "tf1", tmp_path / "out", "huggingface",
+    tmp_path,
+    "damaged or cut off",
+    convert,
+    tmp_path / "tf1",
+    tmp_path / "out",
+    "huggingface",
   )
 
 
-@pytest.mark.parametrize("change, message", [
-  ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
-  ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; give"),
-  ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
-])
+@pytest.mark.parametrize(
+  "change, message",
+  [
+    ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
+    ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; give"),
+    ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
+  ],
+)
 def test_a_configuration_of_another_model(model, tmp_path, change, message):
   values = {**configuration.read(str(model / "config.json")), **change}
   other = tmp_path / "other.json"
   other.write_text(json.dumps(values))
   check_fails(
-    tmp_path, message,
-    converter.open_source, str(model), bert_config_file=str(other),
+    tmp_path,
+    message,
+    converter.open_source,
+    str(model),
+    bert_config_file=str(other),
   )
 
 

@@ -94,19 +94,21 @@ def test_a_table_that_is_full_gets_rows(source, tmp_path):
   assert new.config.vocab_size == 67
   found = converted(new, tmp_path / "out")
   for name, old in ((n, source.reader.read(n)) for n in source.reader.shapes):
-    np.testing.assert_array_equal(found[name][: len(old)] if old.ndim else
-                                  found[name], old)
-    assert len(found[name]) == 67 if is_of(name, WORDS) else (
-      found[name].shape == old.shape)
+    np.testing.assert_array_equal(
+      found[name][: len(old)] if old.ndim else found[name], old
+    )
+    assert (
+      len(found[name]) == 67
+      if is_of(name, WORDS)
+      else (found[name].shape == old.shape)
+    )
   config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
   assert config["vocab_size"] == 67
 
 
 @pytest.mark.parametrize("positions", [33, 70])
 def test_positions_are_repeated_without_the_first(source, tmp_path, positions):
-  new, words = grown(
-    source, tmp_path, None, max_position_embeddings=positions
-  )
+  new, words = grown(source, tmp_path, None, max_position_embeddings=positions)
   assert words == [] and new.vocab_file == source.vocab_file
   assert new.config.max_position_embeddings == positions
   found = converted(new, tmp_path / "out")
@@ -158,10 +160,13 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
     grown(source, tmp_path, lines)
   said = str(raised.value)
   for number, fault in {
-    2: "'the' is a token of", 3: "'two words' has white space inside",
+    2: "'the' is a token of",
+    3: "'two words' has white space inside",
     5: "'good' is in line 1 already",
-    6: "'good' is in line 1 already", 7: "'##ing' begins with ##",
-    8: "has Han characters", 11: "is longer than 200 characters",
+    6: "'good' is in line 1 already",
+    7: "'##ing' begins with ##",
+    8: "has Han characters",
+    11: "is longer than 200 characters",
   }.items():
     (line,) = (x for x in said.split("\n") if f"words.txt:{number}: " in x)
     assert fault in line

@@ -56,7 +56,8 @@ def test_outputs_are_those_of_transformers():
   encoder = transformers_goldens.Loaded(GOLDEN / "BertModel")
   encoder.check("pooler_output", encoder.output.pooled_output)
   for name, key in (
-    ("BertForMaskedLM", "logits"), ("BertForPreTraining", "prediction_logits")
+    ("BertForMaskedLM", "logits"),
+    ("BertForPreTraining", "prediction_logits"),
   ):
     model = transformers_goldens.Loaded(GOLDEN / name)
     head = heads.MaskedLMHead(model.config, model.bert.word_embeddings)
@@ -192,12 +193,24 @@ def wrong_shapes(values):
 @pytest.mark.parametrize(
   "name, values",
   [
-    ("model.safetensors.index.json", {"metadata": {}, "weight_map": {
-      "bert.pooler.dense.bias": "pooler.safetensors"}}),
+    (
+      "model.safetensors.index.json",
+      {
+        "metadata": {},
+        "weight_map": {"bert.pooler.dense.bias": "pooler.safetensors"},
+      },
+    ),
     ("tokenizer_config.json", {"do_lower_case": True}),
-    ("config.json", {"model_type": "bert", "hidden_act": "gelu",
-                     "id2label": {"0": "a"}, "problem_type": "regression",
-                     "input_settings": {"max_seq_length": 8}}),
+    (
+      "config.json",
+      {
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "id2label": {"0": "a"},
+        "problem_type": "regression",
+        "input_settings": {"max_seq_length": 8},
+      },
+    ),
   ],
 )
 def test_json_of_any_shape_is_read_or_refused(tmp_path, name, values):

@@ -28,8 +28,10 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
   for _ in range(2):  # The second time over the first.
     model_writer.write(str(folder), model.variables, config, str(vocab))
   assert sorted(path.name for path in folder.iterdir()) == [
-    "bert_config.json", "bert_model.ckpt.data-00000-of-00001",
-    "bert_model.ckpt.index", "vocab.txt",
+    "bert_config.json",
+    "bert_model.ckpt.data-00000-of-00001",
+    "bert_model.ckpt.index",
+    "vocab.txt",
   ]
   other = modeling.BertModel(
     modeling.BertConfig.from_json_file(str(folder / "bert_config.json")), seed=2
@@ -58,12 +60,16 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
   vocab.write_text("a\n")
   for is_lower in (True, False):
     model_writer.write(
-      str(tmp_path / "m"), [tf.Variable(1.0, name="x")], tiny(), str(vocab),
+      str(tmp_path / "m"),
+      [tf.Variable(1.0, name="x")],
+      tiny(),
+      str(vocab),
       do_lower_case=is_lower,
     )
     assert read(str(tmp_path / "m/vocab.txt")) is is_lower
   assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
-    "tokenizer_class": "BertTokenizer", "do_lower_case": False,
+    "tokenizer_class": "BertTokenizer",
+    "do_lower_case": False,
     "model_max_length": 12,
   }
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
@@ -90,9 +96,10 @@ def test_the_configuration_says_how_the_input_was_made():
       model_folder.input_settings(values)
 
 
-@pytest.mark.parametrize("given, positions, expected", [
-  ((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)
-])
+@pytest.mark.parametrize(
+  "given, positions, expected",
+  [((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)],
+)
 def test_the_length_fits_the_model(tmp_path, given, positions, expected):
   path = tmp_path / "bert_config.json"
   path.write_text(json.dumps({"max_position_embeddings": positions}))

@@ -26,12 +26,14 @@ POSITIONS = np.array([[1, 3], [0, 2], [1, 1]], np.int32)
 
 def garden_encoder(kind=networks.BertEncoder):
   encoder = kind(
-    vocab_size=CONFIG.vocab_size, hidden_size=CONFIG.hidden_size,
+    vocab_size=CONFIG.vocab_size,
+    hidden_size=CONFIG.hidden_size,
     num_layers=CONFIG.num_hidden_layers,
     num_attention_heads=CONFIG.num_attention_heads,
     intermediate_size=CONFIG.intermediate_size,
     max_sequence_length=CONFIG.max_position_embeddings,
-    type_vocab_size=CONFIG.type_vocab_size, dict_outputs=True,
+    type_vocab_size=CONFIG.type_vocab_size,
+    dict_outputs=True,
   )
   encoder(garden_inputs())
   return encoder
@@ -172,14 +174,21 @@ def test_other_object_based_checkpoints_are_refused(tmp_path):
     weight_files.open_reader(path)
 
 
-@pytest.mark.parametrize("kind, reason", [
-  (networks.AlbertEncoder, "not of a Model Garden BERT"),
-  (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
-])
+@pytest.mark.parametrize(
+  "kind, reason",
+  [
+    (networks.AlbertEncoder, "not of a Model Garden BERT"),
+    (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
+  ],
+)
 def test_other_encoders_are_refused(tmp_path, kind, reason):
   encoder = kind(
-    vocab_size=30, embedding_width=4, hidden_size=8, num_layers=1,
-    num_attention_heads=2, intermediate_size=12,
+    vocab_size=30,
+    embedding_width=4,
+    hidden_size=8,
+    num_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
   )
   encoder(garden_inputs())
   path = tf.train.Checkpoint(model=encoder).save(f"{tmp_path}/ckpt")

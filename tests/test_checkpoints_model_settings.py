@@ -8,14 +8,23 @@ from common import file_io, run_settings
 from squad import job
 
 TRAINED = {
-  "max_seq_length": 256, "doc_stride": 64, "max_query_length": 32,
-  "max_answer_length": 12, "n_best_size": 7, "pad_to_max_length": False,
+  "max_seq_length": 256,
+  "doc_stride": 64,
+  "max_query_length": 32,
+  "max_answer_length": 12,
+  "n_best_size": 7,
+  "pad_to_max_length": False,
   "version_2_with_negative": True,
 }
 DEFAULTS = {
-  "max_seq_length": 384, "doc_stride": 128, "max_query_length": 64,
-  "max_answer_length": 30, "n_best_size": 20, "pad_to_max_length": False,
-  "version_2_with_negative": False, "output_dir": None,
+  "max_seq_length": 384,
+  "doc_stride": 128,
+  "max_query_length": 64,
+  "max_answer_length": 30,
+  "n_best_size": 20,
+  "pad_to_max_length": False,
+  "version_2_with_negative": False,
+  "output_dir": None,
 }
 
 

@@ -13,11 +13,7 @@ import modeling
 import script_runner
 import stored_weights
 import tiny_model
-from checkpoints import (
-  model_writer,
-  sentence_folder,
-  sentence_pooling,
-)
+from checkpoints import model_writer, sentence_folder, sentence_pooling
 from common import errors
 from serving import text_models
 from variants import registry
@@ -28,11 +24,18 @@ def write_modules(folder, names, pooling):
   pooling_folder.mkdir(exist_ok=True)
   (pooling_folder / "config.json").write_text(json.dumps(pooling))
   # As version 6 names them, and older ones.
-  (folder / "modules.json").write_text(json.dumps([
-    {"idx": n, "type": f"sentence_transformers.base.modules.x.{name}",
-     "path": f"{n}_{name}" if n else ""}
-    for n, name in enumerate(names)
-  ]))
+  (folder / "modules.json").write_text(
+    json.dumps(
+      [
+        {
+          "idx": n,
+          "type": f"sentence_transformers.base.modules.x.{name}",
+          "path": f"{n}_{name}" if n else "",
+        }
+        for n, name in enumerate(names)
+      ]
+    )
+  )
   return str(folder)
 
 
@@ -40,41 +43,77 @@ OLD = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
 THREE = "Transformer Pooling Normalize"
 
 
-@pytest.mark.parametrize("names, pooling, expected", [
-  ("Transformer Pooling", OLD, ("mean", False)),
-  (THREE, OLD, ("mean", True)),
-  ("Transformer Pooling", {"pooling_mode": "cls"}, ("cls", False)),
-  (THREE, {"pooling_mode": ["max"]}, ("max", True)),
-])
+@pytest.mark.parametrize(
+  "names, pooling, expected",
+  [
+    ("Transformer Pooling", OLD, ("mean", False)),
+    (THREE, OLD, ("mean", True)),
+    ("Transformer Pooling", {"pooling_mode": "cls"}, ("cls", False)),
+    (THREE, {"pooling_mode": ["max"]}, ("max", True)),
+  ],
+)
 def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   folder = write_modules(tmp_path, names.split(), pooling)
   found = sentence_folder.read(folder)
   assert found == dict(zip(("pooling", "normalize"), expected))
 
 
-@pytest.mark.parametrize("names, pooling, files, said", [
-  ("Transformer Pooling Dense Normalize", OLD, {},
-   "the modules are Transformer, Pooling, Dense, Normalize"),
-  ("MLMTransformer SpladePooling", OLD, {}, "MLMTransformer, SpladePooling"),
-  ("Transformer Pooling Normalize Normalize", OLD, {}, "Normalize, Normalize"),
-  ("Transformer", OLD, {}, "the modules are Transformer"),
-  ("", OLD, {}, "the modules are none"),
-  (THREE, {"pooling_mode": "lasttoken"}, {}, "the pooling is lasttoken"),
-  (THREE, {"pooling_mode_mean_sqrt_len_tokens": True}, {},
-   "is mean_sqrt_len_tokens"),
-  (THREE, {**OLD, "pooling_mode_max_tokens": True}, {}, "is mean, max"),
-  (THREE, {"pooling_mode": ["cls", "mean"]}, {}, "is cls, mean"),
-  (THREE, {"pooling_mode_cls_token": False}, {}, "the pooling is none"),
-  (THREE, OLD, {"config_sentence_transformers": {
-    "prompts": {"q": "query: "}, "default_prompt_name": "q"
-  }}, "each text begins with the prompt 'query: '"),
-  (THREE, OLD, {"config_sentence_transformers": {"truncate_dim": 64}},
-   "vectors are cut to their first 64 numbers"),
-  (THREE, OLD, {
-    "sentence_bert_config": {"do_lower_case": True},
-    "tokenizer_config": {"do_lower_case": False},
-  }, "do_lower_case lower-cases text for a cased tokenizer"),
-])
+@pytest.mark.parametrize(
+  "names, pooling, files, said",
+  [
+    (
+      "Transformer Pooling Dense Normalize",
+      OLD,
+      {},
+      "the modules are Transformer, Pooling, Dense, Normalize",
+    ),
+    ("MLMTransformer SpladePooling", OLD, {}, "MLMTransformer, SpladePooling"),
+    (
+      "Transformer Pooling Normalize Normalize",
+      OLD,
+      {},
+      "Normalize, Normalize",
+    ),
+    ("Transformer", OLD, {}, "the modules are Transformer"),
+    ("", OLD, {}, "the modules are none"),
+    (THREE, {"pooling_mode": "lasttoken"}, {}, "the pooling is lasttoken"),
+    (
+      THREE,
+      {"pooling_mode_mean_sqrt_len_tokens": True},
+      {},
+      "is mean_sqrt_len_tokens",
+    ),
+    (THREE, {**OLD, "pooling_mode_max_tokens": True}, {}, "is mean, max"),
+    (THREE, {"pooling_mode": ["cls", "mean"]}, {}, "is cls, mean"),
+    (THREE, {"pooling_mode_cls_token": False}, {}, "the pooling is none"),
+    (
+      THREE,
+      OLD,
+      {
+        "config_sentence_transformers": {
+          "prompts": {"q": "query: "},
+          "default_prompt_name": "q",
+        }
+      },
+      "each text begins with the prompt 'query: '",
+    ),
+    (
+      THREE,
+      OLD,
+      {"config_sentence_transformers": {"truncate_dim": 64}},
+      "vectors are cut to their first 64 numbers",
+    ),
+    (
+      THREE,
+      OLD,
+      {
+        "sentence_bert_config": {"do_lower_case": True},
+        "tokenizer_config": {"do_lower_case": False},
+      },
+      "do_lower_case lower-cases text for a cased tokenizer",
+    ),
+  ],
+)
 def test_what_is_not_computed_is_refused(
   tmp_path, caplog, names, pooling, files, said
 ):
@@ -92,20 +131,46 @@ def test_what_is_not_computed_is_refused(
     assert caplog.text.count("--pooling computes different vectors") == 1
 
 
-@pytest.mark.parametrize("files, length", [
-  ({"sentence_bert_config": {"max_seq_length": 256}}, 256),
-  ({"sentence_bert_config": {"max_seq_length": 256},
-    "tokenizer_config": {"model_max_length": 512}}, 256),
-  ({"sentence_bert_config": {"transformer_task": "feature-extraction"},
-    "tokenizer_config": {"model_max_length": 200}}, 200),
-  ({}, None),
-  # A tokenizer of transformers without a limit.
-  ({"tokenizer_config": {"model_max_length": 10**30},
-    "config": {**tiny_model.TINY, "model_type": "bert"}}, 12),
-  ({"sentence_bert_config": {"max_seq_length": 514}, "config": {
-    **tiny_model.TINY, "model_type": "roberta", "max_position_embeddings": 514
-  }}, 512),
-])
+@pytest.mark.parametrize(
+  "files, length",
+  [
+    ({"sentence_bert_config": {"max_seq_length": 256}}, 256),
+    (
+      {
+        "sentence_bert_config": {"max_seq_length": 256},
+        "tokenizer_config": {"model_max_length": 512},
+      },
+      256,
+    ),
+    (
+      {
+        "sentence_bert_config": {"transformer_task": "feature-extraction"},
+        "tokenizer_config": {"model_max_length": 200},
+      },
+      200,
+    ),
+    ({}, None),
+    # A tokenizer of transformers without a limit.
+    (
+      {
+        "tokenizer_config": {"model_max_length": 10**30},
+        "config": {**tiny_model.TINY, "model_type": "bert"},
+      },
+      12,
+    ),
+    (
+      {
+        "sentence_bert_config": {"max_seq_length": 514},
+        "config": {
+          **tiny_model.TINY,
+          "model_type": "roberta",
+          "max_position_embeddings": 514,
+        },
+      },
+      512,
+    ),
+  ],
+)
 def test_the_length_is_the_folders(tmp_path, files, length):
   folder = write_modules(tmp_path, THREE.split(), OLD)
   for name, values in files.items():
@@ -115,10 +180,15 @@ def test_the_length_is_the_folders(tmp_path, files, length):
 
 def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
   folder = write_modules(tmp_path, THREE.split(), OLD)
-  (tmp_path / "config_sentence_transformers.json").write_text(json.dumps({
-    "prompts": {"query": "query: ", "document": "", "p": "passage: "},
-    "default_prompt_name": None, "similarity_fn_name": "dot",
-  }))
+  (tmp_path / "config_sentence_transformers.json").write_text(
+    json.dumps(
+      {
+        "prompts": {"query": "query: ", "document": "", "p": "passage: "},
+        "default_prompt_name": None,
+        "similarity_fn_name": "dot",
+      }
+    )
+  )
   for _ in range(2):
     assert sentence_folder.read(folder)["pooling"] == "mean"
   for text in ("('passage: ', 'query: ')", "similarity_fn_name is 'dot'"):
@@ -146,8 +216,11 @@ def by_python(folder, texts, _):
 def by_export(folder, texts, tmp_path, **flags):
   out = str(tmp_path / "export")
   script_runner.succeed(
-    "export_saved_model.py", head="embedding", model_dir=folder,
-    export_dir=out, **flags,
+    "export_saved_model.py",
+    head="embedding",
+    model_dir=folder,
+    export_dir=out,
+    **flags,
   )
   assert (tmp_path / "export" / "modules.json").exists()
   assert sentence_folder.read(out) == sentence_folder.read(folder)
@@ -158,8 +231,11 @@ def by_extract_features(folder, texts, tmp_path):
   (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
   pooling = sentence_folder.read(folder)["pooling"]
   script_runner.succeed(
-    "extract_features.py", input_file=tmp_path / "texts.txt",
-    output_file=tmp_path / "out.npz", output_format="npz", pooling=pooling,
+    "extract_features.py",
+    input_file=tmp_path / "texts.txt",
+    output_file=tmp_path / "out.npz",
+    output_format="npz",
+    pooling=pooling,
     model_dir=folder,
   )
   with np.load(tmp_path / "out.npz") as arrays:
@@ -168,17 +244,22 @@ def by_extract_features(folder, texts, tmp_path):
 
 
 WAYS = {
-  "python": by_python, "features": by_extract_features,
+  "python": by_python,
+  "features": by_extract_features,
   "onnx": functools.partial(by_export, format="onnx"),
   "litert": functools.partial(by_export, format="litert"),
 }
 
 
-@pytest.mark.parametrize("way, case", [
-  # LiteRT computes the vectors of every head in its own tests.
-  pytest.param(way, case, marks=[pytest.mark.slow] * (way == "litert"))
-  for way in WAYS for case in EXPECTED["cases"]
-])
+@pytest.mark.parametrize(
+  "way, case",
+  [
+    # LiteRT computes the vectors of every head in its own tests.
+    pytest.param(way, case, marks=[pytest.mark.slow] * (way == "litert"))
+    for way in WAYS
+    for case in EXPECTED["cases"]
+  ],
+)
 def test_vectors_equal_sentence_transformers(tmp_path, case, way):
   folder = write_case(tmp_path / "model", case)
   found = WAYS[way](folder, EXPECTED["texts"], tmp_path)
@@ -191,8 +272,10 @@ def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
   a, b = EXPECTED["texts"][:2]
   (tmp_path / "pairs.txt").write_text(f"{a} ||| {b}\n")
   flags = {
-    "input_file": tmp_path / "pairs.txt", "output_file": tmp_path / "out.jsonl",
-    "similarity": True, "model_dir": folder,
+    "input_file": tmp_path / "pairs.txt",
+    "output_file": tmp_path / "out.jsonl",
+    "similarity": True,
+    "model_dir": folder,
   }
   script_runner.succeed("extract_features.py", **flags)
   vectors = np.array(EXPECTED["cases"]["mean"]["vectors"][:2])
@@ -221,12 +304,17 @@ def test_a_folder_without_modules_says_nothing(tmp_path):
     sentence_folder.read(str(tmp_path))
 
 
-@pytest.mark.parametrize("kind, states, changes, expected", [
-  ("max", ((-1,),), {}, True), ("cls", ((1,),), {}, True),
-  ("mean", ((-2,),), {}, False), ("mean", ((-1,), (0,)), {}, False),
-  ("pooled", ((-1,),), {}, False),
-  ("mean", ((-1,),), {"variant": "left_to_right"}, False),
-])
+@pytest.mark.parametrize(
+  "kind, states, changes, expected",
+  [
+    ("max", ((-1,),), {}, True),
+    ("cls", ((1,),), {}, True),
+    ("mean", ((-2,),), {}, False),
+    ("mean", ((-1,), (0,)), {}, False),
+    ("pooled", ((-1,),), {}, False),
+    ("mean", ((-1,),), {"variant": "left_to_right"}, False),
+  ],
+)
 def test_what_sentence_transformers_computes(kind, states, changes, expected):
   config = modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
   pooling = sentence_pooling.Pooling(kind, states)
@@ -241,17 +329,23 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
   )
   model = registry.make_encoder(config)
   model_writer.write_sentence_model(
-    str(tmp_path / "out"), model.variables, config,
-    tiny_model.write_vocabulary(tmp_path), True,
-    pooling=sentence_pooling.Pooling("max"), max_length=9, never_split=("a-b",),
+    str(tmp_path / "out"),
+    model.variables,
+    config,
+    tiny_model.write_vocabulary(tmp_path),
+    True,
+    pooling=sentence_pooling.Pooling("max"),
+    max_length=9,
+    never_split=("a-b",),
   )
   found = sentence_folder.read(str(tmp_path / "out"))
-  assert found == {
-    "pooling": "max", "normalize": False, "max_seq_length": 9
-  }
+  assert found == {"pooling": "max", "normalize": False, "max_seq_length": 9}
   names = {path.name for path in (tmp_path / "out").iterdir()}
   assert {
-    "bert_config.json", "config.json", "model.safetensors", "tokenizer.json",
+    "bert_config.json",
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
     "vocab.txt",
   } <= names
   path = tmp_path / "out" / "tokenizer_config.json"

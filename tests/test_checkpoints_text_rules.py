@@ -49,9 +49,7 @@ def test_ids_are_those_of_transformers(name, tmp_path):
   assert lengths == list(map(len, CASES[name]["ids"]))
 
 
-@pytest.mark.parametrize("name", [
-  name for name in LISTS if "None" not in name
-])
+@pytest.mark.parametrize("name", [name for name in LISTS if "None" not in name])
 def test_they_replace_the_rules_of_a_tokenizer_file(name, tmp_path):
   files = json.loads(json.dumps(CASES["added two"]["files"]))
   vocab = {word: number for number, word in enumerate(GOLDEN["vocab"])}
@@ -66,11 +64,17 @@ def test_they_replace_the_rules_of_a_tokenizer_file(name, tmp_path):
   assert ids == CASES[name]["ids"]
 
 
-@pytest.mark.parametrize("name, every_character", [
-  ("lower=True strip=False han=False", False),
-  *(pytest.param(name, True, marks=pytest.mark.slow)
-    for name in LISTS if "None" not in name),  # It stands for one of the two.
-])
+@pytest.mark.parametrize(
+  "name, every_character",
+  [
+    ("lower=True strip=False han=False", False),
+    *(
+      pytest.param(name, True, marks=pytest.mark.slow)
+      for name in LISTS
+      if "None" not in name
+    ),  # It stands for one of the two.
+  ],
+)
 def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
   full = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
   graph = graph_tokenizer.GraphTokenizer(full)
@@ -81,10 +85,14 @@ def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["huggingface", "tf1", "tf2"])
-@pytest.mark.parametrize("name", [
-  "lower=True strip=False han=False", "lower=False strip=True han=True",
-  "added two",
-])
+@pytest.mark.parametrize(
+  "name",
+  [
+    "lower=True strip=False han=False",
+    "lower=False strip=True han=True",
+    "added two",
+  ],
+)
 def test_conversions_keep_them(name, kind, tmp_path):
   config = tiny_model.tiny(vocab_size=len(GOLDEN["vocab"]) + 2)
   folder = tmp_path / "model"
@@ -98,8 +106,9 @@ def test_conversions_keep_them(name, kind, tmp_path):
   source = converter.open_source(str(tmp_path / "model"))
   assert source.vocab_file == vocab_file
   converter.convert(source, str(tmp_path / "out"), kind)
-  assert ids_of(model_folder.find(str(tmp_path / "out"))["vocab_file"]) == (
-    CASES[name]["ids"]
+  assert (
+    ids_of(model_folder.find(str(tmp_path / "out"))["vocab_file"])
+    == (CASES[name]["ids"])
   )
   if kind == "huggingface":
     # What other programs read says the same.
@@ -110,18 +119,39 @@ def test_conversions_keep_them(name, kind, tmp_path):
 URL = {str(len(GOLDEN["vocab"])): {"content": "<URL>", "special": False}}
 
 
-@pytest.mark.parametrize("files, said", [
-  ({"added_tokens.json": {"<URL>": 28}}, "added tokens are <URL>, which a li"),
-  ({"tokenizer_config.json": {"added_tokens_decoder": URL}}, "are <URL>, whi"),
-  ({"tokenizer_config.json": {"cls_token": "<s>"}}, "cls_token is <s>, which"),
-  ({"special_tokens_map.json": {"mask_token": {"content": "<m>"}}},
-   "mask_token is <m>, which a list of word pieces cannot express"),
-  ({"tokenizer_config.json": {"do_basic_tokenize": False}},
-   "do_basic_tokenize is false"),
-  ({**CASES["added plain"]["files"], "added_tokens.json": {"[E1]": 29}},
-   r"tokenizer.json lacks the added tokens \[E1\]"),
-  ({"tokenizer_config.json": {"strip_accents": "no"}}, "strip_accents is 'no'"),
-])
+@pytest.mark.parametrize(
+  "files, said",
+  [
+    (
+      {"added_tokens.json": {"<URL>": 28}},
+      "added tokens are <URL>, which a li",
+    ),
+    (
+      {"tokenizer_config.json": {"added_tokens_decoder": URL}},
+      "are <URL>, whi",
+    ),
+    (
+      {"tokenizer_config.json": {"cls_token": "<s>"}},
+      "cls_token is <s>, which",
+    ),
+    (
+      {"special_tokens_map.json": {"mask_token": {"content": "<m>"}}},
+      "mask_token is <m>, which a list of word pieces cannot express",
+    ),
+    (
+      {"tokenizer_config.json": {"do_basic_tokenize": False}},
+      "do_basic_tokenize is false",
+    ),
+    (
+      {**CASES["added plain"]["files"], "added_tokens.json": {"[E1]": 29}},
+      r"tokenizer.json lacks the added tokens \[E1\]",
+    ),
+    (
+      {"tokenizer_config.json": {"strip_accents": "no"}},
+      "strip_accents is 'no'",
+    ),
+  ],
+)
 def test_what_cannot_be_read_is_refused(tmp_path, files, said):
   with pytest.raises(errors.InputError, match=said):
     tokenizer_of(write_folder(tmp_path, files))
@@ -129,13 +159,17 @@ def test_what_cannot_be_read_is_refused(tmp_path, files, said):
 
 def test_added_tokens_that_a_list_can_hold(tmp_path):
   specials = {str(n): {"content": GOLDEN["vocab"][n]} for n in range(5)}
-  vocab_file = write_folder(tmp_path, {
-    "tokenizer_config.json": {
-      "added_tokens_decoder": specials, "never_split": ["tamar"],
-      "do_lower_case": True,
+  vocab_file = write_folder(
+    tmp_path,
+    {
+      "tokenizer_config.json": {
+        "added_tokens_decoder": specials,
+        "never_split": ["tamar"],
+        "do_lower_case": True,
+      },
+      "added_tokens.json": {"tamar": 25},
     },
-    "added_tokens.json": {"tamar": 25},
-  })
+  )
   assert tokenizer_of(vocab_file).never_split == ()
   assert vocab_file.endswith("vocab.txt")
 
@@ -146,10 +180,13 @@ def test_a_tokenizer_json_says_what_the_configuration_does_not(tmp_path):
   rules["tokenizer.json"]["normalizer"].update(
     lowercase=False, strip_accents=True
   )
-  vocab_file = write_folder(tmp_path, {
-    "tokenizer.json": rules["tokenizer.json"],
-    "tokenizer_config.json": {"tokenizer_class": "BertTokenizer"},
-  })
+  vocab_file = write_folder(
+    tmp_path,
+    {
+      "tokenizer.json": rules["tokenizer.json"],
+      "tokenizer_config.json": {"tokenizer_class": "BertTokenizer"},
+    },
+  )
   expected = CASES["lower=False strip=True han=True"]["ids"]
   assert vocab_file.endswith("vocab.txt") and ids_of(vocab_file) == expected
 
@@ -159,8 +196,11 @@ def test_what_is_not_read_is_named_once(tmp_path, caplog):
   files["tokenizer.json"]["added_tokens"].pop()
   files["tokenizer.json"]["normalizer"]["strip_accents"] = False
   files["tokenizer_config.json"] |= {
-    "strip_accents": True, "fold_digits": True, "truncation_side": "left",
-    "padding_side": "left", "name_or_path": "x",
+    "strip_accents": True,
+    "fold_digits": True,
+    "truncation_side": "left",
+    "padding_side": "left",
+    "name_or_path": "x",
   }
   vocab_file = write_folder(tmp_path, files)
   for _ in range(2):

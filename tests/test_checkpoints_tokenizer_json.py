@@ -47,14 +47,20 @@ def test_characters_that_differ_are_rare(pair):
   # Private use: white space here, as in the original, and letters there. The
   # largest blocks of scripts are alike.
   codes = [
-    code for code in (*range(0x3400), *range(0xA000, 0xAC00),
-                      *range(0xE800, 0x17000), *range(0x1B000, 0x20000))
+    code
+    for code in (
+      *range(0x3400),
+      *range(0xA000, 0xAC00),
+      *range(0xE800, 0x17000),
+      *range(0x1B000, 0x20000),
+    )
     if unicodedata.category(chr(code)) not in ("Co", "Cs", "Cn")
   ]
   texts = [f"a{chr(code)}b" for code in codes]
   encoded = pair[2].encode_batch_fast(texts, add_special_tokens=False)
   different = [
-    code for code, text, theirs in zip(codes, texts, encoded)
+    code
+    for code, text, theirs in zip(codes, texts, encoded)
     if theirs.ids != list(pair[1].encode(text))
   ]
   # The first is a mark of Arabic that came with Unicode 14.
@@ -80,8 +86,10 @@ def test_sequences_have_special_tokens_and_segments(tmp_path):
   )
   assert special == expected
   assert config == {
-    "tokenizer_class": "BertTokenizer", "do_lower_case": True,
-    "model_max_length": 12, **expected,
+    "tokenizer_class": "BertTokenizer",
+    "do_lower_case": True,
+    "model_max_length": 12,
+    **expected,
   }
 
 

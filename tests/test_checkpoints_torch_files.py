@@ -20,17 +20,22 @@ def write(folder, tensors, **options):
 
 def tensors_of_all_types(torch):
   table = torch.arange(24.0).reshape(6, 4)
-  return collections.OrderedDict({
-    "bert.table": table, "bert.tied": table, "bert.columns": table.T,
-    "bert.rows": table[2:4], "bert.scalar": torch.tensor(3.0),
-    "bert.trained": torch.nn.Parameter(torch.ones(2)),
-    "bert.half": torch.tensor([0.5, 65504]).half(),
-    "bert.bfloat16": torch.tensor([0.1, 3e38]).bfloat16(),
-    "bert.double": torch.tensor([0.1], dtype=torch.float64),
-    "bert.flag": torch.tensor([True, False]),
-    "bert.byte": torch.tensor([255], dtype=torch.uint8),
-    "bert.position_ids": torch.arange(5)[None],
-  })
+  return collections.OrderedDict(
+    {
+      "bert.table": table,
+      "bert.tied": table,
+      "bert.columns": table.T,
+      "bert.rows": table[2:4],
+      "bert.scalar": torch.tensor(3.0),
+      "bert.trained": torch.nn.Parameter(torch.ones(2)),
+      "bert.half": torch.tensor([0.5, 65504]).half(),
+      "bert.bfloat16": torch.tensor([0.1, 3e38]).bfloat16(),
+      "bert.double": torch.tensor([0.1], dtype=torch.float64),
+      "bert.flag": torch.tensor([True, False]),
+      "bert.byte": torch.tensor([255], dtype=torch.uint8),
+      "bert.position_ids": torch.arange(5)[None],
+    }
+  )
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
@@ -56,22 +61,31 @@ def test_files_of_an_index_are_read_together(tmp_path):
   torch = pytest.importorskip("torch")
   for name in ("a", "b"):
     torch.save({f"bert.{name}": torch.ones(2)}, tmp_path / f"{name}.bin")
-  json_files.write(str(tmp_path / "pytorch_model.bin.index.json"), {
-    "weight_map": {"bert.a": "a.bin", "bert.b": "b.bin"}
-  })
+  json_files.write(
+    str(tmp_path / "pytorch_model.bin.index.json"),
+    {"weight_map": {"bert.a": "a.bin", "bert.b": "b.bin"}},
+  )
   assert {*weight_files.open_reader(str(tmp_path)).shapes} == {
-    "bert.a", "bert.b"
+    "bert.a",
+    "bert.b",
   }
 
 
-@pytest.mark.parametrize("make, message", [
-  (lambda torch: torch.nn.Linear(3, 2),
-   r"\(Unsupported global: GLOBAL torch.nn.modules.linear.Linear was not"),
-  (lambda torch: {"a": 3}, "no tensors by name"),
-  (lambda torch: torch.ones(2), "no tensors by name"),
-  (lambda torch: {"a": torch.ones(1).to(torch.float8_e4m3fn)},
-   "a is of type F8_E4M3FN; expected one of"),
-])
+@pytest.mark.parametrize(
+  "make, message",
+  [
+    (
+      lambda torch: torch.nn.Linear(3, 2),
+      r"\(Unsupported global: GLOBAL torch.nn.modules.linear.Linear was not",
+    ),
+    (lambda torch: {"a": 3}, "no tensors by name"),
+    (lambda torch: torch.ones(2), "no tensors by name"),
+    (
+      lambda torch: {"a": torch.ones(1).to(torch.float8_e4m3fn)},
+      "a is of type F8_E4M3FN; expected one of",
+    ),
+  ],
+)
 def test_other_contents_are_refused(tmp_path, make, message):
   write(tmp_path, make(pytest.importorskip("torch")))
   with pytest.raises(errors.InputError, match=f"pytorch_model.bin.*{message}"):
@@ -81,9 +95,7 @@ def test_other_contents_are_refused(tmp_path, make, message):
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, is_zip):
   torch = pytest.importorskip("torch")
-  write(
-    tmp_path, {"a": torch.ones(9)}, _use_new_zipfile_serialization=is_zip
-  )
+  write(tmp_path, {"a": torch.ones(9)}, _use_new_zipfile_serialization=is_zip)
   path = tmp_path / "pytorch_model.bin"
   whole = path.read_bytes()
   for length in range(0, len(whole) - 1, 11):
@@ -103,11 +115,15 @@ def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
     weight_files.open_reader(str(path))
 
 
-@pytest.mark.parametrize("version, sentence", [
-  ("", "none is installed: run pip install"),
-  ("2.5.1+cpu", "2.5.1.cpu is installed: run pip install"),
-  ("2.6.0", None), ("3.0", None),
-])
+@pytest.mark.parametrize(
+  "version, sentence",
+  [
+    ("", "none is installed: run pip install"),
+    ("2.5.1+cpu", "2.5.1.cpu is installed: run pip install"),
+    ("2.6.0", None),
+    ("3.0", None),
+  ],
+)
 def test_torch_is_needed_for_its_files_alone(
   tmp_path, version, sentence, monkeypatch
 ):
@@ -129,10 +145,13 @@ def test_torch_is_needed_for_its_files_alone(
 @pytest.mark.skipif(
   program.installed_version("torch") != "", reason="torch is installed"
 )
-@pytest.mark.parametrize("script, flag, others", [
-  ("run_squad.py", "model_dir", {"do_predict": True, "output_dir": "out"}),
-  ("convert_checkpoint.py", "input", {"to": "tf1", "output": "out"}),
-])
+@pytest.mark.parametrize(
+  "script, flag, others",
+  [
+    ("run_squad.py", "model_dir", {"do_predict": True, "output_dir": "out"}),
+    ("convert_checkpoint.py", "input", {"to": "tf1", "output": "out"}),
+  ],
+)
 def test_missing_torch_is_told_before_tensorflow_is_loaded(
   script, flag, others, tmp_path
 ):
@@ -141,9 +160,16 @@ def test_missing_torch_is_told_before_tensorflow_is_loaded(
   if script == "run_squad.py":
     others = {**others, "predict_file": tmp_path / "config.json"}
   done = subprocess.run(
-    [sys.executable, "-X", "importtime", script,
-     *script_runner.command_line({flag: tmp_path, **others})],
-    capture_output=True, text=True, cwd=script_runner.ROOT,
+    [
+      sys.executable,
+      "-X",
+      "importtime",
+      script,
+      *script_runner.command_line({flag: tmp_path, **others}),
+    ],
+    capture_output=True,
+    text=True,
+    cwd=script_runner.ROOT,
   )
   assert done.returncode == 1
   expected = f"error: {tmp_path}/pytorch_model.bin is read with torch 2.6"

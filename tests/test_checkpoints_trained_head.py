@@ -26,12 +26,15 @@ CLASSES = label_names("mixed", "negative", "positive")
 TAGS = label_names("O", "B-PER", "I-PER")
 # Makes the head, and what the configuration says of it.
 MODELS = {
-  "classification": (classifier(3), {
-    "id2label": CLASSES, "problem_type": "single_label_classification"
-  }),
+  "classification": (
+    classifier(3),
+    {"id2label": CLASSES, "problem_type": "single_label_classification"},
+  ),
   "tagging": (tagger, {"id2label": TAGS}),
-  "span": (span, {}), "masked_lm": (mask_filler, {}),
-  "next_sentence": (pair_scorer, {}), "embedding": (None, {}),
+  "span": (span, {}),
+  "masked_lm": (mask_filler, {}),
+  "next_sentence": (pair_scorer, {}),
+  "embedding": (None, {}),
 }
 STORED = {"tagging": {"max_seq_length": 16, "scheme": "iob2"}}
 SAID = {
@@ -49,17 +52,23 @@ def folders(tmp_path_factory):
   made = {}
   for head, (make, task) in MODELS.items():
     made[head] = serving_models.trained(
-      tmp_path_factory.mktemp(head) / "model", make,
-      stored=STORED.get(head, {"max_seq_length": 16}), **task,
+      tmp_path_factory.mktemp(head) / "model",
+      make,
+      stored=STORED.get(head, {"max_seq_length": 16}),
+      **task,
     )
   return made
 
 
 def settings_of(folder, **others):
-  return run_settings.Settings({
-    "model_dir": str(folder), "init_checkpoint": str(folder),
-    "bert_config_file": str(folder / "bert_config.json"), **others,
-  })
+  return run_settings.Settings(
+    {
+      "model_dir": str(folder),
+      "init_checkpoint": str(folder),
+      "bert_config_file": str(folder / "bert_config.json"),
+      **others,
+    }
+  )
 
 
 @pytest.mark.parametrize("trained", MODELS)
@@ -68,7 +77,8 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
   settings = settings_of(folders[trained])
   assert trained_head.of(settings) == trained
   if head in (trained, "embedding") or (trained, head) == (
-    "masked_lm", "sparse"
+    "masked_lm",
+    "sparse",
   ):
     trained_head.require(head, settings)
     return
@@ -77,20 +87,27 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
 
 
 PREDICTS = {
-  "do_predict": True, "predict_file": "README.md", "output_dir": "nowhere",
+  "do_predict": True,
+  "predict_file": "README.md",
+  "output_dir": "nowhere",
 }
 
 
-@pytest.mark.parametrize("script, trained, flags", [
-  ("run_squad.py", "classification", PREDICTS),
-  ("run_ner.py", "classification", PREDICTS),
-  ("run_classifier.py", "tagging", PREDICTS),
-  ("run_classifier.py", "span", PREDICTS),
-  ("fill_mask.py", "embedding", {"text": "the [MASK]"}),
-  ("export_saved_model.py", "classification", {
-    "head": "span", "export_dir": "nowhere"
-  }),
-])
+@pytest.mark.parametrize(
+  "script, trained, flags",
+  [
+    ("run_squad.py", "classification", PREDICTS),
+    ("run_ner.py", "classification", PREDICTS),
+    ("run_classifier.py", "tagging", PREDICTS),
+    ("run_classifier.py", "span", PREDICTS),
+    ("fill_mask.py", "embedding", {"text": "the [MASK]"}),
+    (
+      "export_saved_model.py",
+      "classification",
+      {"head": "span", "export_dir": "nowhere"},
+    ),
+  ],
+)
 def test_scripts_say_what_the_model_does(folders, script, trained, flags):
   sentence = SAID[trained].replace("\\", "").removesuffix(", ").strip()
   done = script_runner.refuse(
@@ -124,9 +141,13 @@ def test_a_task_with_other_classes_is_refused(folders, tmp_path):
     "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tthe a\tthe b\n"
   )
   done = script_runner.refuse(
-    "run_classifier.py", "was trained to classify (mixed, negative, positive)",
-    model_dir=folders["classification"], do_eval=True, task_name="MRPC",
-    data_dir=tmp_path, output_dir=tmp_path / "out",
+    "run_classifier.py",
+    "was trained to classify (mixed, negative, positive)",
+    model_dir=folders["classification"],
+    do_eval=True,
+    task_name="MRPC",
+    data_dir=tmp_path,
+    output_dir=tmp_path / "out",
   )
   assert "MRPC has the classes 0, 1" in done.last_line
 
@@ -145,18 +166,24 @@ def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
 TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 
 
-@pytest.mark.parametrize("engine", [
-  # LiteRT's own checks go over all families and heads.
-  pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
-  for engine in choices.ENGINES
-])
+@pytest.mark.parametrize(
+  "engine",
+  [
+    # LiteRT's own checks go over all families and heads.
+    pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
+    for engine in choices.ENGINES
+  ],
+)
 @pytest.mark.parametrize("folder", TAGGERS, ids=lambda path: path.name)
 def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
   config = modeling.BertConfig.from_json_file(folder / "config.json")
   words = [f"w{n}" for n in range(config.vocab_size - len(tiny_model.SPECIAL))]
   vocab_file = tiny_model.write_vocabulary(tmp_path, words)
   bert = text_models.load(
-    str(folder), vocab_file=vocab_file, max_seq_length=8, engine=engine,
+    str(folder),
+    vocab_file=vocab_file,
+    max_seq_length=8,
+    engine=engine,
     do_lower_case=True,
   )
   answer = bert.tag("w1 w2, w3")
@@ -174,24 +201,35 @@ def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
 
 def test_there_is_a_tagger_of_each_family():
   assert {path.parent.name for path in TAGGERS} == {
-    "albert", "distilbert", "electra", "huggingface", "roberta_models"
+    "albert",
+    "distilbert",
+    "electra",
+    "huggingface",
+    "roberta_models",
   }
 
 
 CLASSIFIER = {
-  "model_type": "bert", "architectures": ["BertForSequenceClassification"]
+  "model_type": "bert",
+  "architectures": ["BertForSequenceClassification"],
 }
 
 
-@pytest.mark.parametrize("values, labels, problem", [
-  ({}, ["LABEL_0", "LABEL_1"], None),
-  ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"], None),
-  ({"num_labels": 1}, ["LABEL_0"], "regression"),
-  ({"id2label": {"0": "LABEL_0"}}, ["LABEL_0"], "regression"),
-  ({"id2label": {"0": "yes"}, "problem_type": "multi_label_classification"},
-   ["yes"], "multi_label_classification"),
-  ({"id2label": {"0": "no", "1": "yes"}}, ["no", "yes"], None),
-])
+@pytest.mark.parametrize(
+  "values, labels, problem",
+  [
+    ({}, ["LABEL_0", "LABEL_1"], None),
+    ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"], None),
+    ({"num_labels": 1}, ["LABEL_0"], "regression"),
+    ({"id2label": {"0": "LABEL_0"}}, ["LABEL_0"], "regression"),
+    (
+      {"id2label": {"0": "yes"}, "problem_type": "multi_label_classification"},
+      ["yes"],
+      "multi_label_classification",
+    ),
+    ({"id2label": {"0": "no", "1": "yes"}}, ["no", "yes"], None),
+  ],
+)
 def test_what_transformers_leaves_out(values, labels, problem):
   config = modeling.BertConfig.from_dict({**CLASSIFIER, **values})
   assert config.label_names() == labels
@@ -206,16 +244,25 @@ def test_one_output_is_a_number(tmp_path):
   values = json.loads((folder / "bert_config.json").read_text())
   (folder / "bert_config.json").unlink()
   del values["input_settings"]
-  (folder / "config.json").write_text(json.dumps({
-    **values, **CLASSIFIER, "hidden_act": "gelu_new",
-    "id2label": {"0": "LABEL_0"},
-  }))
+  (folder / "config.json").write_text(
+    json.dumps(
+      {
+        **values,
+        **CLASSIFIER,
+        "hidden_act": "gelu_new",
+        "id2label": {"0": "LABEL_0"},
+      }
+    )
+  )
   answer = text_models.load(str(folder)).classify("the street")
   assert answer.keys() == {"score"}
   (tmp_path / "new.csv").write_text("text\nthe street\n")
   script_runner.succeed(
-    "run_classifier.py", model_dir=folder, do_predict=True,
-    predict_file=tmp_path / "new.csv", output_dir=tmp_path / "run",
+    "run_classifier.py",
+    model_dir=folder,
+    do_predict=True,
+    predict_file=tmp_path / "new.csv",
+    output_dir=tmp_path / "run",
   )
   found = (tmp_path / "run" / "test_results.tsv").read_text()
   assert float(found) == pytest.approx(answer["score"], abs=1e-5)

@@ -33,7 +33,8 @@ def test_every_value_of_the_originals_training_checkpoint():
   run = "tests/golden/optimizer/pre_linear_warm_longer_than_total.npz"
   with np.load(run) as arrays:
     expected = {
-      name.removeprefix("final/"): arrays[name] for name in arrays.files
+      name.removeprefix("final/"): arrays[name]
+      for name in arrays.files
       if name.startswith("final/")
     }
   expected["global_step"] = np.array(12, np.int64)
@@ -53,8 +54,11 @@ def test_weights_of_a_training_checkpoint_are_loaded_without_its_moments():
 
 def test_every_way_to_name_a_checkpoint(prefix, tmp_path):
   for path in (
-    prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001",
-    f"{prefix}.meta", str(tmp_path),
+    prefix,
+    f"{prefix}.index",
+    f"{prefix}.data-00000-of-00001",
+    f"{prefix}.meta",
+    str(tmp_path),
   ):
     assert weight_files.find_prefix(path) == prefix
 
@@ -91,16 +95,27 @@ def test_no_checkpoint(tmp_path, prefix):
       weight_files.open_reader(f"{tmp_path}/{path}")
 
 
-@pytest.mark.parametrize("change", [
-  lambda data: bytes([data[0] ^ 1]) + data[1:], lambda data: data[:-5],
-  lambda data: b"", lambda data: b"not an index",
-])
-@pytest.mark.parametrize("read, part, said", [
-  # An index at once, values when they are read.
-  (weight_files.open_reader, "index", r"ckpt\.index is not a readable index"),
-  (stored_weights.read, "data-00000-of-00001",
-   r"bert_model\.ckpt: the value of .*cannot be read"),
-])
+@pytest.mark.parametrize(
+  "change",
+  [
+    lambda data: bytes([data[0] ^ 1]) + data[1:],
+    lambda data: data[:-5],
+    lambda data: b"",
+    lambda data: b"not an index",
+  ],
+)
+@pytest.mark.parametrize(
+  "read, part, said",
+  [
+    # An index at once, values when they are read.
+    (weight_files.open_reader, "index", r"ckpt\.index is not a readable index"),
+    (
+      stored_weights.read,
+      "data-00000-of-00001",
+      r"bert_model\.ckpt: the value of .*cannot be read",
+    ),
+  ],
+)
 def test_damaged_files_are_named(prefix, read, part, said, change):
   path = pathlib.Path(f"{prefix}.{part}")
   path.write_bytes(change(path.read_bytes()))

@@ -10,7 +10,8 @@ from checkpoints import weight_names
 
 CONFIG = tiny_model.tiny(num_hidden_layers=3)
 NAMES = {
-  **configuration.bert_shapes(CONFIG), **heads.masked_lm_shapes(CONFIG),
+  **configuration.bert_shapes(CONFIG),
+  **heads.masked_lm_shapes(CONFIG),
   **heads.output_shapes(CONFIG, "cls/seq_relationship/", 2),
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),

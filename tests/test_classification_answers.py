@@ -13,7 +13,9 @@ from classification.data import Example
 from common import errors
 
 LABELS = {
-  "single": ("no", "yes"), "multi_label": ("a", "b"), "regression": (),
+  "single": ("no", "yes"),
+  "multi_label": ("a", "b"),
+  "regression": (),
   "ranking": (),
 }
 
@@ -26,8 +28,11 @@ def vocab_file(tmp_path_factory):
 def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
   """Returns a function of texts; `batches` gets the lengths of their rows."""
   chosen = sequences.InputOptions(
-    task_kind=kind, labels=LABELS[kind], vocab_file=vocab_file,
-    max_seq_length=max_seq_length, **options,
+    task_kind=kind,
+    labels=LABELS[kind],
+    vocab_file=vocab_file,
+    max_seq_length=max_seq_length,
+    **options,
   )
   logits = logits_of(kind)
 
@@ -46,9 +51,13 @@ def logits_of(kind):
   network = model.ClassifierModel(
     tiny_model.tiny(), kind, model.num_outputs(kind, LABELS[kind]), seed=3
   )
-  return tf.function(lambda batch: network(
-    {name: values[:, None] for name, values in batch.items()}
-  ), reduce_retracing=True, autograph=False)
+  return tf.function(
+    lambda batch: network(
+      {name: values[:, None] for name, values in batch.items()}
+    ),
+    reduce_retracing=True,
+    autograph=False,
+  )
 
 
 def test_short_texts_share_a_larger_batch(vocab_file):
@@ -115,10 +124,14 @@ def written(tmp_path):
     with answers.open_table(str(tmp_path / "p.tsv")) as write_rows:
       # In two parts, as they come.
       for part in (slice(0, 1), slice(1, None)):
-        write_rows(answers.rows(
-          sequences.InputOptions(kind, labels, ""), examples[part],
-          outputs[part], **options,
-        ))
+        write_rows(
+          answers.rows(
+            sequences.InputOptions(kind, labels, ""),
+            examples[part],
+            outputs[part],
+            **options,
+          )
+        )
     with open(tmp_path / "p.tsv", encoding="utf-8", newline="") as stream:
       return list(csv.reader(stream, dialect="excel-tab"))
 
@@ -129,24 +142,78 @@ def written(tmp_path):
   "kind, labels, examples, outputs, gold, expected",
   [
     # Of equals the first.
-    ("single", ["bad", "good"], [("1", "Well."), ("2", "Ill.")],
-     [[0.1, 0.9], [0.5, 0.5]], False,
-     [["id", "label", "probability", "bad", "good", "text"],
-      ["1", "good", "0.9", "0.1", "0.9", "Well."],
-      ["2", "bad", "0.5", "0.5", "0.5", "Ill."]]),
+    (
+      "single",
+      ["bad", "good"],
+      [("1", "Well."), ("2", "Ill.")],
+      [[0.1, 0.9], [0.5, 0.5]],
+      False,
+      [
+        ["id", "label", "probability", "bad", "good", "text"],
+        ["1", "good", "0.9", "0.1", "0.9", "Well."],
+        ["2", "bad", "0.5", "0.5", "0.5", "Ill."],
+      ],
+    ),
     # What is right stands next to what is predicted.
-    ("single", ["x", "label"], [("1", "a", "b", "x")], [[0.25, 0.75]], True,
-     [["id", "gold", "predicted", "probability", "x", "class label", "text",
-       "text_b"], ["1", "x", "label", "0.75", "0.25", "0.75", "a", "b"]]),
-    ("multi_label", ["x", "y"], [("1", "a", None, ("x", "y"))], [[1, 0]], True,
-     [["id", "gold", "predicted", "x", "y", "text"],
-      ["1", "x,y", "x", "1.0", "0.0", "a"]]),
-    ("regression", [], [("1", "a", None, 2.5)], [[3.25]], True,
-     [["id", "gold", "predicted", "text"], ["1", "2.5", "3.25", "a"]]),
-    ("choice", ["0", "1"], [("a", "He", None, None, ("runs", "sits"))],
-     [[0.25, 0.75]], False,
-     [["id", "label", "probability", "0", "1", "text", "ending_0", "ending_1"],
-      ["a", "1", "0.75", "0.25", "0.75", "He", "runs", "sits"]]),
+    (
+      "single",
+      ["x", "label"],
+      [("1", "a", "b", "x")],
+      [[0.25, 0.75]],
+      True,
+      [
+        [
+          "id",
+          "gold",
+          "predicted",
+          "probability",
+          "x",
+          "class label",
+          "text",
+          "text_b",
+        ],
+        ["1", "x", "label", "0.75", "0.25", "0.75", "a", "b"],
+      ],
+    ),
+    (
+      "multi_label",
+      ["x", "y"],
+      [("1", "a", None, ("x", "y"))],
+      [[1, 0]],
+      True,
+      [
+        ["id", "gold", "predicted", "x", "y", "text"],
+        ["1", "x,y", "x", "1.0", "0.0", "a"],
+      ],
+    ),
+    (
+      "regression",
+      [],
+      [("1", "a", None, 2.5)],
+      [[3.25]],
+      True,
+      [["id", "gold", "predicted", "text"], ["1", "2.5", "3.25", "a"]],
+    ),
+    (
+      "choice",
+      ["0", "1"],
+      [("a", "He", None, None, ("runs", "sits"))],
+      [[0.25, 0.75]],
+      False,
+      [
+        [
+          "id",
+          "label",
+          "probability",
+          "0",
+          "1",
+          "text",
+          "ending_0",
+          "ending_1",
+        ],
+        ["a", "1", "0.75", "0.25", "0.75", "He", "runs", "sits"],
+      ],
+    ),
   ],
 )
 def test_a_prediction_has_a_row(
@@ -174,16 +241,23 @@ def test_ids_and_texts_come_back_as_they_were(written):
 
 def test_an_output_for_every_example():
   with pytest.raises(ValueError, match="shorter"):
-    list(answers.rows(
-      sequences.InputOptions("single", ("x", "y"), ""),
-      [Example("a", "t"), Example("b", "t")], [[0.5, 0.5]],
-    ))
+    list(
+      answers.rows(
+        sequences.InputOptions("single", ("x", "y"), ""),
+        [Example("a", "t"), Example("b", "t")],
+        [[0.5, 0.5]],
+      )
+    )
 
 
 def write_predictions(folder, examples, parts, found=None):
   answers.write_predictions(
-    str(folder), "_more", sequences.InputOptions("single", ("x", "y"), ""),
-    examples, parts, predicted=found,
+    str(folder),
+    "_more",
+    sequences.InputOptions("single", ("x", "y"), ""),
+    examples,
+    parts,
+    predicted=found,
   )
 
 

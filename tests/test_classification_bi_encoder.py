@@ -53,8 +53,11 @@ def make(kind, official=None, **changes):
 
 
 def in_batch(values, ids=None, temperature=0.05):
-  ids = np.arange(values[..., 0].size).reshape(values.shape[:2]) if (
-    ids is None) else np.array(ids)
+  ids = (
+    np.arange(values[..., 0].size).reshape(values.shape[:2])
+    if (ids is None)
+    else np.array(ids)
+  )
   return bi_encoder.in_batch_losses(
     tf.constant(unit(values)), tf.constant(ids, tf.int32), temperature
   ).numpy()
@@ -63,9 +66,9 @@ def in_batch(values, ids=None, temperature=0.05):
 # Losses.
 
 
-@pytest.mark.parametrize("texts, expected", [
-  (2, 13.536844253540039), (3, 18.32876968383789)
-])
+@pytest.mark.parametrize(
+  "texts, expected", [(2, 13.536844253540039), (3, 18.32876968383789)]
+)
 def test_in_batch_losses_are_those_of_sentence_transformers(texts, expected):
   assert in_batch(vectors()[:, :texts]).mean() == pytest.approx(expected)
 
@@ -108,9 +111,10 @@ def batch(rows=3):
   return {n: tf.reshape(a, [rows, 2, 8]) for n, a in zip(names, arrays)}
 
 
-@pytest.mark.parametrize("pooling, layers", [
-  ("mean", ["-1"]), ("max", ["0", "-1"]), ("cls", ["-2"]), ("pooled", ["-1"]),
-])
+@pytest.mark.parametrize(
+  "pooling, layers",
+  [("mean", ["-1"]), ("max", ["0", "-1"]), ("cls", ["-2"]), ("pooled", ["-1"])],
+)
 def test_vectors_are_those_of_the_texts_alone(pooling, layers):
   network = make("similarity", pooling=pooling, pooling_layer=layers)
   found = network(batch())
@@ -118,15 +122,14 @@ def test_vectors_are_those_of_the_texts_alone(pooling, layers):
   for row in range(3):
     for text in range(2):
       alone = [values[row, text][None] for values in batch().values()]
-      expected = heads.pool(
-        network.bert(*alone), alone[1], network.pooling
-      )[0]
+      expected = heads.pool(network.bert(*alone), alone[1], network.pooling)[0]
       assert_close(found[row, text], unit(expected.numpy()))
 
 
-@pytest.mark.parametrize("pooling, layers, count", [
-  ("mean", ["-1"], 37), ("mean", ["-2"], 21), ("pooled", ["-1"], 39),
-])
+@pytest.mark.parametrize(
+  "pooling, layers, count",
+  [("mean", ["-1"], 37), ("mean", ["-2"], 21), ("pooled", ["-1"], 39)],
+)
 def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
   network = make("retrieval", pooling=pooling, pooling_layer=layers)
   data = {**batch(), "label_ids": tf.reshape(tf.range(6), [3, 2])}
@@ -136,24 +139,36 @@ def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
   with tf.GradientTape() as tape:
     sums, _ = model.objective(network).sums(data, tf.constant([1, 2]))
   gradients = tape.gradient(sums["classifier"], network.variables)
-  reached = [v.name for v, g in zip(network.variables, gradients) if (
-    g is not None)]
+  reached = [
+    v.name for v, g in zip(network.variables, gradients) if (g is not None)
+  ]
   assert reached == [v.name for v in trained]
 
 
-@pytest.mark.parametrize("changes, fault", [
-  ({"train_batch_size": 1}, "train_batch_size=1 leaves no other pair"),
-  ({"pooling_layer": ["2"]}, "'2' is no layer"),
-  ({}, None),
-  ({"train_batch_size": 1, "negative_column": "worse"}, None),
-  ({"train_batch_size": 1, "do_train": False}, None),
-])
+@pytest.mark.parametrize(
+  "changes, fault",
+  [
+    ({"train_batch_size": 1}, "train_batch_size=1 leaves no other pair"),
+    ({"pooling_layer": ["2"]}, "'2' is no layer"),
+    ({}, None),
+    ({"train_batch_size": 1, "negative_column": "worse"}, None),
+    ({"train_batch_size": 1, "do_train": False}, None),
+  ],
+)
 def test_what_can_teach_nothing_is_refused(changes, fault):
-  settings, _ = settings_and_task("retrieval", **{
-    "train_batch_size": 4, "do_train": True, "negative_column": None, **changes,
-  })
-  with pytest.raises(errors.InputError, match=fault) if fault else (
-    contextlib.nullcontext()
+  settings, _ = settings_and_task(
+    "retrieval",
+    **{
+      "train_batch_size": 4,
+      "do_train": True,
+      "negative_column": None,
+      **changes,
+    },
+  )
+  with (
+    pytest.raises(errors.InputError, match=fault)
+    if fault
+    else (contextlib.nullcontext())
   ):
     bi_encoder.check(settings, tiny_model.tiny(), "retrieval")
 
@@ -186,21 +201,26 @@ def step(folder, replicas, parts, *, changed=lambda _, each: each, **options):
   pairs["is_real_example"] = np.array([1, 1, 1, 0, 1, 1, 1, 1])
   pairs = {n: tf.constant(values, tf.int32) for n, values in pairs.items()}
   trainer = loop.Trainer(
-    strategy=strategy, variables=network.variables,
+    strategy=strategy,
+    variables=network.variables,
     trained=network.trained_variables(),
     objective=changed(network, model.objective(network)),
     optimizer=optimization.make_optimizer("adamw", jit_compile=False),
     learning_rate=lambda step: tf.constant(1e-3),
     options=loop.TrainOptions(
-      output_dir=str(folder), num_train_steps=1, batch_size=8,
-      gradient_accumulation_steps=parts, **options,
+      output_dir=str(folder),
+      num_train_steps=1,
+      batch_size=8,
+      gradient_accumulation_steps=parts,
+      **options,
     ),
   )
   loss, metrics, _, norm, _ = trainer.step(
     two_replicas.halves(pairs) if replicas == 2 else pairs
   )
   moments = {
-    name: value.numpy() for name, value in trainer.state().items()
+    name: value.numpy()
+    for name, value in trainer.state().items()
     if name.endswith("adam_m")
   }
   return float(loss), metrics, float(norm), moments
@@ -211,11 +231,15 @@ def uncut(tmp_path_factory):
   return step(tmp_path_factory.mktemp("uncut"), 1, 1)
 
 
-@pytest.mark.parametrize("replicas, parts, options", [
-  (1, 4, {}), (2, 2, {"loss_scaling": True}),
-  pytest.param(2, 1, {}, marks=pytest.mark.slow),
-  pytest.param(2, 2, {"jit_compile": True}, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+  "replicas, parts, options",
+  [
+    (1, 4, {}),
+    (2, 2, {"loss_scaling": True}),
+    pytest.param(2, 1, {}, marks=pytest.mark.slow),
+    pytest.param(2, 2, {"jit_compile": True}, marks=pytest.mark.slow),
+  ],
+)
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(
   tmp_path, uncut, replicas, parts, options
 ):
@@ -261,8 +285,10 @@ def test_ranks_are_those_of_a_plain_search():
   """Whole numbers in place of vectors of length 1: ties are ties."""
   rng = np.random.RandomState(1)
   # Five queries, most of them with several right texts.
-  gold = np.stack([rng.randint(0, 7, 12), rng.randint(20, 35, 12),
-                   rng.randint(20, 50, 12)], axis=1)
+  gold = np.stack(
+    [rng.randint(0, 7, 12), rng.randint(20, 35, 12), rng.randint(20, 50, 12)],
+    axis=1,
+  )
   table = rng.randint(-2, 3, [50, 3]).astype(np.float32)
   recalls, reciprocals = {1: [], 5: [], 10: []}, []
   for query in set(gold[:, 0]):
@@ -275,10 +301,12 @@ def test_ranks_are_those_of_a_plain_search():
   assert len(reciprocals) < len(np.unique(gold[:, :2], axis=0))
   results = scores.Results("retrieval", (), gold, None, 1, table[gold])
   found = scores.compute(results, scores.default_metrics("retrieval", 0))
-  assert found == pytest.approx({
-    **{f"recall@{k}": np.mean(shares) for k, shares in recalls.items()},
-    "mrr": np.mean(reciprocals),
-  })
+  assert found == pytest.approx(
+    {
+      **{f"recall@{k}": np.mean(shares) for k, shares in recalls.items()},
+      "mrr": np.mean(reciprocals),
+    }
+  )
   assert 0 < found["recall@1"] < found["recall@5"] < found["recall@10"] < 1
 
 
@@ -303,7 +331,8 @@ def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
   path = write_pairs(tmp_path)
   examples = data.read(path, read_settings(**WORSE), "retrieval")
   assert [example[1:5] for example in examples[:2]] == [
-    ("w1 w0", "w2 w0 w3", 1.0, ("w7",)), ("w1 w1", "w2 w1 w3", 1.0, ("w8",))
+    ("w1 w0", "w2 w0 w3", 1.0, ("w7",)),
+    ("w1 w1", "w2 w1 w3", 1.0, ("w8",)),
   ]
   options = sequences.InputOptions(
     "retrieval", (), tiny_model.write_vocabulary(tmp_path), max_seq_length=8
@@ -337,13 +366,16 @@ def test_kinds_of_official_tasks(tmp_path):
   (tmp_path / "dev.tsv").write_text(
     "index\tsentence1\tsentence2\tscore\n0\ta b\tc\t3.8\n"
   )
+
   def kind(task_name, **given):
     return read_task(
       task_name=task_name, data_dir=str(tmp_path), **{"purposes": [], **given}
     ).task_kind
+
   assert kind("STS-B") == "regression"
   assert kind("STS-B", task_kind="similarity", purposes=["eval"]) == (
-    "similarity")
+    "similarity"
+  )
   for name, asked in (("STS-B", "retrieval"), ("MRPC", "similarity")):
     with pytest.raises(errors.InputError, match=f"task_kind={asked}: {name} "):
       kind(name, task_kind=asked)
@@ -352,8 +384,11 @@ def test_kinds_of_official_tasks(tmp_path):
   # A classifier's weights have learned no vectors.
   with pytest.raises(errors.InputError, match="was trained for regression"):
     read_task(
-      config(problem_type="regression"), purposes=["eval"],
-      task_kind="similarity", eval_file="a.csv", **COLUMNS,
+      config(problem_type="regression"),
+      purposes=["eval"],
+      task_kind="similarity",
+      eval_file="a.csv",
+      **COLUMNS,
     )
 
 
@@ -370,15 +405,28 @@ def test_pairs_are_learned_and_the_folder_answers(tmp_path):
   path = write_pairs(tmp_path, count=12)
   data = {"do_eval": True, "eval_file": path, **WORSE}
   run(
-    tmp_path / "run", **tiny_model.write_shape(tmp_path, tiny_model.WORDS),
-    **data, do_train=True, train_file=path, task_kind="retrieval",
-    train_batch_size=6, num_train_epochs=20, learning_rate=3e-3,
-    max_seq_length=8, normalize=True, pooling_layer="1",
+    tmp_path / "run",
+    **tiny_model.write_shape(tmp_path, tiny_model.WORDS),
+    **data,
+    do_train=True,
+    train_file=path,
+    task_kind="retrieval",
+    train_batch_size=6,
+    num_train_epochs=20,
+    learning_rate=3e-3,
+    max_seq_length=8,
+    normalize=True,
+    pooling_layer="1",
   )
   results = script_runner.results_in(tmp_path / "run")
   assert set(results) == {
-    "eval_recall@1", "eval_recall@5", "eval_recall@10", "eval_mrr",
-    "eval_loss", "loss", "global_step",
+    "eval_recall@1",
+    "eval_recall@5",
+    "eval_recall@10",
+    "eval_mrr",
+    "eval_loss",
+    "loss",
+    "global_step",
   }
   # Chance has 0.16 with 24 candidates.
   assert results["eval_mrr"] > 0.6
@@ -391,7 +439,9 @@ def test_pairs_are_learned_and_the_folder_answers(tmp_path):
   assert_close(np.linalg.norm(vectors, axis=1), 1)
   assert float(row[1]) == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
   assert sentence_folder.read(str(model)) == {
-    "pooling": "mean", "normalize": True, "max_seq_length": 8
+    "pooling": "mean",
+    "normalize": True,
+    "max_seq_length": 8,
   }
   values = json.loads((model / "config.json").read_text())
   assert "problem_type" not in values

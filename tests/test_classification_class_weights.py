@@ -22,6 +22,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
 
 def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
   """So that being of a class counts as much as not being of it."""
+
   def found(*labels):
     return class_weights.parse(
       "balanced", labelled(*labels), ["a", "b"], "multi_label"
@@ -34,23 +35,27 @@ def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
     found(("a",), ())
 
 
-@pytest.mark.parametrize("given, expected", [
-  ("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])
-])
+@pytest.mark.parametrize(
+  "given, expected",
+  [("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])],
+)
 def test_weights_are_given_in_order_or_by_name(given, expected):
   assert class_weights.parse(given, [], ["no", "yes"], "single") == expected
 
 
-@pytest.mark.parametrize("given, said", [
-  ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
-  ("1,2,3", "3 numbers for 2 classes"),
-  ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
-  ("1,much", "'much' is not a number of at least 0"),
-  ("1,-1", "'-1' is not a number of at least 0"),
-  ("no=inf", "'inf' is not a number"),
-  ("0,0.0", "all are 0, so nothing would be learned"),
-  ("balanced", "no example of class 'yes'"),
-])
+@pytest.mark.parametrize(
+  "given, said",
+  [
+    ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
+    ("1,2,3", "3 numbers for 2 classes"),
+    ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
+    ("1,much", "'much' is not a number of at least 0"),
+    ("1,-1", "'-1' is not a number of at least 0"),
+    ("no=inf", "'inf' is not a number"),
+    ("0,0.0", "all are 0, so nothing would be learned"),
+    ("balanced", "no example of class 'yes'"),
+  ],
+)
 def test_weights_that_cannot_be_meant_are_refused(given, said):
   with pytest.raises(errors.InputError, match=said):
     class_weights.parse(given, labelled("no"), ["no", "yes"], "single")

@@ -14,25 +14,32 @@ from common import errors, run_settings
 
 Example = data.Example
 SETTINGS = {
-  "text_column": "text", "text_b_column": None, "label_column": "label",
-  "id_column": None, "label_separator": ",", "file_format": None,
-  "separator": None, "encoding": None,
+  "text_column": "text",
+  "text_b_column": None,
+  "label_column": "label",
+  "id_column": None,
+  "label_separator": ",",
+  "file_format": None,
+  "separator": None,
+  "encoding": None,
   "on_bad_row": "error",
 }
 ALL = {
-  "text_column": "question", "text_b_column": "answer", "label_column": "kind",
+  "text_column": "question",
+  "text_b_column": "answer",
+  "label_column": "kind",
   "id_column": "key",
 }
 SKIP = {"on_bad_row": "skip"}
 FILES = {
   "csv": 'key,kind,question,answer,note\nq1,yes,"Is it, then?",It is.,x\n'
-         'q2,no,"Is ""it""\nso?",Never.,\n',
+  'q2,no,"Is ""it""\nso?",Never.,\n',
   "tsv": "answer\tkind\tquestion\tkey\nIt is.\tyes\tIs it, then?\tq1\n"
-         'Never.\tno\tIs "it" so?\tq2\n',
+  'Never.\tno\tIs "it" so?\tq2\n',
   "jsonl": '{"question": "Is it, then?", "answer": "It is.", "kind": "yes", '
-           '"key": "q1", "more": [1]}\n'
-           '{"question": "Is it so?", "answer": "Never.", "kind": "no", '
-           '"key": "q2"}\n',
+  '"key": "q1", "more": [1]}\n'
+  '{"question": "Is it so?", "answer": "Never.", "kind": "no", '
+  '"key": "q2"}\n',
 }
 
 
@@ -75,9 +82,12 @@ def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   assert first == Example(
     "q1", "Is it, then?", "It is.", "yes", (), f"{path}:{line}"
   )
-  assert second.text_a == {
-    "csv": 'Is "it"\nso?', "tsv": 'Is "it" so?', "jsonl": "Is it so?"
-  }[file_format]
+  assert (
+    second.text_a
+    == {"csv": 'Is "it"\nso?', "tsv": 'Is "it" so?', "jsonl": "Is it so?"}[
+      file_format
+    ]
+  )
   assert (second.guid, second.label) == ("q2", "no")
   assert second.place == f"{path}:{line + 1}"
 
@@ -91,16 +101,22 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     read(tmp_path, "a film\n", "new.txt")
 
 
-@pytest.mark.parametrize("value, expected", [
-  ("['pos', 'odd']", ("pos", "odd")), ('["a"]', ("a",)), ("[]", ()),
-  ("[3, 7]", ("3", "7")), ([3, 7], ("3", "7")),
-  ("['it''s', 'b']", "is no list that can be read"),
-  ("['pos' 'odd']", "is no list that can be read"),
-  ("[pos, odd]", "is no list that can be read"),
-  ("[1, 0, 1]", "has a number for each class; write the names"),
-  ([1, 0, 1], "has a number for each class; write the names"),
-  ([0, 1], "has a number for each class"),
-])
+@pytest.mark.parametrize(
+  "value, expected",
+  [
+    ("['pos', 'odd']", ("pos", "odd")),
+    ('["a"]', ("a",)),
+    ("[]", ()),
+    ("[3, 7]", ("3", "7")),
+    ([3, 7], ("3", "7")),
+    ("['it''s', 'b']", "is no list that can be read"),
+    ("['pos' 'odd']", "is no list that can be read"),
+    ("[pos, odd]", "is no list that can be read"),
+    ("[1, 0, 1]", "has a number for each class; write the names"),
+    ([1, 0, 1], "has a number for each class; write the names"),
+    ([0, 1], "has a number for each class"),
+  ],
+)
 def test_lists_as_other_programs_write_them(tmp_path, value, expected):
   options = {"kind": "multi_label", "label_separator": ","}
   if isinstance(expected, tuple):
@@ -128,28 +144,40 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
   assert first.label is None and first.text_b is None
 
 
-@pytest.mark.parametrize("text, name, given, expected", [
-  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
-  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv",
-   {"file_format": "csv", "separator": "tab"},
-   'So "it" is.'),
-  ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
-  ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
-  ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
-  ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
-])
+@pytest.mark.parametrize(
+  "text, name, given, expected",
+  [
+    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
+    (
+      'text\tlabel\n"So ""it"" is."\ta\n',
+      "d.tsv",
+      {"file_format": "csv", "separator": "tab"},
+      'So "it" is.',
+    ),
+    ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
+    ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
+    ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
+    ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
+  ],
+)
 def test_the_form_is_seen_or_given(tmp_path, text, name, given, expected):
   (example,) = read(tmp_path, text, name, **given)
   assert (example.text_a, example.label) == (expected, "a")
 
 
-@pytest.mark.parametrize("kind, values, expected", [
-  # Classes of JSON are names, whatever their type.
-  ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
-  ("regression", ["1.5", 2], [1.5, 2.0]),
-  ("multi_label", [["a", 2], [], "b; a;b", ""],
-   [("a", "2"), (), ("b", "a"), ()]),
-])
+@pytest.mark.parametrize(
+  "kind, values, expected",
+  [
+    # Classes of JSON are names, whatever their type.
+    ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
+    ("regression", ["1.5", 2], [1.5, 2.0]),
+    (
+      "multi_label",
+      [["a", 2], [], "b; a;b", ""],
+      [("a", "2"), (), ("b", "a"), ()],
+    ),
+  ],
+)
 def test_labels_of_every_kind(tmp_path, kind, values, expected):
   assert labels_of(tmp_path, values, kind=kind, label_separator=";") == expected
 
@@ -166,49 +194,84 @@ def columns(text, label):
 
 
 # Name, content, sentence, settings.
-@pytest.mark.parametrize("fault", [
-  ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
-  ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
-  ("d.csv", "txt;stars\nOne, two.;a\n",
-   ":1: no column 'text'; the columns are 'txt', 'stars'"),
-  ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
-  ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
-  ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
-  ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
-  ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is no class"),
-  ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
-  ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
-  ("d.csv", ONE, "one column is named twice", {"label_column": "text"}),
-  ("d.csv", ONE, "--separator=;;: expected one character", {"separator": ";;"}),
-  ("d.csv", ONE, "--encoding=latin-0: unknown enc", {"encoding": "latin-0"}),
-  # Columns by number.
-  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '3'; the columns are '1', "
-   "'2'; name it once in the header, or number all columns", columns("3", "1")),
-  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '0'", columns("0", "1")),
-  ("d.csv", "a,One.\nb,Two.\n", ":1: no column '2'; the columns are 'a', 'O",
-   columns("2", "label")),
-  ("d.csv", "a;One, two.\n", ":1: the columns may be separated by ',' or ';'; "
-   "pass --separator", columns("2", "1")),
-  # A column for each class.
-  ("d.csv", FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
-   ":3: 'toxic' is '-1'; a ", FLAGS),
-  ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
-  ("d.train", "__label__a __label__b One.",
-   r":1: label \['a', 'b'\] is no class", FASTTEXT),
-  ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
-  ("d.train", "__label__a", "an empty text", FASTTEXT),
-])
+@pytest.mark.parametrize(
+  "fault",
+  [
+    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
+    ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
+    (
+      "d.csv",
+      "txt;stars\nOne, two.;a\n",
+      ":1: no column 'text'; the columns are 'txt', 'stars'",
+    ),
+    ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
+    ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
+    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
+    ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
+    ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is no class"),
+    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
+    ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
+    ("d.csv", ONE, "one column is named twice", {"label_column": "text"}),
+    (
+      "d.csv",
+      ONE,
+      "--separator=;;: expected one character",
+      {"separator": ";;"},
+    ),
+    ("d.csv", ONE, "--encoding=latin-0: unknown enc", {"encoding": "latin-0"}),
+    # Columns by number.
+    (
+      "d.csv",
+      "a,One.\nb,Two.\n",
+      ":1: no column '3'; the columns are '1', "
+      "'2'; name it once in the header, or number all columns",
+      columns("3", "1"),
+    ),
+    ("d.csv", "a,One.\nb,Two.\n", ":1: no column '0'", columns("0", "1")),
+    (
+      "d.csv",
+      "a,One.\nb,Two.\n",
+      ":1: no column '2'; the columns are 'a', 'O",
+      columns("2", "label"),
+    ),
+    (
+      "d.csv",
+      "a;One, two.\n",
+      ":1: the columns may be separated by ',' or ';'; pass --separator",
+      columns("2", "1"),
+    ),
+    # A column for each class.
+    (
+      "d.csv",
+      FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
+      ":3: 'toxic' is '-1'; a ",
+      FLAGS,
+    ),
+    ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
+    (
+      "d.train",
+      "__label__a __label__b One.",
+      r":1: label \['a', 'b'\] is no class",
+      FASTTEXT,
+    ),
+    ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
+    ("d.train", "__label__a", "an empty text", FASTTEXT),
+  ],
+)
 def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
   name, text, said, given = (*fault, {})[:4]
   with pytest.raises(errors.InputError, match=said):
     read(tmp_path, text, name, **given)
 
 
-@pytest.mark.parametrize("second, said", [
-  ("1", ":3: duplicate id '1', first at .*:2; give each row"),
-  (" ", ":3: 'id': an empty text"),
-  ("\\udfff", ":3: '.*udfff' holds half a character"),
-])
+@pytest.mark.parametrize(
+  "second, said",
+  [
+    ("1", ":3: duplicate id '1', first at .*:2; give each row"),
+    (" ", ":3: 'id': an empty text"),
+    ("\\udfff", ":3: '.*udfff' holds half a character"),
+  ],
+)
 def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
   text = "\n" + "".join(
     f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
@@ -227,12 +290,15 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
     labels_of(tmp_path, [value], kind="regression")
 
 
-@pytest.mark.parametrize("value, separator, said", [
-  ("a;b", None, "the separator of its classes is unknown"),
-  ("a;;b", ";", "label '' is no class"),
-  (None, ";", "None is no list of classes"),
-  ([["a"]], ";", r"\['a'\] is no class"),
-])
+@pytest.mark.parametrize(
+  "value, separator, said",
+  [
+    ("a;b", None, "the separator of its classes is unknown"),
+    ("a;;b", ";", "label '' is no class"),
+    (None, ";", "None is no list of classes"),
+    ([["a"]], ";", r"\['a'\] is no class"),
+  ],
+)
 def test_lists_of_classes_are_checked(tmp_path, value, separator, said):
   with pytest.raises(errors.InputError, match=said):
     labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
@@ -259,7 +325,8 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
   assert "3 of 5 rows are bad; fix them, or pass --on_bad_row=skip" in first
   path = tmp_path / "data.csv"
   for row, line, said in zip(
-    rows, (3, 4, 5),
+    rows,
+    (3, 4, 5),
     ("1 column, but 2", "'text': an empty", "label 'c' is none of 'a', 'b'"),
     strict=True,
   ):
@@ -320,14 +387,17 @@ def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
     list(stream)
 
 
-@pytest.mark.parametrize("labels, expected", [
-  (["b", "a", "b", "C"], ["C", "a", "b"]),
-  (["10", "9", "-1"], ["-1", "9", "10"]),
-  (["10", "9", "x"], ["10", "9", "x"]),
-  (["10", "nan", "9"], ["10", "9", "nan"]),
-  (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
-  ([("b",), (), ("a", "b")], ["a", "b"]),
-])
+@pytest.mark.parametrize(
+  "labels, expected",
+  [
+    (["b", "a", "b", "C"], ["C", "a", "b"]),
+    (["10", "9", "-1"], ["-1", "9", "10"]),
+    (["10", "9", "x"], ["10", "9", "x"]),
+    (["10", "nan", "9"], ["10", "9", "nan"]),
+    (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
+    ([("b",), (), ("a", "b")], ["a", "b"]),
+  ],
+)
 def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
   for order in itertools.permutations(labels):
     assert data.label_list(labelled(*order)) == expected
@@ -387,11 +457,14 @@ def test_a_part_without_examples_is_refused(fraction):
 # Files of other programs.
 
 
-@pytest.mark.parametrize("name, text", [
-  ("d.csv", '1,Rain,"It rains. It, too."\n3,2,1\n'),
-  ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
-  ("d.tsv", "1\tRain\tIt rains. It, too.\n3\t2\t1\n"),
-])
+@pytest.mark.parametrize(
+  "name, text",
+  [
+    ("d.csv", '1,Rain,"It rains. It, too."\n3,2,1\n'),
+    ("d.csv", "1;Rain;It rains. It, too.\n3;2;1\n"),
+    ("d.tsv", "1\tRain\tIt rains. It, too.\n3\t2\t1\n"),
+  ],
+)
 def test_columns_without_a_header_have_numbers(tmp_path, name, text):
   columns = {"label_column": "1", "text_column": "3", "text_b_column": "2"}
   first, second = read(tmp_path, text, name, **columns)
@@ -431,7 +504,9 @@ def test_one_column_for_each_class(tmp_path):
   examples = read(tmp_path, FLAGGED, kind="multi_label", **TOXIC)
   assert [e.label for e in examples] == [("toxic",), (), ("toxic", "obscene")]
   (unlabelled, *_) = data.ExampleStream(
-    write(tmp_path, "id,text\n7,One.\n"), settings(**TOXIC), "multi_label",
+    write(tmp_path, "id,text\n7,One.\n"),
+    settings(**TOXIC),
+    "multi_label",
     has_labels=False,
   )
   assert unlabelled.label is None

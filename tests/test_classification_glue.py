@@ -9,8 +9,18 @@ from classification import glue
 from common import errors
 
 DATA = pathlib.Path(__file__).parent / "data" / "glue"
-SUBMITTED = ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte",
-             "wnli", "ax"]
+SUBMITTED = [
+  "cola",
+  "sst-2",
+  "mrpc",
+  "sts-b",
+  "qqp",
+  "mnli",
+  "qnli",
+  "rte",
+  "wnli",
+  "ax",
+]
 # For each row of the table: every split's [guid, text_a, text_b, label] or,
 # for choices, [guid, text_a, endings, label].
 EXPECTED = json.loads((DATA.parent / "glue.json").read_text(encoding="utf-8"))
@@ -40,16 +50,20 @@ def test_the_official_files_are_read(name):
       text = pathlib.Path(file).read_text(encoding="utf-8")
       cut = text.split("\n")[int(line) - 1].replace('""', '"')
       assert example.text_a.split("\n")[0] in cut
-      assert (example.text_b is None) == (len(example.endings) > 0 or
-                                          name in ("cola", "sst-2", "imdb"))
+      assert (example.text_b is None) == (
+        len(example.endings) > 0 or name in ("cola", "sst-2", "imdb")
+      )
 
 
 def test_metrics_and_labels_are_the_official_ones():
   """Labels are in the order of the original."""
   found = {name: task.metrics for name, task in glue.TASKS.items()}
   others = {
-    "cola": ("matthews",), "ax": ("matthews",), "mrpc": ("f1", "accuracy"),
-    "qqp": ("f1", "accuracy"), "sts-b": ("pearson", "spearman"),
+    "cola": ("matthews",),
+    "ax": ("matthews",),
+    "mrpc": ("f1", "accuracy"),
+    "qqp": ("f1", "accuracy"),
+    "sts-b": ("pearson", "spearman"),
   }
   assert found == {name: ("accuracy",) for name in found} | others
   for name in ("mnli", "xnli", "ax"):
@@ -73,34 +87,53 @@ def test_a_task_is_found_however_it_is_written():
     glue.find("snli")
 
 
-@pytest.mark.parametrize("folder, split, expected", [
-  ("xnli", "dev", ["dev-1", "Er kam spät.", "Er war müde.", "neutral"]),
-  ("xnli", "train",
-   ["train-1", "Der Laden öffnet um neun.", "Der Laden ist zu.", "neutral"]),
-  ("paws-x/x-final", "test",
-   ["test-1", "Sie kam aus Oslo .", "Aus Oslo kam sie .", "1"]),
-])
+@pytest.mark.parametrize(
+  "folder, split, expected",
+  [
+    ("xnli", "dev", ["dev-1", "Er kam spät.", "Er war müde.", "neutral"]),
+    (
+      "xnli",
+      "train",
+      ["train-1", "Der Laden öffnet um neun.", "Der Laden ist zu.", "neutral"],
+    ),
+    (
+      "paws-x/x-final",
+      "test",
+      ["test-1", "Sie kam aus Oslo .", "Aus Oslo kam sie .", "1"],
+    ),
+  ],
+)
 def test_another_language_is_read(folder, split, expected):
   task = glue.find(folder.partition("/")[0])
   (example,) = glue.read(task, str(DATA / folder), split, language="de")
   assert short(example) == expected
 
 
-@pytest.mark.parametrize("name, split, language, said", [
-  ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
-  ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
-  ("cola", "dev", "fr", "--language=fr: CoLA has one language"),
-])
+@pytest.mark.parametrize(
+  "name, split, language, said",
+  [
+    ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
+    ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
+    ("cola", "dev", "fr", "--language=fr: CoLA has one language"),
+  ],
+)
 def test_a_language_that_is_not_there_is_refused(name, split, language, said):
   task = glue.find(name)
   with pytest.raises(errors.InputError, match=said):
     glue.read(task, str(DATA / name), split, language=language)
 
 
-@pytest.mark.parametrize("split, kept, said", [
-  ("dev", "dev-2", "dev_2k.tsv: left out line 2: the text is 'NS'"),
-  ("train", "train-1", "translated_train.tsv: left out line 3: an empty text"),
-])
+@pytest.mark.parametrize(
+  "split, kept, said",
+  [
+    ("dev", "dev-2", "dev_2k.tsv: left out line 2: the text is 'NS'"),
+    (
+      "train",
+      "train-1",
+      "translated_train.tsv: left out line 3: an empty text",
+    ),
+  ],
+)
 def test_rows_without_a_translation_are_left_out(split, kept, said, caplog):
   folder = str(DATA / "paws-x")
   (example,) = glue.read(glue.find("paws-x"), folder, split, language="de")
@@ -147,20 +180,31 @@ def changed(tmp_path, name, file, old, new):
   return str(tmp_path)
 
 
-@pytest.mark.parametrize("file, old, new, said", [
-  ("cola/dev.tsv", "\t*\t", "\t",
-   "1: no column '4'; the columns are '1', '2', '3'; expected one of each"),
-  ("sst-2/dev.tsv", "\t1\n", "\t1\tx\n", "3: 3 columns, but 2 are in the"),
-  ("sst-2/dev.tsv", "sentence\t", "text\t", "1: no column 'sentence'"),
-  ("rte/dev.tsv", "index\t", "sentence1\t", "1: 2 columns are named 'sent"),
-  ("rte/dev.tsv", "not_entailment", "neutral",
-   "2: label 'neutral' is none of 'entailment', 'not_entailment'"),
-  ("rte/dev.tsv", "Nobody has climbed the peak.", "  ", "2: an empty text"),
-  ("sts-b/dev.tsv", "4.2", "5.2", "2: score '5.2' is no number from 0 to 5"),
-  ("sts-b/dev.tsv", "4.2", "nan", "2: score 'nan' is no number"),
-  ("rte/train.tsv", "\n1\t", "\n0\t", "3: duplicate id 'train-0', first at "),
-  ("swag/val.csv", "knit.", "", "2: an empty text"),
-])
+@pytest.mark.parametrize(
+  "file, old, new, said",
+  [
+    (
+      "cola/dev.tsv",
+      "\t*\t",
+      "\t",
+      "1: no column '4'; the columns are '1', '2', '3'; expected one of each",
+    ),
+    ("sst-2/dev.tsv", "\t1\n", "\t1\tx\n", "3: 3 columns, but 2 are in the"),
+    ("sst-2/dev.tsv", "sentence\t", "text\t", "1: no column 'sentence'"),
+    ("rte/dev.tsv", "index\t", "sentence1\t", "1: 2 columns are named 'sent"),
+    (
+      "rte/dev.tsv",
+      "not_entailment",
+      "neutral",
+      "2: label 'neutral' is none of 'entailment', 'not_entailment'",
+    ),
+    ("rte/dev.tsv", "Nobody has climbed the peak.", "  ", "2: an empty text"),
+    ("sts-b/dev.tsv", "4.2", "5.2", "2: score '5.2' is no number from 0 to 5"),
+    ("sts-b/dev.tsv", "4.2", "nan", "2: score 'nan' is no number"),
+    ("rte/train.tsv", "\n1\t", "\n0\t", "3: duplicate id 'train-0', first at "),
+    ("swag/val.csv", "knit.", "", "2: an empty text"),
+  ],
+)
 def test_a_fault_is_named_with_file_and_line(tmp_path, file, old, new, said):
   name, _, file = file.partition("/")
   folder = changed(tmp_path, name, file, old, new)
@@ -179,13 +223,22 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
 @pytest.mark.parametrize(
   "name, said",
   [
-    ("cola", "no such file: .*train.tsv; --data_dir must be the folder of "
-             "CoLA's official files$"),
-    ("mrpc", "no such file: .*train.tsv; .*; train.tsv and dev.tsv are the "
-             "two parts of msr_paraphrase_train.txt"),
+    (
+      "cola",
+      "no such file: .*train.tsv; --data_dir must be the folder of "
+      "CoLA's official files$",
+    ),
+    (
+      "mrpc",
+      "no such file: .*train.tsv; .*; train.tsv and dev.tsv are the "
+      "two parts of msr_paraphrase_train.txt",
+    ),
     ("imdb", "no such file: .*train, nor .*aclImdb/train; --data_dir must"),
-    ("ax", "AX has no train data, only test; it is GLUE's diagnostic set, for "
-           "a model trained on MNLI"),
+    (
+      "ax",
+      "AX has no train data, only test; it is GLUE's diagnostic set, for "
+      "a model trained on MNLI",
+    ),
   ],
 )
 def test_what_is_missing_is_said(tmp_path, name, said):
@@ -212,9 +265,11 @@ def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
 
 
 def submitted(tmp_path, name, predictions, split="test"):
-  return pathlib.Path(glue.write_submission(
-    str(tmp_path / "new"), glue.find(name), split, predictions
-  ))
+  return pathlib.Path(
+    glue.write_submission(
+      str(tmp_path / "new"), glue.find(name), split, predictions
+    )
+  )
 
 
 def test_every_test_set_of_glue_has_its_file(tmp_path):
@@ -228,11 +283,22 @@ def test_every_test_set_of_glue_has_its_file(tmp_path):
       names.append(path.name)
       shown = predictions if task.labels else ["2.500"]
       assert path.read_text().split("\n") == [
-        "index\tprediction", *(f"{n}\t{p}" for n, p in enumerate(shown)), ""
+        "index\tprediction",
+        *(f"{n}\t{p}" for n, p in enumerate(shown)),
+        "",
       ]
   assert sorted(names) == [
-    "AX.tsv", "CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "MRPC.tsv", "QNLI.tsv",
-    "QQP.tsv", "RTE.tsv", "SST-2.tsv", "STS-B.tsv", "WNLI.tsv",
+    "AX.tsv",
+    "CoLA.tsv",
+    "MNLI-m.tsv",
+    "MNLI-mm.tsv",
+    "MRPC.tsv",
+    "QNLI.tsv",
+    "QQP.tsv",
+    "RTE.tsv",
+    "SST-2.tsv",
+    "STS-B.tsv",
+    "WNLI.tsv",
   ]
 
 

@@ -58,8 +58,10 @@ def rows_of(examples, chosen):
 
 def test_one_text_and_two(vocab_file):
   examples = [
-    Example("1", "a b"), Example("2", "a", "b c"),
-    Example("3", LETTERS), Example("4", "a b", "c d e f g"),
+    Example("1", "a b"),
+    Example("2", "a", "b c"),
+    Example("3", LETTERS),
+    Example("4", "a b", "c d e f g"),
     # As in the original: a second text without a piece is none.
     Example("5", "a", " "),
   ]
@@ -74,20 +76,28 @@ def test_one_text_and_two(vocab_file):
     [CLS, *ids("a"), SEP],
   ]
   assert arrays["segment_ids"].tolist() == [
-    [0] * 8, [0, 0, 0, 1, 1, 1, 0, 0], [0] * 8,
-    [0, 0, 0, 0, 1, 1, 1, 1], [0] * 8,
+    [0] * 8,
+    [0, 0, 0, 1, 1, 1, 0, 0],
+    [0] * 8,
+    [0, 0, 0, 0, 1, 1, 1, 1],
+    [0] * 8,
   ]
 
 
 def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
   """The longer of two texts slides along the shorter."""
   rows, counts = rows_of(
-    [Example("1", "a b c d e f g h i j"), Example("2", "a b c d e f"),
-     Example("3", "x", "a b c d e f"), Example("4", "a b c d e", "x y z w")],
+    [
+      Example("1", "a b c d e f g h i j"),
+      Example("2", "a b c d e f"),
+      Example("3", "x", "a b c d e f"),
+      Example("4", "a b c d e", "x y z w"),
+    ],
     options(vocab_file, doc_stride=3),
   )
   assert rows == [
-    [CLS, *ids("abcdef"), SEP], [CLS, *ids("defghi"), SEP],
+    [CLS, *ids("abcdef"), SEP],
+    [CLS, *ids("defghi"), SEP],
     [CLS, *ids("ghij"), SEP],
     [CLS, *ids("abcdef"), SEP],
     [CLS, *ids("x"), SEP, *ids("abcd"), SEP],
@@ -125,7 +135,10 @@ def test_records_are_the_originals(vocab_file, tmp_path):
   data = inputs.prepare(path, examples, options(vocab_file))
   records = list(tfrecord.read_records(path))
   assert {name: len(values) for name, values in records[0].items()} == {
-    "input_ids": 8, "input_mask": 8, "segment_ids": 8, "label_ids": 1,
+    "input_ids": 8,
+    "input_mask": 8,
+    "segment_ids": 8,
+    "label_ids": 1,
     "is_real_example": 1,
   }
   assert [record["label_ids"].tolist() for record in records] == [[1], [0]]
@@ -140,7 +153,8 @@ def test_records_are_the_originals(vocab_file, tmp_path):
 def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   path = str(tmp_path / "train.tf_record")
   examples = [
-    Example("1", LETTERS, None, ("yes",)), Example("2", "a", None, ())
+    Example("1", LETTERS, None, ("yes",)),
+    Example("2", "a", None, ()),
   ]
   chosen = options(vocab_file, task_kind="multi_label", doc_stride=6)
   data = inputs.prepare(path, examples, chosen)
@@ -149,8 +163,10 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   mask = batch["input_mask"].numpy()
   assert mask.shape == (2, 5, 8) and mask[1, 1:].sum() == 0
   assert batch["label_ids"].numpy().tolist() == [[0, 1], [0, 0]]
-  short = {name: value[1:, :1] if value.shape.rank == 3 else value[1:]
-           for name, value in batch.items()}
+  short = {
+    name: value[1:, :1] if value.shape.rank == 3 else value[1:]
+    for name, value in batch.items()
+  }
   assert inputs.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
   trimmed = pipeline.trim_to_longest(short, multiple=1)
   assert trimmed["segment_ids"].shape == [1, 1, 3]
@@ -196,8 +212,10 @@ def test_records_are_written_while_examples_are_read(vocab_file, monkeypatch):
     assert len(taken) - len(written) <= 20
 
   facts = inputs.write_records(
-    types.SimpleNamespace(write_all=write_all), examples(),
-    options(vocab_file), processes=1,
+    types.SimpleNamespace(write_all=write_all),
+    examples(),
+    options(vocab_file),
+    processes=1,
   )
   assert len(written) == facts["num_records"] == 1000
   assert (facts["min_sequences"], facts["max_sequences"]) == (1, 1)
@@ -216,24 +234,32 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
   assert firsts == list(range(A, A + 26))
 
 
-@pytest.mark.parametrize("changes, sentence", [
-  ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
-  ({"doc_stride": 2, "task_kind": "choice"}, "not for choice"),
-])
+@pytest.mark.parametrize(
+  "changes, sentence",
+  [
+    ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
+    ({"doc_stride": 2, "task_kind": "choice"}, "not for choice"),
+  ],
+)
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     options(vocab_file, **changes)
 
 
-@pytest.mark.parametrize("vocabulary, length", [
-  ("vocab.txt", 3), ("tests/golden/roberta/bpe/tokenizer.json", 4),
-])
+@pytest.mark.parametrize(
+  "vocabulary, length",
+  [("vocab.txt", 3), ("tests/golden/roberta/bpe/tokenizer.json", 4)],
+)
 def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
-  settings = run_settings.Settings({
-    "vocab_file": vocab_file if vocabulary == "vocab.txt" else vocabulary,
-    "do_lower_case": True, "max_seq_length": length, "doc_stride": 1,
-    "max_windows": 0,
-  })
+  settings = run_settings.Settings(
+    {
+      "vocab_file": vocab_file if vocabulary == "vocab.txt" else vocabulary,
+      "do_lower_case": True,
+      "max_seq_length": length,
+      "doc_stride": 1,
+      "max_windows": 0,
+    }
+  )
   with pytest.raises(errors.InputError, match=f"room .* {length + 1} or more"):
     sequences.options_of(settings, "single", ("a",))
   longer = settings.replace(max_seq_length=length + 1)
@@ -250,8 +276,11 @@ def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
   caplog.set_level("DEBUG", logger="absl")
   inputs.log_examples([Example("x1", "a b", "c", "yes")], options(vocab_file))
   assert caplog.records[0].getMessage().split("\n")[1:] == [
-    "  guid: x1", "  label: yes", "  sequences: 1",
-    "  tokens: [CLS] a b [SEP] c [SEP]", "  input_ids: 2 5 6 3 7 3",
+    "  guid: x1",
+    "  label: yes",
+    "  sequences: 1",
+    "  tokens: [CLS] a b [SEP] c [SEP]",
+    "  input_ids: 2 5 6 3 7 3",
   ]
 
 
@@ -298,12 +327,16 @@ def keep(network, data):
 def logits(network, data, seed=None):
   predictor = evaluation_loop.Predictor(
     tf.distribute.get_strategy(),
-    lambda batch: {"logits": network(batch, seed),
-                   "label_ids": batch["label_ids"]},
+    lambda batch: {
+      "logits": network(batch, seed),
+      "label_ids": batch["label_ids"],
+    },
   )
   return predictor.predict(
-    pipeline.sequential_records([data.records]), data.features,
-    num_records=data.num_records, batch_size=9,
+    pipeline.sequential_records([data.records]),
+    data.features,
+    num_records=data.num_records,
+    batch_size=9,
   )
 
 

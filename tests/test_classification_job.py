@@ -22,7 +22,9 @@ def task():
     for n in range(7)
   ]
   return ClassifierTask(
-    name="own data", task_kind="single", labels=LABELS,
+    name="own data",
+    task_kind="single",
+    labels=LABELS,
     metrics=("f1", "accuracy"),
     splits={"eval": examples},
   )
@@ -32,7 +34,10 @@ def task():
 def data(task, tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
   options = sequences.InputOptions(
-    task_kind="single", labels=LABELS, max_seq_length=8, doc_stride=4,
+    task_kind="single",
+    labels=LABELS,
+    max_seq_length=8,
+    doc_stride=4,
     vocab_file=tiny_model.write_vocabulary(folder),
   )
   return inputs.prepare_all(str(folder), task.splits, options)

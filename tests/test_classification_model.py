@@ -96,9 +96,10 @@ def test_several_classes_at_once_have_a_sigmoid_each():
   assert_close(scores.of_logits("multi_label", logits), probabilities)
 
 
-@pytest.mark.parametrize("task_kind, expected", [
-  ("single", tf.nn.softmax), ("multi_label", tf.sigmoid),
-])
+@pytest.mark.parametrize(
+  "task_kind, expected",
+  [("single", tf.nn.softmax), ("multi_label", tf.sigmoid)],
+)
 def test_scores_of_large_logits_do_not_overflow(task_kind, expected):
   logits = np.random.RandomState(0).normal(0, 99, [5, 3]).astype(np.float32)
   computed = scores.of_logits(task_kind, logits)
@@ -115,7 +116,8 @@ def test_endings_are_scored_one_by_one_and_compared():
     for ending in range(4):
       alone = {
         name: value[row : row + 1, ending : ending + 1]
-        for name, value in data.items() if value.shape.rank == 3
+        for name, value in data.items()
+        if value.shape.rank == 3
       }
       assert_close(single(alone).numpy()[0, 0], logits[row, ending])
   losses = -log_softmax(logits)[[0, 1], [3, 0]]

@@ -23,7 +23,8 @@ with contextlib.suppress(ModuleNotFoundError):
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "cross_encoder"
 COLUMNS = {
-  "text_column": "query", "text_b_column": "passage",
+  "text_column": "query",
+  "text_b_column": "passage",
   "label_column": "relevance",
 }
 
@@ -38,9 +39,11 @@ def make(loss, **options):
 
 
 def losses_of(loss, logits, relevances):
-  return make(loss).example_losses(
-    tf.constant(logits), tf.constant(relevances)
-  ).numpy()
+  return (
+    make(loss)
+    .example_losses(tf.constant(logits), tf.constant(relevances))
+    .numpy()
+  )
 
 
 def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
@@ -49,7 +52,8 @@ def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
     losses_of(
       "pointwise", [[0.3], [-1.2], [2.0], [0.7]], [[1.0], [0.0], [0.5], [2.0]]
     ),
-    [0.5543552, 0.2632824, 1.1269280, 0.4031861], 1e-6,
+    [0.5543552, 0.2632824, 1.1269280, 0.4031861],
+    1e-6,
   )
   # Evaluation has no groups.
   for loss in ("pairwise", "listwise"):
@@ -80,8 +84,11 @@ def test_losses_of_groups():
 
 def results_of(values, gold, queries, task_kind="ranking"):
   return scores.Results(
-    task_kind, (), np.array(gold, np.float32),
-    np.array(values, np.float32)[:, None], queries=np.array(queries),
+    task_kind,
+    (),
+    np.array(gold, np.float32),
+    np.array(values, np.float32)[:, None],
+    queries=np.array(queries),
   )
 
 
@@ -97,8 +104,12 @@ def test_gains_are_those_of_scikit_learn():
     gold += relevances.tolist()
     queries += [query] * count
   expected = [
-    0.9499755804487898, 0.38586451130530075, 1.0, 0.5423638256970881,
-    0.511040600716023, 0.7202681291830265,
+    0.9499755804487898,
+    0.38586451130530075,
+    1.0,
+    0.5423638256970881,
+    0.511040600716023,
+    0.7202681291830265,
   ]
   # Rows of a query need not be neighbours.
   order = rng.permutation(len(values))
@@ -131,9 +142,9 @@ def test_reciprocal_ranks():
 def test_of_equal_scores_the_less_relevant_comes_first():
   results = results_of([1, 1, 1, 0], [0, 2, 1, 0], [0] * 4)
   ideal = 2 + 1 / np.log2(3)
-  assert scores.compute(results, ["mrr@10", "ndcg@10"]) == pytest.approx({
-    "mrr@10": 1 / 2, "ndcg@10": (1 / np.log2(3) + 2 / 2) / ideal
-  })
+  assert scores.compute(results, ["mrr@10", "ndcg@10"]) == pytest.approx(
+    {"mrr@10": 1 / 2, "ndcg@10": (1 / np.log2(3) + 2 / 2) / ideal}
+  )
   # In files the order of the rows decides.
   places = scores.ranks(np.array([0, 1, 0, 0]), np.array([1.0, 9, 1, 2]))
   assert places.tolist() == [2, 1, 3, 1]
@@ -146,7 +157,10 @@ def rows(*relevances_of_queries):
   """Examples of queries q0, q1, ... with passages of such relevances."""
   return [
     data.Example(
-      f"{query}-{place}", f"q{query}", f"p{query} {place}", float(relevance),
+      f"{query}-{place}",
+      f"q{query}",
+      f"p{query} {place}",
+      float(relevance),
       place=f"a.tsv:{query}{place}",
     )
     for query, relevances in enumerate(relevances_of_queries)
@@ -202,11 +216,13 @@ def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
   examples = rows([0, 0, 2, 1], [1, 0], [0, 0], [0, 1])
   results = results_of(
     [0.7, 0.9, 0.1, 0.4, 0.8, 0.2, 0.5, 0.6, 0.5, 0.5],
-    [each.label for each in examples], data.query_numbers(examples),
+    [each.label for each in examples],
+    data.query_numbers(examples),
   )
   # The last query's scores are equal; the third has no relevant passage.
   assert sorted(ranking.mistakes(results, examples)) == [
-    (0, "q3", "p3 1", "p3 0"), (pytest.approx(0.5), "q0", "p0 3", "p0 1")
+    (0, "q3", "p3 1", "p3 0"),
+    (pytest.approx(0.5), "q0", "p0 3", "p0 1"),
   ]
 
 
@@ -229,11 +245,13 @@ LISTS = [
   {"query": "a", "passages": "f", "relevances": 2, "id": "y"},
 ]
 OF_LISTS = {
-  "text_column": "query", "text_b_column": "passages",
+  "text_column": "query",
+  "text_b_column": "passages",
   "label_column": "relevances",
 }
 NESTED = {
-  **OF_LISTS, "text_b_column": "passages.passage_text",
+  **OF_LISTS,
+  "text_b_column": "passages.passage_text",
   "label_column": "passages.is_selected",
 }
 
@@ -256,7 +274,9 @@ def test_a_list_of_passages_is_a_row_for_each(tmp_path):
   path = write_lists(tmp_path)
   examples = data.read(path, settings, "ranking")
   assert [example[:4] for example in examples] == [
-    ("7-1", "a", "b", 0.0), ("7-2", "a", "c", 1.5), ("x-1", "d", "e", 1.0),
+    ("7-1", "a", "b", 0.0),
+    ("7-2", "a", "c", 1.5),
+    ("x-1", "d", "e", 1.0),
     ("y", "a", "f", 2.0),
   ]
   places = [example.place for example in examples]
@@ -270,14 +290,26 @@ def test_a_list_of_passages_is_a_row_for_each(tmp_path):
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
 def test_lists_in_an_object(tmp_path, ending):
   """The form of MS MARCO."""
-  path = write_lists(tmp_path, [
-    {"query": row["query"], "query_id": 1, "passages": {
-      "passage_text": row["passages"], "is_selected": row["relevances"]
-    }} for row in LISTS[:2]
-  ], ending)
+  path = write_lists(
+    tmp_path,
+    [
+      {
+        "query": row["query"],
+        "query_id": 1,
+        "passages": {
+          "passage_text": row["passages"],
+          "is_selected": row["relevances"],
+        },
+      }
+      for row in LISTS[:2]
+    ],
+    ending,
+  )
   examples = data.read(path, read_settings(**NESTED), "ranking")
   assert [example[1:4] for example in examples] == [
-    ("a", "b", 0.0), ("a", "c", 1.5), ("d", "e", 1.0)
+    ("a", "b", 0.0),
+    ("a", "c", 1.5),
+    ("d", "e", 1.0),
   ]
   wrong = read_settings(**{**NESTED, "label_column": "passages.selected"})
   with pytest.raises(
@@ -286,15 +318,21 @@ def test_lists_in_an_object(tmp_path, ending):
     data.read(path, wrong, "ranking")
 
 
-@pytest.mark.parametrize("changes, said", [
-  ({"passages": []}, "'passages' has 0 texts, and 'relevances' 2 numbers; a "
-   "query needs one or more, and as many relevances"),
-  ({"passages": ["b"]}, "'passages' has 1 texts, and 'relevances' 2 numbers"),
-  ({"relevances": 1}, "has 2 texts, and 'relevances' no list of numbers"),
-  ({"relevances": [1, "good"]}, "label 'good' is no number from 0"),
-  ({"passages": ["b", {"c": 1}]}, "'passages' is {'c': 1}, not a text"),
-  ({"passages": "b"}, "label [0, 1.5] is no number from 0"),
-])
+@pytest.mark.parametrize(
+  "changes, said",
+  [
+    (
+      {"passages": []},
+      "'passages' has 0 texts, and 'relevances' 2 numbers; a "
+      "query needs one or more, and as many relevances",
+    ),
+    ({"passages": ["b"]}, "'passages' has 1 texts, and 'relevances' 2 numbers"),
+    ({"relevances": 1}, "has 2 texts, and 'relevances' no list of numbers"),
+    ({"relevances": [1, "good"]}, "label 'good' is no number from 0"),
+    ({"passages": ["b", {"c": 1}]}, "'passages' is {'c': 1}, not a text"),
+    ({"passages": "b"}, "label [0, 1.5] is no number from 0"),
+  ],
+)
 def test_bad_lists_are_named(tmp_path, changes, said):
   path = write_lists(tmp_path, [LISTS[1], LISTS[0] | changes])
   with pytest.raises(errors.InputError, match=re.escape(f"{path}:2: ")) as bad:
@@ -305,14 +343,20 @@ def test_bad_lists_are_named(tmp_path, changes, said):
     data.read(write_lists(tmp_path), read_settings(**OF_LISTS), "regression")
 
 
-@pytest.mark.parametrize("relevance, options, said", [
-  ("high", {}, "label 'high' is no number from 0 to"),
-  ("-1", {}, "label '-1' is no number from 0 to"),
-  ("3", {"do_train": True, "ranking_loss": "pointwise"},
-   "from 0 to 1; fix the row, .*--ranking_loss=listwise"),
-  ("3", {"do_train": True, "ranking_loss": "listwise"}, None),
-  ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
-])
+@pytest.mark.parametrize(
+  "relevance, options, said",
+  [
+    ("high", {}, "label 'high' is no number from 0 to"),
+    ("-1", {}, "label '-1' is no number from 0 to"),
+    (
+      "3",
+      {"do_train": True, "ranking_loss": "pointwise"},
+      "from 0 to 1; fix the row, .*--ranking_loss=listwise",
+    ),
+    ("3", {"do_train": True, "ranking_loss": "listwise"}, None),
+    ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
+  ],
+)
 def test_relevances(tmp_path, relevance, options, said):
   path = write(
     tmp_path / "a.tsv", ["query\tpassage\trelevance", f"a\tb\t{relevance}"]
@@ -360,9 +404,11 @@ def test_a_folder_scores_as_in_sentence_transformers(
     newer.unlink()
     path = folder / "config.json"
     values = json.loads(path.read_text())
-    values |= {"sentence_transformers": {"activation_fn": name}} if (
-      stored == "section"
-    ) else {"sbert_ce_default_activation_function": name}
+    values |= (
+      {"sentence_transformers": {"activation_fn": name}}
+      if (stored == "section")
+      else {"sbert_ce_default_activation_function": name}
+    )
     path.write_text(json.dumps(values))
   if stored == "converted":
     for way in ("tf1", "huggingface"):
@@ -393,7 +439,8 @@ def write_rows(path, count=12):
   """A query's right passage has the word w13; rows of a query lie apart."""
   lines = [
     f"w1 w{n}\tw2 w{(n + shift) % count} w{13 + shift}\t{int(shift == 0)}"
-    for shift in (1, 0, 5, 3) for n in range(count)
+    for shift in (1, 0, 5, 3)
+    for n in range(count)
     if not (n == 2 and shift == 3)
   ]
   return write(path, ["query\tpassage\trelevance", *lines])
@@ -401,10 +448,16 @@ def write_rows(path, count=12):
 
 def training(folder, **shape):
   return {
-    **tiny_model.write_shape(folder, tiny_model.WORDS, **shape), **COLUMNS,
-    "train_file": write_rows(folder / "rows.tsv"), "task_kind": "ranking",
-    "do_train": True, "ranking_loss": "listwise", "train_batch_size": 4,
-    "learning_rate": 3e-3, "max_seq_length": 12, "num_train_epochs": 20,
+    **tiny_model.write_shape(folder, tiny_model.WORDS, **shape),
+    **COLUMNS,
+    "train_file": write_rows(folder / "rows.tsv"),
+    "task_kind": "ranking",
+    "do_train": True,
+    "ranking_loss": "listwise",
+    "train_batch_size": 4,
+    "learning_rate": 3e-3,
+    "max_seq_length": 12,
+    "num_train_epochs": 20,
   }
 
 
@@ -412,12 +465,21 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   flags = training(tmp_path)
   path = flags["train_file"]
   run(
-    tmp_path / "run", **flags, do_eval=True, eval_file=path, do_predict=True,
-    predict_file=path, bucket_by_length=True,
+    tmp_path / "run",
+    **flags,
+    do_eval=True,
+    eval_file=path,
+    do_predict=True,
+    predict_file=path,
+    bucket_by_length=True,
   )
   results = script_runner.results_in(tmp_path / "run")
   assert set(results) == {
-    "eval_mrr@10", "eval_ndcg@10", "eval_loss", "loss", "global_step"
+    "eval_mrr@10",
+    "eval_ndcg@10",
+    "eval_loss",
+    "loss",
+    "global_step",
   }
   # Of 4 passages: 0.52 by chance.
   assert results["eval_mrr@10"] > 0.9 and results["global_step"] == 60
@@ -437,18 +499,25 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   folder = tmp_path / "run" / "final_model"
   texts = [line[3:] for line in lines[:5]]
   run(
-    tmp_path / "b", model_dir=folder, do_eval=True, eval_file=path,
+    tmp_path / "b",
+    model_dir=folder,
+    do_eval=True,
+    eval_file=path,
     label_column="relevance",
   )
-  assert script_runner.results_in(tmp_path / "b")["eval_mrr@10"] == (
-    results["eval_mrr@10"]
+  assert (
+    script_runner.results_in(tmp_path / "b")["eval_mrr@10"]
+    == (results["eval_mrr@10"])
   )
   answers = text_models.load(str(folder)).classify([tuple(t) for t in texts])
   for answer, line in zip(answers, lines, strict=False):
     assert answer == {"score": pytest.approx(float(line[1]), abs=1e-5)}
   script_runner.succeed(
-    "export_saved_model.py", head="classification", model_dir=folder,
-    export_dir=tmp_path / "saved", version=1,
+    "export_saved_model.py",
+    head="classification",
+    model_dir=folder,
+    export_dir=tmp_path / "saved",
+    version=1,
   )
   network = tf.saved_model.load(str(tmp_path / "saved" / "1"))
   first, second = map(tf.constant, zip(*texts))
@@ -473,14 +542,22 @@ def test_parts_add_up_to_the_batch(loss):
   )
   batch["is_real_example"] = tf.ones([4], tf.int32)
   objective = model.objective(make(loss, skip_padding=True))
-  parts = [{n: v[:2] for n, v in batch.items()}, {
-    name: values[2:, :2] if name in names else values[2:]
-    for name, values in batch.items()
-  }]
-  losses, weights = zip(*[
-    (float(objective.sums(each, None)[0]["classifier"]),
-     float(objective.weights(each)["classifier"])) for each in [batch, *parts]
-  ])
+  parts = [
+    {n: v[:2] for n, v in batch.items()},
+    {
+      name: values[2:, :2] if name in names else values[2:]
+      for name, values in batch.items()
+    },
+  ]
+  losses, weights = zip(
+    *[
+      (
+        float(objective.sums(each, None)[0]["classifier"]),
+        float(objective.weights(each)["classifier"]),
+      )
+      for each in [batch, *parts]
+    ]
+  )
   assert losses[0] == pytest.approx(losses[1] + losses[2], rel=1e-5)
   assert weights[0] == weights[1] + weights[2] == 4 and losses[0] > 0
 
@@ -492,9 +569,14 @@ def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
   path = folder / "config_sentence_transformers.json"
   path.write_text(path.read_text().replace("Sigmoid", "Identity"))
   flags = {
-    **COLUMNS, "train_file": write_rows(tmp_path / "rows.tsv"),
-    "model_dir": folder, "do_train": True, "do_eval": True,
-    "eval_fraction": 0.25, "max_train_steps": 2, "train_batch_size": 4,
+    **COLUMNS,
+    "train_file": write_rows(tmp_path / "rows.tsv"),
+    "model_dir": folder,
+    "do_train": True,
+    "do_eval": True,
+    "eval_fraction": 0.25,
+    "max_train_steps": 2,
+    "train_batch_size": 4,
   }
   run(tmp_path / "a", **flags)
   path = tmp_path / "a" / "eval_predictions.tsv"
@@ -508,7 +590,11 @@ def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
   # Nothing is learned yet: the report lists queries as mistakes.
   assert "<td>w1 w" in (tmp_path / "a" / "report.html").read_text()
   run(
-    tmp_path / "b", **flags, task_kind="ranking", ranking_loss="pairwise",
-    group_size=3, freeze_encoder=True,
+    tmp_path / "b",
+    **flags,
+    task_kind="ranking",
+    ranking_loss="pairwise",
+    group_size=3,
+    freeze_encoder=True,
   )
   assert "eval_ndcg@10" in script_runner.results_in(tmp_path / "b")

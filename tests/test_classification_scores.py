@@ -70,8 +70,9 @@ def test_the_positive_class_may_be_the_first():
 def test_a_class_that_is_nowhere_is_in_no_mean():
   """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
   predicted = np.array([0, 1, 1, 1, 4])
-  results = Results("single", list("abcde"), np.array([0, 0, 1, 3, 3]),
-                    np.eye(5)[predicted])
+  results = Results(
+    "single", list("abcde"), np.array([0, 0, 1, 3, 3]), np.eye(5)[predicted]
+  )
   values = all_of(results)
   # For a, b, d, e: precision 1, 1/3, 0, 0; recall 1/2, 1, 0, 0; F1 2/3, 1/2.
   assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 4)
@@ -94,9 +95,9 @@ def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
   assert mean(np.float32([1, 2**-24]), 2) == (1 + 2**-24) / 2
 
 
-@pytest.mark.parametrize("results", [
-  *map(random_single, range(3)), random_multi_label()
-])
+@pytest.mark.parametrize(
+  "results", [*map(random_single, range(3)), random_multi_label()]
+)
 def test_scores_of_classes_are_scikit_learns(results):
   gold, predicted = results.gold, results.predicted
   values = all_of(results)
@@ -162,7 +163,9 @@ def test_the_report_has_a_row_for_each_class_and_the_confusions():
   assert lines[1].split() == ["no", "0.6667", "0.6667", "0.6667", "3"]
   assert lines[2].split() == [name, "0.8000", "0.8000", "0.8000", "5"]
   assert [line.split() for line in lines[-3:]] == [
-    ["no", name], ["no", "2", "1"], [name, "1", "4"]
+    ["no", name],
+    ["no", "2", "1"],
+    [name, "1", "4"],
   ]
 
 
@@ -195,7 +198,9 @@ def test_an_error_is_what_the_correct_class_or_number_lacks():
   )
   assert scores.error_sizes(several).tolist() == [0, 0.75]
   numbers = single._replace(
-    task_kind="regression", labels=[], gold=np.array([1.0, 2.0]),
+    task_kind="regression",
+    labels=[],
+    gold=np.array([1.0, 2.0]),
     scores=np.array([[1.5], [0.0]]),
   )
   assert scores.error_sizes(numbers).tolist() == [0.5, 2.0]

@@ -25,7 +25,9 @@ def read(table):
   rows = list(table.rows)
   good = [row for row in rows if row.fault is None]
   return Read(
-    table.names, [row.values for row in good], [row.line for row in good],
+    table.names,
+    [row.values for row in good],
+    [row.line for row in good],
     [(row.line, row.fault) for row in rows if row.fault],
   )
 
@@ -45,19 +47,31 @@ read_tsv = functools.partial(read_as, "tsv")
 read_csv = functools.partial(read_as, "csv")
 
 
-@pytest.mark.parametrize("text, options, expected", [
-  ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
-   (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
-  # With a header, a row may say the same.
-  ("id\ttext\nid\ttext\n", {}, (["id", "text"], [["id", "text"]], [2])),
-  ("7\tOne.", {"names": ["2"]}, (["1", "2"], [["7", "One."]], [1])),
-  # Only before the line feed a carriage return is part of the line's end.
-  ("id\ttext\r\n1\ttop\rdown\r\n", {},
-   (["id", "text"], [["1", "top\rdown"]], [2])),
-  # A byte-order mark is not part of the first name.
-  ("\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n", {},
-   (["Quality", "text"], [["1", "One."]], [2])),
-])
+@pytest.mark.parametrize(
+  "text, options, expected",
+  [
+    (
+      "id\ttext\n7\tOne.\n8\tTwo.\n",
+      {},
+      (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3]),
+    ),
+    # With a header, a row may say the same.
+    ("id\ttext\nid\ttext\n", {}, (["id", "text"], [["id", "text"]], [2])),
+    ("7\tOne.", {"names": ["2"]}, (["1", "2"], [["7", "One."]], [1])),
+    # Only before the line feed a carriage return is part of the line's end.
+    (
+      "id\ttext\r\n1\ttop\rdown\r\n",
+      {},
+      (["id", "text"], [["1", "top\rdown"]], [2]),
+    ),
+    # A byte-order mark is not part of the first name.
+    (
+      "\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n",
+      {},
+      (["Quality", "text"], [["1", "One."]], [2]),
+    ),
+  ],
+)
 def test_columns_stand_between_tabs(tmp_path, text, options, expected):
   assert read_tsv(tmp_path, text, **options)[:3] == expected
 
@@ -76,12 +90,15 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
   assert len(table.rows) == 5
 
 
-@pytest.mark.parametrize("row, said", [
-  ("1", "1 column, but 2 are in the header"),
-  ("1\ttwo\t3", "3 columns, but 2 are in the header"),
-  ("", "an empty line"),
-  ("1\tcaf\udce9", "not UTF-8: the byte 0xe9 after"),
-])
+@pytest.mark.parametrize(
+  "row, said",
+  [
+    ("1", "1 column, but 2 are in the header"),
+    ("1\ttwo\t3", "3 columns, but 2 are in the header"),
+    ("", "an empty line"),
+    ("1\tcaf\udce9", "not UTF-8: the byte 0xe9 after"),
+  ],
+)
 def test_a_row_that_is_none_is_named(tmp_path, row, said):
   text = f"a\tb\n0\tone\n{row}\n2\ttwo\n".encode("utf-8", "surrogateescape")
   table = read_tsv(tmp_path, text)
@@ -94,7 +111,9 @@ def test_rows_cut_by_a_newline_are_joined_where_such_are_known(tmp_path):
   text = 'a\tb\tc\n1\t"cut\n"\tx\n2\t"twice\n\nso\ty\n3\twhole\tz\n4\tlost\n'
   table = read_tsv(tmp_path, text, joins_cut_rows=True)
   assert table.rows == [
-    ["1", '"cut\n"', "x"], ["2", '"twice\n\nso', "y"], ["3", "whole", "z"]
+    ["1", '"cut\n"', "x"],
+    ["2", '"twice\n\nso', "y"],
+    ["3", "whole", "z"],
   ]
   assert table.lines == [2, 4, 7]
   ((line, said),) = table.faults
@@ -108,12 +127,15 @@ def test_what_does_not_fit_together_is_not_joined(tmp_path):
   assert [line for line, _ in table.faults] == [2, 4]
 
 
-@pytest.mark.parametrize("text, said", [
-  (b"", "the file is empty"),
-  (b"a\tb\n", "no rows, only a header"),
-  (b"a\tcaf\xe9\n1\tone\n", ":1: not UTF-8: the byte 0xe9"),
-  (None, "no such file: .*table"),
-])
+@pytest.mark.parametrize(
+  "text, said",
+  [
+    (b"", "the file is empty"),
+    (b"a\tb\n", "no rows, only a header"),
+    (b"a\tcaf\xe9\n1\tone\n", ":1: not UTF-8: the byte 0xe9"),
+    (None, "no such file: .*table"),
+  ],
+)
 @pytest.mark.parametrize("file_format", ["tsv", "csv"])
 def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
   if text is not None:
@@ -122,9 +144,10 @@ def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
     read(tables.open_table(str(tmp_path / "table"), file_format))
 
 
-@pytest.mark.parametrize("encoding", [
-  "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"
-])
+@pytest.mark.parametrize(
+  "encoding",
+  ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"],
+)
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
   lines = ["text,label", "Zürich 雪,a", "\U0001f600,b", ""]
@@ -202,8 +225,9 @@ def test_an_array_of_json_has_numbered_rows(tmp_path):
   text = '[\n {"a": "x", "b": 1},\n {"a": "y"}]'
   table = read_as("json", tmp_path, text, names=("a", "b"))
   assert table.rows == [["x", 1]] and table.lines == [1]
-  assert table.faults == [(2, "no 'b'; it has 'a'; add it, or name another "
-                              "column")]
+  assert table.faults == [
+    (2, "no 'b'; it has 'a'; add it, or name another column")
+  ]
 
 
 def test_each_line_of_a_text_file_is_a_text(tmp_path):
@@ -212,13 +236,16 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
   assert table.rows == [['a\t"b'], [""], ["c, d"]]
 
 
-@pytest.mark.parametrize("line, said", [
-  (b"{'a': 1}", "not JSON"),
-  (b"[1]", "expected an object in JSON, got [1]"),
-  (b'{"b": 1}', "no 'a'; it has 'b'"),
-  (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
-  (b"[" * 100_000, "not JSON"),
-])
+@pytest.mark.parametrize(
+  "line, said",
+  [
+    (b"{'a': 1}", "not JSON"),
+    (b"[1]", "expected an object in JSON, got [1]"),
+    (b'{"b": 1}', "no 'a'; it has 'b'"),
+    (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
+    (b"[" * 100_000, "not JSON"),
+  ],
+)
 def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   text = b'{"a": 1}\n' + line + b'\n{"a": 2}'
   table = read_as("jsonl", tmp_path, text, names=["a"])
@@ -227,11 +254,19 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   assert number == 2 and fault.startswith(said)
 
 
-@pytest.mark.parametrize("header, expected", [
-  ("text,label", ","), ("text;label", ";"), ("text\tlabel", "\t"),
-  ('"text"|"label"', "|"), ("label;note;text", ";"), ("txt;label", ";"),
-  ("text,label;x", ","), ("review", "\x1f"),
-])
+@pytest.mark.parametrize(
+  "header, expected",
+  [
+    ("text,label", ","),
+    ("text;label", ";"),
+    ("text\tlabel", "\t"),
+    ('"text"|"label"', "|"),
+    ("label;note;text", ";"),
+    ("txt;label", ";"),
+    ("text,label;x", ","),
+    ("review", "\x1f"),
+  ],
+)
 def test_the_header_tells_the_separator(header, expected):
   assert tables.guess_delimiter(header, ["text", "label"]) == expected
 
@@ -269,12 +304,19 @@ def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
   assert table.rows == [["Well, it; works"], ['Say "no", \nplease']]
 
 
-@pytest.mark.parametrize("text, given, said", [
-  (b"text\nsaid \x93so\x94\n", None, "0x93 after 'said '; .* as cp1252"),
-  (b"text\ncaf\xe9\n", None, "such as latin-1"),
-  (b"text\nsaid \x93so\x94\n", "latin-1", "not LATIN-1: .* 0x93 .* cp1252"),
-  (b"text\nprice \x80 5\n", "iso8859-1", "byte 0x80 after 'price '; .* cp1252"),
-])
+@pytest.mark.parametrize(
+  "text, given, said",
+  [
+    (b"text\nsaid \x93so\x94\n", None, "0x93 after 'said '; .* as cp1252"),
+    (b"text\ncaf\xe9\n", None, "such as latin-1"),
+    (b"text\nsaid \x93so\x94\n", "latin-1", "not LATIN-1: .* 0x93 .* cp1252"),
+    (
+      b"text\nprice \x80 5\n",
+      "iso8859-1",
+      "byte 0x80 after 'price '; .* cp1252",
+    ),
+  ],
+)
 def test_the_encoding_that_fits_is_named(tmp_path, text, given, said):
   ((_, fault),) = read_tsv(tmp_path, text, encoding=given).faults
   assert re.search(said, fault)

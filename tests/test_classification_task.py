@@ -27,14 +27,22 @@ def write(path, *lines):
 
 def read_task(model=None, purposes=(), **given):
   defaults = {
-    **SETTINGS, "task_name": None, "data_dir": None, "language": None,
-    "glue_submission_dir": None, "metrics": (),
-    "task_kind": None, "labels": (), "eval_fraction": 0.0, "seed": 0,
+    **SETTINGS,
+    "task_name": None,
+    "data_dir": None,
+    "language": None,
+    "glue_submission_dir": None,
+    "metrics": (),
+    "task_kind": None,
+    "labels": (),
+    "eval_fraction": 0.0,
+    "seed": 0,
     "eval_steps": 0,
   }
   for name in ("train", "eval", "predict"):
     defaults |= {
-      f"do_{name}": name in purposes, f"{name}_file": None,
+      f"do_{name}": name in purposes,
+      f"{name}_file": None,
       f"max_{name}_examples": 0,
     }
   return task.read_task(
@@ -50,7 +58,8 @@ def write_mnli(folder, *splits):
   for split in splits:
     write(
       folder / f"{split}.tsv",
-      "index\tsentence1\tsentence2\tgold_label", "0\ta\tb\tneutral"
+      "index\tsentence1\tsentence2\tgold_label",
+      "0\ta\tb\tneutral",
     )
 
 
@@ -77,15 +86,21 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   assert asked.labels == NLI
 
 
-@pytest.mark.parametrize("name, learned, labels", [
-  ("mnli", ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
-   ("contradiction", "neutral", "entailment")),
-  ("mnli", ["LABEL_0", "LABEL_1", "LABEL_2"], NLI),
-  ("mnli", [], NLI),
-  ("mrpc", ["not_equivalent", "equivalent"], ("0", "1")),
-  ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
-  ("imdb", ["positive", "negative"], ("pos", "neg")),
-])
+@pytest.mark.parametrize(
+  "name, learned, labels",
+  [
+    (
+      "mnli",
+      ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
+      ("contradiction", "neutral", "entailment"),
+    ),
+    ("mnli", ["LABEL_0", "LABEL_1", "LABEL_2"], NLI),
+    ("mnli", [], NLI),
+    ("mrpc", ["not_equivalent", "equivalent"], ("0", "1")),
+    ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
+    ("imdb", ["positive", "negative"], ("pos", "neg")),
+  ],
+)
 def test_other_names_of_classes_are_known(caplog, name, learned, labels):
   read = read_task(named(*learned), task_name=name)
   assert read.labels == labels and not caplog.records
@@ -95,8 +110,11 @@ def test_other_names_of_classes_are_known(caplog, name, learned, labels):
 
 @pytest.mark.parametrize(
   "name, learned",
-  [("mnli", ["a", "b", "c"]), ("rte", ["negative", "positive"]),
-   ("mnli", ["entailment", "Entailment", "neutral"])],
+  [
+    ("mnli", ["a", "b", "c"]),
+    ("rte", ["negative", "positive"]),
+    ("mnli", ["entailment", "Entailment", "neutral"]),
+  ],
 )
 def test_names_that_nobody_knows_are_said(caplog, name, learned):
   read = read_task(named(*learned), task_name=name)
@@ -169,13 +187,16 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
   ).labels == ("bad", "good")
 
 
-@pytest.mark.parametrize("learned, given, said", [
-  (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
-  (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
-  (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
-  ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
-  ([], ["good"], "one class leaves nothing to learn"),
-])
+@pytest.mark.parametrize(
+  "learned, given, said",
+  [
+    (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
+    (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
+    (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
+    ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
+    ([], ["good"], "one class leaves nothing to learn"),
+  ],
+)
 def test_classes_that_a_model_lacks_are_refused(files, learned, given, said):
   with pytest.raises(errors.InputError, match=said):
     read_own({"eval": files["eval"]}, model=named(*learned), labels=given)
@@ -183,8 +204,9 @@ def test_classes_that_a_model_lacks_are_refused(files, learned, given, said):
 
 def test_a_model_knows_its_kind(tmp_path):
   path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["x", "y"]}')
-  known = config(id2label={"0": "x", "1": "y"},
-                 problem_type="multi_label_classification")
+  known = config(
+    id2label={"0": "x", "1": "y"}, problem_type="multi_label_classification"
+  )
   asked = read_own({"eval": path}, model=known)
   assert asked.task_kind == "multi_label"
   assert asked.splits["eval"][0].label == ("x", "y")
@@ -228,7 +250,9 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
   # An official set's texts to predict lose their labels.
   write(tmp_path / "test.tsv", "sentence\tlabel", "a\t1", "b\t0", "c\t1")
   cut = read_task(
-    purposes=["predict"], task_name="sst-2", data_dir=str(tmp_path),
+    purposes=["predict"],
+    task_name="sst-2",
+    data_dir=str(tmp_path),
     max_predict_examples=2,
   )
   found = [(e.text_a, e.label) for e in cut.splits["predict"]]
@@ -237,6 +261,7 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
 
 def own(train, scored=None):
   """A task of texts that are letters; their labels are given or numbers."""
+
   def examples(texts):
     return [data.Example(text, text, label=texts[text]) for text in texts]
 
@@ -253,12 +278,16 @@ def test_the_classes_of_the_training_data_are_logged_with_doubts(caplog):
   asked = asked._replace(labels=(*asked.labels, "odd"))
   task.log_examples(asked, [1.0, 2.5, 1.0, 1.0])
   table = [
-    record.getMessage().split() for record in caplog.records
+    record.getMessage().split()
+    for record in caplog.records
     if record.levelname == "INFO"
   ]
   assert table == [
-    ["class", "examples", "weight"], ["Good", "1", "1"], ["bad", "3", "2.5"],
-    ["good", "1", "1"], ["odd", "0", "1"],
+    ["class", "examples", "weight"],
+    ["Good", "1", "1"],
+    ["bad", "3", "2.5"],
+    ["good", "1", "1"],
+    ["odd", "0", "1"],
   ]
   said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
   assert said[0].startswith("classes that differ only in case: 'Good', 'good'")
@@ -291,12 +320,19 @@ def test_the_pooling_of_a_run_overrides_the_folder_it_started_from(tmp_path):
     folder.mkdir(parents=True)
     (folder / "bert_config.json").write_text("{}")
     sentence_folder.write_modules(str(folder), 4, 8, (mode, (-1,), False))
-  settings = run_settings.Settings({
-    "do_train": False, "task_name": "x", "task_kind": "similarity",
-    "pooling": "pooled", "normalize": True, "max_seq_length": 128,
-    "output_dir": "", "init_checkpoint": str(tmp_path / "start"),
-    "bert_config_file": str(tmp_path / "start" / "bert_config.json"),
-  })
+  settings = run_settings.Settings(
+    {
+      "do_train": False,
+      "task_name": "x",
+      "task_kind": "similarity",
+      "pooling": "pooled",
+      "normalize": True,
+      "max_seq_length": 128,
+      "output_dir": "",
+      "init_checkpoint": str(tmp_path / "start"),
+      "bert_config_file": str(tmp_path / "start" / "bert_config.json"),
+    }
+  )
   for output_dir, pooling in ("run", "cls"), ("another", "mean"):
     trained = settings.replace(output_dir=str(tmp_path / output_dir))
     restored = task.restore_input_settings(trained)

@@ -25,8 +25,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def run(*words, **options):
   """Returns a finished process that can import the project."""
   return subprocess.run(
-    words, capture_output=True, text=True,
-    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)}, **options,
+    words,
+    capture_output=True,
+    text=True,
+    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
+    **options,
   )
 
 
@@ -53,7 +56,10 @@ def test_help_and_mistakes_need_no_tensorflow(name):
 
 
 LARGE = {
-  "run_classifier", "run_squad", "run_ner", "run_pretraining",
+  "run_classifier",
+  "run_squad",
+  "run_ner",
+  "run_pretraining",
   "create_pretraining_data",
 }
 
@@ -63,8 +69,15 @@ def test_help_shows_ten_flags_and_then_groups(name):
   with script_flags.defined(name) as names:
     groups = flag_help.in_groups(flags.of_script())
     text = flag_help.text(flags.of_script())
-  titles = ["Main", "Data", "Model", "Training", "Evaluation and prediction",
-            "Devices", "More"]
+  titles = [
+    "Main",
+    "Data",
+    "Model",
+    "Training",
+    "Evaluation and prediction",
+    "Devices",
+    "More",
+  ]
   if name == "create_pretraining_data":
     titles[3:6] = []
   assert list(groups) == re.findall(r"^(\S.*):$", text, re.M) == titles
@@ -80,12 +93,16 @@ def test_the_groups_name_flags_that_exist_and_each_once():
   assert {*grouped, *flag_help._FIRST.split()} <= known
 
 
-@pytest.mark.parametrize("flag, near", [
-  ("do_trian", " (did you mean --do_train or --doc_stride?)"),
-  # absl has flags that are nearer.
-  ("only_check", ""), ("op_conversion_fallback_to_while", ""),
-  ("verbos", " (did you mean --verbose?)"),
-])
+@pytest.mark.parametrize(
+  "flag, near",
+  [
+    ("do_trian", " (did you mean --do_train or --doc_stride?)"),
+    # absl has flags that are nearer.
+    ("only_check", ""),
+    ("op_conversion_fallback_to_while", ""),
+    ("verbos", " (did you mean --verbose?)"),
+  ],
+)
 def test_suggestions_are_flags_of_the_script(flag, near):
   done = run_blocked(test_layout.VERBS["run_squad"], f"--{flag}=1")
   assert done.stderr == (
@@ -206,13 +223,16 @@ command.run(main)
 """
 
 
-@pytest.mark.parametrize("rest, code, said", [
-  # Closed standard streams are no files of ours.
-  ("<&- >&- 2>&-", 0, ""),
-  ("--verbosity=0 True", 1, "script.py: error: unexpected True: flags "),
-  # An interrupt before main.
-  ("--", 130, "\nscript.py: interrupted\n"),
-])
+@pytest.mark.parametrize(
+  "rest, code, said",
+  [
+    # Closed standard streams are no files of ours.
+    ("<&- >&- 2>&-", 0, ""),
+    ("--verbosity=0 True", 1, "script.py: error: unexpected True: flags "),
+    # An interrupt before main.
+    ("--", 130, "\nscript.py: interrupted\n"),
+  ],
+)
 def test_how_a_script_ends(tmp_path, monkeypatch, rest, code, said):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "script.py").write_text(SCRIPT)

@@ -35,14 +35,21 @@ def shown(capsys):
   return [line.partition(" ")[2] for line in lines]
 
 
-@pytest.mark.parametrize("prepare, lines", [
-  (lambda: console.start(logging.INFO), ["news", "warning: careful"]),
-  (lambda: console.start(logging.WARNING), ["warning: careful"]),
-  (lambda: (console.start(logging.INFO), console.show_warnings_alone()),
-   ["warning: careful"]),
-  (lambda: (console.start(logging.INFO), console.show_details()),
-   ["a detail", "news", "warning: careful", "warning: blah"]),
-])
+@pytest.mark.parametrize(
+  "prepare, lines",
+  [
+    (lambda: console.start(logging.INFO), ["news", "warning: careful"]),
+    (lambda: console.start(logging.WARNING), ["warning: careful"]),
+    (
+      lambda: (console.start(logging.INFO), console.show_warnings_alone()),
+      ["warning: careful"],
+    ),
+    (
+      lambda: (console.start(logging.INFO), console.show_details()),
+      ["a detail", "news", "warning: careful", "warning: blah"],
+    ),
+  ],
+)
 def test_the_screen_has_what_is_asked_for(screen, prepare, lines):
   prepare()
   say()
@@ -59,7 +66,11 @@ def test_the_file_has_everything_from_the_start(screen, tmp_path):
   console.keep_in(str(tmp_path / "seed_1"))
   lines = (tmp_path / "log.txt").read_text().splitlines()
   assert [line.partition("] ")[2] for line in lines] == [
-    r"before the folder is known \udcff", "a detail", "news", "careful", "blah"
+    r"before the folder is known \udcff",
+    "a detail",
+    "news",
+    "careful",
+    "blah",
   ]
   assert " D test_common_console.py:" in lines[0]
   assert not (tmp_path / "seed_1" / "log.txt").exists()
@@ -70,9 +81,10 @@ def test_a_library_writes_no_file(screen, tmp_path):
   assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("is_terminal, shown", [
-  (True, "a\tb\\x1b[2J\\x9bc\\x0d\n"), (False, "a\tb\x1b[2J\x9bc\r\n"),
-])
+@pytest.mark.parametrize(
+  "is_terminal, shown",
+  [(True, "a\tb\\x1b[2J\\x9bc\\x0d\n"), (False, "a\tb\x1b[2J\x9bc\r\n")],
+)
 def test_a_terminal_gets_no_escape_sequences(monkeypatch, is_terminal, shown):
   stream = io.TextIOWrapper(io.BytesIO(), "ascii", newline="")
   stream.isatty = lambda: is_terminal

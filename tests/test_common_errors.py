@@ -30,29 +30,44 @@ def report(error, capsys):
   return stopped.value.code, printed.err
 
 
-@pytest.mark.parametrize("error, said", [
-  (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
-  (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.txt"),
-   "No such file or directory: a.txt"),
-  (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
-  (OSError("the disk is gone"), "the disk is gone"),
-  (ModuleNotFoundError("No module named 'tqdm'", name="tqdm"),
-   "tqdm is not installed: run pip install tqdm, or, in a clone of this "),
-  (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
-  (type("ResourceExhaustedError", (Exception,), {})("OOM"),
-   "not enough memory (OOM); "),
-])
+@pytest.mark.parametrize(
+  "error, said",
+  [
+    (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
+    (
+      FileNotFoundError(errno.ENOENT, "No such file or directory", "a.txt"),
+      "No such file or directory: a.txt",
+    ),
+    (
+      OSError(errno.ENOSPC, "No space left on device"),
+      "No space left on device",
+    ),
+    (OSError("the disk is gone"), "the disk is gone"),
+    (
+      ModuleNotFoundError("No module named 'tqdm'", name="tqdm"),
+      "tqdm is not installed: run pip install tqdm, or, in a clone of this ",
+    ),
+    (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
+    (
+      type("ResourceExhaustedError", (Exception,), {})("OOM"),
+      "not enough memory (OOM); ",
+    ),
+  ],
+)
 def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, said):
   code, text = report(error, capsys)
   assert code == 1 and text.count("\n") == 1
   assert text.startswith(f"run_thing.py: error: {said}")
 
 
-@pytest.mark.parametrize("error, said", [
-  (KeyError("ours"), "KeyError: 'ours'"),
-  (ValueError("ours\nin two lines"), "ValueError: ours"),
-  (AssertionError(), "AssertionError"),
-])
+@pytest.mark.parametrize(
+  "error, said",
+  [
+    (KeyError("ours"), "KeyError: 'ours'"),
+    (ValueError("ours\nin two lines"), "ValueError: ours"),
+    (AssertionError(), "AssertionError"),
+  ],
+)
 def test_a_fault_of_ours_has_a_file(capsys, monkeypatch, tmp_path, error, said):
   monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
   code, text = report(error, capsys)
@@ -82,10 +97,13 @@ def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
   assert "raise error" not in report(errors.InputError("a"), capsys)[1]
 
 
-@pytest.mark.parametrize("error, code, said", [
-  (KeyboardInterrupt(), 130, "\nrun_thing.py: interrupted\n"),
-  (SystemExit(75), 75, ""),
-])
+@pytest.mark.parametrize(
+  "error, code, said",
+  [
+    (KeyboardInterrupt(), 130, "\nrun_thing.py: interrupted\n"),
+    (SystemExit(75), 75, ""),
+  ],
+)
 def test_other_ends_keep_their_code(capsys, error, code, said):
   assert report(error, capsys) == (code, said)
 

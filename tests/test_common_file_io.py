@@ -34,8 +34,11 @@ def test_what_is_there_under_the_very_name_of_a_pattern_is_meant(tmp_path):
   for name in ["a[1].txt", "a1.txt", "a,b", "run[1]/c1", "run[1]/c[1]"]:
     (tmp_path / name).touch()
   for pattern, names in {
-    "a[1].txt": ["a[1].txt"], "a[12].txt": ["a1.txt"], "a,b": ["a,b"],
-    "run[1]/c?": ["run[1]/c1"], "run[1]": ["run[1]"],
+    "a[1].txt": ["a[1].txt"],
+    "a[12].txt": ["a1.txt"],
+    "a,b": ["a,b"],
+    "run[1]/c?": ["run[1]/c1"],
+    "run[1]": ["run[1]"],
   }.items():
     found = file_io.expand_file_patterns(f"{tmp_path}/{pattern}")
     assert found == [f"{tmp_path}/{name}" for name in names]
@@ -142,8 +145,10 @@ def test_serialized_example_is_the_parsers_deterministic_form():
   features = {
     "segment_ids": [0, 1, 1],
     "input_ids": [0, 127, 128, 16383, 16384, 30521, 1 << 40, -1],
-    "weights": [1.0, -0.5], "nothing": np.zeros(0, np.int64),
-    "no_floats": np.zeros(0, np.float32), "é" * 70: [7],
+    "weights": [1.0, -0.5],
+    "nothing": np.zeros(0, np.int64),
+    "no_floats": np.zeros(0, np.float32),
+    "é" * 70: [7],
   }
   serialized = tfrecord.serialize_example(features)
   example, again = parsed_and_written_again(serialized)
@@ -292,7 +297,9 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   dead = f"{of_pid}{gone.pid}"
   kept = {
     # Of processes that run, one of them another user's.
-    own, f"{of_pid}1", f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
+    own,
+    f"{of_pid}1",
+    f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
     # Of other files: one named b, one whose name begins alike, a copy.
     *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
     f"{dead}~",
@@ -350,8 +357,10 @@ def test_an_empty_folder_that_cannot_be_removed_is_filled(
   monkeypatch.setattr(
     os.path, "ismount", lambda path: str(path).endswith("volume")
   )
-  with pytest.raises(ZeroDivisionError), \
-       file_io.new_folder(str(tmp_path / "volume")):
+  with (
+    pytest.raises(ZeroDivisionError),
+    file_io.new_folder(str(tmp_path / "volume")),
+  ):
     raise ZeroDivisionError
   assert not os.listdir(tmp_path / "volume")
   fill(tmp_path / "volume")
@@ -375,7 +384,8 @@ def test_a_byte_order_mark_is_skipped_with_one_warning(tmp_path, caplog):
   path.write_text("\ufeff-DOCSTART- O\nb\ufeff\n", "utf-8")
   for _ in range(2):
     assert list(file_io.read_lines(str(path))) == [
-      (1, "-DOCSTART- O"), (2, "b\ufeff")
+      (1, "-DOCSTART- O"),
+      (2, "b\ufeff"),
     ]
   assert caplog.text.count("the byte-order mark at its start is skipped") == 1
 

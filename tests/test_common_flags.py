@@ -20,11 +20,17 @@ ORIGINALS = (
   "save_checkpoints_steps=9 iterations_per_loop=1"
 )
 TRAINED = [
-  ("freeze_layers=1 layerwise_lr_decay=.9 recompute_activations",
-   "do_train freeze_encoder", "do_train"),
+  (
+    "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations",
+    "do_train freeze_encoder",
+    "do_train",
+  ),
   ("save_best=f1", "do_train", "do_train eval_steps=1"),
-  ("early_stopping_patience=1", "do_train save_best=f1",
-   "do_train save_best=f1 eval_steps=1"),
+  (
+    "early_stopping_patience=1",
+    "do_train save_best=f1",
+    "do_train save_best=f1 eval_steps=1",
+  ),
 ]
 CLASSES = "head=classification "
 SPANS = (
@@ -63,12 +69,19 @@ CASES = {
     *TRAINED,
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
     ("bucket_by_length", "do_train freeze_encoder", "do_train"),
-    ("train_file=a eval_file=a predict_file=a labels=a,b "
-     "text_column=text text_b_column=b label_column=x id_column=id "
-     "file_format=csv label_separator=; separator=; on_bad_row=skip "
-     "encoding=latin-1", OFFICIAL, ""),
-    ("label_columns=a", OFFICIAL + "task_kind=multi_label",
-     "task_kind=multi_label"),
+    (
+      "train_file=a eval_file=a predict_file=a labels=a,b "
+      "text_column=text text_b_column=b label_column=x id_column=id "
+      "file_format=csv label_separator=; separator=; on_bad_row=skip "
+      "encoding=latin-1",
+      OFFICIAL,
+      "",
+    ),
+    (
+      "label_columns=a",
+      OFFICIAL + "task_kind=multi_label",
+      "task_kind=multi_label",
+    ),
     ("eval_file=a", "eval_fraction=.1", ""),
     ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
     ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
@@ -81,34 +94,58 @@ CASES = {
     ("search=seed=1,2", "do_train", "do_train do_eval"),
     ("search=seed=1,2", "do_train do_eval seeds=1", "do_train do_eval"),
     ("label_columns=a,b", "", "task_kind=multi_label"),
-    ("label_columns=a,b", "task_kind=multi_label labels=x,y",
-     "task_kind=multi_label"),
+    (
+      "label_columns=a,b",
+      "task_kind=multi_label labels=x,y",
+      "task_kind=multi_label",
+    ),
     ("label_column=x", "task_kind=multi_label label_columns=a,b", ""),
     ("seeds=1", OFFICIAL + "do_predict glue_submission_dir=x", OFFICIAL),
     ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
     ("glue_submission_dir=x", OFFICIAL, OFFICIAL + "do_predict"),
-    *(("pooling=max pooling_layer=-2 normalize", "do_train", kind)
-      for kind in (SIMILAR, RETRIEVED)),
-    *(("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
-      for kind in LAYERED),
+    *(
+      ("pooling=max pooling_layer=-2 normalize", "do_train", kind)
+      for kind in (SIMILAR, RETRIEVED)
+    ),
+    *(
+      ("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
+      for kind in LAYERED
+    ),
     ("temperature=.1", SIMILAR, RETRIEVED),
     ("negative_column=a", RETRIEVED, RETRIEVED + "text_b_column=a"),
-    ("negative_column=a", SIMILAR + "text_b_column=a",
-     RETRIEVED + "text_b_column=a"),
+    (
+      "negative_column=a",
+      SIMILAR + "text_b_column=a",
+      RETRIEVED + "text_b_column=a",
+    ),
     ("label_column=a", RETRIEVED, SIMILAR),
     ("ranking_loss=pairwise", "do_train " + SIMILAR, "do_train " + RANKED),
     ("ranking_loss=pairwise", RANKED, "do_train " + RANKED),
-    *(("group_size=4", f"do_train {RANKED}{loss}",
-       f"do_train {RANKED}ranking_loss=listwise")
-      for loss in ("", "ranking_loss=pointwise")),
-    *((flag, "do_train " + RANKED, "do_train train_file=a")
-      for flag in ("class_weights=1,2", "doc_stride=8")),
-    *(("freeze_encoder class_weights=1,2",
-       "do_train " + kind, "do_train train_file=a")
-      for kind in (SIMILAR, RETRIEVED)),
+    *(
+      (
+        "group_size=4",
+        f"do_train {RANKED}{loss}",
+        f"do_train {RANKED}ranking_loss=listwise",
+      )
+      for loss in ("", "ranking_loss=pointwise")
+    ),
+    *(
+      (flag, "do_train " + RANKED, "do_train train_file=a")
+      for flag in ("class_weights=1,2", "doc_stride=8")
+    ),
+    *(
+      (
+        "freeze_encoder class_weights=1,2",
+        "do_train " + kind,
+        "do_train train_file=a",
+      )
+      for kind in (SIMILAR, RETRIEVED)
+    ),
     ("engine=onnx", "do_eval", "do_predict"),
-    *(("quantize=int8", "do_predict", f"do_predict engine={engine}")
-      for engine in ("onnx", "litert")),
+    *(
+      ("quantize=int8", "do_predict", f"do_predict engine={engine}")
+      for engine in ("onnx", "litert")
+    ),
   ],
   "run_ner": [
     *FILES,
@@ -121,21 +158,32 @@ CASES = {
     ("eval_batch_size=1", "do_predict", "do_eval"),
     ("predict_file=a predict_labels", "do_eval", "do_predict"),
     ("predict_batch_size=1", "do_eval", "do_predict"),
-    ("bilstm_size=1", "do_train",
-     "do_train freeze_encoder feature_layers=last"),
+    (
+      "bilstm_size=1",
+      "do_train",
+      "do_train freeze_encoder feature_layers=last",
+    ),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
     ("label_column=1 label_names=O", "do_predict nopredict_labels", "do_train"),
     ("lenient", "scheme=none", "scheme=iob2"),
     ("search=seed=1,2", "do_train", "do_train do_eval"),
-    ("search=seed=1,2", "do_train do_eval freeze_encoder feature_layers=last",
-     "do_train do_eval"),
-    ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
-     "do_predict do_train file_format=text",
-     "do_predict do_train eval_steps=1"),
+    (
+      "search=seed=1,2",
+      "do_train do_eval freeze_encoder feature_layers=last",
+      "do_train do_eval",
+    ),
+    (
+      "train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
+      "do_predict do_train file_format=text",
+      "do_predict do_train eval_steps=1",
+    ),
   ],
   "run_squad": [
-    ("do_train", "train_file=a", "train_file=a bert_config_file=a vocab_file=a "
-     "output_dir=a"),
+    (
+      "do_train",
+      "train_file=a",
+      "train_file=a bert_config_file=a vocab_file=a output_dir=a",
+    ),
     ("do_train", ALL, ALL + "train_file=a"),
     ("do_train", ALL + "train_file=a evaluate_only", ALL + "train_file=a"),
     ("do_predict", "output_dir=a predict_file=a", ALL + "predict_file=a"),
@@ -149,72 +197,131 @@ CASES = {
     (FINE_TUNING, "do_predict", "do_train eval_file=a"),
     *TRAINED,
     ("seed=1 jit_compile=true", "do_predict", "do_train"),
-    (ORIGINALS + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
-     "evaluate_only", "do_train version_2_with_negative"),
+    (
+      ORIGINALS + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
+      "evaluate_only",
+      "do_train version_2_with_negative",
+    ),
     ("eval_file=a eval_batch_size=9", "do_predict", "do_eval"),
-    ("eval_file=a", "do_predict version_2_with_negative",
-     "version_2_with_negative null_score_diff_threshold=auto"),
+    (
+      "eval_file=a",
+      "do_predict version_2_with_negative",
+      "version_2_with_negative null_score_diff_threshold=auto",
+    ),
     ("predictions_file=a", "do_predict", "evaluate_only"),
-    ("null_score_diff_threshold=1", "do_predict",
-     "do_predict version_2_with_negative"),
+    (
+      "null_score_diff_threshold=1",
+      "do_predict",
+      "do_predict version_2_with_negative",
+    ),
     ("bucket_by_length", "do_train pad_to_max_length", "do_train"),
     ("search=seed=1,2", "do_train", "do_train do_eval eval_file=a"),
   ],
   "create_pretraining_data": [
-    ("do_whole_word_mask max_predictions_per_seq=5 "
-     "masked_lm_prob=.1 mask_shares=100,0,0", "dynamic_masking", ""),
+    (
+      "do_whole_word_mask max_predictions_per_seq=5 "
+      "masked_lm_prob=.1 mask_shares=100,0,0",
+      "dynamic_masking",
+      "",
+    ),
     ("segmented_text", "", "do_whole_word_mask"),
     ("segmented_text", "", "dynamic_masking"),
     ("num_processes=2", "", "shard_size_mb=5"),
-    ("num_processes=2", "shard_size_mb=5 beam_options=--a=b",
-     "shard_size_mb=5"),
+    (
+      "num_processes=2",
+      "shard_size_mb=5 beam_options=--a=b",
+      "shard_size_mb=5",
+    ),
     ("beam_options=--a=b", "", "shard_size_mb=5"),
   ],
   "extract_features": [
-    ("output_format=npz pooling=mean batch_size=1 jit_compile=true",
-     "attention_html=a", "output_file=a"),
+    (
+      "output_format=npz pooling=mean batch_size=1 jit_compile=true",
+      "attention_html=a",
+      "output_file=a",
+    ),
     ("picture_lines=1", "output_file=a", "attention_html=a"),
     ("layers=1", "attention_html=a", "output_file=a"),
     ("layers=1", VECTORS, "output_file=a"),
     ("layers=1", "output_file=a sparse", "output_file=a"),
-    *(("sparse", flags, "output_file=a") for flags in (
-      "attention_html=a", VECTORS, "output_file=a output_format=npz",
-    )),
-    ("sparse_pooling=sum sparse_activation=log1p_relu", VECTORS,
-     "output_file=a sparse"),
+    *(
+      ("sparse", flags, "output_file=a")
+      for flags in (
+        "attention_html=a",
+        VECTORS,
+        "output_file=a output_format=npz",
+      )
+    ),
+    (
+      "sparse_pooling=sum sparse_activation=log1p_relu",
+      VECTORS,
+      "output_file=a sparse",
+    ),
     ("pooling_layer=-2", "output_file=a", "output_file=a pooling=mean"),
-    *(("pooling_layer=-2", f"output_file=a pooling={kind}",
-       "output_file=a pooling=mean") for kind in LAYERED),
+    *(
+      (
+        "pooling_layer=-2",
+        f"output_file=a pooling={kind}",
+        "output_file=a pooling=mean",
+      )
+      for kind in LAYERED
+    ),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
     ("similarity", "attention_html=a", VECTORS),
-    *(("search=b", flags, VECTORS + "output_format=npz") for flags in (
-      "output_file=a", "pooling=mean", VECTORS,
-      VECTORS + "output_format=npz similarity",
-    )),
+    *(
+      ("search=b", flags, VECTORS + "output_format=npz")
+      for flags in (
+        "output_file=a",
+        "pooling=mean",
+        VECTORS,
+        VECTORS + "output_format=npz similarity",
+      )
+    ),
     ("top_k=3", VECTORS, VECTORS + "search=b"),
     ("vectors_file=c", VECTORS + "search=b", "pooling=mean search=b"),
     ("vectors_file=c", "pooling=mean", "pooling=mean search=b"),
-    ("pooling=mean normalize batch_size=2 jit_compile=true",
-     "attention_html=a", VECTORS + "vectors_file=c search=b"),
+    (
+      "pooling=mean normalize batch_size=2 jit_compile=true",
+      "attention_html=a",
+      VECTORS + "vectors_file=c search=b",
+    ),
     ("normalize", "output_file=a", "output_file=a pooling=mean"),
-    ("normalize", "output_file=a pooling=mean similarity",
-     "output_file=a pooling=mean"),
+    (
+      "normalize",
+      "output_file=a pooling=mean similarity",
+      "output_file=a pooling=mean",
+    ),
     ("engine=onnx", "output_file=a", VECTORS),
-    *(("dtype=bfloat16 jit_compile=true use_one_hot_embeddings",
-       VECTORS + f"engine={engine}", VECTORS) for engine in ("onnx", "litert")),
-    *(("quantize=int8", VECTORS, VECTORS + f"engine={engine}")
-      for engine in ("onnx", "litert")),
+    *(
+      (
+        "dtype=bfloat16 jit_compile=true use_one_hot_embeddings",
+        VECTORS + f"engine={engine}",
+        VECTORS,
+      )
+      for engine in ("onnx", "litert")
+    ),
+    *(
+      ("quantize=int8", VECTORS, VECTORS + f"engine={engine}")
+      for engine in ("onnx", "litert")
+    ),
   ],
   "convert_checkpoint": [
     ("architecture=BertModel do_lower_case", "to=tf1", "to=huggingface"),
     ("do_lower_case use_unused_tokens", "to=tf1", "to=tf1 add_tokens=a"),
   ],
   "export_saved_model": [
-    ("quantize=int8", "", ONNX), ("quantize=int8", "", LITERT),
+    ("quantize=int8", "", ONNX),
+    ("quantize=int8", "", LITERT),
     ("lengths=8,16", ONNX, LITERT),
     ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
-    *(("calibration_file=a max_quantization_difference=0.1", form,
-       form + "quantize=int8") for form in (ONNX, LITERT)),
+    *(
+      (
+        "calibration_file=a max_quantization_difference=0.1",
+        form,
+        form + "quantize=int8",
+      )
+      for form in (ONNX, LITERT)
+    ),
     *(("version=2 dtype=bfloat16", form, "") for form in (ONNX, LITERT)),
     ("labels=a", "head=span", CLASSES),
     ("labels=a", CLASSES + "output_activation=linear", "head=tagging"),
@@ -222,17 +329,29 @@ CASES = {
     ("text_pairs", "head=span", "head=embedding"),
     ("pooling=mean normalize", CLASSES, "head=embedding"),
     ("pooling_layer=-2", CLASSES, "head=embedding pooling=mean"),
-    *(("pooling_layer=-2", f"head=embedding pooling={kind}",
-       "head=embedding pooling=mean") for kind in LAYERED),
+    *(
+      (
+        "pooling_layer=-2",
+        f"head=embedding pooling={kind}",
+        "head=embedding pooling=mean",
+      )
+      for kind in LAYERED
+    ),
     ("top_k=3", CLASSES, "head=masked_lm"),
-    ("sparse_pooling=sum sparse_activation=log1p_relu", "head=masked_lm",
-     "head=sparse"),
+    (
+      "sparse_pooling=sum sparse_activation=log1p_relu",
+      "head=masked_lm",
+      "head=sparse",
+    ),
     ("doc_stride=3", "head=tagging", CLASSES),
     ("max_windows=3", CLASSES, CLASSES + "doc_stride=4"),
     ("max_windows=3", "head=span doc_stride=4", CLASSES + "doc_stride=4"),
     (SPANS, CLASSES, "head=span"),
-    ("null_score_diff_threshold=0", "head=span",
-     "head=span version_2_with_negative"),
+    (
+      "null_score_diff_threshold=0",
+      "head=span",
+      "head=span version_2_with_negative",
+    ),
     ("tag_words=white_space", "head=span", "head=tagging"),
   ],
   "fill_mask": [("top_k=3", "score", "")],
@@ -249,8 +368,9 @@ REQUIRED = {
   "create_pretraining_data": "input_file=a vocab_file=a output_file=a",
   "extract_features": "bert_config_file=a vocab_file=a input_file=a",
   "convert_checkpoint": "input=a output=a",
-  "export_saved_model":
-    "bert_config_file=a vocab_file=a head=span export_dir=a",
+  "export_saved_model": (
+    "bert_config_file=a vocab_file=a head=span export_dir=a"
+  ),
 }
 
 
@@ -265,7 +385,8 @@ def read(verb, *texts):
 def refusing(settings, name):
   """Returns the Rules that refuse a flag as the others are."""
   return {
-    rule for rule in settings.rules
+    rule
+    for rule in settings.rules
     if rule.names == name and rule.fault(settings)
   }
 
@@ -275,7 +396,8 @@ def test_every_rule_refuses_and_accepts(verb):
   seen = set()
   with script_flags.defined(verb):
     for flag, ignored, used in (
-      (flag, *row) for flags, *row in CASES.get(verb, ())
+      (flag, *row)
+      for flags, *row in CASES.get(verb, ())
       for flag in flags.split()
     ):
       name = flag.partition("=")[0]
@@ -299,7 +421,8 @@ def test_every_rule_refuses_and_accepts(verb):
 def test_numbers_are_finite(verb):
   with script_flags.defined(verb):
     numbers = [
-      absl_flags.FLAGS[name] for name in absl_flags.FLAGS
+      absl_flags.FLAGS[name]
+      for name in absl_flags.FLAGS
       if hasattr(absl_flags.FLAGS[name], "rules")
       and absl_flags.FLAGS[name].flag_type() in ("int", "float")
     ]
@@ -315,8 +438,15 @@ def test_numbers_are_finite(verb):
 
 
 @pytest.mark.parametrize(
-  "flag", ["adam_beta2=1", "learning_rate=-1", "num_train_epochs=1e300",
-           "warmup_proportion=nan", "layerwise_lr_decay=1.1", "seed=1e3"]
+  "flag",
+  [
+    "adam_beta2=1",
+    "learning_rate=-1",
+    "num_train_epochs=1e300",
+    "warmup_proportion=nan",
+    "layerwise_lr_decay=1.1",
+    "seed=1e3",
+  ],
 )
 def test_numbers_out_of_range_are_refused(flag):
   with script_flags.defined("run_classifier"):

@@ -22,8 +22,10 @@ sys.stdin.read()
 def start_holder(folder):
   """Starts another process that has the lock of a folder."""
   process = subprocess.Popen(
-    [sys.executable, "-c", HOLDER, folder], text=True,
-    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    [sys.executable, "-c", HOLDER, folder],
+    text=True,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
   )
   assert process.stdout.readline() == "locked\n"
   return process

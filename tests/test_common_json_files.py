@@ -15,13 +15,16 @@ def test_what_is_written_is_read(tmp_path):
     assert stream.read().startswith('{\n  "a": null,\n  "b"')
 
 
-@pytest.mark.parametrize("data, fault", [
-  (b"{", "not JSON: Expecting"),
-  (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
-  (b"[1]", r"expected an object in JSON, got \[1\]"),
-  (b"[" * 100000, "JSON that is nested too deeply"),
-  (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
-])
+@pytest.mark.parametrize(
+  "data, fault",
+  [
+    (b"{", "not JSON: Expecting"),
+    (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
+    (b"[1]", r"expected an object in JSON, got \[1\]"),
+    (b"[" * 100000, "JSON that is nested too deeply"),
+    (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
+  ],
+)
 def test_faults_name_the_file(tmp_path, data, fault):
   path = tmp_path / "a.json"
   path.write_bytes(data)
@@ -62,8 +65,12 @@ def test_a_line_of_json_is_utf_8_whatever_is_in_it():
 @pytest.mark.parametrize(
   "kind, good, bad",
   [
-    (str, "a", 1), (bool, True, 1), (int, 1, True), (float, 1, "1"),
-    (str | int, 1, 1.5), (list[dict], [{}], [{}, []]),
+    (str, "a", 1),
+    (bool, True, 1),
+    (int, 1, True),
+    (float, 1, "1"),
+    (str | int, 1, 1.5),
+    (list[dict], [{}], [{}, []]),
     (dict[str, str], {"a": "b"}, {"a": ["b"]}),
   ],
 )

@@ -12,7 +12,7 @@ from common import program
 
 # In place of the real ones, whose import takes seconds.
 TENSORFLOW = f"""
-__version__ = "{importlib.metadata.version('tensorflow')}"
+__version__ = "{importlib.metadata.version("tensorflow")}"
 try:
   import keras
   HAS_KERAS = True
@@ -20,7 +20,8 @@ except ImportError:
   HAS_KERAS = False
 """
 FILES = {
-  "tensorflow/__init__.py": TENSORFLOW, "keras/__init__.py": "",
+  "tensorflow/__init__.py": TENSORFLOW,
+  "keras/__init__.py": "",
   "keras/_tf_keras/keras/__init__.py": "name = 'keras'",
 }
 
@@ -28,40 +29,61 @@ FILES = {
 def refusal(folder, **versions):
   """Returns the words that refuse the versions of metadata and of the files."""
   files = {
-    f"{name}-{version}.dist-info/METADATA":
+    f"{name}-{version}.dist-info/METADATA": (
       f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    for name, version in versions.items() if name != "files"
+    )
+    for name, version in versions.items()
+    if name != "files"
   }
-  [said] = run(folder, [
-    "from absl import logging; logging.warning = lambda _, said: print(said)",
-    "from common import errors",
-    "try: from common import lean_tensorflow; "
-    "lean_tensorflow.import_tensorflow_text()",
-    "except errors.InputError as error: print('refused:', error)",
-  ], {
-    **files, "tensorflow_text/__init__.py": "",
-    "tensorflow/__init__.py": versions["files"] and
-    f"__version__ = {versions['files']!r}",
-  })
+  [said] = run(
+    folder,
+    [
+      "from absl import logging; logging.warning = lambda _, said: print(said)",
+      "from common import errors",
+      "try: from common import lean_tensorflow; "
+      "lean_tensorflow.import_tensorflow_text()",
+      "except errors.InputError as error: print('refused:', error)",
+    ],
+    {
+      **files,
+      "tensorflow_text/__init__.py": "",
+      "tensorflow/__init__.py": versions["files"]
+      and f"__version__ = {versions['files']!r}",
+    },
+  )
   return said
 
 
 PIP = 'run pip install "tensorflow>=2.20,<2.22"'
 
 
-@pytest.mark.parametrize("versions, said", [
-  ({"tensorflow": "2.15.1", "files": "2.15.1"},
-   "refused: TensorFlow 2.15 is installed, and 2.20 or 2.21 is needed: " + PIP),
-  # A build of one's own has another name, or none.
-  ({"tensorflow": "2.22.0", "files": "2.22.0.dev1"},
-   "TensorFlow 2.22 is installed, and 2.20 or 2.21 is needed: " + PIP),
-  ({"tensorflow": "2.21.0", "files": "2.20.0"},
-   "refused: another package replaced or removed files of TensorFlow 2.21: run "
-   'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"'),
-  ({"tensorflow": "2.20.0", "files": ""},
-   "refused: another package replaced or removed files of TensorFlow 2.20: run "
-   'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"'),
-])
+@pytest.mark.parametrize(
+  "versions, said",
+  [
+    (
+      {"tensorflow": "2.15.1", "files": "2.15.1"},
+      "refused: TensorFlow 2.15 is installed, and 2.20 or 2.21 is needed: "
+      + PIP,
+    ),
+    # A build of one's own has another name, or none.
+    (
+      {"tensorflow": "2.22.0", "files": "2.22.0.dev1"},
+      "TensorFlow 2.22 is installed, and 2.20 or 2.21 is needed: " + PIP,
+    ),
+    (
+      {"tensorflow": "2.21.0", "files": "2.20.0"},
+      "refused: another package replaced or removed files of TensorFlow 2.21: "
+      "run "
+      'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"',
+    ),
+    (
+      {"tensorflow": "2.20.0", "files": ""},
+      "refused: another package replaced or removed files of TensorFlow 2.20: "
+      "run "
+      'pip install --force-reinstall --no-deps "tensorflow>=2.20,<2.22"',
+    ),
+  ],
+)
 def test_another_tensorflow_is_named_with_the_remedy(tmp_path, versions, said):
   assert refusal(tmp_path, **versions) == said
 
@@ -80,19 +102,24 @@ def run(folder, lines, files=FILES):
     path.write_text(text)
   path = os.pathsep.join([str(folder), str(test_layout.ROOT)])
   done = subprocess.run(
-    [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True,
+    [sys.executable, "-c", "\n".join(lines)],
+    capture_output=True,
+    text=True,
     env={**os.environ, "PYTHONPATH": path},
   )
   assert done.returncode == 0, done.stderr
   return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("first, has_keras", [
-  ("", False), ("import tensorflow", True), ("import keras", True)
-])
+@pytest.mark.parametrize(
+  "first, has_keras",
+  [("", False), ("import tensorflow", True), ("import keras", True)],
+)
 def test_tensorflow_comes_without_keras(tmp_path, first, has_keras):
   lines = [
-    first, "from common import lean_tensorflow", "import tensorflow, keras",
+    first,
+    "from common import lean_tensorflow",
+    "import tensorflow, keras",
     f"assert tensorflow.HAS_KERAS is {has_keras}",
   ]
   if not first:

@@ -23,50 +23,87 @@ def inside(tmp_path, monkeypatch):
     (tmp_path / "out" / name).write_text("x\n")
 
 
-@pytest.mark.parametrize("values, said", [
-  *(
-    ({"input_file": "*.txt", "output_file": name}, "--input_file reads")
-    for name in ("a.txt", "./a.txt", "link.txt", "hard.txt")
-  ),
-  ({"input_file": "b.txt,a.txt", "output_file": "out/../a.txt"}, "_file reads"),
-  ({"input_file": "a.txt", "vocab_file": "vocab.txt",
-    "output_file": "new.tf,vocab.txt"}, "is the file that --vocab_file reads"),
-  ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
-  ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
-  ({"model_dir": "model", "output_file": "model/vocab.txt"},
-    "is the file that --model_dir reads"),
-  ({"init_checkpoint": "model", "output_file": "model/vocab.txt"},
-    "is the file that --init_checkpoint reads"),
-  ({"predict_file": "out/predictions.tsv", "output_dir": "./out",
-    "do_predict": True}, "is a file that --do_predict writes into"),
-])
+@pytest.mark.parametrize(
+  "values, said",
+  [
+    *(
+      ({"input_file": "*.txt", "output_file": name}, "--input_file reads")
+      for name in ("a.txt", "./a.txt", "link.txt", "hard.txt")
+    ),
+    (
+      {"input_file": "b.txt,a.txt", "output_file": "out/../a.txt"},
+      "_file reads",
+    ),
+    (
+      {
+        "input_file": "a.txt",
+        "vocab_file": "vocab.txt",
+        "output_file": "new.tf,vocab.txt",
+      },
+      "is the file that --vocab_file reads",
+    ),
+    ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
+    ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
+    (
+      {"model_dir": "model", "output_file": "model/vocab.txt"},
+      "is the file that --model_dir reads",
+    ),
+    (
+      {"init_checkpoint": "model", "output_file": "model/vocab.txt"},
+      "is the file that --init_checkpoint reads",
+    ),
+    (
+      {
+        "predict_file": "out/predictions.tsv",
+        "output_dir": "./out",
+        "do_predict": True,
+      },
+      "is a file that --do_predict writes into",
+    ),
+  ],
+)
 def test_an_output_that_is_an_input_is_refused(inside, values, said):
   with pytest.raises(errors.InputError, match=said):
     overwriting.refuse(run_settings.Settings(values))
 
 
-@pytest.mark.parametrize("values", [
-  {"input_file": "a.txt", "output_file": "new.txt,other.txt"},
-  {"input_file": "none*.txt", "output_file": "a.txt"},
-  {"model_dir": "model", "output_file": "model/vectors.jsonl"},
-  {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
-  {"input_file": "a.txt", "output_file": "gs://a/c"},
-])
+@pytest.mark.parametrize(
+  "values",
+  [
+    {"input_file": "a.txt", "output_file": "new.txt,other.txt"},
+    {"input_file": "none*.txt", "output_file": "a.txt"},
+    {"model_dir": "model", "output_file": "model/vectors.jsonl"},
+    {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
+    {"input_file": "a.txt", "output_file": "gs://a/c"},
+  ],
+)
 def test_others_pass(inside, values):
   overwriting.refuse(run_settings.Settings(values))
 
 
-@pytest.mark.parametrize("value, missing", [
-  ("a.txt", None), ("a.txt, b.txt", None), ("?.txt,model", None),
-  ("shards.tfrecord,a.txt", None), ("shards.tfrecord.gz", None),
-  ("unfinished.tfrecord", None), ("a,b", None),
-  ("gs://bucket/none,a.txt", None), ("a", "a"), ("vocab.tx", "vocab.tx"),
-  ("a.txt,shard,b.txt", "shard"), ("gs://bucket/none,c.txt", "c.txt"),
-])
+@pytest.mark.parametrize(
+  "value, missing",
+  [
+    ("a.txt", None),
+    ("a.txt, b.txt", None),
+    ("?.txt,model", None),
+    ("shards.tfrecord,a.txt", None),
+    ("shards.tfrecord.gz", None),
+    ("unfinished.tfrecord", None),
+    ("a,b", None),
+    ("gs://bucket/none,a.txt", None),
+    ("a", "a"),
+    ("vocab.tx", "vocab.tx"),
+    ("a.txt,shard,b.txt", "shard"),
+    ("gs://bucket/none,c.txt", "c.txt"),
+  ],
+)
 def test_missing_inputs_are_named(inside, value, missing):
   for name in (
-      "shards.tfrecord-00000-of-00002", "unfinished.tfrecord.manifest.json",
-      "a,b"):
+    "shards.tfrecord-00000-of-00002",
+    "unfinished.tfrecord.manifest.json",
+    "a,b",
+  ):
     open(name, "w").close()
   expected = contextlib.nullcontext()
   if missing:
@@ -75,18 +112,28 @@ def test_missing_inputs_are_named(inside, value, missing):
     overwriting.refuse_missing({"input_file": value})
 
 
-@pytest.mark.parametrize("script, flags", [
-  ("create_vocabulary.py", {"vocab_size": 99}),
-  ("create_pretraining_data.py", {"vocab_file": "vocab.txt"}),
-  ("extract_features.py", {
-    "vocab_file": "vocab.txt", "bert_config_file": "b.txt",
-    "init_checkpoint": "x",
-  }),
-])
+@pytest.mark.parametrize(
+  "script, flags",
+  [
+    ("create_vocabulary.py", {"vocab_size": 99}),
+    ("create_pretraining_data.py", {"vocab_file": "vocab.txt"}),
+    (
+      "extract_features.py",
+      {
+        "vocab_file": "vocab.txt",
+        "bert_config_file": "b.txt",
+        "init_checkpoint": "x",
+      },
+    ),
+  ],
+)
 def test_scripts_refuse_before_anything_is_written(inside, script, flags):
   before = {name: open(name).read() for name in os.listdir() if "." in name}
   script_runner.refuse(
-    script, "--input_file reads", input_file="a.txt", output_file="link.txt",
+    script,
+    "--input_file reads",
+    input_file="a.txt",
+    output_file="link.txt",
     **flags,
   )
   assert {n: open(n).read() for n in os.listdir() if "." in n} == before

@@ -14,6 +14,8 @@ def test_results_are_written_in_order_and_logged_with_notes(tmp_path, caplog):
   result_lines.write(None, {"f1": 1.0})  # Without a file: only logged.
   told = [record.getMessage() for record in caplog.records]
   assert told == [
-    "  eval_f1 = 0.5 (of class 'a')", "  global_step = 7", "  loss = 0.1",
+    "  eval_f1 = 0.5 (of class 'a')",
+    "  global_step = 7",
+    "  loss = 0.1",
     "  f1 = 1.0",
   ]

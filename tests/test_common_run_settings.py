@@ -54,14 +54,23 @@ def test_a_flag_without_effect_is_refused_where_it_was_given():
   run_settings.refuse_ignored(SETTINGS.replace(seed=None), rules)
 
 
-@pytest.mark.parametrize("rule, message", [
-  (run_settings.Rule("seed", "speed"),
-   "--seed needs --speed; pass that too, or leave it out"),
-  (run_settings.Rule("seed", "speed|!names"),
-   "--seed needs --speed or no --names; do one of these, or leave it out"),
-  (run_settings.Rule("seed", why=": as told"),
-   "--seed has no effect: as told; leave it out"),
-])
+@pytest.mark.parametrize(
+  "rule, message",
+  [
+    (
+      run_settings.Rule("seed", "speed"),
+      "--seed needs --speed; pass that too, or leave it out",
+    ),
+    (
+      run_settings.Rule("seed", "speed|!names"),
+      "--seed needs --speed or no --names; do one of these, or leave it out",
+    ),
+    (
+      run_settings.Rule("seed", why=": as told"),
+      "--seed has no effect: as told; leave it out",
+    ),
+  ],
+)
 def test_the_advice_fits_the_condition(rule, message):
   with pytest.raises(errors.InputError) as refused:
     run_settings.refuse_ignored(SETTINGS, [rule])

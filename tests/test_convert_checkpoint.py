@@ -33,15 +33,19 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   assert "loaded from" not in quiet.err
   names = sorted(path.name for path in (tmp_path / "o").iterdir())
   assert names == [
-    "bert_config.json", "bert_model.ckpt.data-00000-of-00001",
+    "bert_config.json",
+    "bert_model.ckpt.data-00000-of-00001",
     "bert_model.ckpt.index",
   ]
 
 
 def test_optimizer_state_is_left_out_on_request(tmp_path):
   finished = convert(
-    input=TRAINING, output=tmp_path / "o", to="huggingface",
-    bert_config_file=LINEAR, architecture="BertForPreTraining",
+    input=TRAINING,
+    output=tmp_path / "o",
+    to="huggingface",
+    bert_config_file=LINEAR,
+    architecture="BertForPreTraining",
   )
   assert re.search("left out: .*, [.]{3}, .* [(]optimizer state", finished.out)
   assert "wrote 30 tensors of " in finished.out
@@ -65,8 +69,12 @@ def test_a_model_folder_grows(tmp_path):
   folder = GOLDEN / "pretraining_run" / "model"
   (tmp_path / "words.txt").write_text("glim++\nlamp\n")
   finished = convert(
-    model_dir=folder, output=tmp_path / "o", to="huggingface", verify=True,
-    add_tokens=tmp_path / "words.txt", max_position_embeddings=80,
+    model_dir=folder,
+    output=tmp_path / "o",
+    to="huggingface",
+    verify=True,
+    add_tokens=tmp_path / "words.txt",
+    max_position_embeddings=80,
   )
   vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
   assert vocabulary.endswith("\nglim++\nlamp\n")

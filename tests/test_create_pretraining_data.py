@@ -25,8 +25,10 @@ def small(tmp_path):
   return {
     "input_file": small_corpus.write_text(tmp_path),
     "vocab_file": small_corpus.write_vocab(tmp_path),
-    "output_file": str(tmp_path / "out" / "a.tfrecord"), "max_seq_length": 32,
-    "max_predictions_per_seq": 5, "dupe_factor": 2,
+    "output_file": str(tmp_path / "out" / "a.tfrecord"),
+    "max_seq_length": 32,
+    "max_predictions_per_seq": 5,
+    "dupe_factor": 2,
   }
 
 
@@ -47,17 +49,22 @@ def test_several_inputs_and_outputs(tmp_path):
   done = run(
     input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
-    vocab_file=small_corpus.released_vocab(tmp_path), dupe_factor=5,
+    vocab_file=small_corpus.released_vocab(tmp_path),
+    dupe_factor=5,
     verbose=True,
   )
   assert "Wrote 72 instances" in done.err
   assert "Instance 0: [CLS] " in done.err
   assert "5/5 passes" in done.err
   assert "single document" not in done.err
-  assert sorted(
-    name for name in os.listdir(folder)
-    if not name.endswith(".vocabulary.manifest.json")
-  ) == names
+  assert (
+    sorted(
+      name
+      for name in os.listdir(folder)
+      if not name.endswith(".vocabulary.manifest.json")
+    )
+    == names
+  )
   features = read_features(*(folder / name for name in names))
   golden = np.load(GOLDEN / "pretraining_data" / "multi_io.npz")
   assert set(features) == set(golden)
@@ -67,9 +74,12 @@ def test_several_inputs_and_outputs(tmp_path):
 
 def test_a_single_document_works_with_a_warning(tmp_path):
   done = run(
-    input_file=f"{INPUTS}/single_doc.txt", output_file=f"{tmp_path}/a.tfrecord",
-    vocab_file=small_corpus.released_vocab(tmp_path), max_seq_length=32,
-    max_predictions_per_seq=5, dupe_factor=5,
+    input_file=f"{INPUTS}/single_doc.txt",
+    output_file=f"{tmp_path}/a.tfrecord",
+    vocab_file=small_corpus.released_vocab(tmp_path),
+    max_seq_length=32,
+    max_predictions_per_seq=5,
+    dupe_factor=5,
   )
   assert "its text is a single document" in done.err
 
@@ -91,7 +101,10 @@ def test_dynamic_masking_goes_through_the_text_once(small):
   run(**small, dynamic_masking=True, packing="full_sentences")
   features = read_features(small["output_file"])
   assert sorted(features) == [
-    "input_ids", "input_mask", "segment_ids", "word_starts"
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "word_starts",
   ]
   words = pathlib.Path(small["input_file"]).read_text().split()
   # Each word once, in sequences that are nearly full.
@@ -143,9 +156,11 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
   done = run(**small)
   assert f"{len(shards) - 1} of {len(shards)} shards are finished" in done.err
   assert [shard.read_bytes() for shard in shards] == before
-  script_runner.refuse(SCRIPT, "were made with dupe_factor 2, now it is 1", **{
-    **small, "dupe_factor": 1
-  })
+  script_runner.refuse(
+    SCRIPT,
+    "were made with dupe_factor 2, now it is 1",
+    **{**small, "dupe_factor": 1},
+  )
 
 
 def test_a_model_folder_says_how_text_is_read(small, tmp_path):
@@ -160,7 +175,9 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   expected = pathlib.Path(small["output_file"]).read_bytes()
   assert read_features(small["output_file"])["input_ids"].shape[1] == 16
   run(
-    **small, vocab_file=folder / "vocab.txt", max_seq_length=16,
+    **small,
+    vocab_file=folder / "vocab.txt",
+    max_seq_length=16,
     do_lower_case=False,
   )
   assert pathlib.Path(small["output_file"]).read_bytes() == expected
@@ -173,21 +190,26 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
     script_runner.refuse(SCRIPT, said, **small, **words)
 
 
-@pytest.mark.parametrize("flags, said", [
-  ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
-  ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
-  ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
-  ({"vocab_file": "{folder}/none.txt"}, "no such file"),
-  ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
-  ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
-  ({"output_file": "a,./a"}, "--output_file: ./a and a are one file"),
-  ({"output_file": "a,,b"}, "an empty name"),
-  ({"input_file": None}, "Flag --input_file must have a value"),
-  ({"max_predictions_per_seq": -1}, "-1 is not an integer"),
-  ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
-  ({"shard_size_mb": 1, "output_file": "a,b"},
-   "with --shard_size_mb give one name"),
-])
+@pytest.mark.parametrize(
+  "flags, said",
+  [
+    ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
+    ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
+    ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
+    ({"vocab_file": "{folder}/none.txt"}, "no such file"),
+    ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
+    ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
+    ({"output_file": "a,./a"}, "--output_file: ./a and a are one file"),
+    ({"output_file": "a,,b"}, "an empty name"),
+    ({"input_file": None}, "Flag --input_file must have a value"),
+    ({"max_predictions_per_seq": -1}, "-1 is not an integer"),
+    ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
+    (
+      {"shard_size_mb": 1, "output_file": "a,b"},
+      "with --shard_size_mb give one name",
+    ),
+  ],
+)
 def test_bad_input_leaves_nothing(small, tmp_path, flags, said):
   (tmp_path / "blank.txt").write_text("\n\n")
   before = set(os.listdir(tmp_path))
@@ -201,24 +223,30 @@ def test_bad_input_leaves_nothing(small, tmp_path, flags, said):
   assert not out.exists() or not os.listdir(out)
 
 
-@pytest.mark.parametrize("name, least, most", [
-  ("max_seq_length", 5, 65536),
-  ("max_predictions_per_seq", 0, 65536),
-  ("dupe_factor", 1, None),
-  ("masked_lm_prob", 0, 1),
-  ("short_seq_prob", 0, 1),
-])
+@pytest.mark.parametrize(
+  "name, least, most",
+  [
+    ("max_seq_length", 5, 65536),
+    ("max_predictions_per_seq", 0, 65536),
+    ("dupe_factor", 1, None),
+    ("masked_lm_prob", 0, 1),
+    ("short_seq_prob", 0, 1),
+  ],
+)
 def test_impossible_numbers(name, least, most):
   with script_flags.defined("create_pretraining_data"):
     parser = flags.FLAGS[name].parser
   assert (parser.lower_bound, parser.upper_bound) == (least, most)
 
 
-@pytest.mark.parametrize("flags, num_places, num_masked", [
-  ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
-  ({"max_predictions_per_seq": 0}, 0, {0}),
-  ({"masked_lm_prob": 0.0}, 5, {1}),
-])
+@pytest.mark.parametrize(
+  "flags, num_places, num_masked",
+  [
+    ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
+    ({"max_predictions_per_seq": 0}, 0, {0}),
+    ({"masked_lm_prob": 0.0}, 5, {1}),
+  ],
+)
 def test_what_the_original_accepts(small, flags, num_places, num_masked):
   """More places than tokens (20 of 16, its default), none, probability 0."""
   run(**{**small, **flags})
@@ -230,7 +258,9 @@ def test_what_the_original_accepts(small, flags, num_places, num_masked):
 def test_a_pipe_is_refused(tmp_path):
   os.mkfifo(tmp_path / "pipe")
   script_runner.refuse(
-    SCRIPT, "is not a regular file", input_file=tmp_path / "pipe",
+    SCRIPT,
+    "is not a regular file",
+    input_file=tmp_path / "pipe",
     output_file=tmp_path / "out",
     vocab_file=tiny_model.write_vocabulary(tmp_path, []),
   )
@@ -245,8 +275,12 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
   for shards in (None, 1):
     output = tmp_path / f"{shards}.tfrecord"
     script_runner.succeed(
-      SCRIPT, input_file=tmp_path / "text.txt", output_file=output,
-      vocab_file=tmp_path / "one.txt", shard_size_mb=shards, **flags,
+      SCRIPT,
+      input_file=tmp_path / "text.txt",
+      output_file=output,
+      vocab_file=tmp_path / "one.txt",
+      shard_size_mb=shards,
+      **flags,
     )
     files = tfrecord.find_files(str(output))
     assert files
@@ -260,8 +294,12 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
   config = tiny_model.tiny(vocab_size=8, max_position_embeddings=16)
   (tmp_path / "c.json").write_text(config.to_json_string())
   script_runner.refuse(
-    "run_pretraining.py", "made with another vocabulary", do_train=True,
-    input_file=tmp_path / "None.tfrecord", output_dir=tmp_path / "out",
-    bert_config_file=tmp_path / "c.json", vocab_file=tmp_path / "other.txt",
+    "run_pretraining.py",
+    "made with another vocabulary",
+    do_train=True,
+    input_file=tmp_path / "None.tfrecord",
+    output_dir=tmp_path / "out",
+    bert_config_file=tmp_path / "c.json",
+    vocab_file=tmp_path / "other.txt",
     **flags,
   )

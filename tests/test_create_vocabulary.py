@@ -18,8 +18,10 @@ BAD = [
   ({"input_file": "empty.txt"}, "no word in empty.txt"),
   ({"input_file": "a.txt,latin1.txt"}, "latin1.txt:2: not UTF-8"),
   ({"input_file": "a.txt", "vocab_size": 9}, "vocab_size 9 is too"),
-  ({"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
-   "cannot write a.txt/x/vocab.txt: a.txt/x is not a folder"),
+  (
+    {"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
+    "cannot write a.txt/x/vocab.txt: a.txt/x is not a folder",
+  ),
 ]
 
 
@@ -49,7 +51,9 @@ def run(folder, monkeypatch):
 
 def test_a_vocabulary(folder, run):
   said = run(
-    input_file="*[abc].txt", output_file="new/vocab.txt", vocab_size=100,
+    input_file="*[abc].txt",
+    output_file="new/vocab.txt",
+    vocab_size=100,
     num_unused_tokens=2,
   )
   assert [path.name for path in (folder / "new").iterdir()] == ["vocab.txt"]
@@ -68,8 +72,11 @@ def test_two_runs_write_the_same_bytes(folder, run, monkeypatch):
     monkeypatch.setenv("PYTHONHASHSEED", seed)
     monkeypatch.setenv("RAYON_NUM_THREADS", seed)
     run(
-      input_file=SAMPLE, output_file=f"{seed}.txt", vocab_size=400,
-      max_characters=45, min_frequency=1,
+      input_file=SAMPLE,
+      output_file=f"{seed}.txt",
+      vocab_size=400,
+      max_characters=45,
+      min_frequency=1,
     )
   first = (folder / "1.txt").read_bytes()
   assert first.count(b"\n") == 400

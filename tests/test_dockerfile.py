@@ -28,7 +28,8 @@ ARGUMENTS = dict(
 )
 # [(name, value)] of every --build-arg that a reader is shown.
 SHOWN = [
-  found for path in [DOCKERFILE, ROOT / "README.md", *ROOT.glob("docs/*.md")]
+  found
+  for path in [DOCKERFILE, ROOT / "README.md", *ROOT.glob("docs/*.md")]
   for found in re.findall(
     r"--build-arg (\w+)=(\S+)", path.read_text(encoding="utf-8")
   )
@@ -42,9 +43,9 @@ def project():
 
 
 def test_what_a_reader_passes_is_an_argument():
-  assert {name for name, _ in SHOWN} == set(ARGUMENTS) == {
-    "BASE_IMAGE", "EXTRAS"
-  }
+  assert (
+    {name for name, _ in SHOWN} == set(ARGUMENTS) == {"BASE_IMAGE", "EXTRAS"}
+  )
   for name, value in [*SHOWN, *ARGUMENTS.items()]:
     if name == "EXTRAS":
       assert set(value.split(",")) <= set(project()["optional-dependencies"])
@@ -59,7 +60,8 @@ def test_python_of_the_base_images_is_one_that_the_package_takes():
   of_ubuntu = {"22.04": 10, "24.04": 12}
   minors = [
     of_ubuntu[value.rpartition("ubuntu")[2]]
-    for name, value in SHOWN if name == "BASE_IMAGE"
+    for name, value in SHOWN
+    if name == "BASE_IMAGE"
   ]
   minors += [int(re.match(r"python:3\.(\d+)", ARGUMENTS["BASE_IMAGE"])[1])]
   assert len(minors) > 1 and all(low <= minor < high for minor in minors)
@@ -70,7 +72,8 @@ def test_it_ends_as_a_user_who_is_not_root_with_a_command_of_the_package():
   assert found["USER"] == "1000"
   assert any(
     "useradd --create-home --uid=1000" in value
-    for name, value in INSTRUCTIONS if name == "RUN"
+    for name, value in INSTRUCTIONS
+    if name == "RUN"
   )
   assert ast.literal_eval(found["CMD"])[0] in project()["scripts"]
 
@@ -90,7 +93,10 @@ def test_what_is_copied_holds_the_whole_package_and_no_more():
     return any(fnmatch.filter(parts, pattern) for pattern in ignored)
 
   needed = [
-    *SOURCES, *ROOT.glob("*/*.csv"), ROOT / "setup.py", ROOT / "pyproject.toml"
+    *SOURCES,
+    *ROOT.glob("*/*.csv"),
+    ROOT / "setup.py",
+    ROOT / "pyproject.toml",
   ]
   assert not any(map(is_left_out, needed))
   assert FOLDERS and not {"tests", "docs", "benchmarks"} & set(FOLDERS)

@@ -19,8 +19,18 @@ PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
 PAGES_WITH_PYTHON = ["python.md", "migrating.md", "from_transformers.md"]
 # Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
-  "beside", "so many", "mend", "mended", "parted", "told apart", "tell apart",
-  "is said", "aside", "learnt", "gone through", "white space parts",
+  "beside",
+  "so many",
+  "mend",
+  "mended",
+  "parted",
+  "told apart",
+  "tell apart",
+  "is said",
+  "aside",
+  "learnt",
+  "gone through",
+  "white space parts",
 )
 CODE = sorted(
   path
@@ -70,7 +80,8 @@ def test_texts_use_plain_words(files):
   archaic = re.compile(rf"\b({'|'.join(ARCHAIC)})\b", re.IGNORECASE)
   assert files
   found = [
-    f"{path.relative_to(ROOT)}:{number}: {match[0]}" for path in files
+    f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+    for path in files
     for number, line in enumerate(
       path.read_text(encoding="utf-8").split("\n"), 1
     )
@@ -102,8 +113,10 @@ def models(tmp_path, monkeypatch):
     if head == "Span":
       stored = dict(short, max_query_length=8, doc_stride=8)
     serving_models.trained(
-      tmp_path / name, head and functools.partial(make_head, head, task),
-      stored=stored, **task,
+      tmp_path / name,
+      head and functools.partial(make_head, head, task),
+      stored=stored,
+      **task,
     )
 
 
@@ -162,16 +175,23 @@ def test_commands_name_scripts_and_flags_that_exist():
   assert count > 90 and not unknown
 
 
-@pytest.mark.parametrize("define, default, meaning, line", [
-  (flags.DEFINE_string, None, "A file.", "|  | A file. |"),
-  (flags.DEFINE_list, [], "Names.", "|  | Names. |"),
-  (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
-  (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
-  (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
-  (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
-  (functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]), "cls",
-   "One | more.", r"| `cls` | One of `cls`, `mean`. One \| more. |"),
-])
+@pytest.mark.parametrize(
+  "define, default, meaning, line",
+  [
+    (flags.DEFINE_string, None, "A file.", "|  | A file. |"),
+    (flags.DEFINE_list, [], "Names.", "|  | Names. |"),
+    (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
+    (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
+    (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
+    (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
+    (
+      functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]),
+      "cls",
+      "One | more.",
+      r"| `cls` | One of `cls`, `mean`. One \| more. |",
+    ),
+  ],
+)
 def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
   own = flags.FlagValues()
   define(name="a", default=default, help=meaning, flag_values=own)

@@ -39,9 +39,9 @@ def zipped(files):
 
 def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
   # A zip as the original's: a folder with weights, shape and vocabulary.
-  release = zipped({
-    f"{MODEL}/{path.name}": path.read_bytes() for path in GOLDEN.iterdir()
-  })
+  release = zipped(
+    {f"{MODEL}/{path.name}": path.read_bytes() for path in GOLDEN.iterdir()}
+  )
   with local_server.serve({MODEL_PATH: release}) as server:
     server.cuts, server.cut_after = 1, 1000
     flags = {"dir": tmp_path / "d", "model": MODEL, "base_url": server.url}
@@ -88,16 +88,21 @@ def download(server, folder, file=FILE):
   ).read_bytes()
 
 
-@pytest.mark.parametrize("name, starts", [
-  # Whole blocks are kept; without a checksum inside, a file is begun again.
-  ("some/file.zip", [131_072, 262_144, 393_216]), ("table", [None] * 3),
-])
+@pytest.mark.parametrize(
+  "name, starts",
+  [
+    # Whole blocks are kept; without a checksum inside, a file is begun again.
+    ("some/file.zip", [131_072, 262_144, 393_216]),
+    ("table", [None] * 3),
+  ],
+)
 def test_cut_connections_are_continued(server, tmp_path, name, starts):
   server.cuts, server.cut_after = 3, 150_000
   file = catalog.File(f"https://data.example/{name}")
   assert download(server, tmp_path, file) == DATA
   assert [wanted for _, wanted in server.requests] == [
-    None, *(start and f"bytes={start}-" for start in starts)
+    None,
+    *(start and f"bytes={start}-" for start in starts),
   ]
   assert os.listdir(tmp_path) == [file.name]
 
@@ -113,10 +118,13 @@ def test_another_command_continues_an_archive(server, tmp_path):
   assert download(server, tmp_path) == DATA
 
 
-@pytest.mark.parametrize("file, message", [
-  (FILE._replace(size=7), "got 512,000 bytes, expected 7"),
-  (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
-])
+@pytest.mark.parametrize(
+  "file, message",
+  [
+    (FILE._replace(size=7), "got 512,000 bytes, expected 7"),
+    (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
+  ],
+)
 def test_another_file_than_the_published_one(server, tmp_path, file, message):
   with pytest.raises(errors.InputError, match=message):
     download(server, tmp_path, file)
@@ -178,15 +186,20 @@ def unpacked(path):
   return sorted(str(file.relative_to(folder)) for file in files)
 
 
-@pytest.mark.parametrize("write, name", [
-  (write_zip, "a.zip"), (write_tar, "a.tar.gz")
-])
-@pytest.mark.parametrize("inside, expected", [
-  (["top/a.txt", "top/top/b.txt", "__MACOSX/x"], ["a.txt", "top/b.txt"]),
-  (["a/b.txt", "c.txt"], ["a/b.txt", "c.txt"]), (["a.txt"], ["a.txt"]),
-  (["a.txt", "../out.txt"], None), (["a.txt", "a/../../../out.txt"], None),
-  (["a.txt", "/out.txt"], None),
-])
+@pytest.mark.parametrize(
+  "write, name", [(write_zip, "a.zip"), (write_tar, "a.tar.gz")]
+)
+@pytest.mark.parametrize(
+  "inside, expected",
+  [
+    (["top/a.txt", "top/top/b.txt", "__MACOSX/x"], ["a.txt", "top/b.txt"]),
+    (["a/b.txt", "c.txt"], ["a/b.txt", "c.txt"]),
+    (["a.txt"], ["a.txt"]),
+    (["a.txt", "../out.txt"], None),
+    (["a.txt", "a/../../../out.txt"], None),
+    (["a.txt", "/out.txt"], None),
+  ],
+)
 def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
   tmp_path, write, name, inside, expected
 ):
@@ -219,8 +232,7 @@ def test_links_to_outside_and_damage_are_refused(tmp_path):
 
 
 def mirrored(name, *contents):
-  """Returns a catalog.Entry without sums, and what a mirror has of its files.
-  """
+  """Returns a catalog.Entry without sums, and its files in a mirror."""
   entry = catalog.DATA[name]
   files = [catalog.File(file.url) for file in entry.files]
   paths = [file.url.removeprefix("https:/") for file in files]
@@ -255,9 +267,10 @@ def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
 
 
 def test_several_archives_of_one_data_set_stay_apart(tmp_path):
-  entry, files = mirrored("xnli", *(
-    zipped({f"{name}/a.tsv": "x"}) for name in ("XNLI-1.0", "XNLI-MT-1.0")
-  ))
+  entry, files = mirrored(
+    "xnli",
+    *(zipped({f"{name}/a.tsv": "x"}) for name in ("XNLI-1.0", "XNLI-MT-1.0")),
+  )
   with local_server.serve(files) as server:
     folder, _ = downloads.fetch(entry, str(tmp_path), server.url)
   found = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
@@ -265,7 +278,9 @@ def test_several_archives_of_one_data_set_stay_apart(tmp_path):
 
 
 # The published lines have a space at both ends.
-RAW = "".join(f" {line} \n" for line in """
+RAW = "".join(
+  f" {line} \n"
+  for line in """
 = Tamar ( river ) =
 
 The Tamar is a well @-@ known river . It is 98 @.@ 5 km long , isn 't it ? Yes !
@@ -275,21 +290,32 @@ The Tamar is a well @-@ known river . It is 98 @.@ 5 km long , isn 't it ? Yes !
 E. Brown wrote " It rises . " in 1 @,@ 000 lines = many .
 = Ann =
 Ann came .
-""".splitlines())
+""".splitlines()
+)
 
 
 def test_wikitext_becomes_lines_of_sentences(tmp_path):
-  entry, files = mirrored("wikitext-2", zipped({
-    f"wikitext-2-raw/wiki.{part}.raw": RAW
-    for part in ("train", "valid", "test")
-  }))
+  entry, files = mirrored(
+    "wikitext-2",
+    zipped(
+      {
+        f"wikitext-2-raw/wiki.{part}.raw": RAW
+        for part in ("train", "valid", "test")
+      }
+    ),
+  )
   with local_server.serve(files) as server:
     downloads.fetch(entry, str(tmp_path), server.url)
   assert {path.name for path in (tmp_path / "wikitext-2").iterdir()} == {
-    "train.txt", "valid.txt", "test.txt", "download.json"
+    "train.txt",
+    "valid.txt",
+    "test.txt",
+    "download.json",
   }
   text = (tmp_path / "wikitext-2" / "train.txt").read_text()
-  assert text == """
+  assert (
+    text
+    == """
 The Tamar is a well-known river .
 It is 98.5 km long , isn 't it ?
 Yes !
@@ -298,6 +324,7 @@ E. Brown wrote " It rises .
 
 Ann came .
 """
+  )
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

@@ -49,7 +49,8 @@ def test_each_column_of_a_matrix_has_a_scale_of_its_own(tmp_path):
   quantization.quantize(path)
   graph = onnx.load(path).graph
   sizes = {
-    tensor.name: int(np.prod(tensor.dims)) for tensor in graph.initializer
+    tensor.name: int(np.prod(tensor.dims))
+    for tensor in graph.initializer
     if tensor.name.endswith("kernel_scale")
   }
   assert len(sizes) >= 6

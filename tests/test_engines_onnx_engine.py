@@ -37,8 +37,12 @@ def test_nothing_is_written_below_the_user_s_folder(given, used, tmp_path):
   if given:
     env["ORT_DISABLE_TELEMETRY"] = given
   done = subprocess.run(
-    [sys.executable, "-B", "-c", RUN, str(path)], cwd=ROOT, env=env, text=True,
-    capture_output=True, check=True,
+    [sys.executable, "-B", "-c", RUN, str(path)],
+    cwd=ROOT,
+    env=env,
+    text=True,
+    capture_output=True,
+    check=True,
   )
   assert done.stdout == f"{used}\n"
   if used == "1":

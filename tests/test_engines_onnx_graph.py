@@ -1,5 +1,4 @@
-"""ONNX files give the numbers of our own network, in programs that read them.
-"""
+"""ONNX files give our network's numbers in programs that read them."""
 
 import numpy as np
 import pytest
@@ -51,12 +50,19 @@ def test_a_regression_has_one_output(tmp_path):
 
 
 # The mean of the last layer is what the test of every head takes.
-@pytest.mark.parametrize("mode, layers, normalize", [
-  *((mode, [[-1]], True) for mode in ("cls", "mean", "max", "pooled")),
-  *((mode, layers, False) for mode in ("cls", "mean", "max")
-    for layers in ([[-2]], [[0, -3], [-2], [2]])),
-  ("mean", [[0, -3], [-2], [2]], True), ("pooled", [[-1]], False),
-])
+@pytest.mark.parametrize(
+  "mode, layers, normalize",
+  [
+    *((mode, [[-1]], True) for mode in ("cls", "mean", "max", "pooled")),
+    *(
+      (mode, layers, False)
+      for mode in ("cls", "mean", "max")
+      for layers in ([[-2]], [[0, -3], [-2], [2]])
+    ),
+    ("mean", [[0, -3], [-2], [2]], True),
+    ("pooled", [[-1]], False),
+  ],
+)
 def test_every_pooling_equals_ours(mode, layers, normalize, tmp_path):
   pooling = sentence_pooling.Pooling(mode, layers, normalize)
   config = engine_models.config_of()
@@ -71,7 +77,8 @@ def test_layers_that_no_vector_needs_are_left_out():
   pooling = sentence_pooling.Pooling("mean", ((1,), (-4,)))
   graph = onnx_graph.make("embedding", weights, config, pooling=pooling).graph
   numbers = {
-    name.split("/")[2] for name in (tensor.name for tensor in graph.initializer)
+    name.split("/")[2]
+    for name in (tensor.name for tensor in graph.initializer)
     if "/layer_" in name
   }
   assert numbers == {"layer_0", "layer_1"}

@@ -18,22 +18,23 @@ with contextlib.suppress(ModuleNotFoundError):
 SCRIPT = "export_saved_model.py"
 MODEL = {
   "bert_config_file": FOLDER / "bert_config.json",
-  "vocab_file": FOLDER / "vocab.txt", "init_checkpoint": FOLDER,
+  "vocab_file": FOLDER / "vocab.txt",
+  "init_checkpoint": FOLDER,
   "max_seq_length": 64,
 }
 
 
 def run(tmp_path, **flags):
-  return script_runner.succeed(SCRIPT, **{
-    **MODEL, "export_dir": tmp_path / "model", **flags
-  })
+  return script_runner.succeed(
+    SCRIPT, **{**MODEL, "export_dir": tmp_path / "model", **flags}
+  )
 
 
 def refuse(tmp_path, sentence, **flags):
   before = os.listdir(tmp_path)
-  script_runner.refuse(SCRIPT, sentence, **{
-    **MODEL, "export_dir": tmp_path / "model", **flags
-  })
+  script_runner.refuse(
+    SCRIPT, sentence, **{**MODEL, "export_dir": tmp_path / "model", **flags}
+  )
   assert os.listdir(tmp_path) == before
 
 
@@ -45,9 +46,9 @@ def test_export(tmp_path):
   )
   assert "equals tokenization.py" in finished.err
   assert os.listdir(tmp_path / "model") == ["7"]
-  signature = tf.saved_model.load(
-    str(tmp_path / "model" / "7")
-  ).signatures["serving_default"]
+  signature = tf.saved_model.load(str(tmp_path / "model" / "7")).signatures[
+    "serving_default"
+  ]
   outputs = signature(text=tf.constant(["the [MASK] is"]))
   assert outputs["fillings"].shape == (1, 1, 2)
 
@@ -57,7 +58,10 @@ def test_onnx_in_8_bits(tmp_path):
   texts = tmp_path / "texts.txt"
   texts.write_text("a tall mast\nthe lamp and the keeper\n")
   finished = run(
-    tmp_path, head="masked_lm", format="onnx", quantize="int8",
+    tmp_path,
+    head="masked_lm",
+    format="onnx",
+    quantize="int8",
     calibration_file=texts,
   )
   difference, last = finished.out.splitlines()
@@ -71,8 +75,13 @@ def test_litert(tmp_path):
   from engines import litert_engine
 
   finished = run(
-    tmp_path, head="embedding", format="litert", pooling="mean",
-    max_seq_length=None, lengths="8,16", quantize="int8",
+    tmp_path,
+    head="embedding",
+    format="litert",
+    pooling="mean",
+    max_seq_length=None,
+    lengths="8,16",
+    quantize="int8",
   )
   difference, advice, last = finished.out.splitlines()
   assert advice.endswith("one per line: --calibration_file=texts.txt")
@@ -93,7 +102,9 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     json.dumps({"null_score_diff_threshold": "x", "weights": weights})
   )
   flags = {
-    "head": "span", "version_2_with_negative": True, "max_seq_length": 16,
+    "head": "span",
+    "version_2_with_negative": True,
+    "max_seq_length": 16,
     "bert_config_file": model / "bert_config.json",
     "vocab_file": model / "vocab.txt",
     "init_checkpoint": model / "bert_model.ckpt",
@@ -103,20 +114,43 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
   refuse(tmp_path, sentence, **flags, null_score_diff_threshold=1.5)
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({"head": "tagging"}, "[MASK] and tell whether a text follows, not to tag"),
-  ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
-  # Its labels are known: the head is missing.
-  ({"head": "classification", "bert_config_file": "{tmp}/named.json"},
-   "tell whether a text follows (bad, good), not to classify"),
-  ({"head": "masked_lm",
-    "init_checkpoint": "{tmp}/cased_L-2_H-8_A-2/bert_model.ckpt"},
-   "pass --do_lower_case=False"),
-  ({"head": "masked_lm", "format": "onnx", "quantize": "int8",
-    "calibration_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
-  ({"head": "masked_lm", "format": "onnx", "dtype": "bfloat16", "version": 2},
-   "--dtype needs --format=saved_model (others are float32 or int8)"),
-])
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({"head": "tagging"}, "[MASK] and tell whether a text follows, not to tag"),
+    ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
+    # Its labels are known: the head is missing.
+    (
+      {"head": "classification", "bert_config_file": "{tmp}/named.json"},
+      "tell whether a text follows (bad, good), not to classify",
+    ),
+    (
+      {
+        "head": "masked_lm",
+        "init_checkpoint": "{tmp}/cased_L-2_H-8_A-2/bert_model.ckpt",
+      },
+      "pass --do_lower_case=False",
+    ),
+    (
+      {
+        "head": "masked_lm",
+        "format": "onnx",
+        "quantize": "int8",
+        "calibration_file": "{tmp}/w",
+      },
+      "w:1: 2 texts with tabs",
+    ),
+    (
+      {
+        "head": "masked_lm",
+        "format": "onnx",
+        "dtype": "bfloat16",
+        "version": 2,
+      },
+      "--dtype needs --format=saved_model (others are float32 or int8)",
+    ),
+  ],
+)
 def test_errors(flags, sentence, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
   config = json.loads(MODEL["bert_config_file"].read_text())

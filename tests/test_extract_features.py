@@ -16,23 +16,29 @@ GOLDEN = script_runner.ROOT / "tests" / "golden"
 MODEL = GOLDEN / "pretraining_run" / "model"
 LINES = GOLDEN / "extract_features" / "lines.txt"
 DEFAULTS = {
-  "input_file": LINES, "bert_config_file": MODEL / "bert_config.json",
+  "input_file": LINES,
+  "bert_config_file": MODEL / "bert_config.json",
   "vocab_file": MODEL / "vocab.txt",
-  "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 20,
+  "init_checkpoint": MODEL / "bert_model.ckpt",
+  "max_seq_length": 20,
 }
 
 
 def extract(tmp_path, code=0, **flags):
   """Runs the script with the golden model unless told otherwise."""
-  return script_runner.run("extract_features.py", code=code, **{
-    **DEFAULTS, "output_file": tmp_path / "out", **flags
-  })
+  return script_runner.run(
+    "extract_features.py",
+    code=code,
+    **{**DEFAULTS, "output_file": tmp_path / "out", **flags},
+  )
 
 
 def refuse(tmp_path, said, **flags):
-  script_runner.refuse("extract_features.py", said, **{
-    **DEFAULTS, "output_file": tmp_path / "out", **flags
-  })
+  script_runner.refuse(
+    "extract_features.py",
+    said,
+    **{**DEFAULTS, "output_file": tmp_path / "out", **flags},
+  )
 
 
 def read_lines(path):
@@ -48,27 +54,40 @@ def golden():
 
 def values_of(line):
   """Returns [T, L, H]."""
-  return np.array([
-    [layer["values"] for layer in token["layers"]] for token in line["features"]
-  ])
+  return np.array(
+    [
+      [layer["values"] for layer in token["layers"]]
+      for token in line["features"]
+    ]
+  )
 
 
 def without_values(line):
   """Returns what a line says but the numbers."""
-  return line["linex_index"], line.keys(), [
-    (token["token"], token.keys(), [
-      (layer["index"], layer.keys()) for layer in token["layers"]
-    ])
-    for token in line["features"]
-  ]
+  return (
+    line["linex_index"],
+    line.keys(),
+    [
+      (
+        token["token"],
+        token.keys(),
+        [(layer["index"], layer.keys()) for layer in token["layers"]],
+      )
+      for token in line["features"]
+    ],
+  )
 
 
 @pytest.mark.parametrize(
   "flags",
   [
     {"batch_size": 4},
-    {"batch_size": 3, "use_one_hot_embeddings": True,
-     "distribution_strategy": "mirrored", "num_logical_cpus": 2},
+    {
+      "batch_size": 3,
+      "use_one_hot_embeddings": True,
+      "distribution_strategy": "mirrored",
+      "num_logical_cpus": 2,
+    },
   ],
   ids=["as the original", "two devices"],
 )
@@ -161,8 +180,12 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   queries = tmp_path / "queries.txt"
   queries.write_bytes(f"{lines[5]}\r\n{lines[1]}".encode())
   done = extract(
-    tmp_path, search=queries, pooling="mean", vectors_file=tmp_path / "out",
-    output_file=None, top_k=99,
+    tmp_path,
+    search=queries,
+    pooling="mean",
+    vectors_file=tmp_path / "out",
+    output_file=None,
+    top_k=99,
   )
   for number, line in enumerate(map(json.loads, done.out.splitlines())):
     query = (5, 1)[number]
@@ -172,23 +195,29 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   assert number == 1
   stored = {"search": queries, "vectors_file": tmp_path / "out"}
   refuse(
-    tmp_path, "out has another vector of the first line than this", **stored,
-    pooling="max", output_file=None,
+    tmp_path,
+    "out has another vector of the first line than this",
+    **stored,
+    pooling="max",
+    output_file=None,
   )
   sentence = f"--output_file={queries} is the file that --search reads"
-  refuse(
-    tmp_path, sentence, search=queries, pooling="max", output_file=queries
-  )
+  refuse(tmp_path, sentence, search=queries, pooling="max", output_file=queries)
   queries.write_text("")
   refuse(
-    tmp_path, f"{queries} has no line", **stored, pooling="mean",
+    tmp_path,
+    f"{queries} has no line",
+    **stored,
+    pooling="mean",
     output_file=None,
   )
 
 
 def test_the_attention_of_chosen_lines(tmp_path):
   extract(
-    tmp_path, output_file=None, picture_lines="5,0",
+    tmp_path,
+    output_file=None,
+    picture_lines="5,0",
     attention_html=tmp_path / "page.html",
   )
   assert os.listdir(tmp_path) == ["page.html"]
@@ -200,21 +229,36 @@ def test_the_attention_of_chosen_lines(tmp_path):
 @pytest.mark.parametrize(
   "flags, said",
   [
-    ({}, "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
-         "pass numbers from -3 to 2"),
+    (
+      {},
+      "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
+      "pass numbers from -3 to 2",
+    ),
     ({"layers": "last"}, "'last' is no layer of this model"),
     ({"layers": "1,-4"}, "'-4' is no layer of this model"),
     ({"pooling": "last_four_concat"}, "'-4' is no layer of this model, which"),
-    ({"pooling": "mean", "similarity": True},
-     "lines.txt:2: no pair in 'his gold, as it fell'"),
+    (
+      {"pooling": "mean", "similarity": True},
+      "lines.txt:2: no pair in 'his gold, as it fell'",
+    ),
     ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
     ({"output_file": None}, "pass --output_file or --attention_html"),
-    ({"output_file": None, "attention_html": "page.html",
-      "picture_lines": "2,11"}, "lines.txt has no line 11, counted from 0"),
-    ({"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},
-     "--picture_lines=-1: expected"),
-    ({"layers": "0", "max_seq_length": 65},
-     "more than the model's max_position_embeddings 64"),
+    (
+      {
+        "output_file": None,
+        "attention_html": "page.html",
+        "picture_lines": "2,11",
+      },
+      "lines.txt has no line 11, counted from 0",
+    ),
+    (
+      {"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},
+      "--picture_lines=-1: expected",
+    ),
+    (
+      {"layers": "0", "max_seq_length": 65},
+      "more than the model's max_position_embeddings 64",
+    ),
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
   ],
 )
@@ -240,7 +284,11 @@ def test_an_empty_file_gives_an_empty_file(tmp_path):
   assert (tmp_path / "out").read_bytes() == b""
   assert "the input has no line" in done.err
   done = extract(
-    tmp_path, 1, input_file=empty, layers="0", output_file=tmp_path / "npz",
+    tmp_path,
+    1,
+    input_file=empty,
+    layers="0",
+    output_file=tmp_path / "npz",
     output_format="npz",
   )
   assert done.last_line.endswith("empty.txt has no line")

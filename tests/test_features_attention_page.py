@@ -1,5 +1,4 @@
-"""Tests of the page of attention: its data, and in a browser if there is one.
-"""
+"""Tests of the page of attention: its data, and in a browser if installed."""
 
 import base64
 import json
@@ -59,13 +58,24 @@ def browse(tmp_path, page, *options):
   path.write_text(page, encoding="utf-8")
   return subprocess.run(
     [
-      BROWSER, "--headless", "--no-sandbox", "--disable-gpu",
-      "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync",
-      f"--user-data-dir={tmp_path}/profile", "--window-size=1600,800",
-      *options, path.as_uri(),
+      BROWSER,
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      f"--user-data-dir={tmp_path}/profile",
+      "--window-size=1600,800",
+      *options,
+      path.as_uri(),
     ],
-    check=True, capture_output=True, text=True, timeout=120,
+    check=True,
+    capture_output=True,
+    text=True,
+    timeout=120,
   ).stdout
 
 
@@ -87,19 +97,26 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
 
 def typed(page, field, text):
   """Returns a page in which a text is typed into a field."""
-  return page.replace("</body>", f"""<script>
+  return page.replace(
+    "</body>",
+    f"""<script>
     const field = document.getElementById("{field}");
     field.value = "{text}";
     field.dispatchEvent(new Event("input"));
-  </script></body>""")
+  </script></body>""",
+  )
 
 
 @in_a_browser
-@pytest.mark.parametrize("text, matches, shown, hidden", [
-  ("ZÜR", "1 tokens in 1 texts", "Zürich", 1),
-  ("[", "4 tokens in 2 texts", "a&lt;b", 0),
-  ("nothing", "0 tokens in 0 texts", "a&lt;b", 2), (" ", "", "a&lt;b", 0),
-])
+@pytest.mark.parametrize(
+  "text, matches, shown, hidden",
+  [
+    ("ZÜR", "1 tokens in 1 texts", "Zürich", 1),
+    ("[", "4 tokens in 2 texts", "a&lt;b", 0),
+    ("nothing", "0 tokens in 0 texts", "a&lt;b", 2),
+    (" ", "", "a&lt;b", 0),
+  ],
+)
 def test_a_token_is_found(tmp_path, text, matches, shown, hidden):
   page = attention_page.attention_page([FIRST, SECOND])
   document = browse(tmp_path, typed(page, "find", text), "--dump-dom")
@@ -111,16 +128,19 @@ def test_a_token_is_found(tmp_path, text, matches, shown, hidden):
 
 
 @in_a_browser
-@pytest.mark.parametrize("text, masked", [
-  ("[SEP]  [CLS]", [0, 3]), ("[sep]", []), ("a<b x", [1]),
-])
+@pytest.mark.parametrize(
+  "text, masked", [("[SEP]  [CLS]", [0, 3]), ("[sep]", []), ("a<b x", [1])]
+)
 def test_masked_tokens_are_left_out(tmp_path, text, masked):
   page = typed(attention_page.attention_page([FIRST]), "mask", text)
-  page = page.replace("</body>", """<script>
+  page = page.replace(
+    "</body>",
+    """<script>
     const all = [...Array(4).keys()];
     document.body.dataset.shares = JSON.stringify(
       all.map(i => all.map(j => sentences[0].at(1, 2, i, j))));
-  </script></body>""")
+  </script></body>""",
+  )
   document = browse(tmp_path, page, "--dump-dom")
   shares = json.loads(re.search('data-shares="(.*?)"', document)[1])
   expected = FIRST[1][1, 2].copy()

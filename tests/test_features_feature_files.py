@@ -15,10 +15,13 @@ _RNG = np.random.RandomState(0)
 LAYERS = [-1, 2]
 TOKENS = [
   feature_files.Row(
-    index, "features", _RNG.randn(2, len(tokens), 3).astype(np.float32),
-    tokens, list(range(len(tokens))),
+    index,
+    "features",
+    _RNG.randn(2, len(tokens), 3).astype(np.float32),
+    tokens,
+    list(range(len(tokens))),
   )
-  for index, tokens in enumerate([["[CLS]", "Zürich", "[SEP]"], ["a\"b", "c"]])
+  for index, tokens in enumerate([["[CLS]", "Zürich", "[SEP]"], ['a"b', "c"]])
 ]
 VECTORS = [
   feature_files.Row(index, "vector", _RNG.randn(3).astype(np.float32))
@@ -72,7 +75,9 @@ def test_numpy_archives(tmp_path):
   np.testing.assert_array_equal(first.transpose(1, 0, 2), TOKENS[0].values)
   np.testing.assert_array_equal(second.transpose(1, 0, 2), TOKENS[1].values)
   assert {name: values.tolist() for name, values in found.items()} == {
-    "layers": LAYERS, "lengths": [3, 2], "input_ids": [0, 1, 2, 0, 1]
+    "layers": LAYERS,
+    "lengths": [3, 2],
+    "input_ids": [0, 1, 2, 0, 1],
   }
   found = np.load(written(tmp_path / "vectors" / "a.npz", VECTORS))
   assert [*found] == ["vectors", "checksums"]

@@ -38,8 +38,11 @@ def by_onnx(folder, texts, _):
 def by_script(folder, texts, tmp_path):
   (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
   script_runner.succeed(
-    "extract_features.py", sparse=True, input_file=tmp_path / "texts.txt",
-    output_file=tmp_path / "out.jsonl", model_dir=folder,
+    "extract_features.py",
+    sparse=True,
+    input_file=tmp_path / "texts.txt",
+    output_file=tmp_path / "out.jsonl",
+    model_dir=folder,
   )
   lines = (tmp_path / "out.jsonl").read_text().splitlines()
   return [json.loads(line)["weights"] for line in lines]
@@ -82,19 +85,35 @@ def test_the_folder_says_the_head_that_is_served(folder):
   assert sentence_folder.read_sparse(str(folder)) == {}
 
 
-@pytest.mark.parametrize("name, values, said", [
-  ("1_SpladePooling/config.json", {"pooling_strategy": "mean"},
-   "1_SpladePooling/config.json: 'mean' is none of max, sum; this project"),
-  ("1_SpladePooling/config.json", {"activation_function": "softplus"},
-   "1_SpladePooling/config.json: 'softplus' is none of relu, log1p_relu"),
-  ("modules.json", [
-    {"type": "x.Transformer"}, {"path": "1_SpladePooling", "type": "x.Pooling"}
-  ], "are Transformer, Pooling; this project computes sparse vectors only"),
-  ("modules.json", [{"type": "x.Router"}], "the modules are Router; this"),
-  ("config_sentence_transformers.json", {
-    "prompts": {"q": "query: "}, "default_prompt_name": "q"
-  }, "each text begins with the prompt 'query: '; this project"),
-])
+@pytest.mark.parametrize(
+  "name, values, said",
+  [
+    (
+      "1_SpladePooling/config.json",
+      {"pooling_strategy": "mean"},
+      "1_SpladePooling/config.json: 'mean' is none of max, sum; this project",
+    ),
+    (
+      "1_SpladePooling/config.json",
+      {"activation_function": "softplus"},
+      "1_SpladePooling/config.json: 'softplus' is none of relu, log1p_relu",
+    ),
+    (
+      "modules.json",
+      [
+        {"type": "x.Transformer"},
+        {"path": "1_SpladePooling", "type": "x.Pooling"},
+      ],
+      "are Transformer, Pooling; this project computes sparse vectors only",
+    ),
+    ("modules.json", [{"type": "x.Router"}], "the modules are Router; this"),
+    (
+      "config_sentence_transformers.json",
+      {"prompts": {"q": "query: "}, "default_prompt_name": "q"},
+      "each text begins with the prompt 'query: '; this project",
+    ),
+  ],
+)
 def test_other_modules_are_refused(folder, name, values, said):
   (folder / name).write_text(json.dumps(values))
   with pytest.raises(errors.InputError, match=said):
@@ -104,7 +123,10 @@ def test_other_modules_are_refused(folder, name, values, said):
 def test_an_encoder_alone_weighs_no_words(tmp_path):
   (tmp_path / "texts.txt").write_text("the lamp\n")
   script_runner.refuse(
-    "extract_features.py", "has no head to fill in [MASK]", sparse=True,
-    input_file=tmp_path / "texts.txt", output_file=tmp_path / "out.jsonl",
+    "extract_features.py",
+    "has no head to fill in [MASK]",
+    sparse=True,
+    input_file=tmp_path / "texts.txt",
+    output_file=tmp_path / "out.jsonl",
     model_dir=GOLDEN / "folder",
   )

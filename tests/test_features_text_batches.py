@@ -19,16 +19,19 @@ def examples(*lengths):
   ]
 
 
-@pytest.mark.parametrize("line, texts", [
-  ("", ("", None)),
-  ("  one text \t", ("one text", None)),
-  ("a ||| b", ("a", "b")),
-  ("a ||| b ||| c", ("a ||| b", "c")),
-  ("a ||| ||| b", ("a |||", "b")),
-  ("a|||b", ("a|||b", None)),
-  ("a ||| ", ("a |||", None)),
-  (" ||| b", ("||| b", None)),
-])
+@pytest.mark.parametrize(
+  "line, texts",
+  [
+    ("", ("", None)),
+    ("  one text \t", ("one text", None)),
+    ("a ||| b", ("a", "b")),
+    ("a ||| b ||| c", ("a ||| b", "c")),
+    ("a ||| ||| b", ("a |||", "b")),
+    ("a|||b", ("a|||b", None)),
+    ("a ||| ", ("a |||", None)),
+    (" ||| b", ("||| b", None)),
+  ],
+)
 def test_the_last_separator_parts_a_line(line, texts):
   assert text_batches.split_pair(line) == texts
 

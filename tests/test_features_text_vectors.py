@@ -23,10 +23,16 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   if replicas == 2:
     strategy = two_replicas.strategy()
   computer = text_vectors.VectorComputer(
-    compute, strategy, run_settings.Settings(dict(
-      batch_size=2, max_seq_length=32, similarity=False,
-      jit_compile=str(is_static).lower(),
-    ))
+    compute,
+    strategy,
+    run_settings.Settings(
+      dict(
+        batch_size=2,
+        max_seq_length=32,
+        similarity=False,
+        jit_compile=str(is_static).lower(),
+      )
+    ),
   )
   # Text i is i, i, ...: two long ones among short ones.
   lengths = [3, 32, 4, 4, 30, 2, 3, 1]

@@ -14,10 +14,12 @@ LINES = [f"line {number}" for number in range(23)]
 
 def check(results, queries, top_k, *, is_itself=False):
   """Compares with float64 and a sort of everything."""
-  cosines = np.stack([
-    text_vectors.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)
-    for query in queries
-  ])
+  cosines = np.stack(
+    [
+      text_vectors.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)
+      for query in queries
+    ]
+  )
   if is_itself:
     np.fill_diagonal(cosines, -np.inf)
   numbers = np.argsort(-cosines, axis=1)[:, :top_k]
@@ -44,7 +46,10 @@ def test_equal_ones_zeros_and_few():
   vectors = np.array([[0, 0], [2, 0], [0, 1], [5, 0]], np.float32)
   (found,) = vector_search.search(vectors, "abcd", 9, np.array([[3.0, 0]]))
   assert [tuple(each.values()) for each in found] == [
-    (1, "b", 1.0), (3, "d", 1.0), (0, "a", 0.0), (2, "c", 0.0)
+    (1, "b", 1.0),
+    (3, "d", 1.0),
+    (0, "a", 0.0),
+    (2, "c", 0.0),
   ]
   assert vector_search.search(vectors[:1], "a", 3) == [[]]
   assert vector_search.search(vectors, "abcd", 3, np.zeros([0, 2])) == []
@@ -65,11 +70,14 @@ def test_vectors_are_read_again(tmp_path):
     vector_search.read(path, sequences)
 
 
-@pytest.mark.parametrize("count, first, sentence", [
-  (22, VECTORS[0], r"vectors of the shape \(23, 5\), not \(22, 5\)"),
-  (23, VECTORS[0, :4], r"vectors of the shape \(23, 5\), not \(23, 4\)"),
-  (23, VECTORS[1], "another vector of the first line than this model makes"),
-])
+@pytest.mark.parametrize(
+  "count, first, sentence",
+  [
+    (22, VECTORS[0], r"vectors of the shape \(23, 5\), not \(22, 5\)"),
+    (23, VECTORS[0, :4], r"vectors of the shape \(23, 5\), not \(23, 4\)"),
+    (23, VECTORS[1], "another vector of the first line than this model makes"),
+  ],
+)
 def test_vectors_of_others_are_refused(count, first, sentence):
   with pytest.raises(errors.InputError, match=f"a.npz has {sentence}; pass"):
     vector_search.check(VECTORS, count, first, "a.npz")

@@ -45,7 +45,9 @@ def answer_of(server_command):
     assert command[0] == "curl"
     done = subprocess.run(
       [*command, "--silent", "--retry", "60", "--retry-connrefused"],
-      stdout=subprocess.PIPE, check=True, timeout=300,
+      stdout=subprocess.PIPE,
+      check=True,
+      timeout=300,
     )
   finally:
     server.send_signal(signal.SIGTERM)
@@ -67,9 +69,15 @@ def test_five_commands(tmp_path):
 
   # 1: what is wrong with the table, and how to go on.
   flags = {
-    "do_train": True, "do_eval": True, "train_file": table,
-    "eval_fraction": 0.2, "label_column": "opinion", "train_batch_size": 8,
-    "max_seq_length": 16, "num_train_epochs": 1, **shape,
+    "do_train": True,
+    "do_eval": True,
+    "train_file": table,
+    "eval_fraction": 0.2,
+    "label_column": "opinion",
+    "train_batch_size": 8,
+    "max_seq_length": 16,
+    "num_train_epochs": 1,
+    **shape,
     "output_dir": tmp_path / "out",
   }
   done = script_runner.run("run_classifier.py", **flags)

@@ -56,8 +56,11 @@ def _graphs_as_they_are():
 LABELS = label_names("bad", "fair", "good")
 LONG = "the gold star had to light up the street, and he was with him. " * 3
 TEXTS = [
-  "the street is up", "It's gold!", LONG,
-  "he \u00c9mile Stra\u00dfe, 1999!", "x y",
+  "the street is up",
+  "It's gold!",
+  LONG,
+  "he \u00c9mile Stra\u00dfe, 1999!",
+  "x y",
 ]
 SECOND = ["and a star", LONG, "in the gold", "to", "which"]
 # One text each, with what separates two texts of a line.
@@ -110,8 +113,10 @@ class Row(NamedTuple):
     """Returns the answers of a text_models.TextModel in the served form."""
     answers = self.method(bert, self.rows())
     return [
-      next(iter(row.values())) if isinstance(row, dict) and len(row) == 1
-      else row for row in answers
+      next(iter(row.values()))
+      if isinstance(row, dict) and len(row) == 1
+      else row
+      for row in answers
     ]
 
 
@@ -156,9 +161,13 @@ def check_classifier(folder, row, answers, tmp_path, **flags):
       [["text", "b"][: 1 + is_pairs], *zip(*row.texts.values())]
     )
   script(
-    "run_classifier.py", model_dir=folder, output_dir=tmp_path / "out",
-    do_predict=True, predict_file=tmp_path / "new.csv",
-    text_b_column="b" if is_pairs else None, **flags,
+    "run_classifier.py",
+    model_dir=folder,
+    output_dir=tmp_path / "out",
+    do_predict=True,
+    predict_file=tmp_path / "new.csv",
+    text_b_column="b" if is_pairs else None,
+    **flags,
   )
   _, *cells = lines_in(tmp_path / "out" / "predictions.tsv")
   for answer, cell in zip(answers, cells, strict=True):
@@ -218,8 +227,11 @@ def check_tagger(folder, row, answers, tmp_path):
 def check_vectors(folder, row, answers, tmp_path, name="vector", **flags):
   flags = {"pooling": "mean"} | flags if name == "vector" else flags
   script(
-    "extract_features.py", input_file=write_lines(tmp_path, row.rows()),
-    output_file=tmp_path / "out.jsonl", model_dir=folder, **flags,
+    "extract_features.py",
+    input_file=write_lines(tmp_path, row.rows()),
+    output_file=tmp_path / "out.jsonl",
+    model_dir=folder,
+    **flags,
   )
   lines = lines_in(tmp_path / "out.jsonl")
   assert_same(answers, [json.loads(line)[name] for line in lines])
@@ -252,7 +264,8 @@ def check_words(folder, row, answers, tmp_path):
   lines = filled(tmp_path, row.rows(), model_dir=folder)
   told = [line.split(": ")[1] for line in lines if ": " in line]
   served = [
-    mask for answer in answers
+    mask
+    for answer in answers
     for mask in zip(answer["fillings"], answer["probabilities"])
   ]
   assert len(served) == len(told) == 4
@@ -268,8 +281,12 @@ def check_words(folder, row, answers, tmp_path):
 
 def classes(texts, problem="single_label_classification", count=3, **stored):
   return Row(
-    "classification", serving_models.classifier(count), texts,
-    text_models.TextModel.classify, check_classifier, stored,
+    "classification",
+    serving_models.classifier(count),
+    texts,
+    text_models.TextModel.classify,
+    check_classifier,
+    stored,
     {"problem_type": problem, **({"id2label": LABELS} if count > 1 else {})},
   )
 
@@ -281,38 +298,63 @@ ROWS = {
   "labels": classes({"text": TEXTS}, "multi_label_classification"),
   "number": classes({"text": TEXTS}, "regression", 1, doc_stride=12),
   "span": Row(
-    "span", serving_models.span, {"question": QUESTIONS, "context": CONTEXTS},
+    "span",
+    serving_models.span,
+    {"question": QUESTIONS, "context": CONTEXTS},
     lambda bert, rows: bert.answer(
       *map(list, zip(*rows)), version_2_with_negative=True, **THRESHOLD
     ),
-    check_squad, {
-      "doc_stride": 8, "max_query_length": 6, "max_answer_length": 5,
-      "n_best_size": 7, "version_2_with_negative": True,
-    }, flags=THRESHOLD,
+    check_squad,
+    {
+      "doc_stride": 8,
+      "max_query_length": 6,
+      "max_answer_length": 5,
+      "n_best_size": 7,
+      "version_2_with_negative": True,
+    },
+    flags=THRESHOLD,
   ),
   "tags": Row(
-    "tagging", serving_models.tagger, {"text": SENTENCES},
-    lambda bert, texts: bert.tag(texts, tag_words="white_space"), check_tagger,
+    "tagging",
+    serving_models.tagger,
+    {"text": SENTENCES},
+    lambda bert, texts: bert.tag(texts, tag_words="white_space"),
+    check_tagger,
     task={"id2label": label_names("O", "B-X", "I-X", "B-Y")},
   ),
   "vectors": Row(
-    "embedding", None, {"text": TEXTS},
+    "embedding",
+    None,
+    {"text": TEXTS},
     lambda bert, texts: bert.embed(texts, normalize=True).tolist(),
-    check_vectors, {"pooling": "mean"}, flags={"normalize": True},
+    check_vectors,
+    {"pooling": "mean"},
+    flags={"normalize": True},
   ),
   "follows": Row(
-    "next_sentence", serving_models.pair_scorer, PAIRS,
-    text_models.TextModel.next_sentence, check_pairs,
+    "next_sentence",
+    serving_models.pair_scorer,
+    PAIRS,
+    text_models.TextModel.next_sentence,
+    check_pairs,
   ),
   # Hugging Face's BertForMaskedLM has no pooler either.
   "words": Row(
-    "masked_lm", serving_models.mask_filler, {"text": MASKS},
-    text_models.TextModel.fill_mask, check_words, has_pooler=False,
+    "masked_lm",
+    serving_models.mask_filler,
+    {"text": MASKS},
+    text_models.TextModel.fill_mask,
+    check_words,
+    has_pooler=False,
   ),
   "weights": Row(
-    "sparse", serving_models.mask_filler, {"text": [*TEXTS, ""]},
+    "sparse",
+    serving_models.mask_filler,
+    {"text": [*TEXTS, ""]},
     lambda bert, texts: bert.embed_sparse(texts, sparse_pooling="sum"),
-    check_weights, flags={"sparse_pooling": "sum"}, has_pooler=False,
+    check_weights,
+    flags={"sparse_pooling": "sum"},
+    has_pooler=False,
   ),
 }
 
@@ -325,8 +367,10 @@ def trained(tmp_path_factory):
   def of_row(name):
     row = ROWS[name]
     folder = serving_models.trained(
-      tmp_path_factory.mktemp(name) / "model", row.make,
-      stored={"max_seq_length": 32, **row.stored}, pooler=row.has_pooler,
+      tmp_path_factory.mktemp(name) / "model",
+      row.make,
+      stored={"max_seq_length": 32, **row.stored},
+      pooler=row.has_pooler,
       **row.task,
     )
     answers = row.ask(text_models.load(str(folder)))
@@ -339,10 +383,13 @@ def trained(tmp_path_factory):
 
 def table(*in_default):
   """Parametrizes by rows; all others run in `make test-slow` alone."""
-  return pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] * (name not in in_default))
-    for name in ROWS
-  ])
+  return pytest.mark.parametrize(
+    "name",
+    [
+      pytest.param(name, marks=[pytest.mark.slow] * (name not in in_default))
+      for name in ROWS
+    ],
+  )
 
 
 @table(*ROWS)
@@ -376,8 +423,13 @@ def test_extract_features_pools_pairs_by_an_engine(trained, tmp_path):
   tables = []
   for engine in ("tensorflow", "onnx"):
     script(
-      "extract_features.py", model_dir=folder, input_file=path, engine=engine,
-      output_file=tmp_path / engine, pooling="max", batch_size=2,
+      "extract_features.py",
+      model_dir=folder,
+      input_file=path,
+      engine=engine,
+      output_file=tmp_path / engine,
+      pooling="max",
+      batch_size=2,
       similarity=True,
     )
     tables.append(list(map(json.loads, lines_in(tmp_path / engine))))
@@ -389,15 +441,24 @@ def test_an_engine_runs_weights_that_were_just_trained(tmp_path):
   tables = []
   for flags in ({"do_train": True, "engine": "onnx"}, {}):
     script(
-      "run_classifier.py", task_name="swag", do_predict=True, max_seq_length=16,
+      "run_classifier.py",
+      task_name="swag",
+      do_predict=True,
+      max_seq_length=16,
       data_dir=script_runner.ROOT / "tests" / "data" / "glue" / "swag",
-      model_dir=serving_models.FOLDER, output_dir=tmp_path / "out",
-      train_batch_size=2, num_train_epochs=1, learning_rate=1e-3, **flags,
+      model_dir=serving_models.FOLDER,
+      output_dir=tmp_path / "out",
+      train_batch_size=2,
+      num_train_epochs=1,
+      learning_rate=1e-3,
+      **flags,
     )
-    tables.append([
-      list(map(float, row.split()))
-      for row in lines_in(tmp_path / "out" / "test_results.tsv")
-    ])
+    tables.append(
+      [
+        list(map(float, row.split()))
+        for row in lines_in(tmp_path / "out" / "test_results.tsv")
+      ]
+    )
   assert_same(*tables)
   assert len(tables[0][0]) == 4 and len(set(tables[0][0])) == 4
 
@@ -416,7 +477,10 @@ def test_8_bits_are_other_numbers_and_near(trained):
 def export(folder, target, head, **flags):
   """Runs export_saved_model.py; returns the folder that it wrote."""
   out = script(
-    "export_saved_model.py", model_dir=folder, export_dir=target, head=head,
+    "export_saved_model.py",
+    model_dir=folder,
+    export_dir=target,
+    head=head,
     **{"format": "onnx", **flags},
   )
   assert out.splitlines()[-1] == f"The model is in {target}."
@@ -478,7 +542,8 @@ def graph_outputs(model, row):
   )
   columns = {
     name: np.char.decode(value.numpy().astype(bytes), "utf-8").tolist()
-    if value.dtype == tf.string else value.numpy().tolist()
+    if value.dtype == tf.string
+    else value.numpy().tolist()
     for name, value in outputs.items()
   }
   return [dict(zip(columns, values)) for values in zip(*columns.values())]

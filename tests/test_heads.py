@@ -21,9 +21,9 @@ def test_initial_weights_are_a_cut_normal():
   assert not bias.numpy().any()
 
 
-@pytest.mark.parametrize("make", [
-  heads.ClassificationHead, heads.TokenClassificationHead
-])
+@pytest.mark.parametrize(
+  "make", [heads.ClassificationHead, heads.TokenClassificationHead]
+)
 def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   head = make(
     tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), 2
@@ -37,9 +37,7 @@ def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   np.testing.assert_allclose(np.unique(logits), [0, 1 / 0.9], rtol=1e-6)
   assert np.mean(logits == 0) == pytest.approx(0.1, abs=0.015)
   dropped = head(ones, True, dropout_seed=[1, 2])
-  np.testing.assert_array_equal(
-    dropped, head(ones, True, dropout_seed=[1, 2])
-  )
+  np.testing.assert_array_equal(dropped, head(ones, True, dropout_seed=[1, 2]))
 
 
 # Pooled vectors.
@@ -53,7 +51,8 @@ OUTPUT = modeling.BertOutput(
   embedding_output=None,
   all_encoder_layers=tuple(tf.constant(layer) for layer in LAYERS),
   sequence_output=tf.constant(LAYERS[-1]),
-  pooled_output=tf.constant([[1.0], [2.0]]), attention_probs=None,
+  pooled_output=tf.constant([[1.0], [2.0]]),
+  attention_probs=None,
 )
 
 
@@ -63,6 +62,7 @@ def means(layer):
 
 def largest(layer):
   return [layer[0, :2].max(0), layer[1].max(0)]
+
 
 EXPECTED = {
   "cls": LAYERS[-1][:, 0],
@@ -76,9 +76,12 @@ EXPECTED = {
 
 
 def pooling(mode, layers=("-1",), normalize=False):
-  return sentence_pooling.Pooling.of(run_settings.Settings({
-    "pooling": mode, "pooling_layer": layers, "normalize": normalize
-  }), depth=5)
+  return sentence_pooling.Pooling.of(
+    run_settings.Settings(
+      {"pooling": mode, "pooling_layer": layers, "normalize": normalize}
+    ),
+    depth=5,
+  )
 
 
 def check(made, expected):
@@ -93,13 +96,19 @@ def test_pooling(mode):
   check(pooling(mode), EXPECTED[mode])
 
 
-@pytest.mark.parametrize("layers, expected", [
-  (["-2"], largest(LAYERS[3])), (0, largest(LAYERS[0])),
-  ([-1, 0], np.concatenate([largest(LAYERS[4]), largest(LAYERS[0])], 1)),
-  (["-1+ -2+0"], largest(LAYERS[4] + LAYERS[3] + LAYERS[0])),
-  (["-1+1", "2"],
-   np.concatenate([largest(LAYERS[4] + LAYERS[1]), largest(LAYERS[2])], 1)),
-])
+@pytest.mark.parametrize(
+  "layers, expected",
+  [
+    (["-2"], largest(LAYERS[3])),
+    (0, largest(LAYERS[0])),
+    ([-1, 0], np.concatenate([largest(LAYERS[4]), largest(LAYERS[0])], 1)),
+    (["-1+ -2+0"], largest(LAYERS[4] + LAYERS[3] + LAYERS[0])),
+    (
+      ["-1+1", "2"],
+      np.concatenate([largest(LAYERS[4] + LAYERS[1]), largest(LAYERS[2])], 1),
+    ),
+  ],
+)
 def test_pooled_layers(layers, expected):
   check(pooling("max", layers), expected)
 
@@ -110,10 +119,16 @@ def test_vectors_of_length_1():
   check(pooling("mean", -2, normalize=True), vectors / lengths)
 
 
-@pytest.mark.parametrize("layers, named", [
-  (["5"], "5: '5'"), (["-1+-6"], "-1+-6: '-6'"), (["0", "a"], "0,a: 'a'"),
-  ([], ": ''"), (["1+"], "1+: ''"),
-])
+@pytest.mark.parametrize(
+  "layers, named",
+  [
+    (["5"], "5: '5'"),
+    (["-1+-6"], "-1+-6: '-6'"),
+    (["0", "a"], "0,a: 'a'"),
+    ([], ": ''"),
+    (["1+"], "1+: ''"),
+  ],
+)
 def test_a_layer_that_is_none(layers, named):
   expected = f"--pooling_layer={named} is no layer of this model, which has 5"
   with pytest.raises(errors.InputError, match=re.escape(expected)):

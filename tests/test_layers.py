@@ -15,7 +15,8 @@ TABLES = np.load("tests/golden/api/gelu_layernorm.npz")
 def _norm(x, beta=0.0, gamma=1.0):
   width = x.shape[-1]
   weights = {
-    "n/beta": tf.fill([width], beta), "n/gamma": tf.fill([width], gamma),
+    "n/beta": tf.fill([width], beta),
+    "n/gamma": tf.fill([width], gamma),
   }
   return layers.layer_norm(tf.constant(x), weights, "n")
 
@@ -61,11 +62,22 @@ def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
     )
 
 
-@pytest.mark.parametrize("name, expected", [
-  ("gelu", 0.8411920), ("GELU", 0.8411920), ("gelu_erf", 0.8413447),
-  ("relu", 1.0), ("tanh", 0.7615942), ("linear", 1.0), ("", 1.0), (None, 1.0),
-  ("swish", 0.7310586), ("silu", 0.7310586), (tf.square, 1.0),
-])
+@pytest.mark.parametrize(
+  "name, expected",
+  [
+    ("gelu", 0.8411920),
+    ("GELU", 0.8411920),
+    ("gelu_erf", 0.8413447),
+    ("relu", 1.0),
+    ("tanh", 0.7615942),
+    ("linear", 1.0),
+    ("", 1.0),
+    (None, 1.0),
+    ("swish", 0.7310586),
+    ("silu", 0.7310586),
+    (tf.square, 1.0),
+  ],
+)
 def test_activations_by_name(name, expected):
   for fused in (False, True):
     value = layers.get_activation(name, fused=fused)(tf.constant(1.0))

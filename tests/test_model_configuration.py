@@ -34,22 +34,25 @@ def test_a_configuration_is_checked_when_a_model_is_made():
     modeling.BertModel(modeling.BertConfig(None))
 
 
-@pytest.mark.parametrize("text, message", [
-  ("{", "not JSON"),
-  ("[1]", r"expected an object in JSON, got \[1\]"),
-  ("{}", "vocab_size is None in the model configuration; expected an int"),
-  ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
-  ('{"vocab_size": true}', "vocab_size is True"),
-  ('{"vocab_size": 0}', "at least 1"),
-  ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
-  ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
-  ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
-  ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
-  ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
-  ('{"model_type": {}}', "model_type is {}; expected a string"),
-  ('{"model_type": "gpt2"}', "is 'gpt2'; only models of 'albert', 'bert', "),
-  ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2, which"),
-])
+@pytest.mark.parametrize(
+  "text, message",
+  [
+    ("{", "not JSON"),
+    ("[1]", r"expected an object in JSON, got \[1\]"),
+    ("{}", "vocab_size is None in the model configuration; expected an int"),
+    ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
+    ('{"vocab_size": true}', "vocab_size is True"),
+    ('{"vocab_size": 0}', "at least 1"),
+    ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
+    ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
+    ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
+    ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
+    ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
+    ('{"model_type": {}}', "model_type is {}; expected a string"),
+    ('{"model_type": "gpt2"}', "is 'gpt2'; only models of 'albert', 'bert', "),
+    ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2, which"),
+  ],
+)
 def test_bad_configuration_files(tmp_path, text, message):
   path = tmp_path / "bert_config.json"
   path.write_text(text)
@@ -95,7 +98,8 @@ def test_the_id_of_padding_moves_no_position_of_berts():
 
 def test_what_a_model_was_trained_for_is_kept():
   theirs = huggingface(
-    problem_type="multi_label_classification", id2label={"0": "no", "1": "yes"},
+    problem_type="multi_label_classification",
+    id2label={"0": "no", "1": "yes"},
     classifier_input={"max_seq_length": 256},
   )
   config = modeling.BertConfig.from_dict(theirs).to_dict()
@@ -112,10 +116,15 @@ def test_what_a_model_was_trained_for_is_kept():
   assert config["problem_type"] == "multiple_choice"
 
 
-@pytest.mark.parametrize("name, value", [
-  ("hidden_size", 10**23 // 4 * 4), ("vocab_size", 10**12),
-  ("num_hidden_layers", 10**9), ("intermediate_size", 10**4000),
-])
+@pytest.mark.parametrize(
+  "name, value",
+  [
+    ("hidden_size", 10**23 // 4 * 4),
+    ("vocab_size", 10**12),
+    ("num_hidden_layers", 10**9),
+    ("intermediate_size", 10**4000),
+  ],
+)
 def test_a_model_that_no_machine_can_hold_is_refused(name, value):
   config = tiny(**{name: value})
   expected = f" needs .*B of memory .* has .*B; .* such as {name} {value}"

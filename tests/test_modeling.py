@@ -72,9 +72,9 @@ def test_forward_and_losses_equal_the_original(name, case):
   assert norm == pytest.approx(data["grad_global_norm_reference"], rel=1e-5)
 
 
-@pytest.mark.parametrize("option", [
-  {}, {"recompute_activations": True}, {"is_for_tpu": True},
-])
+@pytest.mark.parametrize(
+  "option", [{}, {"recompute_activations": True}, {"is_for_tpu": True}]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_equal_the_original(name, option):
   data, model, gradients = check_golden(name, "static", **option)
@@ -105,15 +105,29 @@ def head_shapes(config, task):
   return heads.output_shapes(config, prefix, 2)
 
 
-@pytest.mark.parametrize("checkpoint, task, sizes", [
-  ("base_uncased_pretraining_model", "pretraining", {}),
-  ("base_uncased_classifier_model", "classifier", {}),
-  ("base_uncased_squad_model", "squad", {}),
-  ("multi_cased_base_pretraining_model", "pretraining", {"vocab_size": 119547}),
-  ("L8_H512_pretraining_model", "pretraining",
-   dict(num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
-        intermediate_size=2048)),
-])
+@pytest.mark.parametrize(
+  "checkpoint, task, sizes",
+  [
+    ("base_uncased_pretraining_model", "pretraining", {}),
+    ("base_uncased_classifier_model", "classifier", {}),
+    ("base_uncased_squad_model", "squad", {}),
+    (
+      "multi_cased_base_pretraining_model",
+      "pretraining",
+      {"vocab_size": 119547},
+    ),
+    (
+      "L8_H512_pretraining_model",
+      "pretraining",
+      dict(
+        num_hidden_layers=8,
+        hidden_size=512,
+        num_attention_heads=8,
+        intermediate_size=2048,
+      ),
+    ),
+  ],
+)
 def test_names_and_shapes_equal_the_released(checkpoint, task, sizes):
   config = modeling.BertConfig(
     **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
@@ -126,8 +140,10 @@ def test_names_and_shapes_equal_the_released(checkpoint, task, sizes):
 def make_everything(config):
   bert = modeling.BertModel(config)
   return [
-    bert, heads.MaskedLMHead(config, bert.word_embeddings),
-    heads.NextSentenceHead(config), heads.ClassificationHead(config, 3),
+    bert,
+    heads.MaskedLMHead(config, bert.word_embeddings),
+    heads.NextSentenceHead(config),
+    heads.ClassificationHead(config, 3),
     heads.SpanHead(config),
   ]
 
@@ -136,7 +152,8 @@ def test_every_variable_is_in_the_table_and_trainable():
   config = tiny()
   modules = make_everything(config)
   tables = [
-    configuration.bert_shapes(config), heads.masked_lm_shapes(config),
+    configuration.bert_shapes(config),
+    heads.masked_lm_shapes(config),
     heads.output_shapes(config, "cls/seq_relationship/", 2),
     heads.output_shapes(config, "", 3),
     heads.output_shapes(config, "cls/squad/", 2),

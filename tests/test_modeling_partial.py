@@ -32,7 +32,8 @@ def rows_of_products(monkeypatch, *data, skip_padding=False, **options):
     model(*data, **options)
     graph = tf.compat.v1.get_default_graph()
     return [
-      tf.shape(op.outputs[0])[0] for op in graph.get_operations()
+      tf.shape(op.outputs[0])[0]
+      for op in graph.get_operations()
       if op.type == "MatMul"
     ]
 

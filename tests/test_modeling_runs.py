@@ -44,9 +44,10 @@ def layer_calls(monkeypatch):
   return calls
 
 
-@pytest.mark.parametrize("options, traces", [
-  ({}, 1), ({"positions": [[0]] * 3}, 2), ({"return_attention": True}, 1)
-])
+@pytest.mark.parametrize(
+  "options, traces",
+  [({}, 1), ({"positions": [[0]] * 3}, 2), ({"return_attention": True}, 1)],
+)
 def test_all_layers_of_a_graph_share_one_trace(layer_calls, options, traces):
   model = modeling.BertModel(tiny(num_hidden_layers=5))
   encode = tf.function(lambda *data: model(*data, **options).pooled_output)

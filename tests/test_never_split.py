@@ -30,7 +30,8 @@ EXPECTED = {
     ["[UNK]", ".", "js", "node", ".", "js", "."],
   ),
   "c\u0301++ \u00e9, e,": (
-    ["c++", "\u00e9,", "e", ","], ["[UNK]", "+", "+", "\u00e9,", "e", ","]
+    ["c++", "\u00e9,", "e", ","],
+    ["[UNK]", "+", "+", "\u00e9,", "e", ","],
   ),
   "[MASK] [mask]": (
     ["[MASK]", "[UNK]", "[UNK]", "[UNK]"],
@@ -80,14 +81,19 @@ def test_a_graph_is_refused(tokenizer):
 def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
   lower = tokenizer.do_lower_case
   tokenizer_files.write(
-    str(tmp_path), tokenizer.vocab_file, lower, 512, fast=True,
+    str(tmp_path),
+    tokenizer.vocab_file,
+    lower,
+    512,
+    fast=True,
     never_split=NEVER,
   )
   theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
   # Words that lower-casing changes are also kept next to punctuation, too.
   changed = {"C#", "\u00e9,", "[MASK]"} if lower else {"[MASK]"}
   texts = [
-    text for text in [*EXPECTED, *random_lines(500)]
+    text
+    for text in [*EXPECTED, *random_lines(500)]
     if not any(word in text for word in changed)
   ]
   assert len(texts) > 100
@@ -122,10 +128,17 @@ def test_a_tokenizer_json_has_no_such_list():
 
 
 def resolved(path, given=(), **values):
-  return tokenizer_files.with_known_case(run_settings.Settings({
-    "vocab_file": str(path / "vocab.txt"), "do_lower_case": True,
-    "never_split": (), **values,
-  }, given)).never_split
+  return tokenizer_files.with_known_case(
+    run_settings.Settings(
+      {
+        "vocab_file": str(path / "vocab.txt"),
+        "do_lower_case": True,
+        "never_split": (),
+        **values,
+      },
+      given,
+    )
+  ).never_split
 
 
 def test_flags_go_before_what_is_stored(tmp_path):
@@ -149,15 +162,28 @@ def test_a_trained_model_keeps_the_list(tmp_path):
     "text\tlabel\n" + "c++ a\tgood\nc + + a\tbad\n" * 2
   )
   shape = write_shape(tmp_path, ["c++", "c", "+", "a"])
-  run("run_classifier.py", **shape, do_train=True, never_split="c++",
-      train_file=tmp_path / "train.tsv", max_train_steps=1, train_batch_size=2,
-      max_seq_length=8, output_dir=tmp_path / "out")
+  run(
+    "run_classifier.py",
+    **shape,
+    do_train=True,
+    never_split="c++",
+    train_file=tmp_path / "train.tsv",
+    max_train_steps=1,
+    train_batch_size=2,
+    max_seq_length=8,
+    output_dir=tmp_path / "out",
+  )
   folder = tmp_path / "out" / "final_model"
   values = json.loads((folder / "tokenizer_config.json").read_text())
   assert values["never_split"] == ["c++"]
   (tmp_path / "line.txt").write_text("c++ C++.\n")
-  run("extract_features.py", model_dir=folder, layers="-1",
-      input_file=tmp_path / "line.txt", output_file=tmp_path / "line.jsonl")
+  run(
+    "extract_features.py",
+    model_dir=folder,
+    layers="-1",
+    input_file=tmp_path / "line.txt",
+    output_file=tmp_path / "line.jsonl",
+  )
   line = json.loads((tmp_path / "line.jsonl").read_text())
   tokens = [token["token"] for token in line["features"]]
   assert tokens == ["[CLS]", "c++", "c", "+", "+", "[UNK]", "[SEP]"]

@@ -13,7 +13,8 @@ from test_layout import ROOT
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 # A small model, few steps.
 SHORT = {
-  "BERT_MODEL": str(serving_models.FOLDER), "BERT_EPOCHS": "1",
+  "BERT_MODEL": str(serving_models.FOLDER),
+  "BERT_EPOCHS": "1",
   "BERT_STEPS": "4",
 }
 
@@ -46,7 +47,9 @@ def test_a_reader_sees_what_comes_out_and_nothing_of_a_machine(path):
   assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
   outputs = [output for cell in code for output in cell["outputs"]]
   assert {o["output_type"] for o in outputs} <= {
-    "stream", "display_data", "execute_result"
+    "stream",
+    "display_data",
+    "execute_result",
   }
   assert any("image/png" in output.get("data", {}) for output in outputs)
   shown = "".join(text for output in outputs for text in texts_of(output))
@@ -77,7 +80,9 @@ def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
   notebook = nbformat.read(path, as_version=4)
   # Raises where a cell does.
   nbclient.NotebookClient(
-    notebook, timeout=600, kernel_name="python3",
+    notebook,
+    timeout=600,
+    kernel_name="python3",
     resources={"metadata": {"path": os.path.dirname(path)}},
   ).execute()
   assert any(cell.get("outputs") for cell in notebook.cells)

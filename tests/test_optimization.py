@@ -15,7 +15,9 @@ from common import errors
 GOLDEN = pathlib.Path("tests/golden")
 RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())
 RATE = functools.partial(
-  optimization.learning_rate, init_lr=1e-3, num_train_steps=20,
+  optimization.learning_rate,
+  init_lr=1e-3,
+  num_train_steps=20,
   num_warmup_steps=5,
 )
 
@@ -55,12 +57,15 @@ def test_rates_are_the_originals(run):
     assert in_graph(tf.constant(step, tf.int64)).numpy() == value
 
 
-@pytest.mark.parametrize("schedule, after_warmup", [
-  ("linear", lambda done: 1.0 - done),  # It jumps down after the warm-up.
-  ("constant", lambda done: 1.0),
-  ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
-  ("polynomial", lambda done: (1.0 - done) ** 0.5),
-])
+@pytest.mark.parametrize(
+  "schedule, after_warmup",
+  [
+    ("linear", lambda done: 1.0 - done),  # It jumps down after the warm-up.
+    ("constant", lambda done: 1.0),
+    ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
+    ("polynomial", lambda done: (1.0 - done) ** 0.5),
+  ],
+)
 def test_schedules_by_hand(schedule, after_warmup):
   rates = RATE(np.arange(30), schedule=schedule).numpy()
   expected = [
@@ -125,11 +130,17 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
     for variable, (name, value) in zip(variables, values.items()):
       grad = rng.randn(*value.shape) * 10.0 ** rng.randint(-3, 2)
       optimizer.update_all(
-        [variable], [tf.constant(grad, tf.float32)], learning_rate=rate,
+        [variable],
+        [tf.constant(grad, tf.float32)],
+        learning_rate=rate,
         step=step,
       )
       state[name] = reference_update(
-        kind, state[name], grad, step=step + 1, rate=rate,
+        kind,
+        state[name],
+        grad,
+        step=step + 1,
+        rate=rate,
         decayed=name.endswith("kernel"),
       )
       moments = [optimizer.slots[f"{name}/adam_{x}"] for x in "mv"]
@@ -146,15 +157,20 @@ def test_both_paths_take_the_exact_step_a_thousand_times(kind):
     (variable,) = variables_of({"bias": state[0].astype("f")})
     optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
     optimizer.create_slots([variable])
-    update = tf.function(functools.partial(
-      optimizer.update_all, [variable], learning_rate=1e-3
-    ))
+    update = tf.function(
+      functools.partial(optimizer.update_all, [variable], learning_rate=1e-3)
+    )
     for step, grad in enumerate(grads.astype("f")):
       update([tf.constant(grad)], step=tf.constant(step, tf.float32))
     values.append([variable, optimizer.slots["bias/adam_v"]])
   for step, grad in enumerate(grads):
     state = reference_update(
-      kind, state, grad, step=step + 1, rate=1e-3, decayed=False,
+      kind,
+      state,
+      grad,
+      step=step + 1,
+      rate=1e-3,
+      decayed=False,
       # As float32 holds them: v decays by 1.3e-5 less in 1,000 steps.
       betas=np.float32([0.9, 0.999]).astype(float),
     )
@@ -168,8 +184,14 @@ def test_lamb_takes_the_plain_direction_of_a_zero_variable():
   adam = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
   direction, _, _ = optimization.adam_direction(grad, zero, zero, **adam)
   new, _, _ = optimization.adam_weight_decay_update(
-    zero, grad, zero, zero, learning_rate=1.0, weight_decay_rate=0.0,
-    layer_adaptation=True, **adam
+    zero,
+    grad,
+    zero,
+    zero,
+    learning_rate=1.0,
+    weight_decay_rate=0.0,
+    layer_adaptation=True,
+    **adam,
   )
   np.testing.assert_array_equal(new, -direction)
 
@@ -253,7 +275,9 @@ def test_slots_are_named_after_their_variables_wherever_they_are_made():
   with tf.name_scope("elsewhere"):
     optimizer.create_slots(variables)
   assert list(optimizer.slots) == [
-    "bert/a/kernel/adam_m", "bert/a/kernel/adam_v", "output_bias/adam_m",
+    "bert/a/kernel/adam_m",
+    "bert/a/kernel/adam_v",
+    "output_bias/adam_m",
     "output_bias/adam_v",
   ]
   for name, slot in optimizer.slots.items():
@@ -273,11 +297,13 @@ def test_a_variable_without_gradient_is_left_alone():
 
 def test_depth_of_a_variable():
   depths = {
-    "bert/embeddings/LayerNorm/beta": 0, "bert/embeddings_project/kernel": 0,
+    "bert/embeddings/LayerNorm/beta": 0,
+    "bert/embeddings_project/kernel": 0,
     "bert/encoder/layer_0/attention/self/query/kernel": 1,
     "bert/encoder/layer_11/output/dense/bias": 12,
     "bert/pooler/dense/kernel": 13,
-    "cls/predictions/transform/dense/kernel": 13, "output_weights": 13,
+    "cls/predictions/transform/dense/kernel": 13,
+    "output_weights": 13,
   }
   for name, depth in depths.items():
     assert optimization.layer_of(name, 12) == depth

@@ -18,8 +18,11 @@ from checkpoints import weight_files
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 TRAINING = {
-  "do_train": True, "train_batch_size": 8, "learning_rate": 1e-3,
-  "max_train_steps": 4, "save_checkpoints_steps": 2,
+  "do_train": True,
+  "train_batch_size": 8,
+  "learning_rate": 1e-3,
+  "max_train_steps": 4,
+  "save_checkpoints_steps": 2,
 }
 
 
@@ -33,8 +36,10 @@ def classifier(folder):
     **tiny_model.write_shape(
       folder, "a good no film number".split(), max_position_embeddings=64
     ),
-    "max_seq_length": 16, "train_file": folder / "texts.csv",
-    "eval_file": folder / "texts.csv", "labels": "0,1",
+    "max_seq_length": 16,
+    "train_file": folder / "texts.csv",
+    "eval_file": folder / "texts.csv",
+    "labels": "0,1",
   }
 
 
@@ -48,9 +53,12 @@ def squad(folder):
   words = (data / "model" / "vocab.txt").read_text().split()
   return "run_squad.py", {
     **tiny_model.write_shape(folder, words[5:], max_position_embeddings=64),
-    "max_seq_length": 64, "doc_stride": 20, "max_query_length": 16,
+    "max_seq_length": 64,
+    "doc_stride": 20,
+    "max_query_length": 16,
     "version_2_with_negative": True,
-    "train_file": folder / "train.json", "eval_file": folder / "train.json",
+    "train_file": folder / "train.json",
+    "eval_file": folder / "train.json",
   }
 
 
@@ -59,7 +67,8 @@ def names_of_the_original(kind):
   path = GOLDEN / "variables" / "released.json.gz"
   released = json.loads(gzip.decompress(path.read_bytes()))
   return {
-    name for name in released[f"base_uncased_{kind}_training"]
+    name
+    for name in released[f"base_uncased_{kind}_training"]
     if not any(f"/layer_{number}/" in name for number in range(2, 12))
   }
 
@@ -82,9 +91,9 @@ def run(script, output_dir, **flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, make", [
-  ("classifier", classifier), ("squad", squad),
-])
+@pytest.mark.parametrize(
+  "kind, make", [("classifier", classifier), ("squad", squad)]
+)
 def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
   script, given = make(tmp_path)
   _, expected = run(script, tmp_path / "whole", **given, **TRAINING)

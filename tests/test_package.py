@@ -18,9 +18,12 @@ from script_runner import ROOT
 def python(*arguments, folder, status=0, **environment):
   """Runs Python in a folder; returns what it printed, errors included."""
   done = subprocess.run(
-    [sys.executable, *map(str, arguments)], cwd=folder,
-    env={**os.environ, **environment}, stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT, text=True
+    [sys.executable, *map(str, arguments)],
+    cwd=folder,
+    env={**os.environ, **environment},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
   )
   assert done.returncode == status, done.stdout
   return done.stdout
@@ -42,27 +45,57 @@ def build_modules(folder, sources):
 
 
 def test_the_build_rewrites_the_projects_imports_and_nothing_else(tmp_path):
-  user = "\n".join([
-    "import os", "import words", "from tools import saw, axe", "", "def f():",
-    "  import words", "  from tools import saw", "", "import words.parts",
-    "# import words", "from words import x", "from toolshed import rake", "",
-  ])
-  built = build_modules(tmp_path, {
-    "words.py": "x = 1\n", "user.py": user, "tools/__init__.py": '"""T."""\n',
-    "tools/saw.py": "from tools import axe\n", "tools/axe.py": "",
-  })
+  user = "\n".join(
+    [
+      "import os",
+      "import words",
+      "from tools import saw, axe",
+      "",
+      "def f():",
+      "  import words",
+      "  from tools import saw",
+      "",
+      "import words.parts",
+      "# import words",
+      "from words import x",
+      "from toolshed import rake",
+      "",
+    ]
+  )
+  built = build_modules(
+    tmp_path,
+    {
+      "words.py": "x = 1\n",
+      "user.py": user,
+      "tools/__init__.py": '"""T."""\n',
+      "tools/saw.py": "from tools import axe\n",
+      "tools/axe.py": "",
+    },
+  )
   assert built["words.py"] == "x = 1\n"
   assert built["user.py"].split("\n") == [
-    "import os", "from bert_tf2 import words",
-    "from bert_tf2.tools import saw, axe", "", "def f():",
-    "  from bert_tf2 import words", "  from bert_tf2.tools import saw", "",
-    "import words.parts", "# import words", "from words import x",
-    "from toolshed import rake", "",
+    "import os",
+    "from bert_tf2 import words",
+    "from bert_tf2.tools import saw, axe",
+    "",
+    "def f():",
+    "  from bert_tf2 import words",
+    "  from bert_tf2.tools import saw",
+    "",
+    "import words.parts",
+    "# import words",
+    "from words import x",
+    "from toolshed import rake",
+    "",
   ]
   assert built["tools/saw.py"] == "from bert_tf2.tools import axe\n"
   assert sorted(built) == [
-    "__init__.py", "tools/__init__.py", "tools/axe.py", "tools/saw.py",
-    "user.py", "words.py",
+    "__init__.py",
+    "tools/__init__.py",
+    "tools/axe.py",
+    "tools/saw.py",
+    "user.py",
+    "words.py",
   ]
 
 
@@ -101,7 +134,9 @@ def installed(tmp_path_factory):
   source = folder / "source"
   source.mkdir()
   for path in [
-    *ROOT.glob("*.py"), ROOT / "README.md", ROOT / "LICENSE",
+    *ROOT.glob("*.py"),
+    ROOT / "README.md",
+    ROOT / "LICENSE",
     ROOT / "pyproject.toml",
   ]:
     shutil.copy(path, source)
@@ -128,9 +163,11 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
   expected = {"bert_tf2/__init__.py"} | {
     f"bert_tf2/{path.relative_to(ROOT)}"
     for path in [
-      *test_layout.SOURCES, *ROOT.glob("reproduction/*.csv"),
+      *test_layout.SOURCES,
+      *ROOT.glob("reproduction/*.csv"),
       *ROOT.glob("reproduction/*.json"),
-      *ROOT.glob("*/*.html"), *ROOT.glob("training/*.md"),
+      *ROOT.glob("*/*.html"),
+      *ROOT.glob("training/*.md"),
     ]
   }
   assert package == expected
@@ -143,9 +180,11 @@ def module_name(path):
 
 # Two scripts may define the same flag: each is imported in a process.
 @pytest.mark.slow
-@pytest.mark.parametrize("paths", [
-  test_layout.NOUNS, *([path] for path in test_layout.VERBS.values())
-], ids=lambda paths: paths[0].stem)
+@pytest.mark.parametrize(
+  "paths",
+  [test_layout.NOUNS, *([path] for path in test_layout.VERBS.values())],
+  ids=lambda paths: paths[0].stem,
+)
 def test_every_module_of_the_wheel_imports(installed, tmp_path, paths):
   names = [module_name(path) for path in paths]
   loose = [*test_layout.MODULES, *test_layout.VERBS, *test_layout.FOLDERS]
@@ -171,7 +210,10 @@ def test_every_script_is_a_command_and_a_module(installed, tmp_path, name):
   command = site / "bin" / f"bert-{name.replace('_', '-')}"
   for words in ([command], ["-m", f"bert_tf2.{name}"]):
     output = python(
-      *words, "--help", folder=tmp_path, PYTHONPATH=str(site),
+      *words,
+      "--help",
+      folder=tmp_path,
+      PYTHONPATH=str(site),
       status=1,  # What absl gives after any help.
     )
     assert "Try --helpfull" in output
@@ -193,8 +235,12 @@ def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
   )
   assert [line.split("==")[0] for line in listed.split()] == ["bert-tf2"]
   done = subprocess.run(
-    [tmp_path / "env" / "bin" / "bert-create-vocabulary",
-     "--input_file=text.txt", "--output_file=vocab.txt", "--vocab_size=12"],
+    [
+      tmp_path / "env" / "bin" / "bert-create-vocabulary",
+      "--input_file=text.txt",
+      "--output_file=vocab.txt",
+      "--vocab_size=12",
+    ],
     cwd=tmp_path,
     env={**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")},
     capture_output=True,

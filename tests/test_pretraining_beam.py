@@ -44,9 +44,9 @@ def folders(tmp_path, monkeypatch):
   monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
 
-@pytest.mark.parametrize("options", [
-  ONE, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)
-])
+@pytest.mark.parametrize(
+  "options", [ONE, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)]
+)
 def test_the_same_bytes_and_only_what_is_missing(
   tmp_path, apache_beam, expected, options
 ):
@@ -97,11 +97,14 @@ def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
     )
 
 
-@pytest.mark.parametrize("options, message", [
-  ("--runner=Hadoop", "Beam refuses these flags: Unexpected pipeline runner"),
-  ("--direct_num_workers=x", "Beam refuses these flags: see above"),
-  ("'", "Beam refuses these flags: No closing quotation"),
-])
+@pytest.mark.parametrize(
+  "options, message",
+  [
+    ("--runner=Hadoop", "Beam refuses these flags: Unexpected pipeline runner"),
+    ("--direct_num_workers=x", "Beam refuses these flags: see above"),
+    ("'", "Beam refuses these flags: No closing quotation"),
+  ],
+)
 def test_bad_options(apache_beam, options, message):
   with pytest.raises(errors.InputError, match=message):
     beam.make_pipeline(options)
@@ -113,7 +116,8 @@ def test_a_missing_package_is_told_before_anything_is_read(
   run = sharded_runs.make_run(tmp_path / "local")
   flags = {
     "input_file": tmp_path / "local" / "a.txt",
-    "vocab_file": run.options.vocab_file, "shard_size_mb": 0.0005,
+    "vocab_file": run.options.vocab_file,
+    "shard_size_mb": 0.0005,
     "output_file": tmp_path / "script" / "a",
   }
   (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")

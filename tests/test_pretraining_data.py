@@ -152,12 +152,18 @@ def test_bad_utf8_names_the_line_of_the_file(tmp_path):
       documents_of([piece])
 
 
-@pytest.mark.parametrize("line, expected", [
-  ('{"id": 7, "text": "One.\\nTwo."}', ["One.", "Two.", ""]),
-  ('\ufeff{"text": "One."}', ["One.", ""]),
-  ('{"title": "One."}', ['{"title": "One."}']), ("{ one }", ["{ one }"]),
-  ("<b> is bold", ["<b> is bold"]), ("a {b}", ["a {b}"]), ("", [""]),
-])
+@pytest.mark.parametrize(
+  "line, expected",
+  [
+    ('{"id": 7, "text": "One.\\nTwo."}', ["One.", "Two.", ""]),
+    ('\ufeff{"text": "One."}', ["One.", ""]),
+    ('{"title": "One."}', ['{"title": "One."}']),
+    ("{ one }", ["{ one }"]),
+    ("<b> is bold", ["<b> is bold"]),
+    ("a {b}", ["a {b}"]),
+    ("", [""]),
+  ],
+)
 def test_objects_of_json_are_documents(line, expected):
   assert data.text_lines("a.txt", line) == expected
 
@@ -177,12 +183,15 @@ def corpus_of(*documents):
   )
 
 
-@pytest.mark.parametrize("documents, said", [
-  ([[3], [4], [5, 6]], "67% of the documents have one sent"),
-  ([[3], [4, 1], [5, 6]], ""),
-  ([[40, 3], [9, 8]], "50% of the tokens are not used"),
-  ([[12, 3], [9, 8]], ""),
-])
+@pytest.mark.parametrize(
+  "documents, said",
+  [
+    ([[3], [4], [5, 6]], "67% of the documents have one sent"),
+    ([[3], [4, 1], [5, 6]], ""),
+    ([[40, 3], [9, 8]], "50% of the tokens are not used"),
+    ([[12, 3], [9, 8]], ""),
+  ],
+)
 def test_text_of_another_shape_is_warned_of(documents, said, caplog):
   data.warn_of_shape(corpus_of(*documents), 10)
   assert (said in caplog.text) if said else not caplog.text

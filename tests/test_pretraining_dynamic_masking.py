@@ -35,9 +35,7 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
   vocabulary = data.Vocabulary(
     {str(token): index for index, token in enumerate(tokens)}
   )
-  defaults = {
-    "masked_lm_prob": 0.15, "whole_words": False, "seed": 12345
-  }
+  defaults = {"masked_lm_prob": 0.15, "whole_words": False, "seed": 12345}
   return dynamic_masking.Masking(
     vocabulary, max_predictions, **{**defaults, **options}
   )
@@ -46,8 +44,9 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
 def apply(batch, step=0, first_row=0, rows=None, **options):
   masked = tf.function(masking(**options).apply)(
     {name: tf.constant(value) for name, value in batch.items()},
-    tf.constant(step, tf.int64), rows=rows or len(batch["input_ids"]),
-    first_row=tf.constant(first_row)
+    tf.constant(step, tf.int64),
+    rows=rows or len(batch["input_ids"]),
+    first_row=tf.constant(first_row),
   )
   return {name: value.numpy() for name, value in masked.items()}
 
@@ -61,8 +60,12 @@ def test_predictions_are_what_stood_there_and_as_many_as_asked_for(options):
   batch = sequences()
   masked = apply(batch, **options)
   assert set(masked) == {
-    "input_ids", "input_mask", "segment_ids", "masked_lm_positions",
-    "masked_lm_ids", "masked_lm_weights",
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "masked_lm_positions",
+    "masked_lm_ids",
+    "masked_lm_weights",
   }
   before, after = batch["input_ids"], masked["input_ids"]
   for row in range(ROWS):
@@ -102,9 +105,10 @@ def test_words_are_masked_wholly_or_not_at_all():
       assert chosen.issuperset(pieces)
 
 
-@pytest.mark.parametrize("shares, is_mask, is_kept", [
-  (SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)
-])
+@pytest.mark.parametrize(
+  "shares, is_mask, is_kept",
+  [(SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)],
+)
 def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
   batch = sequences(rows=2048)
   masked = apply(batch, shares=shares)

@@ -25,11 +25,17 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
     for i in range(count):
       features = {
         "input_ids": [2, 5 + i, 6 + i, 7 + i, 3, 0, 0, 0],
-        "input_mask": [1] * 5 + [0] * 3, "segment_ids": [0] * LENGTH,
-        **({
-          "masked_lm_positions": [1, 0], "masked_lm_ids": [5 + i, 0],
-          "masked_lm_weights": [1.0, 0.0],
-        } if masked else {"word_starts": [0, 1, 1, 1, 0, 0, 0, 0]}),
+        "input_mask": [1] * 5 + [0] * 3,
+        "segment_ids": [0] * LENGTH,
+        **(
+          {
+            "masked_lm_positions": [1, 0],
+            "masked_lm_ids": [5 + i, 0],
+            "masked_lm_weights": [1.0, 0.0],
+          }
+          if masked
+          else {"word_starts": [0, 1, 1, 1, 0, 0, 0, 0]}
+        ),
         **({"next_sentence_labels": [i % 2]} if pairs else {}),
         **(changes if i == count - 1 else {}),
       }
@@ -39,12 +45,19 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
 
 def open_input(path, **options):
   options = {
-    "vocab_file": None, "use_next_sentence_loss": True, "masked_lm_prob": 0.3,
-    "whole_words": False, "seed": 3, **options,
+    "vocab_file": None,
+    "use_next_sentence_loss": True,
+    "masked_lm_prob": 0.3,
+    "whole_words": False,
+    "seed": 3,
+    **options,
   }
   return inputs.PretrainingInput(
-    [path] if isinstance(path, str) else path, CONFIG, max_seq_length=LENGTH,
-    max_predictions=PREDICTIONS, **options
+    [path] if isinstance(path, str) else path,
+    CONFIG,
+    max_seq_length=LENGTH,
+    max_predictions=PREDICTIONS,
+    **options,
   )
 
 
@@ -60,16 +73,22 @@ def test_records_come_back_in_order_and_again(tmp_path):
   first = np.concatenate([batch["input_ids"][:, 1] for batch in batches])
   assert first.tolist() == [5, 6, 7, 8, 9, 10] * 2
   assert {k: v.shape.as_list() for k, v in batches[0].items()} == {
-    "input_ids": [4, LENGTH], "input_mask": [4, LENGTH],
-    "segment_ids": [4, LENGTH], "masked_lm_positions": [4, PREDICTIONS],
-    "masked_lm_ids": [4, PREDICTIONS], "masked_lm_weights": [4, PREDICTIONS],
+    "input_ids": [4, LENGTH],
+    "input_mask": [4, LENGTH],
+    "segment_ids": [4, LENGTH],
+    "masked_lm_positions": [4, PREDICTIONS],
+    "masked_lm_ids": [4, PREDICTIONS],
+    "masked_lm_weights": [4, PREDICTIONS],
     "next_sentence_labels": [4, 1],
   }
 
 
 def shuffled_batches(data, first_step, *, trim):
   return pipeline.training_batches(
-    ONE_DEVICE, **data.training_data(trim)._asdict(), batch_size=2, seed=1,
+    ONE_DEVICE,
+    **data.training_data(trim)._asdict(),
+    batch_size=2,
+    seed=1,
     first_step=first_step,
   )
 
@@ -140,14 +159,17 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     open_input(empty)
 
 
-@pytest.mark.parametrize("name, values, sentence", [
-  ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
-  ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
-  ("masked_lm_ids", [30, 0], "30, which must be from 0 to 29"),
-  ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
-  ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
-  ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
-])
+@pytest.mark.parametrize(
+  "name, values, sentence",
+  [
+    ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
+    ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
+    ("masked_lm_ids", [30, 0], "30, which must be from 0 to 29"),
+    ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
+    ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
+    ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
+  ],
+)
 def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, sentence):
   good = write(tmp_path / "good")
   bad = write(tmp_path / "bad", **{name: values})
@@ -165,14 +187,19 @@ def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, sentence):
 
 def test_masks_with_holes_give_the_loss_of_padded_batches(tmp_path):
   path = write(
-    tmp_path / "a", 1, input_mask=[1, 1, 0, 0, 1, 0, 0, 0],
-    masked_lm_positions=[1, 4], masked_lm_weights=[1.0, 1.0],
+    tmp_path / "a",
+    1,
+    input_mask=[1, 1, 0, 0, 1, 0, 0, 0],
+    masked_lm_positions=[1, 4],
+    masked_lm_weights=[1.0, 1.0],
   )
   model = PretrainingModel(CONFIG, seed=1, skip_padding=True)
   padded = PretrainingModel(CONFIG, seed=1, skip_padding=False)
-  batch = next(iter(open_input(path).repeated_batches(
-    ONE_DEVICE, batch_size=1, trim=False
-  )))
+  batch = next(
+    iter(
+      open_input(path).repeated_batches(ONE_DEVICE, batch_size=1, trim=False)
+    )
+  )
   trimmed = pipeline.trim_to_longest(batch, multiple=1)
   assert trimmed["input_ids"].shape == [1, 5]
   expected, _ = objective(padded).sums(batch, None)

@@ -25,7 +25,8 @@ RUNS = {
   "defaults": (["sample_text"], "uncased", {"dupe_factor": 10}),
   "short05": (["sample_text"], "uncased", {"short_seq_prob": 0.5}),
   "seq512": (
-    ["sample_text"], "uncased",
+    ["sample_text"],
+    "uncased",
     {"max_seq_length": 512, "max_predictions_per_seq": 77},
   ),
   "pred5": (["sample_text"], "uncased", {"max_predictions_per_seq": 5}),
@@ -33,16 +34,18 @@ RUNS = {
   # As the original read them there: its glob was not sorted.
   "glob_in": (["nofinalblank_b", "nofinalblank_a"], "uncased", {}),
   "single_doc": (
-    ["single_doc"], "uncased",
+    ["single_doc"],
+    "uncased",
     {"max_seq_length": 32, "max_predictions_per_seq": 5},
   ),
   "odd": (["odd_corpus"], "uncased", {}),
 }
 CASED = ("cased", "multi_cased")
 
-WORDS = {token: index for index, token in enumerate(
-  [*tiny_model.SPECIAL, *"abcd", "##e", "##f"]
-)}
+WORDS = {
+  token: index
+  for index, token in enumerate([*tiny_model.SPECIAL, *"abcd", "##e", "##f"])
+}
 
 
 def read_inputs(names):
@@ -53,8 +56,11 @@ def read_inputs(names):
 
 def small_features(text, vocab=WORDS, rng=None, **options):
   return small_corpus.features_of(
-    text.split("\n"), lambda line: [vocab[word] for word in line.split()],
-    vocab, small_corpus.record_options(**options), rng,
+    text.split("\n"),
+    lambda line: [vocab[word] for word in line.split()],
+    vocab,
+    small_corpus.record_options(**options),
+    rng,
   )
 
 
@@ -66,7 +72,9 @@ def test_every_field_of_every_record_in_order(name, tmp_path):
     do_lower_case=name not in CASED,
   )
   features = small_corpus.features_of(
-    read_inputs(inputs), tokenizer.encode, tokenizer.vocab,
+    read_inputs(inputs),
+    tokenizer.encode,
+    tokenizer.vocab,
     small_corpus.record_options(**{"dupe_factor": 5, **changed}),
   )
   golden = np.load(GOLDEN / "pretraining_data" / f"{name}.npz")
@@ -82,12 +90,19 @@ def update(digest, features):
     digest.update(features[name].astype("<i4").tobytes())
 
 
-@pytest.mark.parametrize("masking, expected", [
-  ("whole_words",
-   "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387"),
-  ("pieces",
-   "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850"),
-])
+@pytest.mark.parametrize(
+  "masking, expected",
+  [
+    (
+      "whole_words",
+      "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387",
+    ),
+    (
+      "pieces",
+      "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850",
+    ),
+  ],
+)
 def test_a_longer_text_with_many_random_draws(masking, expected):
   """Sha256 of the original's records of some 280 random sentences."""
   rng = random.Random(5)
@@ -97,15 +112,21 @@ def test_a_longer_text_with_many_random_draws(masking, expected):
   ]
   sentences[::7] = [""] * len(sentences[::7])
   digest = hashlib.sha256()
-  update(digest, small_features(
-    "\n".join(sentences), masking=masking, dupe_factor=20
-  ))
+  update(
+    digest,
+    small_features("\n".join(sentences), masking=masking, dupe_factor=20),
+  )
   assert digest.hexdigest() == expected
 
 
 # Mostly the default; then table 8 of the paper, and one that is no float.
 MASK_SHARES = (
-  *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
+  *["80,10,10"] * 4,
+  "100,0,0",
+  "80,0,20",
+  "80,20,0",
+  "0,20,80",
+  "0,0,100",
   "10,27,63",
 )
 
@@ -121,14 +142,17 @@ def random_text(rng):
   )
 
 
-@pytest.mark.parametrize("masking, packing, expected", [
-  ("pieces", "sentence_pairs", "d80ae3fa07c05098"),
-  ("whole_words", "sentence_pairs", "c92c94f93c90f009"),
-  ("none", "sentence_pairs", "6c30330eba2b12d2"),
-  ("pieces", "full_sentences", "e66858537336f094"),
-  ("whole_words", "full_sentences", "1091fa9f625eef59"),
-  ("none", "full_sentences", "67e1bab22cfda617"),
-])
+@pytest.mark.parametrize(
+  "masking, packing, expected",
+  [
+    ("pieces", "sentence_pairs", "d80ae3fa07c05098"),
+    ("whole_words", "sentence_pairs", "c92c94f93c90f009"),
+    ("none", "sentence_pairs", "6c30330eba2b12d2"),
+    ("pieces", "full_sentences", "e66858537336f094"),
+    ("whole_words", "full_sentences", "1091fa9f625eef59"),
+    ("none", "full_sentences", "67e1bab22cfda617"),
+  ],
+)
 def test_random_options(masking, packing, expected, monkeypatch):
   """Sha256 of records that plain loops over lists of tokens made, too."""
   # Also where the masks of a text become arrays in several parts.
@@ -143,9 +167,12 @@ def test_random_options(masking, packing, expected, monkeypatch):
       "short_seq_prob": rng.choice([0, 0.1, 0.5, 1]),
       "mask_shares": masks.parse_shares(rng.choice(MASK_SHARES).split(",")),
     }
-    update(digest, small_features(
-      random_text(rng), masking=masking, packing=packing, rng=rng, **options
-    ))
+    update(
+      digest,
+      small_features(
+        random_text(rng), masking=masking, packing=packing, rng=rng, **options
+      ),
+    )
   assert digest.hexdigest()[:16] == expected
 
 

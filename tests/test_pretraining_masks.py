@@ -6,10 +6,16 @@ from common import errors
 from pretraining import masks
 
 
-@pytest.mark.parametrize("shares, mask, keep", [
-  ("80,10,10", 0.8, 0.5), ("100,0,0", 1, 0.5), ("0,0,100", 0, 0),
-  ("80,20,0", 0.8, 1), ("0,20,80", 0, 0.2),
-])
+@pytest.mark.parametrize(
+  "shares, mask, keep",
+  [
+    ("80,10,10", 0.8, 0.5),
+    ("100,0,0", 1, 0.5),
+    ("0,0,100", 0, 0),
+    ("80,20,0", 0.8, 1),
+    ("0,20,80", 0, 0.2),
+  ],
+)
 def test_shares_of_a_flag(shares, mask, keep):
   assert masks.parse_shares(shares.split(",")) == (mask, keep)
 

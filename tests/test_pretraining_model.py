@@ -16,8 +16,10 @@ from pretraining.model import PretrainingModel, objective, result_names
 from training import loop
 
 CONFIG = tiny_model.tiny(
-  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-  initializer_range=0.1, num_hidden_layers=1,
+  hidden_dropout_prob=0.0,
+  attention_probs_dropout_prob=0.0,
+  initializer_range=0.1,
+  num_hidden_layers=1,
 )
 ROWS, LENGTH, PREDICTIONS = 8, 8, 2
 
@@ -40,12 +42,18 @@ def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
     objective=objective(model),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
-      optimization.learning_rate, init_lr=1e-3, num_train_steps=100,
-      num_warmup_steps=0, schedule="constant",
+      optimization.learning_rate,
+      init_lr=1e-3,
+      num_train_steps=100,
+      num_warmup_steps=0,
+      schedule="constant",
     ),
     options=loop.TrainOptions(
-      output_dir=str(folder), num_train_steps=20, batch_size=ROWS,
-      loss_scaling=dtype == tf.float16, **options,
+      output_dir=str(folder),
+      num_train_steps=20,
+      batch_size=ROWS,
+      loss_scaling=dtype == tf.float16,
+      **options,
     ),
   )
 
@@ -125,7 +133,10 @@ def test_training_in_bfloat16_follows_float32(tmp_path, plain):
 def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
   strategy = tf.distribute.get_strategy()
   trainer = make_trainer(
-    tmp_path, strategy=strategy, dtype=tf.float16, jit=False,
+    tmp_path,
+    strategy=strategy,
+    dtype=tf.float16,
+    jit=False,
     gradient_accumulation_steps=2,
   )
   # Twice of what just fits here.
@@ -148,18 +159,24 @@ def test_the_names_of_an_evaluations_results(plain):
   assert metrics["fill_rate"] == (ROWS * LENGTH, ROWS * LENGTH)
 
 
-@pytest.mark.parametrize("kind, dtype", [
-  ("one", tf.float32),
-  pytest.param("one", tf.float16, marks=pytest.mark.slow),
-  pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
-  pytest.param("two", tf.float32, marks=pytest.mark.slow)
-])
+@pytest.mark.parametrize(
+  "kind, dtype",
+  [
+    ("one", tf.float32),
+    pytest.param("one", tf.float16, marks=pytest.mark.slow),
+    pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
+    pytest.param("two", tf.float32, marks=pytest.mark.slow),
+  ],
+)
 def test_accumulated_steps_of_blocks_of_any_length(tmp_path, kind, dtype):
   strategy = (
     two_replicas.strategy() if kind == "two" else tf.distribute.get_strategy()
   )
   trainer = make_trainer(
-    tmp_path, strategy=strategy, dtype=dtype, jit=False,
+    tmp_path,
+    strategy=strategy,
+    dtype=dtype,
+    jit=False,
     gradient_accumulation_steps=2,
   )
   state = trainer.state()

@@ -45,8 +45,12 @@ def test_record_i_goes_to_file_i_modulo_n(tmp_path, num_outputs, monkeypatch):
   np.testing.assert_array_equal(shown[0]["input_ids"][0], first["input_ids"])
   assert len(shown) == 1
   assert {name: len(values) for name, values in first.items()} == {
-    "input_ids": 32, "input_mask": 32, "segment_ids": 32,
-    "masked_lm_positions": 5, "masked_lm_ids": 5, "masked_lm_weights": 5,
+    "input_ids": 32,
+    "input_mask": 32,
+    "segment_ids": 32,
+    "masked_lm_positions": 5,
+    "masked_lm_ids": 5,
+    "masked_lm_weights": 5,
     "next_sentence_labels": 1,
   }
 

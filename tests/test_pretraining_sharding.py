@@ -29,7 +29,8 @@ def expected(tmp_path_factory):
 
 def test_names():
   assert sharding.shard_names("d/x.gz", 2) == [
-    "d/x-00000-of-00002.gz", "d/x-00001-of-00002.gz"
+    "d/x-00000-of-00002.gz",
+    "d/x-00001-of-00002.gz",
   ]
   assert sharding.shard_names("x", 1) == ["x-00000-of-00001"]
   assert tfrecord.manifest_name("d/x.gz") == "d/x.manifest.json"
@@ -86,11 +87,14 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   assert os.stat(run.shards[0].output) == kept
 
 
-@pytest.mark.parametrize("options, sentence", [
-  ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
-  ({"masking": "whole_words"}, "with masking pieces, now it is whole_words"),
-  ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
-])
+@pytest.mark.parametrize(
+  "options, sentence",
+  [
+    ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
+    ({"masking": "whole_words"}, "with masking pieces, now it is whole_words"),
+    ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
+  ],
+)
 def test_other_flags_are_refused(tmp_path, options, sentence):
   make_run(tmp_path).make()
   with pytest.raises(errors.InputError, match=sentence):
@@ -145,8 +149,10 @@ def run_of_text(folder, text, shard_bytes=400, **options):
   path = folder / "text.txt"
   path.write_text(text)
   return sharding.ShardedRun(
-    make_record_options(folder, **options), [str(path)],
-    str(folder / "out" / "a"), shard_bytes=shard_bytes
+    make_record_options(folder, **options),
+    [str(path)],
+    str(folder / "out" / "a"),
+    shard_bytes=shard_bytes,
   )
 
 

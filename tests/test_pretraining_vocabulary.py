@@ -15,9 +15,15 @@ WORDS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "caf\u00e9": 1}
 def learn(words, vocab_size, **options):
   characters = collections.Counter("".join(w * n for w, n in words.items()))
   return vocabulary.learn(
-    words, characters, vocab_size=vocab_size, **{
-      "do_lower_case": True, "num_unused_tokens": 0, "min_frequency": 1,
-      "max_characters": 1000, **options,
+    words,
+    characters,
+    vocab_size=vocab_size,
+    **{
+      "do_lower_case": True,
+      "num_unused_tokens": 0,
+      "min_frequency": 1,
+      "max_characters": 1000,
+      **options,
     },
   )
 
@@ -45,13 +51,22 @@ def test_rare_words_are_dropped_beyond_the_limit_but_not_their_characters():
 
 def test_special_tokens_stand_where_released_vocabularies_have_them():
   assert vocabulary.special_tokens(0) == [
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
   ]
   tokens = vocabulary.special_tokens(101)
   assert tokens[:2] == ["[PAD]", "[unused1]"]
   assert tokens[99:] == [
-    "[unused99]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
-    "[unused100]", "[unused101]",
+    "[unused99]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[unused100]",
+    "[unused101]",
   ]
 
 
@@ -61,7 +76,8 @@ def test_rows_and_their_order():
     *["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
     *[",", "b", "e", "n", "o", "r", "t", "\u4e00"],
     # Punctuation and Han characters continue no word.
-    *["##b", "##e", "##n", "##o", "##r", "##t"], *["be", "to"],
+    *["##b", "##e", "##n", "##o", "##r", "##t"],
+    *["be", "to"],
   ]
 
 
@@ -105,8 +121,10 @@ def test_learning_does_not_depend_on_the_order_of_the_counts(monkeypatch):
   monkeypatch.setattr(vocabulary, "_MAX_LEARNED_WORDS", 300)
   rng = random.Random(3)
   words = {
-    "".join(rng.choices("abcdefgh", k=rng.randrange(2, 8))):
-    rng.randrange(1, 40) for _ in range(400)
+    "".join(rng.choices("abcdefgh", k=rng.randrange(2, 8))): rng.randrange(
+      1, 40
+    )
+    for _ in range(400)
   }
   expected = learn(words, 171)
   assert len(expected) == 171

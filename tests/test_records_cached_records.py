@@ -54,9 +54,11 @@ def flipped(data):
 
 
 FAULTS = {
-  "cut": ("", lambda data: data[:-1]), "flipped": ("", flipped),
+  "cut": ("", lambda data: data[:-1]),
+  "flipped": ("", flipped),
   "gone": ("", None),
-  "note gone": (".json", None), "note damaged": (".json", lambda data: b"{"),
+  "note gone": (".json", None),
+  "note damaged": (".json", lambda data: b"{"),
   "note changed": (".json", lambda data: data.replace(b"3", b"4")),
 }
 

@@ -25,7 +25,8 @@ def write_records(path, records):
 
 def example(number, **changed):
   features = {
-    "input_ids": [number, 0, 0, 300], "masked_lm_weights": [0.5, number],
+    "input_ids": [number, 0, 0, 300],
+    "masked_lm_weights": [0.5, number],
     "label": [number],
   }
   return tfrecord.serialize_example({**features, **changed})
@@ -145,15 +146,20 @@ class SeveralProcesses:
 
 def batches_of(strategy, path, batch_size, **options):
   return pipeline.distributed_batches(
-    strategy, pipeline.sequential_records([path]), FEATURES,
-    batch_size=batch_size, **options
+    strategy,
+    pipeline.sequential_records([path]),
+    FEATURES,
+    batch_size=batch_size,
+    **options,
   )
 
 
 def labels_per_replica(strategy, batches):
   return [
-    [share.numpy().tolist()
-     for share in strategy.experimental_local_results(batch["label"])]
+    [
+      share.numpy().tolist()
+      for share in strategy.experimental_local_results(batch["label"])
+    ]
     for batch in batches
   ]
 
@@ -166,15 +172,19 @@ def test_a_batch_on_one_device_and_on_two(examples_file):
   batches = list(batches)
   # 8 and 9 would not fill a batch.
   assert labels_per_replica(strategy, batches) == [
-    [[0, 1, 2, 3]], [[4, 5, 6, 7]]
+    [[0, 1, 2, 3]],
+    [[4, 5, 6, 7]],
   ]
   two = two_replicas.strategy()
   assert labels_per_replica(two, batches_of(two, examples_file, 4)) == [
-    [[0, 1], [2, 3]], [[4, 5], [6, 7]]
+    [[0, 1], [2, 3]],
+    [[4, 5], [6, 7]],
   ]
   batch = batches[1]
   assert {name: value.dtype for name, value in batch.items()} == {
-    "input_ids": tf.int32, "masked_lm_weights": tf.float32, "label": tf.int32
+    "input_ids": tf.int32,
+    "masked_lm_weights": tf.float32,
+    "label": tf.int32,
   }
   assert batch["input_ids"].numpy().tolist()[1] == [5, 0, 0, 300]
   assert batch["masked_lm_weights"].numpy().tolist()[1] == [0.5, 5.0]
@@ -203,7 +213,10 @@ def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
 
   inputs = batches_of(
     SeveralProcesses(num_processes, num_replicas=4),
-    examples_file, 4, transform=add_place, first_step=3,
+    examples_file,
+    4,
+    transform=add_place,
+    first_step=3,
   )
   places = [
     batch["place"].tolist()
@@ -237,13 +250,16 @@ def padded_batch(lengths, width):
   }
 
 
-@pytest.mark.parametrize("lengths, width, expected", [
-  ([3, 8, 1], 32, 8),
-  ([3, 9, 1], 32, 16),
-  ([3, 32, 1], 32, 32),
-  ([9, 2], 12, 12),  # no multiple of 8 below the width
-  ([0, 0], 32, 1),
-])
+@pytest.mark.parametrize(
+  "lengths, width, expected",
+  [
+    ([3, 8, 1], 32, 8),
+    ([3, 9, 1], 32, 16),
+    ([3, 32, 1], 32, 32),
+    ([9, 2], 12, 12),  # no multiple of 8 below the width
+    ([0, 0], 32, 1),
+  ],
+)
 def test_trimming_cuts_common_padding_alone(lengths, width, expected):
   batch = padded_batch(lengths, width)
   trimmed = pipeline.trim_to_longest(batch)
@@ -270,7 +286,8 @@ def test_several_sequences_of_an_example_are_trimmed_together():
   mask = np.zeros([2, 3, 24], np.int32)
   mask[0, 1, :9] = mask[1, 0, :3] = 1
   batch = {
-    "input_ids": tf.constant(mask), "input_mask": tf.constant(mask),
+    "input_ids": tf.constant(mask),
+    "input_mask": tf.constant(mask),
     "label_ids": tf.zeros([2, 24], tf.int32),
   }
   trimmed = pipeline.trim_to_longest(batch)
@@ -280,15 +297,22 @@ def test_several_sequences_of_an_example_are_trimmed_together():
   assert pipeline.trim_to_longest(features) == features
 
 
-@pytest.mark.parametrize("record, sentence", [
-  (tfrecord.serialize_example({"label": [1], "words": [2]}),
-   "no feature 'input_ids'; they have label, words"),
-  (example(0, input_ids=[1, 2, 3]),
-   "input_ids has 3 values a record, but the flags ask for 4; "
-   "pass the --max_seq_length"),
-  (example(0, label=[1, 2]), "label has 2 values a record"),
-  (b"no example", "record 1 is not a tf.train.Example"),
-])
+@pytest.mark.parametrize(
+  "record, sentence",
+  [
+    (
+      tfrecord.serialize_example({"label": [1], "words": [2]}),
+      "no feature 'input_ids'; they have label, words",
+    ),
+    (
+      example(0, input_ids=[1, 2, 3]),
+      "input_ids has 3 values a record, but the flags ask for 4; "
+      "pass the --max_seq_length",
+    ),
+    (example(0, label=[1, 2]), "label has 2 values a record"),
+    (b"no example", "record 1 is not a tf.train.Example"),
+  ],
+)
 def test_misfits_are_named(tmp_path, examples_file, record, sentence):
   path = write_records(tmp_path / "other.tfrecord", [record])
   with pytest.raises(errors.InputError) as raised:
@@ -312,9 +336,11 @@ def test_a_damaged_record_is_named_with_its_file(tmp_path, files, read):
   content[2 * (12 + 1 + 4) + 12] ^= 1  # the data of the third record
   path.write_bytes(content)
   damaged = [files[1], str(path)]
-  options = {} if read == "sequential_records" else {
-    "num_records": SIZES[0] + SIZES[1], "seed": 1
-  }
+  options = (
+    {}
+    if read == "sequential_records"
+    else {"num_records": SIZES[0] + SIZES[1], "seed": 1}
+  )
   records = getattr(pipeline, read)(damaged, **options)
   with pytest.raises(errors.InputError, match="damaged.tfrecord: record 3 is"):
     with pipeline.damage_named(damaged):
@@ -330,9 +356,15 @@ def test_other_errors_are_not_renamed(files):
 def write_lengths(path, lengths):
   """Writes records numbered 0, 1, ..., with as many tokens of 64."""
   mask = np.arange(64) < np.array(lengths)[:, None]
-  return write_records(path, tfrecord.serialize_examples({
-    "number": np.arange(len(lengths))[:, None], "input_mask": mask.astype(int)
-  }))
+  return write_records(
+    path,
+    tfrecord.serialize_examples(
+      {
+        "number": np.arange(len(lengths))[:, None],
+        "input_mask": mask.astype(int),
+      }
+    ),
+  )
 
 
 MASK = {"input_mask": tf.io.FixedLenFeature([64], tf.int64)}
@@ -340,7 +372,8 @@ MASK = {"input_mask": tf.io.FixedLenFeature([64], tf.int64)}
 
 def test_tokens_are_counted(tmp_path):
   paths = [
-    write_lengths(tmp_path / "a", [3, 1]), write_lengths(tmp_path / "b", [4])
+    write_lengths(tmp_path / "a", [3, 1]),
+    write_lengths(tmp_path / "b", [4]),
   ]
   records = pipeline.sequential_records(paths)
   assert pipeline.token_counts(records, MASK).tolist() == [3, 1, 4]
@@ -362,8 +395,7 @@ def test_order_by_length_sorts_each_window(window):
 
 def bucketed(files, first_record=0):
   dataset = pipeline.bucketed_records(
-    files, MASK, batch_size=4, num_records=70, seed=3,
-    first_record=first_record,
+    files, MASK, batch_size=4, num_records=70, seed=3, first_record=first_record
   )
 
   def number_and_length(string):

@@ -20,12 +20,7 @@ import heads
 import modeling
 import tiny_model
 import tokenization
-from checkpoints import (
-  model_folder,
-  model_settings,
-  weight_files,
-  weight_names,
-)
+from checkpoints import model_folder, model_settings, weight_files, weight_names
 from common import errors, run_settings
 from variants import vocabularies
 
@@ -64,14 +59,17 @@ class Layout(NamedTuple):
 
 BERT = {"model_type": "bert"}
 CASED_BY_FLAG = {
-  "words": CASED, "is_cased": True, "flags": {"do_lower_case": False}
+  "words": CASED,
+  "is_cased": True,
+  "flags": {"do_lower_case": False},
 }
 LAYOUTS = {
   "SciBERT": Layout(old_norms=True, heads=["masked_lm"]),
   "SciBERT, cased": Layout(**CASED_BY_FLAG),
   "SciBERT, TF1": Layout("bert_model.ckpt", heads=BOTH_HEADS),
   "BioBERT 1.0, TF1": Layout(
-    "biobert_model.ckpt", heads=BOTH_HEADS,
+    "biobert_model.ckpt",
+    heads=BOTH_HEADS,
     more={
       "bert/pooler/dense/kernel/adam_m": np.zeros((16, 16), np.float32),
       "global_step": np.array(5, np.int64),
@@ -83,12 +81,17 @@ LAYOUTS = {
   "ClinicalBERT": Layout(config=BERT, heads=BOTH_HEADS, **CASED_BY_FLAG),
   "LegalBERT": Layout(
     config={**BERT, "output_past": True},
-    tokenizer={"do_lower_case": True}, heads=BOTH_HEADS,
+    tokenizer={"do_lower_case": True},
+    heads=BOTH_HEADS,
   ),
-  "FinBERT": Layout(heads=["classifier"], config={
-    **BERT, "architectures": ["BertForSequenceClassification"],
-    "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
-  }),
+  "FinBERT": Layout(
+    heads=["classifier"],
+    config={
+      **BERT,
+      "architectures": ["BertForSequenceClassification"],
+      "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
+    },
+  ),
   "TinyBERT": Layout(
     config={"cell": {}, "emb_size": 16, "structure": []},
     more={
@@ -97,26 +100,36 @@ LAYOUTS = {
     },
   ),
   "MiniLM": Layout(
-    config=BERT, prefix="", tokenizer={"do_lower_case": True},
+    config=BERT,
+    prefix="",
+    tokenizer={"do_lower_case": True},
     more={"embeddings.position_ids": np.arange(12)[None]},
   ),
   "SpanBERT": Layout(without="^bert/pooler/", **CASED_BY_FLAG),
   "multilingual, TF1": Layout(
-    "bert_model.ckpt", heads=BOTH_HEADS,
-    config={"directionality": "bidi", "pooler_fc_size": 768}, **CASED_BY_FLAG,
+    "bert_model.ckpt",
+    heads=BOTH_HEADS,
+    config={"directionality": "bidi", "pooler_fc_size": 768},
+    **CASED_BY_FLAG,
   ),
   "multilingual": Layout(
     config={**BERT, "pooler_type": "first_token_transform"},
-    words=CASED, tokenizer={"do_lower_case": False}, is_cased=True,
+    words=CASED,
+    tokenizer={"do_lower_case": False},
+    is_cased=True,
     heads=["masked_lm"],
   ),
   "Chinese": Layout(
-    config={**BERT, "directionality": "bidi"}, words=CHINESE,
-    tokenizer={"do_lower_case": False}, is_cased=True, heads=["masked_lm"],
+    config={**BERT, "directionality": "bidi"},
+    words=CHINESE,
+    tokenizer={"do_lower_case": False},
+    is_cased=True,
+    heads=["masked_lm"],
   ),
   "Chinese whole-word masking": Layout(
     config={**BERT, "architectures": ["BertForMaskedLM"]},
-    words=CHINESE, heads=["masked_lm"],
+    words=CHINESE,
+    heads=["masked_lm"],
   ),
 }
 
@@ -170,8 +183,11 @@ def write_folder(folder, layout, weights):
 
 def settings_for(folder, flags):
   values = {
-    "model_dir": str(folder), "bert_config_file": None, "vocab_file": None,
-    "init_checkpoint": None, "do_lower_case": True,
+    "model_dir": str(folder),
+    "bert_config_file": None,
+    "vocab_file": None,
+    "init_checkpoint": None,
+    "do_lower_case": True,
   }
   return run_settings.Settings({**values, **flags}, {"model_dir", *flags})
 
@@ -221,11 +237,15 @@ def test_every_row_of_the_page_has_a_test():
 
 
 def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
-  layout = Layout(config=BERT, tokenizer={
-    "do_lower_case": False, "word_tokenizer_type": "mecab",
-    "subword_tokenizer_type": "wordpiece", "tokenizer_class":
-    "BertJapaneseTokenizer",
-  })
+  layout = Layout(
+    config=BERT,
+    tokenizer={
+      "do_lower_case": False,
+      "word_tokenizer_type": "mecab",
+      "subword_tokenizer_type": "wordpiece",
+      "tokenizer_class": "BertJapaneseTokenizer",
+    },
+  )
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
   with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):
@@ -243,7 +263,11 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   settings = model_settings.resolve(settings_for(tmp_path, flags))
   tokenizer = vocabularies.make_tokenizer(settings.vocab_file)
   assert tokenizer.tokenize("東京タワー に 行く 東京駅") == [
-    "東京", "##タワー", "に", "行く", "[UNK]"
+    "東京",
+    "##タワー",
+    "に",
+    "行く",
+    "[UNK]",
   ]
 
 

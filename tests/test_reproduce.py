@@ -26,9 +26,16 @@ def make(path, text=""):
 
 def result(row="mrpc-base", seed=1, value=0.86, **others):
   return {
-    "row": row, "seed": seed, "model": BASE, "command": ["python", "x.py"],
-    "results": {"eval_accuracy": value}, "date": "2026-01-02",
-    "machine": "an abacus", "deviations": [], "grid": [], **others,
+    "row": row,
+    "seed": seed,
+    "model": BASE,
+    "command": ["python", "x.py"],
+    "results": {"eval_accuracy": value},
+    "date": "2026-01-02",
+    "machine": "an abacus",
+    "deviations": [],
+    "grid": [],
+    **others,
   }
 
 
@@ -50,14 +57,17 @@ def test_results_of_an_earlier_version_are_refused(tmp_path):
 TINY = {"row": "mrpc-tiny", "results": {"eval_f1": 0.8, "eval_accuracy": 0.7}}
 
 
-@pytest.mark.parametrize("change, verdict, band", [
-  ({"value": 0.84}, report.REPRODUCED, "84 to 88.5"),
-  ({"value": 0.5}, report.OUTSIDE, "84 to 88.5"),
-  ({"value": 0.9}, report.OUTSIDE, "84 to 88.5"),
-  ({"row": "mnli-base", "value": 0.9}, report.REPRODUCED, "at least 84"),
-  (TINY, report.NO_BAND, "-"),
-  ({"deviations": [["smoke run", "stopped"]]}, "smoke run", "84 to 88.5"),
-])
+@pytest.mark.parametrize(
+  "change, verdict, band",
+  [
+    ({"value": 0.84}, report.REPRODUCED, "84 to 88.5"),
+    ({"value": 0.5}, report.OUTSIDE, "84 to 88.5"),
+    ({"value": 0.9}, report.OUTSIDE, "84 to 88.5"),
+    ({"row": "mnli-base", "value": 0.9}, report.REPRODUCED, "at least 84"),
+    (TINY, report.NO_BAND, "-"),
+    ({"deviations": [["smoke run", "stopped"]]}, "smoke run", "84 to 88.5"),
+  ],
+)
 def test_the_verdict_is_the_first_deviation_or_that_of_the_band(
   tmp_path, change, verdict, band
 ):
@@ -68,11 +78,18 @@ def test_the_verdict_is_the_first_deviation_or_that_of_the_band(
 
 
 def test_seeds_are_summarised_and_runs_that_differ_are_kept_apart(tmp_path):
-  smoke = {"deviations": [["smoke run", "stopped after 3 steps"],
-                          ["other weights", "weights a|b"]]}
+  smoke = {
+    "deviations": [
+      ["smoke run", "stopped after 3 steps"],
+      ["other weights", "weights a|b"],
+    ]
+  }
   write_results(
-    tmp_path, result(value=0.84), result(seed=2, value=0.86),
-    result(seed=3, value=0.87), result(**smoke, value=0.1),
+    tmp_path,
+    result(value=0.84),
+    result(seed=2, value=0.86),
+    result(seed=3, value=0.87),
+    result(**smoke, value=0.1),
   )
   text, written = report.write(str(tmp_path))
   assert text.splitlines()[-2:] == [
@@ -116,12 +133,16 @@ def plan(tmp_path, monkeypatch):
   """A plan of mrpc-base whose script succeeds at its second start."""
   make(tmp_path / BASE / "config.json", "{}")
   make(tmp_path / BASE / "model.safetensors", "x")
-  make(tmp_path / BASE / "download.json",
-       json.dumps({"name": BASE, "files": ["https://a.b/c.zip"]}))
+  make(
+    tmp_path / BASE / "download.json",
+    json.dumps({"name": BASE, "files": ["https://a.b/c.zip"]}),
+  )
   make(tmp_path / "mrpc" / "train.tsv", "x\n" * 3669)
   make(tmp_path / "mrpc" / "dev.tsv", "x\n" * 408)  # 409 are published.
   made = runs.Plan(
-    rows.ROWS["mrpc-base"], str(tmp_path / BASE), str(tmp_path / "mrpc"),
+    rows.ROWS["mrpc-base"],
+    str(tmp_path / BASE),
+    str(tmp_path / "mrpc"),
     str(tmp_path / "out"),
   )
   commands = []
@@ -170,10 +191,13 @@ def test_every_deviation_is_told_the_most_serious_first(plan, tmp_path):
     ("smoke run", "stopped after 3 steps"),
     ("recipe changed", "flags --dtype=bfloat16"),
     # A folder of the right name, not made by download.py.
-    ("other weights", (
-      f"weights {tmp_path / BASE}, SHA-256: model.safetensors 2d711642b726b044,"
-      " source: a folder that download.py did not make"
-    )),
+    (
+      "other weights",
+      (
+        f"weights {tmp_path / BASE}, SHA-256: model.safetensors "
+        "2d711642b726b044, source: a folder that download.py did not make"
+      ),
+    ),
     ("less data", "train.tsv with 3,600 of 3,669 lines"),
   ]
 
@@ -203,12 +227,15 @@ def test_questions_are_counted(tmp_path):
   ]
 
 
-@pytest.mark.parametrize("find, row, sentence", [
-  (runs.find_model, "mrpc-base", "download.py --model=uncased_L"),
-  (runs.find_model, "pretrain-base", "starts from no released model"),
-  (runs.find_data, "mrpc-base", "download.py --data=mrpc --dir="),
-  (runs.find_data, "conll2003-base", "agreement with NIST"),
-])
+@pytest.mark.parametrize(
+  "find, row, sentence",
+  [
+    (runs.find_model, "mrpc-base", "download.py --model=uncased_L"),
+    (runs.find_model, "pretrain-base", "starts from no released model"),
+    (runs.find_data, "mrpc-base", "download.py --data=mrpc --dir="),
+    (runs.find_data, "conll2003-base", "agreement with NIST"),
+  ],
+)
 def test_what_is_missing_is_named_with_the_command_that_brings_it(
   find, row, sentence
 ):
@@ -236,34 +263,60 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   # The folder itself, or that of downloads.
   assert runs.find_data(rows.ROWS["mrpc-base"], str(data)) == str(data)
   done = script_runner.succeed(
-    "reproduce.py", "--", "--dtype=bfloat16", row="mrpc-base", seeds=2,
-    model_dir=tmp_path, data_dir=tmp_path, output_dir=tmp_path / "out",
+    "reproduce.py",
+    "--",
+    "--dtype=bfloat16",
+    row="mrpc-base",
+    seeds=2,
+    model_dir=tmp_path,
+    data_dir=tmp_path,
+    output_dir=tmp_path / "out",
     dry_run=True,
   )
   first, second = done.out.strip().split("\n")
   words = shlex.split(first)
   assert words[1].endswith("run_classifier.py")
-  assert {"--task_name=MRPC", f"--data_dir={data}", f"--model_dir={model}",
-          "--seed=1", "--learning_rate=2e-5"} <= set(words)
+  assert {
+    "--task_name=MRPC",
+    f"--data_dir={data}",
+    f"--model_dir={model}",
+    "--seed=1",
+    "--learning_rate=2e-5",
+  } <= set(words)
   assert words[-1] == "--dtype=bfloat16" and "--seed=2" in second
   assert not (tmp_path / "out").exists()
   done = script_runner.succeed("reproduce.py", list=True)
   assert all(name in done.out for name in rows.ROWS)
 
 
-@pytest.mark.parametrize("words, flags, sentence", [
-  ([], {}, "pass --row, --report or --list"),
-  ([], {"report": True, "output_dir": "nowhere"},
-   "nowhere holds no finished run; run a row first"),
-  ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
-  ([], {"row": "glue-tiny"}, "GLUE's server scores it"),
-  (["--", "--max_steps=3"], {"row": "mrpc-base"},
-   "--max_steps is for reproduce.py: put it be"),
-  (["--", "--seed=7"], {"row": "mrpc-base"},
-   "--seeds=N is for reproduce.py: put it before --"),
-  (["mrpc-base"], {"row": "mrpc-base"},
-   "'mrpc-base' is not a flag; rows: --row=NAME"),
-])
+@pytest.mark.parametrize(
+  "words, flags, sentence",
+  [
+    ([], {}, "pass --row, --report or --list"),
+    (
+      [],
+      {"report": True, "output_dir": "nowhere"},
+      "nowhere holds no finished run; run a row first",
+    ),
+    ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
+    ([], {"row": "glue-tiny"}, "GLUE's server scores it"),
+    (
+      ["--", "--max_steps=3"],
+      {"row": "mrpc-base"},
+      "--max_steps is for reproduce.py: put it be",
+    ),
+    (
+      ["--", "--seed=7"],
+      {"row": "mrpc-base"},
+      "--seeds=N is for reproduce.py: put it before --",
+    ),
+    (
+      ["mrpc-base"],
+      {"row": "mrpc-base"},
+      "'mrpc-base' is not a flag; rows: --row=NAME",
+    ),
+  ],
+)
 def test_mistakes(words, flags, sentence):
   done = script_runner.run("reproduce.py", *words, **flags)
   assert done.code == 1 and sentence in done.last_line
@@ -276,10 +329,17 @@ PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 def test_a_row_goes_on_with_the_run_of_another(tmp_path):
   for row, step in (("pretrain-base", 2), ("pretrain-base-512", 4)):
     done = script_runner.succeed(
-      "reproduce.py", "--", "--max_seq_length=64", "--train_batch_size=8",
-      "--max_predictions_per_seq=10", "--max_eval_steps=1", row=row,
-      model_dir=PRETRAINING / "model", data_dir=PRETRAINING / "a.tfrecord",
-      output_dir=tmp_path, max_steps=2,
+      "reproduce.py",
+      "--",
+      "--max_seq_length=64",
+      "--train_batch_size=8",
+      "--max_predictions_per_seq=10",
+      "--max_eval_steps=1",
+      row=row,
+      model_dir=PRETRAINING / "model",
+      data_dir=PRETRAINING / "a.tfrecord",
+      output_dir=tmp_path,
+      max_steps=2,
     )
     folder = tmp_path / row / "seed_1"
     values = json.loads((folder / "result.json").read_text())
@@ -307,7 +367,8 @@ def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
     "runs._call([sys.executable, '-c', *sys.argv[1:]])"
   )
   process = subprocess.Popen(
-    [sys.executable, "-c", parent, child, path], cwd=script_runner.ROOT,
+    [sys.executable, "-c", parent, child, path],
+    cwd=script_runner.ROOT,
     stderr=subprocess.DEVNULL,
   )
   while not path.exists():

@@ -20,8 +20,8 @@ def test_models_data_and_chains_exist():
     assert row.is_chained <= bool(row.after)
     assert row.data in ("", *catalog.DATA, *catalog.ELSEWHERE)
     for metric in row.metrics:
-      assert metric.low is None or metric.high is None or (
-        metric.low < metric.high
+      assert (
+        metric.low is None or metric.high is None or (metric.low < metric.high)
       )
     first = row
     while first.after:
@@ -47,7 +47,8 @@ PUBLISHED = {
   # The losses of the sizes (and of 80-10-10); mnli mrpc sst-2 of each size.
   "paper, table 6": " ".join(
     [f"{math.log(p):.3f}" for p in (3.99, 5.84, 5.24, 4.68, 3.99, 3.54, 3.23)]
-  ) + """
+  )
+  + """
     77.9 79.8 88.4 80.6 82.2 90.7 81.9 84.8 91.3
     84.4 86.7 92.9 85.7 86.9 93.3 86.6 87.8 93.7""",
   "paper, table 7": "96.4 96.6 91.0 95.6 94.9 95.9 96.1 95.5 92.4 92.8",
@@ -58,15 +59,17 @@ PUBLISHED = {
   "paper, figure 5": "83.4 84.4",
   "paper, appendix A.2": f"{math.log(3.99):.3f}",
   "BERT-Base in arXiv 1910.01108, table 1": "89.6 56.3 89.0 69.3 53.5",
-  "BERT-Large in arXiv 1907.11692, table 5":
-    "86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4",
+  "BERT-Large in arXiv 1907.11692, table 5": (
+    "86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4"
+  ),
   "BERT-Base in arXiv 1907.11692, table 2": "76.3",
   "NVIDIA's README, phase 1": "1.67",
   "NVIDIA's README, phase 2": "1.67",
   "README": "88.4125/81.2488 90.8708/84.3898 84.5588",
   "README, pre-training": "0.985479/0.0979328/1.0/3.45724e-05/0.0979674",
-  "README, whole-word masking":
-    "91.5/84.8 92.8/86.7 92.9/86.7 86.05 87.07 86.09 86.46 91.0/84.3",
+  "README, whole-word masking": (
+    "91.5/84.8 92.8/86.7 92.9/86.7 86.05 87.07 86.09 86.46 91.0/84.3"
+  ),
   # cola sst-2 mrpc sts-b qqp mnli qnli rte wnli; at the end glue and ax.
   "README, test set": """
     0.0 83.2 81.1/71.1 74.3/73.6 62.2/83.4 70.2/70.3 81.5 57.2 62.3
@@ -80,19 +83,25 @@ PUBLISHED = {
     63.8 74.3 70.5 62.1 58.3 70.1 74.9 74.4 70.4 62.1""",
 }
 NAMES = {
-  "squad1": ["f1", "exact_match"], "squad2": ["f1", "exact"],
+  "squad1": ["f1", "exact_match"],
+  "squad2": ["f1", "exact"],
   "conll2003": ["f1"],
 }
 PRETRAINING_NAMES = [
-  "masked_lm_accuracy", "masked_lm_loss", "next_sentence_accuracy",
-  "next_sentence_loss", "loss",
+  "masked_lm_accuracy",
+  "masked_lm_loss",
+  "next_sentence_accuracy",
+  "next_sentence_loss",
+  "loss",
 ]
 
 
 def metric_names(row, count):
   """Returns what eval_results.txt calls the `count` numbers of a row."""
-  if row.data == "ax" or not row.script or (
-    row.data in glue.TASKS and row.name.endswith("-test")
+  if (
+    row.data == "ax"
+    or not row.script
+    or (row.data in glue.TASKS and row.name.endswith("-test"))
   ):
     return [""] * count  # GLUE's server scores them.
   if row.script == "run_pretraining.py":

@@ -24,10 +24,16 @@ SECONDS_TO_FIRST_CHECKPOINT = 600
 
 def training_flags(output_dir, **flags):
   return {
-    "do_train": True, "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
-    "output_dir": output_dir, "bert_config_file": CONFIG, "max_seq_length": 64,
-    "max_predictions_per_seq": 10, "train_batch_size": 8, "learning_rate": 1e-3,
-    "num_warmup_steps": 5, **flags
+    "do_train": True,
+    "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
+    "output_dir": output_dir,
+    "bert_config_file": CONFIG,
+    "max_seq_length": 64,
+    "max_predictions_per_seq": 10,
+    "train_batch_size": 8,
+    "learning_rate": 1e-3,
+    "num_warmup_steps": 5,
+    **flags,
   }
 
 
@@ -69,10 +75,14 @@ def kill_somewhere(process, folder, rng, *, while_saving):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [
-  {"distribution_strategy": "one_device"},
-  {"distribution_strategy": "mirrored", "num_logical_cpus": 2}
-], ids=["one_device", "mirrored"])
+@pytest.mark.parametrize(
+  "devices",
+  [
+    {"distribution_strategy": "one_device"},
+    {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
+  ],
+  ids=["one_device", "mirrored"],
+)
 def test_ten_kills_change_nothing(tmp_path, devices):
   flags = {"num_train_steps": 1200, "save_checkpoints_steps": 4, **devices}
   script_runner.succeed(
@@ -111,14 +121,18 @@ def start_workers(monkeypatch, output_dir, **flags):
   for index in range(2):
     monkeypatch.setenv(
       "TF_CONFIG",
-      json.dumps({
-        "cluster": {"worker": addresses},
-        "task": {"type": "worker", "index": index},
-      }),
+      json.dumps(
+        {
+          "cluster": {"worker": addresses},
+          "task": {"type": "worker", "index": index},
+        }
+      ),
     )
-    processes.append(script_runner.start(
-      "run_pretraining.py", **training_flags(output_dir, **flags)
-    ))
+    processes.append(
+      script_runner.start(
+        "run_pretraining.py", **training_flags(output_dir, **flags)
+      )
+    )
   monkeypatch.delenv("TF_CONFIG")
   return processes
 
@@ -135,8 +149,10 @@ def no_dropout_config(folder):
 @pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
   flags = {
-    "num_train_steps": 12, "bert_config_file": no_dropout_config(tmp_path),
-    "do_eval": True, "max_eval_steps": 3,
+    "num_train_steps": 12,
+    "bert_config_file": no_dropout_config(tmp_path),
+    "do_eval": True,
+    "max_eval_steps": 3,
   }
   script_runner.succeed(
     "run_pretraining.py", **training_flags(tmp_path / "one", **flags)
@@ -158,7 +174,8 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
   ]
   assert results[0][::3] == results[1][::3]
   np.testing.assert_allclose(
-    np.array(results[0][2::3], float), np.array(results[1][2::3], float),
+    np.array(results[0][2::3], float),
+    np.array(results[1][2::3], float),
     rtol=1e-5,
   )
 

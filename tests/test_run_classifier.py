@@ -25,17 +25,25 @@ TAB = "\t"
 LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 
 
-@pytest.mark.parametrize("name, purpose, length", [
-  ("mrpc", "predict", 128), ("cola", "train", 32), ("mnli", "eval", 64),
-  ("mnli", "predict", 64), ("xnli", "eval", 64)
-])
+@pytest.mark.parametrize(
+  "name, purpose, length",
+  [
+    ("mrpc", "predict", 128),
+    ("cola", "train", 32),
+    ("mnli", "eval", 64),
+    ("mnli", "predict", 64),
+    ("xnli", "eval", 64),
+  ],
+)
 def test_features_are_the_originals(tmp_path, name, purpose, length):
   read = read_task(
     purposes=[purpose], task_name=name, data_dir=str(GOLDEN / name)
   )
   kind = "chinese" if name == "xnli" else "uncased"
   options = sequences.InputOptions(
-    task_kind=read.task_kind, labels=read.labels, max_seq_length=length,
+    task_kind=read.task_kind,
+    labels=read.labels,
+    max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )
   found = inputs.prepare_all(str(tmp_path), read.splits, options)[purpose]
@@ -79,11 +87,18 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
     lines.append(f"{label}\t{row.partition(TAB)[2]}")
   (data / "dev.tsv").write_text("\n".join(lines) + "\n")
   done = script_runner.succeed(
-    "run_classifier.py", task_name="MRPC", do_eval=True, do_predict=True,
-    data_dir=data, vocab_file=GOLDEN / "vocab_uncased.txt",
-    bert_config_file=GOLDEN / "bert_config.json", eval_batch_size=3,
-    predict_batch_size=3, init_checkpoint=original_model,
-    output_dir=tmp_path / "run", glue_submission_dir=tmp_path / "glue",
+    "run_classifier.py",
+    task_name="MRPC",
+    do_eval=True,
+    do_predict=True,
+    data_dir=data,
+    vocab_file=GOLDEN / "vocab_uncased.txt",
+    bert_config_file=GOLDEN / "bert_config.json",
+    eval_batch_size=3,
+    predict_batch_size=3,
+    init_checkpoint=original_model,
+    output_dir=tmp_path / "run",
+    glue_submission_dir=tmp_path / "glue",
   )
   numbers, *_ = written = tsv(tmp_path / "run" / "test_results.tsv")
   ours = np.array(written, float)
@@ -104,7 +119,10 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
   header, first, *_ = tsv(tmp_path / "run" / "predictions.tsv")
   assert header == ["id", "label", "probability", "0", "1", "text", "text_b"]
   assert first[:5] == [
-    "test-1", str(np.argmax(ours[0])), max(numbers), *numbers
+    "test-1",
+    str(np.argmax(ours[0])),
+    max(numbers),
+    *numbers,
   ]
   assert len((tmp_path / "glue" / "MRPC.tsv").read_text().splitlines()) == 9
 
@@ -123,8 +141,14 @@ def folder(tmp_path_factory):
   path = tmp_path_factory.mktemp("data")
   words = list(dict.fromkeys(f"{GOOD} {BAD} {OTHERS} {LETTERS}".split()))
   tiny_model.write_shape(
-    path, words, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=64, max_position_embeddings=32, initializer_range=0.2,
+    path,
+    words,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=32,
+    initializer_range=0.2,
   )
   for name, count, seed in (("train", 160, 1), ("eval", 40, 2)):
     rows = [f'"{text}",{label}\n' for text, label in sentences(count, seed)]
@@ -135,7 +159,8 @@ def folder(tmp_path_factory):
 def classify(folder, output_dir, code=0, **flags):
   defaults = {
     "bert_config_file": folder / "bert_config.json",
-    "vocab_file": folder / "vocab.txt", "max_seq_length": 16,
+    "vocab_file": folder / "vocab.txt",
+    "max_seq_length": 16,
     "output_dir": output_dir,
   }
   if "task_name" not in flags:
@@ -151,8 +176,11 @@ def tsv(path):
 
 def training(folder):
   return {
-    "do_train": True, "train_file": folder / "train.csv",
-    "train_batch_size": 16, "learning_rate": 3e-3, "num_train_epochs": 6,
+    "do_train": True,
+    "train_file": folder / "train.csv",
+    "train_batch_size": 16,
+    "learning_rate": 3e-3,
+    "num_train_epochs": 6,
   }
 
 
@@ -160,10 +188,18 @@ def training(folder):
 def trained(folder, tmp_path_factory):
   output_dir = tmp_path_factory.mktemp("classifier") / "run"
   done = classify(
-    folder, output_dir, **training(folder), do_eval=True, seeds="3,4",
-    eval_file=folder / "eval.csv", eval_steps=60, save_best="f1",
-    class_weights="balanced", do_predict=True,
-    predict_file=folder / "eval.csv", max_predict_examples=10,
+    folder,
+    output_dir,
+    **training(folder),
+    do_eval=True,
+    seeds="3,4",
+    eval_file=folder / "eval.csv",
+    eval_steps=60,
+    save_best="f1",
+    class_weights="balanced",
+    do_predict=True,
+    predict_file=folder / "eval.csv",
+    max_predict_examples=10,
   )
   return output_dir, done
 
@@ -172,7 +208,11 @@ def test_opinions_are_learned_from_one_hundred_and_sixty_rows(trained):
   output_dir, _ = trained
   results = results_in(output_dir / "seed_3")
   assert set(results) == {
-    "eval_accuracy", "eval_f1", "eval_loss", "global_step", "loss"
+    "eval_accuracy",
+    "eval_f1",
+    "eval_loss",
+    "global_step",
+    "loss",
   }
   assert results["eval_accuracy"] > 0.9 and results["global_step"] == 60
   claimed = (output_dir / "seed_3" / "run_fingerprint.json").read_text()
@@ -214,13 +254,20 @@ def test_seeds_are_compared_in_a_table(trained):
 def test_the_best_weights_may_be_used(trained, folder, tmp_path):
   """The last ones are spoiled by a high rate, and the best ones answer."""
   classify(
-    folder, tmp_path / "run", **{
-      **training(folder), "max_train_steps": 4, "learning_rate": 3.0,
+    folder,
+    tmp_path / "run",
+    **{
+      **training(folder),
+      "max_train_steps": 4,
+      "learning_rate": 3.0,
       "warmup_proportion": 0.0,
       "init_checkpoint": trained[0] / "seed_3" / "final_model",
     },
-    eval_file=folder / "eval.csv", eval_steps=1, save_best="eval_loss",
-    use_best=True, do_eval=True,
+    eval_file=folder / "eval.csv",
+    eval_steps=1,
+    save_best="eval_loss",
+    use_best=True,
+    do_eval=True,
   )
   results = results_in(tmp_path / "run")
   assert results["global_step"] < 4
@@ -236,8 +283,13 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
   shutil.copytree(trained[0], copy)
   (copy / "seeds_results.txt").unlink()
   done = classify(
-    folder, copy, **training(folder), do_eval=True, seeds="3,4",
-    eval_file=folder / "eval.csv", class_weights="balanced",
+    folder,
+    copy,
+    **training(folder),
+    do_eval=True,
+    seeds="3,4",
+    eval_file=folder / "eval.csv",
+    class_weights="balanced",
   )
   assert f"resuming from {copy}/seed_3/model.ckpt-60" in done.err
   assert done.out == trained[1].out
@@ -248,8 +300,12 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
 @pytest.mark.slow
 def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
   done = classify(
-    folder, tmp_path, **{**training(folder), "num_train_epochs": None},
-    do_eval=True, eval_file=folder / "eval.csv", metrics="f1",
+    folder,
+    tmp_path,
+    **{**training(folder), "num_train_epochs": None},
+    do_eval=True,
+    eval_file=folder / "eval.csv",
+    metrics="f1",
     search="num_train_epochs=0.2,3",
   )
   header, best, worst = [line.split("\t") for line in done.out.splitlines()]
@@ -270,16 +326,24 @@ def test_the_input_of_the_training_is_remembered(trained, tmp_path):
   for name in ("new.csv", "new.txt"):
     out = tmp_path / name.replace(".", "_")
     script_runner.succeed(
-      "run_classifier.py", do_predict=True, model_dir=model, output_dir=out,
+      "run_classifier.py",
+      do_predict=True,
+      model_dir=model,
+      output_dir=out,
       predict_file=tmp_path / name,
     )
     rows = (out / "predictions.tsv").read_text().splitlines()
     assert len(rows) == 2 and "\tgood\t" in rows[1]
   (tmp_path / "pairs.csv").write_text("a,b\nthe film,was lovely\n")
   done = script_runner.succeed(
-    "run_classifier.py", do_predict=True, model_dir=model, text_column="a",
-    text_b_column="b", predict_file=tmp_path / "pairs.csv",
-    output_dir=tmp_path / "pairs", max_seq_length=12,
+    "run_classifier.py",
+    do_predict=True,
+    model_dir=model,
+    text_column="a",
+    text_b_column="b",
+    predict_file=tmp_path / "pairs.csv",
+    output_dir=tmp_path / "pairs",
+    max_seq_length=12,
   )
   assert "--text_b_column=b (trained with single texts)" in done.err
   assert "--max_seq_length=12 (trained with 16)" in done.err
@@ -291,8 +355,12 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   dirty = tmp_path / "dirty.csv"
   dirty.write_text(rows.replace(",", ";") + "too few\n")
   flags = {
-    **training(folder), "init_checkpoint": model, "freeze_encoder": True,
-    "do_eval": True, "eval_fraction": 0.1, "train_file": dirty,
+    **training(folder),
+    "init_checkpoint": model,
+    "freeze_encoder": True,
+    "do_eval": True,
+    "eval_fraction": 0.1,
+    "train_file": dirty,
     "on_bad_row": "skip",
   }
   done = classify(folder, tmp_path / "run", **flags)
@@ -306,8 +374,11 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
     name for name in before if before[name].tobytes() != after[name].tobytes()
   }
   assert changed == {
-    "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
-    "output_bias", "global_step",
+    "bert/pooler/dense/kernel",
+    "bert/pooler/dense/bias",
+    "output_weights",
+    "output_bias",
+    "global_step",
   }
   classify(
     folder, tmp_path / "head", **flags, freeze_pooler=True, max_train_steps=2
@@ -334,19 +405,32 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
       labels = [name for name, bit in (("a", 1), ("b", 2)) if number & bit]
       stream.write(json.dumps({"text": " ".join(words), "tags": labels}) + "\n")
   classify(
-    folder, tmp_path / "run", **{
-      **training(folder), "train_file": tmp_path / "long.jsonl",
+    folder,
+    tmp_path / "run",
+    **{
+      **training(folder),
+      "train_file": tmp_path / "long.jsonl",
       "num_train_epochs": 1,
     },
-    do_eval=True, eval_file=tmp_path / "long.jsonl", doc_stride=8,
-    text_column="text", label_column="tags", task_kind="multi_label",
-    metrics="f1_macro,auc", class_weights="balanced",
-    do_predict=True, predict_file=tmp_path / "long.jsonl",
+    do_eval=True,
+    eval_file=tmp_path / "long.jsonl",
+    doc_stride=8,
+    text_column="text",
+    label_column="tags",
+    task_kind="multi_label",
+    metrics="f1_macro,auc",
+    class_weights="balanced",
+    do_predict=True,
+    predict_file=tmp_path / "long.jsonl",
     max_predict_examples=5,
   )
   results = results_in(tmp_path / "run")
   assert set(results) == {
-    "eval_f1_macro", "eval_auc", "eval_loss", "global_step", "loss"
+    "eval_f1_macro",
+    "eval_auc",
+    "eval_loss",
+    "global_step",
+    "loss",
   }
   config = json.loads(
     (tmp_path / "run" / "final_model" / "bert_config.json").read_text()
@@ -360,24 +444,36 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     assert labels == ",".join(chosen)
 
 
-@pytest.mark.parametrize("name, metrics, outputs, rows_of_sets", [
-  ("mnli", ["accuracy"], 3, {"": 2, "_mismatched": 1}),
-  ("sts-b", ["pearson", "spearman"], 1, {"": 2}),
-  pytest.param("swag", ["accuracy"], 4, {"": 1}, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+  "name, metrics, outputs, rows_of_sets",
+  [
+    ("mnli", ["accuracy"], 3, {"": 2, "_mismatched": 1}),
+    ("sts-b", ["pearson", "spearman"], 1, {"": 2}),
+    pytest.param("swag", ["accuracy"], 4, {"": 1}, marks=pytest.mark.slow),
+  ],
+)
 def test_official_tasks_are_learned_scored_and_predicted(
   tmp_path, name, metrics, outputs, rows_of_sets
 ):
   run, submitted = tmp_path / "run", tmp_path / "glue"
   script_runner.succeed(
-    "run_classifier.py", task_name=name, do_train=True, do_eval=True,
-    do_predict=True, data_dir=DATA / name, model_dir=serving_models.FOLDER,
-    output_dir=run, max_seq_length=16, train_batch_size=2, num_train_epochs=1,
+    "run_classifier.py",
+    task_name=name,
+    do_train=True,
+    do_eval=True,
+    do_predict=True,
+    data_dir=DATA / name,
+    model_dir=serving_models.FOLDER,
+    output_dir=run,
+    max_seq_length=16,
+    train_batch_size=2,
+    num_train_epochs=1,
     glue_submission_dir=None if name == "swag" else submitted,
   )
   assert set(results_in(run)) == {"global_step", "loss"} | {
     f"eval{suffix}_{metric}"
-    for suffix in rows_of_sets for metric in (*metrics, "loss")
+    for suffix in rows_of_sets
+    for metric in (*metrics, "loss")
   }
   for suffix, count in rows_of_sets.items():
     numbers = np.array(tsv(run / f"test_results{suffix}.tsv"), float)
@@ -394,16 +490,34 @@ def test_official_tasks_are_learned_scored_and_predicted(
     assert len(tsv(submitted / "MNLI-mm.tsv")) == 2
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
-  ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
-  ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
-   "no weights: there is no checkpoint in"),
-  ({"do_eval": True, "eval_file": "train.csv", "max_seq_length": None,
-    "bert_config_file": "length.json"}, "max_seq_length is 'x', which --max"),
-  ({"do_train": True, "train_file": "train.csv",
-    "bert_config_file": "small.json"}, "says vocab_size 6; use the vocab"),
-])
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
+    ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
+    (
+      {"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
+      "no weights: there is no checkpoint in",
+    ),
+    (
+      {
+        "do_eval": True,
+        "eval_file": "train.csv",
+        "max_seq_length": None,
+        "bert_config_file": "length.json",
+      },
+      "max_seq_length is 'x', which --max",
+    ),
+    (
+      {
+        "do_train": True,
+        "train_file": "train.csv",
+        "bert_config_file": "small.json",
+      },
+      "says vocab_size 6; use the vocab",
+    ),
+  ],
+)
 def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
   (folder / "ragged.csv").write_text("review,opinion\na,good\nb\nc,bad\n")
   config = json.loads((folder / "bert_config.json").read_text())

@@ -14,26 +14,36 @@ from tagging import scores
 DATA = script_runner.ROOT / "tests" / "data"
 TRAIN, EVAL = DATA / "ner_sample_train.conll", DATA / "ner_sample_eval.conll"
 TRAINING = {
-  "do_train": True, "train_file": TRAIN, "train_batch_size": 16,
-  "learning_rate": 2e-3, "num_train_epochs": 15,
+  "do_train": True,
+  "train_file": TRAIN,
+  "train_batch_size": 16,
+  "learning_rate": 2e-3,
+  "num_train_epochs": 15,
 }
 
 
 @pytest.fixture(scope="module")
 def config_file(tmp_path_factory):
   path = tmp_path_factory.mktemp("config") / "bert_config.json"
-  path.write_text(tiny_model.tiny(
-    vocab_size=169, hidden_size=64, intermediate_size=128,
-    max_position_embeddings=64, initializer_range=0.02,
-  ).to_json_string())
+  path.write_text(
+    tiny_model.tiny(
+      vocab_size=169,
+      hidden_size=64,
+      intermediate_size=128,
+      max_position_embeddings=64,
+      initializer_range=0.02,
+    ).to_json_string()
+  )
   return path
 
 
 def ner(config_file, folder, code=0, **flags):
   defaults = {
     "bert_config_file": config_file,
-    "vocab_file": DATA / "ner_sample_vocab.txt", "do_lower_case": False,
-    "max_seq_length": 32, "output_dir": folder,
+    "vocab_file": DATA / "ner_sample_vocab.txt",
+    "do_lower_case": False,
+    "max_seq_length": 32,
+    "output_dir": folder,
   }
   return script_runner.run("run_ner.py", code=code, **{**defaults, **flags})
 
@@ -42,8 +52,14 @@ def ner(config_file, folder, code=0, **flags):
 def trained(config_file, tmp_path_factory):
   folder = tmp_path_factory.mktemp("ner") / "run"
   ner(
-    config_file, folder, **TRAINING, document_context=True,
-    do_eval=True, eval_file=EVAL, do_predict=True, predict_file=EVAL,
+    config_file,
+    folder,
+    **TRAINING,
+    document_context=True,
+    do_eval=True,
+    eval_file=EVAL,
+    do_predict=True,
+    predict_file=EVAL,
   )
   return folder
 
@@ -86,8 +102,11 @@ WORDS = "Anna\nLang\nwon\n\n" + "Bern\n" * 40
 def test_the_model_folder_knows_its_labels_and_input(trained, tmp_path):
   (tmp_path / "words.txt").write_text(WORDS)
   script_runner.succeed(
-    "run_ner.py", model_dir=trained / "final_model", do_predict=True,
-    predict_file=tmp_path / "words.txt", output_dir=tmp_path / "run",
+    "run_ner.py",
+    model_dir=trained / "final_model",
+    do_predict=True,
+    predict_file=tmp_path / "words.txt",
+    output_dir=tmp_path / "run",
   )
   assert not (tmp_path / "run" / "test_results.txt").exists()
   tagged = (tmp_path / "run" / "test_predictions.conll").read_text()
@@ -96,7 +115,9 @@ def test_the_model_folder_knows_its_labels_and_input(trained, tmp_path):
   assert [line.split()[0] for line in lines[4:-1]] == ["Bern"] * 40
   config = json.loads((trained / "final_model/bert_config.json").read_text())
   assert config["input_settings"] == {
-    "max_seq_length": 32, "document_context": True, "scheme": "iob2",
+    "max_seq_length": 32,
+    "document_context": True,
+    "scheme": "iob2",
     "do_lower_case": False,
   }
 
@@ -106,8 +127,12 @@ def test_json_lines_are_labelled(trained, tmp_path):
   path = tmp_path / "new.jsonl"
   path.write_text("\n".join(map(json.dumps, lines)))
   done = script_runner.succeed(
-    "run_ner.py", model_dir=trained / "final_model", do_predict=True,
-    predict_file=path, output_dir=tmp_path / "run", max_seq_length=33,
+    "run_ner.py",
+    model_dir=trained / "final_model",
+    do_predict=True,
+    predict_file=path,
+    output_dir=tmp_path / "run",
+    max_seq_length=33,
   )
   assert "--max_seq_length=33 (trained with 32)" in done.err
   found = (tmp_path / "run" / "test_predictions.jsonl").read_text()
@@ -140,9 +165,17 @@ def test_a_label_outside_the_set_is_named(trained, config_file, tmp_path):
 @pytest.mark.slow
 def test_parts_of_speech_are_another_column(config_file, tmp_path):
   ner(
-    config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 0.2},
-    label_column=1, scheme="none", do_eval=True, eval_file=EVAL, eval_steps=1,
-    save_best="accuracy", num_logical_cpus=2, distribution_strategy="mirrored",
+    config_file,
+    tmp_path / "run",
+    **{**TRAINING, "num_train_epochs": 0.2},
+    label_column=1,
+    scheme="none",
+    do_eval=True,
+    eval_file=EVAL,
+    eval_steps=1,
+    save_best="accuracy",
+    num_logical_cpus=2,
+    distribution_strategy="mirrored",
   )
   results = results_in(tmp_path / "run")
   assert sorted(results) == ["accuracy", "global_step", "loss"]
@@ -154,8 +187,12 @@ def test_parts_of_speech_are_another_column(config_file, tmp_path):
 @pytest.mark.slow
 def test_a_search_reads_its_sentences_once(config_file, tmp_path):
   done = ner(
-    config_file, tmp_path, **{**TRAINING, "num_train_epochs": None},
-    do_eval=True, eval_file=EVAL, search="num_train_epochs=0.5,4",
+    config_file,
+    tmp_path,
+    **{**TRAINING, "num_train_epochs": None},
+    do_eval=True,
+    eval_file=EVAL,
+    search="num_train_epochs=0.5,4",
   )
   header, best, worst = [line.split("\t") for line in done.out.splitlines()]
   assert header[:3] == ["num_train_epochs", "f1", "accuracy"]
@@ -172,9 +209,15 @@ def test_frozen_features(trained, config_file, tmp_path):
     str(encoder), {k: v for k, v in weights.items() if k.startswith("bert/")}
   )
   done = ner(
-    config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 0.2},
-    freeze_encoder=True, feature_layers="second_to_last", bilstm_size=8,
-    init_checkpoint=encoder, do_eval=True, eval_file=EVAL,
+    config_file,
+    tmp_path / "run",
+    **{**TRAINING, "num_train_epochs": 0.2},
+    freeze_encoder=True,
+    feature_layers="second_to_last",
+    bilstm_size=8,
+    init_checkpoint=encoder,
+    do_eval=True,
+    eval_file=EVAL,
   )
   # The encoder is frozen: it reads each file once.
   assert done.err.count("computing the encoder's states of") == 2
@@ -186,26 +229,45 @@ def test_frozen_features(trained, config_file, tmp_path):
   assert after["output_bias"].any()
   # The folder stores the features; evaluation computes their states.
   ner(
-    config_file, tmp_path / "again", bert_config_file=None, vocab_file=None,
-    do_lower_case=None, max_seq_length=None, model_dir=model, do_eval=True,
+    config_file,
+    tmp_path / "again",
+    bert_config_file=None,
+    vocab_file=None,
+    do_lower_case=None,
+    max_seq_length=None,
+    model_dir=model,
+    do_eval=True,
     eval_file=EVAL,
   )
   results, again = results_in(tmp_path / "run"), results_in(tmp_path / "again")
   assert again["loss"] == pytest.approx(results["loss"], abs=1e-5)
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
-  ({**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
-   "flag --feature_layers=middle: value should be one of <embeddings|second"),
-  ({**TRAINING, "feature_layers": "concat_last_four",
-    "freeze_encoder": True}, "needs 4 layers, but the model has 2"),
-  ({**TRAINING, "scheme": "iob1"},
-   "ner_sample_train.conll:10: B-PER follows O, which iob1 does not allow"),
-  ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
-  ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
-  ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
-])
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
+    (
+      {**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
+      "flag --feature_layers=middle: value should be one of <embeddings|second",
+    ),
+    (
+      {
+        **TRAINING,
+        "feature_layers": "concat_last_four",
+        "freeze_encoder": True,
+      },
+      "needs 4 layers, but the model has 2",
+    ),
+    (
+      {**TRAINING, "scheme": "iob1"},
+      "ner_sample_train.conll:10: B-PER follows O, which iob1 does not allow",
+    ),
+    ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
+    ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
+    ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
+  ],
+)
 def test_what_is_wrong_is_said(config_file, tmp_path, flags, sentence):
   done = ner(config_file, tmp_path / "run", code=1, **flags)
   _, mark, error = done.err.partition("run_ner.py: error: ")

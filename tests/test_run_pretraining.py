@@ -28,21 +28,34 @@ def files(tmp_path_factory):
     ("masked", {**LENGTHS, "dupe_factor": 1}),
   ):
     succeed(
-      "create_pretraining_data.py", input_file="sample_text.txt",
-      output_file=folder / f"{name}.tfrecord", vocab_file=VOCAB,
-      packing="full_sentences", **{**flags, "max_seq_length": 32}
+      "create_pretraining_data.py",
+      input_file="sample_text.txt",
+      output_file=folder / f"{name}.tfrecord",
+      vocab_file=VOCAB,
+      packing="full_sentences",
+      **{**flags, "max_seq_length": 32},
     )
   return folder
 
 
 def pretrain(files, kind, output_dir, **flags):
-  return succeed("run_pretraining.py", **{
-    **LENGTHS, "do_train": True, "input_file": files / f"{kind}.tfrecord",
-    "bert_config_file": files / "bert_config.json", "vocab_file": VOCAB,
-    "output_dir": output_dir, "use_next_sentence_loss": False,
-    "train_batch_size": 4, "num_warmup_steps": 1, "num_train_steps": 4,
-    "learning_rate": 1e-3, **flags
-  })
+  return succeed(
+    "run_pretraining.py",
+    **{
+      **LENGTHS,
+      "do_train": True,
+      "input_file": files / f"{kind}.tfrecord",
+      "bert_config_file": files / "bert_config.json",
+      "vocab_file": VOCAB,
+      "output_dir": output_dir,
+      "use_next_sentence_loss": False,
+      "train_batch_size": 4,
+      "num_warmup_steps": 1,
+      "num_train_steps": 4,
+      "learning_rate": 1e-3,
+      **flags,
+    },
+  )
 
 
 @pytest.mark.slow
@@ -50,7 +63,10 @@ def test_full_sentences_train_a_model_that_fills_masks(files, tmp_path):
   pretrain(files, "masked", tmp_path, do_eval=True, max_eval_steps=1)
   found = results_in(tmp_path)
   assert set(found) == {
-    "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy",
+    "global_step",
+    "loss",
+    "masked_lm_loss",
+    "masked_lm_accuracy",
   }
   assert found["loss"] == pytest.approx(found["masked_lm_loss"], rel=1e-5)
   model = tmp_path / "final_model"
@@ -60,7 +76,9 @@ def test_full_sentences_train_a_model_that_fills_masks(files, tmp_path):
   filled = succeed("fill_mask.py", model_dir=model, text="a [MASK] here")
   assert "[MASK] 1:" in filled.out
   succeed(
-    "convert_checkpoint.py", input=model, output=tmp_path / "hf",
+    "convert_checkpoint.py",
+    input=model,
+    output=tmp_path / "hf",
     to="huggingface",
   )
   converted = weight_files.open_reader(str(tmp_path / "hf")).shapes
@@ -92,8 +110,12 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   # With short sequences first, and other data, the schedule is the same.
   short = {"max_seq_length": 16, "max_predictions_per_seq": 3}
   succeed(
-    "create_pretraining_data.py", input_file="sample_text.txt", dupe_factor=1,
-    output_file=tmp_path / "short.tfrecord", vocab_file=VOCAB, **short
+    "create_pretraining_data.py",
+    input_file="sample_text.txt",
+    dupe_factor=1,
+    output_file=tmp_path / "short.tfrecord",
+    vocab_file=VOCAB,
+    **short,
   )
   data = {"input_file": tmp_path / "short.tfrecord"}
   grown = tmp_path / "grown"
@@ -125,7 +147,10 @@ def test_next_words_are_learned_from_either_kind_of_record(
     pretrain(files, kind, tmp_path / kind, **flags)
     found = results_in(tmp_path / kind)
     assert set(found) == {
-      "global_step", "loss", "next_word_loss", "next_word_accuracy"
+      "global_step",
+      "loss",
+      "next_word_loss",
+      "next_word_accuracy",
     }
     assert found["loss"] == pytest.approx(found["next_word_loss"], rel=1e-5)
   # XLA needs one shape: padding is computed.
@@ -141,9 +166,14 @@ def test_next_words_are_learned_from_either_kind_of_record(
 def test_next_words_resume_to_the_same_weights(files, left_to_right, tmp_path):
   resumed_runs.assert_same_weights(
     lambda folder: pretrain(
-      files, "masked", folder, **left_to_right, num_train_steps=6,
+      files,
+      "masked",
+      folder,
+      **left_to_right,
+      num_train_steps=6,
       save_checkpoints_steps=3,
-    ), tmp_path,
+    ),
+    tmp_path,
   )
 
 
@@ -151,9 +181,14 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
   path = tmp_path / "bert_config.json"
   path.write_text(json.dumps({**tiny_model.TINY, "variant": "left_to_right"}))
   done = script_runner.run(
-    "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
-    input_file=path, output_dir=tmp_path / "run", bert_config_file=path,
-    max_seq_length=8, do_whole_word_mask=True,
+    "run_pretraining.py",
+    do_train=True,
+    use_next_sentence_loss=False,
+    input_file=path,
+    output_dir=tmp_path / "run",
+    bert_config_file=path,
+    max_seq_length=8,
+    do_whole_word_mask=True,
   )
   assert done.code == 1
   said = "--do_whole_word_mask has no effect: this model predicts the next word"

@@ -50,7 +50,8 @@ def files(tmp_path_factory):
   # One answer is not where the file says.
   train["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["text"] = "Basel"
   contents = {
-    "train": train, "dev": unpacked("dev"),
+    "train": train,
+    "dev": unpacked("dev"),
     "dev_v1": without_impossible(unpacked("dev")),
   }
   for name, values in contents.items():
@@ -77,8 +78,13 @@ def assert_like_golden(folder, name):
 def predicted(files, tmp_path_factory):
   folder = tmp_path_factory.mktemp("squad") / "run"
   done = squad(
-    **WEIGHTS, **V2, do_predict=True, predict_file=files / "dev.json",
-    output_dir=folder, n_best_size=10, null_score_diff_threshold=0.756,
+    **WEIGHTS,
+    **V2,
+    do_predict=True,
+    predict_file=files / "dev.json",
+    output_dir=folder,
+    n_best_size=10,
+    null_score_diff_threshold=0.756,
   )
   return folder, done.out
 
@@ -95,8 +101,12 @@ def test_answers_are_the_originals_with_version_2(predicted):
 
 def test_answers_are_the_originals_with_version_1(files, tmp_path):
   done = squad(
-    **WEIGHTS, do_predict=True, predict_file=files / "dev_v1.json",
-    output_dir=tmp_path, pad_to_max_length=True, predict_batch_size=7,
+    **WEIGHTS,
+    do_predict=True,
+    predict_file=files / "dev_v1.json",
+    output_dir=tmp_path,
+    pad_to_max_length=True,
+    predict_batch_size=7,
   )
   assert_like_golden(tmp_path, "v1")
   assert not (tmp_path / "null_odds.json").exists()
@@ -135,11 +145,14 @@ def encoder(tmp_path_factory):
   config["num_hidden_layers"] = 1
   (folder / "bert_config.json").write_text(json.dumps(config))
   weights = stored_weights.read(str(WEIGHTS["init_checkpoint"]))
-  weight_files.write_tf1(str(folder / "bert_model.ckpt"), {
-    name: value
-    for name, value in weights.items()
-    if name.startswith("bert/") and not re.search("/layer_1/|/pooler/", name)
-  })
+  weight_files.write_tf1(
+    str(folder / "bert_model.ckpt"),
+    {
+      name: value
+      for name, value in weights.items()
+      if name.startswith("bert/") and not re.search("/layer_1/|/pooler/", name)
+    },
+  )
   return folder
 
 
@@ -147,13 +160,26 @@ def encoder(tmp_path_factory):
 def trained(files, encoder, tmp_path_factory):
   folder = tmp_path_factory.mktemp("squad") / "run"
   done = squad(
-    **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
-    bert_config_file=encoder / "bert_config.json", output_dir=folder,
-    do_train=True, train_file=files / "train.json", train_batch_size=16,
-    learning_rate=2e-3, num_train_epochs=1, log_steps=5, do_predict=True,
-    predict_file=files / "dev.json", predict_batch_size=32, eval_steps=20,
-    save_best="f1", eval_batch_size=32, null_score_diff_threshold="auto",
-    num_logical_cpus=2, distribution_strategy="mirrored",
+    **V2,
+    vocab_file=WEIGHTS["vocab_file"],
+    init_checkpoint=encoder,
+    bert_config_file=encoder / "bert_config.json",
+    output_dir=folder,
+    do_train=True,
+    train_file=files / "train.json",
+    train_batch_size=16,
+    learning_rate=2e-3,
+    num_train_epochs=1,
+    log_steps=5,
+    do_predict=True,
+    predict_file=files / "dev.json",
+    predict_batch_size=32,
+    eval_steps=20,
+    save_best="f1",
+    eval_batch_size=32,
+    null_score_diff_threshold="auto",
+    num_logical_cpus=2,
+    distribution_strategy="mirrored",
   )
   return folder, done
 
@@ -166,9 +192,17 @@ def test_training_learns_and_leaves_these_files(trained):
   assert len(losses) == 5 and losses[-1] < losses[0]
   names = {path.name for path in folder.iterdir()}
   assert names >= {
-    "best_model", "final_model", "eval_results.txt", "predictions.json",
-    "nbest_predictions.json", "null_odds.json", "null_threshold.json",
-    "train.tf_record", "eval.tf_record", "model.ckpt-25.index", "report.html",
+    "best_model",
+    "final_model",
+    "eval_results.txt",
+    "predictions.json",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "null_threshold.json",
+    "train.tf_record",
+    "eval.tf_record",
+    "model.ckpt-25.index",
+    "report.html",
   }
   page = (folder / "report.html").read_text(encoding="utf-8")
   card = (folder / "final_model" / "README.md").read_text(encoding="utf-8")
@@ -182,10 +216,17 @@ def test_training_learns_and_leaves_these_files(trained):
 @pytest.mark.slow
 def test_a_search_reads_its_passages_once(files, encoder, tmp_path):
   done = squad(
-    **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
-    bert_config_file=encoder / "bert_config.json", output_dir=tmp_path,
-    do_train=True, train_file=files / "train.json", train_batch_size=16,
-    num_train_epochs=1, do_eval=True, eval_file=files / "dev.json",
+    **V2,
+    vocab_file=WEIGHTS["vocab_file"],
+    init_checkpoint=encoder,
+    bert_config_file=encoder / "bert_config.json",
+    output_dir=tmp_path,
+    do_train=True,
+    train_file=files / "train.json",
+    train_batch_size=16,
+    num_train_epochs=1,
+    do_eval=True,
+    eval_file=files / "dev.json",
     search="learning_rate=1e-9,2e-3",
   )
   table = done.out.splitlines()[-3:]
@@ -212,11 +253,14 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
   results = results_in(folder)
   assert results["f1"] == pytest.approx(results["best_f1"])
   done = squad(
-    **V2, vocab_file=folder / "final_model" / "vocab.txt",
+    **V2,
+    vocab_file=folder / "final_model" / "vocab.txt",
     bert_config_file=folder / "final_model" / "bert_config.json",
     init_checkpoint=folder / "final_model" / "bert_model.ckpt.index",
     output_dir=tmp_path,
-    do_eval=True, eval_file=files / "dev.json", eval_batch_size=32,
+    do_eval=True,
+    eval_file=files / "dev.json",
+    eval_batch_size=32,
   )
   later = results_in(done.out)
   assert later.pop("global_step") == results.pop("global_step") == 25
@@ -225,8 +269,12 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
 
 def predictions_of(files, folder, **flags):
   done = script_runner.succeed(
-    "run_squad.py", do_predict=True, predict_file=files / "dev.json",
-    predict_batch_size=32, output_dir=folder, **flags,
+    "run_squad.py",
+    do_predict=True,
+    predict_file=files / "dev.json",
+    predict_batch_size=32,
+    output_dir=folder,
+    **flags,
   )
   return done, json.loads((folder / "predictions.json").read_text())
 
@@ -241,12 +289,17 @@ def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
   shutil.copytree(folder, tmp_path / "b")
   (tmp_path / "b" / "predictions.json").unlink()
   done, found = predictions_of(
-    files, tmp_path / "b", vocab_file=WEIGHTS["vocab_file"],
+    files,
+    tmp_path / "b",
+    vocab_file=WEIGHTS["vocab_file"],
     bert_config_file=encoder / "bert_config.json",
   )
   assert found == wanted
   done, found = predictions_of(
-    files, tmp_path / "c", model_dir=model, max_seq_length=32,
+    files,
+    tmp_path / "c",
+    model_dir=model,
+    max_seq_length=32,
     max_answer_length=2,
   )
   assert found != wanted
@@ -257,9 +310,16 @@ def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
   done = squad(
-    **V2, vocab_file=WEIGHTS["vocab_file"], output_dir=folder, do_train=True,
-    bert_config_file=encoder / "bert_config.json", code=1, num_train_epochs=2,
-    train_file=files / "train.json", train_batch_size=16, learning_rate=1e38,
+    **V2,
+    vocab_file=WEIGHTS["vocab_file"],
+    output_dir=folder,
+    do_train=True,
+    bert_config_file=encoder / "bert_config.json",
+    code=1,
+    num_train_epochs=2,
+    train_file=files / "train.json",
+    train_batch_size=16,
+    learning_rate=1e38,
     max_bad_steps=1,
   )
   assert "weights of step 28 are ruined" in done.last_line
@@ -268,28 +328,52 @@ def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
 
 def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
   done = squad(
-    code=1, vocab_file=WEIGHTS["vocab_file"], output_dir=trained[0],
-    bert_config_file=encoder / "bert_config.json", do_predict=True,
-    predict_file=files / "dev_v1.json", version_2_with_negative=False,
+    code=1,
+    vocab_file=WEIGHTS["vocab_file"],
+    output_dir=trained[0],
+    bert_config_file=encoder / "bert_config.json",
+    do_predict=True,
+    predict_file=files / "dev_v1.json",
+    version_2_with_negative=False,
   )
   assert 'belongs to another run: task is "question answering, SQuAD 2.0"' in (
     done.last_line
   )
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
-  ({"do_predict": True, "predict_file": "dev.json", **V2,
-    "init_checkpoint": None},
-   "pass --model_dir or --init_checkpoint, or --do_train"),
-  ({"evaluate_only": True, "do_train": True, "do_eval": True},
-   "--do_train has no effect with --evaluate_only, which scores a file"),
-  ({"do_train": True, "train_file": "dev.json", **V2,
-    "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
-  ({"do_predict": True, "predict_file": "dev_v1.json", "max_seq_length": 65},
-   "sequence length 65 is more than the model's max_position_embeddings 64; "
-   "shorten the sequences (--max_seq_length)"),
-])
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
+    (
+      {
+        "do_predict": True,
+        "predict_file": "dev.json",
+        **V2,
+        "init_checkpoint": None,
+      },
+      "pass --model_dir or --init_checkpoint, or --do_train",
+    ),
+    (
+      {"evaluate_only": True, "do_train": True, "do_eval": True},
+      "--do_train has no effect with --evaluate_only, which scores a file",
+    ),
+    (
+      {
+        "do_train": True,
+        "train_file": "dev.json",
+        **V2,
+        "null_score_diff_threshold": "auto",
+      },
+      "=auto needs --eval_file",
+    ),
+    (
+      {"do_predict": True, "predict_file": "dev_v1.json", "max_seq_length": 65},
+      "sequence length 65 is more than the model's max_position_embeddings 64; "
+      "shorten the sequences (--max_seq_length)",
+    ),
+  ],
+)
 def test_what_is_wrong_is_said(files, tmp_path, flags, sentence):
   (files / "p.json").write_text("{}")
   flags = {

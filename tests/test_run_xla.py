@@ -19,10 +19,17 @@ def test_xla_compiles_one_step(tmp_path):
   config = tiny_model.tiny(vocab_size=169, max_position_embeddings=64)
   (tmp_path / "bert_config.json").write_text(config.to_json_string())
   done = script_runner.succeed(
-    "run_classifier.py", do_train=True, train_file=tmp_path / "train.csv",
-    vocab_file=VOCAB, do_lower_case=False,
-    bert_config_file=tmp_path / "bert_config.json", max_seq_length=64,
-    train_batch_size=8, num_train_epochs=1, log_steps=1, jit_compile="true",
+    "run_classifier.py",
+    do_train=True,
+    train_file=tmp_path / "train.csv",
+    vocab_file=VOCAB,
+    do_lower_case=False,
+    bert_config_file=tmp_path / "bert_config.json",
+    max_seq_length=64,
+    train_batch_size=8,
+    num_train_epochs=1,
+    log_steps=1,
+    jit_compile="true",
     output_dir=tmp_path / "out",
     environment={"XLA_FLAGS": f"--xla_dump_to={tmp_path / 'xla'}"},
   )

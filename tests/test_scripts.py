@@ -20,10 +20,14 @@ GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 MODEL = GOLDEN / "model"
 RECORDS = {
   "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
-  "max_seq_length": 64, "max_predictions_per_seq": 10,
+  "max_seq_length": 64,
+  "max_predictions_per_seq": 10,
 }
 TRAINING = {
-  **RECORDS, "do_train": True, "train_batch_size": 8, "learning_rate": 2e-3,
+  **RECORDS,
+  "do_train": True,
+  "train_batch_size": 8,
+  "learning_rate": 2e-3,
   "num_warmup_steps": 20,
 }
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -40,7 +44,8 @@ def fill_mask(code=0, **flags):
   defaults = {
     "bert_config_file": MODEL / "bert_config.json",
     "vocab_file": MODEL / "vocab.txt",
-    "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 64,
+    "init_checkpoint": MODEL / "bert_model.ckpt",
+    "max_seq_length": 64,
   }
   return script_runner.run("fill_mask.py", code=code, **{**defaults, **flags})
 
@@ -69,24 +74,35 @@ def read_results(path):
 @pytest.mark.parametrize(
   "golden, flags",
   [
-    ("eval_results_one_file.txt",
-     {"input_file": GOLDEN / "a.tfrecord", "max_eval_steps": 20}),
-    ("eval_results_two_files.txt", {
-      "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
-      "max_eval_steps": 7,
-    }),
-    ("eval_results_two_files.txt", {
-      "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
-      "max_eval_steps": 7, "distribution_strategy": "mirrored",
-      "num_logical_cpus": 2,
-    }),
+    (
+      "eval_results_one_file.txt",
+      {"input_file": GOLDEN / "a.tfrecord", "max_eval_steps": 20},
+    ),
+    (
+      "eval_results_two_files.txt",
+      {
+        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+        "max_eval_steps": 7,
+      },
+    ),
+    (
+      "eval_results_two_files.txt",
+      {
+        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+        "max_eval_steps": 7,
+        "distribution_strategy": "mirrored",
+        "num_logical_cpus": 2,
+      },
+    ),
   ],
   ids=["one file", "two files", "two devices"],
 )
 def test_the_originals_evaluation(tmp_path, golden, flags):
   pretrain(
-    **{**RECORDS, **flags}, do_eval=True,
-    init_checkpoint=MODEL / "bert_model.ckpt", eval_batch_size=8,
+    **{**RECORDS, **flags},
+    do_eval=True,
+    init_checkpoint=MODEL / "bert_model.ckpt",
+    eval_batch_size=8,
     output_dir=tmp_path / "run",
   )
   ours = read_results(tmp_path / "run" / "eval_results.txt")
@@ -104,14 +120,21 @@ def test_records_without_places_for_masks(tmp_path, small_config):
   path = str(tmp_path / "a.tfrecord")
   with tfrecord.RecordWriter(path) as writer:
     for record in tfrecord.read_records(str(GOLDEN / "a.tfrecord")):
-      writer.write(tfrecord.serialize_example({
-        name: values[:0] if name.startswith("masked_lm") else values
-        for name, values in record.items()
-      }))
+      writer.write(
+        tfrecord.serialize_example(
+          {
+            name: values[:0] if name.startswith("masked_lm") else values
+            for name, values in record.items()
+          }
+        )
+      )
   pretrain(
     **{**TRAINING, "input_file": path, "max_predictions_per_seq": 0},
-    do_eval=True, bert_config_file=small_config, num_train_steps=2,
-    max_eval_steps=1, output_dir=tmp_path / "run",
+    do_eval=True,
+    bert_config_file=small_config,
+    num_train_steps=2,
+    max_eval_steps=1,
+    output_dir=tmp_path / "run",
   )
   results = dict(read_results(tmp_path / "run" / "eval_results.txt"))
   assert float(results["masked_lm_loss"]) == 0
@@ -124,9 +147,14 @@ STEPS = 100
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, small_config):
   flags = {
-    **TRAINING, "do_eval": True, "bert_config_file": small_config,
-    "vocab_file": MODEL / "vocab.txt", "num_train_steps": STEPS,
-    "save_checkpoints_steps": 70, "log_steps": 10, "max_eval_steps": 5,
+    **TRAINING,
+    "do_eval": True,
+    "bert_config_file": small_config,
+    "vocab_file": MODEL / "vocab.txt",
+    "num_train_steps": STEPS,
+    "save_checkpoints_steps": 70,
+    "log_steps": 10,
+    "max_eval_steps": 5,
   }
   folder = tmp_path_factory.mktemp("trained") / "[run]*"
   pretrain(**flags, output_dir=folder)
@@ -141,14 +169,23 @@ def test_a_run_leaves_these_files(trained):
     if path.is_file()
   }
   assert found == {
-    "checkpoint", "eval_results.txt", "events.out.tfevents",
+    "checkpoint",
+    "eval_results.txt",
+    "events.out.tfevents",
     "final_model/bert_config.json",
     "final_model/bert_model.ckpt.data-00000-of-00001",
-    "final_model/bert_model.ckpt.index", "final_model/vocab.txt", "log.txt",
-    "model.ckpt-70.commit", "model.ckpt-70.data-00000-of-00001",
-    "model.ckpt-70.index", f"model.ckpt-{STEPS}.commit",
-    f"model.ckpt-{STEPS}.data-00000-of-00001", f"model.ckpt-{STEPS}.index",
-    "run.lock", "run_fingerprint.json", "train_log.jsonl",
+    "final_model/bert_model.ckpt.index",
+    "final_model/vocab.txt",
+    "log.txt",
+    "model.ckpt-70.commit",
+    "model.ckpt-70.data-00000-of-00001",
+    "model.ckpt-70.index",
+    f"model.ckpt-{STEPS}.commit",
+    f"model.ckpt-{STEPS}.data-00000-of-00001",
+    f"model.ckpt-{STEPS}.index",
+    "run.lock",
+    "run_fingerprint.json",
+    "train_log.jsonl",
   }
   newest = weight_files.find_prefix(str(folder))
   assert newest == str(folder / f"model.ckpt-{STEPS}")
@@ -243,9 +280,14 @@ def test_texts_from_the_command_line_and_from_a_file(tmp_path):
     assert [word for word, _ in words] == best
 
 
-@pytest.mark.parametrize("text, fault", [
-  (" ", "--text: an empty text"), ("no mask", "no [MASK]"), ([], "pass --text"),
-])
+@pytest.mark.parametrize(
+  "text, fault",
+  [
+    (" ", "--text: an empty text"),
+    ("no mask", "no [MASK]"),
+    ([], "pass --text"),
+  ],
+)
 def test_what_cannot_be_filled_is_said(text, fault):
   assert fault in fill_mask(1, text=text).last_line
 
@@ -261,7 +303,8 @@ def test_texts_are_scored():
   assert (int(count), said) == (len(expected["tokens"]), text)
   np.testing.assert_allclose(
     [float(number) for number in numbers],
-    [expected["perplexity"], expected["log_likelihood"]], rtol=1e-5
+    [expected["perplexity"], expected["log_likelihood"]],
+    rtol=1e-5,
   )
   number, said = two.split("\t")
   assert said == " ||| ".join(pair)
@@ -293,23 +336,35 @@ def damaged(tmp_path):
   return tmp_path
 
 
-@pytest.mark.parametrize("flags, parts", [
-  ({"bert_config_file": "not_json.json"}, ["not_json.json: not JSON"]),
-  ({"do_train": False}, ["pass at least one of --do_train, --do_eval"]),
-  ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
-  ({"max_predictions_per_seq": 20},
-   ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"]),
-  ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
-  ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
-  ({"do_train": False, "do_eval": True},
-   ["no weights: there is no checkpoint in run"]),
-  ({"do_whole_word_mask": True}, [
-    "--do_whole_word_mask has no effect: the records are masked already; leave "
-    "it out"
-  ]),
-  ({"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
-   ["bert_model.ckpt: bert/", "48", "64", "configuration"]),
-])
+@pytest.mark.parametrize(
+  "flags, parts",
+  [
+    ({"bert_config_file": "not_json.json"}, ["not_json.json: not JSON"]),
+    ({"do_train": False}, ["pass at least one of --do_train, --do_eval"]),
+    ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
+    (
+      {"max_predictions_per_seq": 20},
+      ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
+    ),
+    ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
+    ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
+    (
+      {"do_train": False, "do_eval": True},
+      ["no weights: there is no checkpoint in run"],
+    ),
+    (
+      {"do_whole_word_mask": True},
+      [
+        "--do_whole_word_mask has no effect: the records are masked already; "
+        "leave it out"
+      ],
+    ),
+    (
+      {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
+      ["bert_model.ckpt: bert/", "48", "64", "configuration"],
+    ),
+  ],
+)
 def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
   monkeypatch.chdir(damaged)
   before = sorted(os.listdir())
@@ -327,11 +382,17 @@ def test_a_damaged_record_is_named(damaged, small_config, do_train):
   model = {"bert_config_file": small_config}
   if not do_train:
     model = {"init_checkpoint": MODEL, "do_eval": True}
-  done = pretrain(code=1, **{
-    **TRAINING, **model, "do_train": do_train,
-    "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
-    "num_train_steps": 10, "output_dir": damaged / "run",
-  })
+  done = pretrain(
+    code=1,
+    **{
+      **TRAINING,
+      **model,
+      "do_train": do_train,
+      "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
+      "num_train_steps": 10,
+      "output_dir": damaged / "run",
+    },
+  )
   assert_one_sentence(
     done, "run_pretraining.py", "flipped.tfrecord: record 2 is damaged"
   )
@@ -343,28 +404,38 @@ def test_the_folder_of_another_model_is_refused(damaged, trained):
   before = sorted(os.listdir(folder))
   flags = {**flags, "bert_config_file": damaged / "wide.json"}
   assert_one_sentence(
-    pretrain(code=1, **flags, output_dir=folder), "run_pretraining.py",
+    pretrain(code=1, **flags, output_dir=folder),
+    "run_pretraining.py",
     f"{folder} belongs to another run: bert_config.hidden_size is 32 there "
     "and 64 now",
   )
   assert sorted(os.listdir(folder)) == before
 
 
-@pytest.mark.parametrize("flags, parts", [
-  ({"init_checkpoint": None}, ["pass --init_checkpoint"]),
-  ({"init_checkpoint": "none"}, ["no checkpoint at none"]),
-  ({"vocab_file": "none.txt"}, ["none.txt"]),
-  ({"vocab_file": "maskless.txt"}, ["maskless.txt: '[MASK]' is not among"]),
-  ({"bert_config_file": "few_words.json"},
-   ["vocab.txt has 100 tokens", "vocab_size 99"]),
-  ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
-  ({"text": "[MASK]" + " a" * 62},
-   ["--text: 65 word pieces", "--max_seq_length is 64"]),
-  ({"score": True, "text": "a " * 63},
-   ["--text: 65 word pieces", "--max_seq_length is 64"]),
-  ({"input_file": "none.txt"}, ["no such file: none.txt"]),
-  ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
-])
+@pytest.mark.parametrize(
+  "flags, parts",
+  [
+    ({"init_checkpoint": None}, ["pass --init_checkpoint"]),
+    ({"init_checkpoint": "none"}, ["no checkpoint at none"]),
+    ({"vocab_file": "none.txt"}, ["none.txt"]),
+    ({"vocab_file": "maskless.txt"}, ["maskless.txt: '[MASK]' is not among"]),
+    (
+      {"bert_config_file": "few_words.json"},
+      ["vocab.txt has 100 tokens", "vocab_size 99"],
+    ),
+    ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
+    (
+      {"text": "[MASK]" + " a" * 62},
+      ["--text: 65 word pieces", "--max_seq_length is 64"],
+    ),
+    (
+      {"score": True, "text": "a " * 63},
+      ["--text: 65 word pieces", "--max_seq_length is 64"],
+    ),
+    ({"input_file": "none.txt"}, ["no such file: none.txt"]),
+    ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
+  ],
+)
 def test_mistakes_in_filling_masks(damaged, monkeypatch, flags, parts):
   monkeypatch.chdir(damaged)
   flags = {"text": "a [MASK]", **flags}

@@ -34,7 +34,8 @@ def saved_model(tmp_path_factory):
     tf.io.write_file(str(folder / "started"), "")
     (rounds,) = tf.while_loop(
       lambda _: tf.size(tf.io.matching_files(str(folder / "may_end"))) < 1,
-      lambda rounds: [rounds + 1], [tf.constant(0)]
+      lambda rounds: [rounds + 1],
+      [tf.constant(0)],
     )
     count = tf.shape(input_ids)[0]
     return {"embedding": tf.fill([count, 1], tf.sign(rounds + 1))}
@@ -58,9 +59,9 @@ def write_answers(folder):
   shutil.copy(vocab_file, folder / "assets.extra")
   answers.write_settings(
     str(folder / "assets.extra" / "answers.json"),
-    serving_models.export_settings_of({
-      "head": "embedding", "vocab_file": str(vocab_file),
-    }),
+    serving_models.export_settings_of(
+      {"head": "embedding", "vocab_file": str(vocab_file)}
+    ),
     ["text"],
   )
 
@@ -129,8 +130,10 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
   """With the head that it was trained for; the answers are Python's."""
   labels = {"0": "bad", "1": "good"}
   folder = serving_models.trained(
-    tmp_path / "stars", lambda config, _: heads.ClassificationHead(config, 2),
-    stored={"max_seq_length": 16}, id2label=labels,
+    tmp_path / "stars",
+    lambda config, _: heads.ClassificationHead(config, 2),
+    stored={"max_seq_length": 16},
+    id2label=labels,
     problem_type="single_label_classification",
   )
   texts = ["the gold star", "he was up the street"]

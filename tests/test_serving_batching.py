@@ -33,9 +33,9 @@ def run(scenario, max_batch_delay_ms=0, **limits):
   model = Model()
 
   async def main():
-    batcher = batching.Batcher(model, batching.Limits(
-      max_batch_delay_ms=max_batch_delay_ms, **limits
-    ))
+    batcher = batching.Batcher(
+      model, batching.Limits(max_batch_delay_ms=max_batch_delay_ms, **limits)
+    )
     await batcher.start()
     try:
       await scenario(batcher, model)
@@ -68,9 +68,10 @@ async def waiting(batcher, *requests):
   return tasks
 
 
-@pytest.mark.parametrize("limits, batches", [
-  ({}, [[1, 2, 3, 4]]), ({"max_batch_size": 3}, [[1, 2, 3], [4]]),
-])
+@pytest.mark.parametrize(
+  "limits, batches",
+  [({}, [[1, 2, 3, 4]]), ({"max_batch_size": 3}, [[1, 2, 3], [4]])],
+)
 def test_requests_that_wait_are_computed_together(limits, batches):
   async def scenario(batcher, model):
     first = await start_one(batcher, model)

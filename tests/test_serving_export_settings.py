@@ -21,11 +21,15 @@ def resolved(model_config, **given):
   return export_settings.resolve(settings, model_config)
 
 
-@pytest.mark.parametrize("problem, activation", [
-  ({}, "softmax"), ({"problem_type": "single_label_classification"}, "softmax"),
-  ({"problem_type": "multi_label_classification"}, "sigmoid"),
-  ({"problem_type": "regression"}, "linear")
-])
+@pytest.mark.parametrize(
+  "problem, activation",
+  [
+    ({}, "softmax"),
+    ({"problem_type": "single_label_classification"}, "softmax"),
+    ({"problem_type": "multi_label_classification"}, "sigmoid"),
+    ({"problem_type": "regression"}, "linear"),
+  ],
+)
 def test_activation_and_labels_are_those_of_the_training(problem, activation):
   trained = config(**problem, **LABELS)
   settings = resolved(trained, head="classification")
@@ -43,11 +47,19 @@ def test_what_cannot_be_exported_is_refused():
 
 
 def test_input_is_made_as_in_training(caplog):
-  trained = config(**LABELS, input_settings={
-    "max_seq_length": 48, "doc_stride": 16, "max_windows": 3,
-    "window_pooling": "mean", "text_pairs": True, "scheme": "iob1",
-    "null_score_diff_threshold": "auto", "n_best_size": None,
-  })
+  trained = config(
+    **LABELS,
+    input_settings={
+      "max_seq_length": 48,
+      "doc_stride": 16,
+      "max_windows": 3,
+      "window_pooling": "mean",
+      "text_pairs": True,
+      "scheme": "iob1",
+      "null_score_diff_threshold": "auto",
+      "n_best_size": None,
+    },
+  )
   settings = resolved(trained, head="classification")
   assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
   assert settings.max_windows == 3 and settings.text_pairs

@@ -40,11 +40,17 @@ def test_every_golden_line(setting, graph_tokenizers):
   assert tokens.ids.to_list() == [row[setting] for row in rows]
 
 
-@pytest.mark.parametrize("setting", ["uncased", *(
-  pytest.param(setting, marks=pytest.mark.slow)
-  for setting in goldens.SETTINGS
-  if setting != "uncased"
-)])
+@pytest.mark.parametrize(
+  "setting",
+  [
+    "uncased",
+    *(
+      pytest.param(setting, marks=pytest.mark.slow)
+      for setting in goldens.SETTINGS
+      if setting != "uncased"
+    ),
+  ],
+)
 def test_every_character_and_every_token(setting, full_tokenizers):
   full = full_tokenizers[setting]
   graph_tokenizer.check_same(graph_tokenizer.GraphTokenizer(full), full)

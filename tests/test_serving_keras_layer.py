@@ -15,9 +15,11 @@ from serving import keras_layer, text_models
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-  return str(serving_models.trained(
-    tmp_path_factory.mktemp("bert"), None, stored={"max_seq_length": 16}
-  ))
+  return str(
+    serving_models.trained(
+      tmp_path_factory.mktemp("bert"), None, stored={"max_seq_length": 16}
+    )
+  )
 
 
 def classifier(layer):
@@ -54,8 +56,9 @@ def test_fit_trains_every_variable_and_drops_only_in_training(folder):
   bert = encoder(folder)
   assert len(layer.trainable_weights) == len(bert.variables)
   data = tiny_model.batch()
-  assert np.array_equal(layer(*data)["pooled_output"],
-                        layer(*data)["pooled_output"])
+  assert np.array_equal(
+    layer(*data)["pooled_output"], layer(*data)["pooled_output"]
+  )
   dropped = [layer(*data, training=True)["pooled_output"] for _ in range(2)]
   assert not np.allclose(*dropped)
   before = [weight.numpy() for weight in layer.trainable_weights]
@@ -63,7 +66,8 @@ def test_fit_trains_every_variable_and_drops_only_in_training(folder):
   model.compile(keras.optimizers.AdamW(1e-3), loss)
   model.fit([*data], np.array([0, 1, 1]), epochs=2, verbose=0)
   still = [
-    weight.name for weight, value in zip(layer.trainable_weights, before)
+    weight.name
+    for weight, value in zip(layer.trainable_weights, before)
     if np.array_equal(weight.numpy(), value)
   ]
   assert not still
@@ -75,9 +79,7 @@ def step(call, watched, variables):
   """Returns the values of variables after a step of Keras' AdamW."""
   with tf.GradientTape() as tape:
     loss = tf.reduce_sum(call(*tiny_model.batch()) ** 2)
-  gradients = [
-    tf.convert_to_tensor(g) for g in tape.gradient(loss, watched)
-  ]
+  gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, watched)]
   optimizer = keras.optimizers.AdamW(1e-3, weight_decay=0.1)
   optimizer.apply(gradients, variables)
   return [variable.numpy() for variable in variables]
@@ -91,7 +93,8 @@ def test_a_step_is_that_on_the_encoders_variables(folder):
     layer.trainable_weights,
   )
   theirs = step(
-    lambda *data: bert(*data).pooled_output, bert.variables,
+    lambda *data: bert(*data).pooled_output,
+    bert.variables,
     [keras.Variable(v.numpy()) for v in bert.variables],
   )
   names = [weight.name for weight in layer.trainable_weights]

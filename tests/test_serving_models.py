@@ -110,12 +110,17 @@ def test_every_pair_is_truncated_as_by_input_sequences():
     row_a, row_b = ragged(a, b).to_list()
     # As in the original: a second text without pieces counts as none.
     input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
-    rows.append(input_sequences.build_inputs(
-      row_a, row_b or None, frame=tokenization.Frame(1, 2)
-    ))
+    rows.append(
+      input_sequences.build_inputs(
+        row_a, row_b or None, frame=tokenization.Frame(1, 2)
+      )
+    )
   inputs = raw_text.pair_inputs(
-    ragged(*[a for a, _ in lengths]), ragged(*[b for _, b in lengths]),
-    room + 3, 1, 2,
+    ragged(*[a for a, _ in lengths]),
+    ragged(*[b for _, b in lengths]),
+    room + 3,
+    1,
+    2,
   )
   for name, values in input_sequences.pad_batch(*zip(*rows)).items():
     assert inputs[name].dtype == tf.int32
@@ -183,7 +188,9 @@ def test_no_more_fillings_than_words():
   model, full = make("masked_lm", top_k=10**6).model, tokenizer()
   ids = [full.convert_tokens_to_ids(["[CLS]", "[MASK]", "[SEP]"])]
   outputs = model.from_ids(
-    tf.constant([[1]]), input_ids=tf.constant(ids),
-    input_mask=tf.constant([[1, 1, 1]]), segment_ids=tf.constant([[0, 0, 0]]),
+    tf.constant([[1]]),
+    input_ids=tf.constant(ids),
+    input_mask=tf.constant([[1, 1, 1]]),
+    segment_ids=tf.constant([[0, 0, 0]]),
   )
   assert outputs["fillings"].shape == (1, 1, len(full.vocab))

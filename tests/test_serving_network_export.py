@@ -19,16 +19,23 @@ pytest.importorskip("ai_edge_litert")
 
 from engines import litert_engine, onnx_engine
 
-ENGINES = {
-  "litert": litert_engine.LiteRTEngine, "onnx": onnx_engine.OnnxEngine
-}
+ENGINES = {"litert": litert_engine.LiteRTEngine, "onnx": onnx_engine.OnnxEngine}
 SETTINGS = {
-  "dtype": "float32", "labels": ("bad", "good", "fine"), "doc_stride": 4,
-  "output_activation": "softmax", "pooling": "mean", "normalize": True,
+  "dtype": "float32",
+  "labels": ("bad", "good", "fine"),
+  "doc_stride": 4,
+  "output_activation": "softmax",
+  "pooling": "mean",
+  "normalize": True,
   "pooling_layer": ("-1",),
-  "do_lower_case": True, "max_seq_length": 12, "max_query_length": 3,
-  "text_pairs": False, "quantize": "none", "lengths": (),
-  "max_quantization_difference": 0.5, "max_windows": 0,
+  "do_lower_case": True,
+  "max_seq_length": 12,
+  "max_query_length": 3,
+  "text_pairs": False,
+  "quantize": "none",
+  "lengths": (),
+  "max_quantization_difference": 0.5,
+  "max_windows": 0,
   "calibration_file": None,
 }
 NAMES = ("input_ids", "input_mask", "segment_ids")
@@ -37,11 +44,17 @@ TEXTS = [("w1 w2 w3",), ("w4",)]
 
 def write(tmp_path, form, head, config, **values):
   """Writes tmp_path/"out"; returns the model, of random weights."""
-  settings = run_settings.Settings({
-    **export_options.DEFAULTS, **SETTINGS, "head": head,
-    "vocab_file": write_vocabulary(tmp_path),
-    "export_dir": str(tmp_path / "out"), "format": form, **values,
-  })
+  settings = run_settings.Settings(
+    {
+      **export_options.DEFAULTS,
+      **SETTINGS,
+      "head": head,
+      "vocab_file": write_vocabulary(tmp_path),
+      "export_dir": str(tmp_path / "out"),
+      "format": form,
+      **values,
+    }
+  )
   if form == "litert":
     settings = network_export.with_lengths(settings, config)
   tokenizer = tokenization.FullTokenizer(settings.vocab_file)
@@ -82,8 +95,10 @@ WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
 # activation, and DistilBERT no segments.
 GRID = grid(
   [
-    (form, variant, head) for form in ENGINES
-    for variant in engine_models.VARIANTS for head in engine_models.HEADS
+    (form, variant, head)
+    for form in ENGINES
+    for variant in engine_models.VARIANTS
+    for head in engine_models.HEADS
     if head != "next_sentence" or variant not in WITHOUT_PAIRS
   ],
   *[("onnx", variant, "masked_lm") for variant in engine_models.VARIANTS],
@@ -101,11 +116,15 @@ def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
   check_equal(tmp_path, form, write(tmp_path, form, head, config))
 
 
-@pytest.mark.parametrize("form, head", grid(
-  [(form, head) for form in ENGINES for head in engine_models.HEADS],
-  *[("onnx", head) for head in engine_models.HEADS],
-  ("litert", "embedding"), ("litert", "masked_lm"),
-))
+@pytest.mark.parametrize(
+  "form, head",
+  grid(
+    [(form, head) for form in ENGINES for head in engine_models.HEADS],
+    *[("onnx", head) for head in engine_models.HEADS],
+    ("litert", "embedding"),
+    ("litert", "masked_lm"),
+  ),
+)
 def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   config = engine_models.config_of(
     vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
@@ -121,7 +140,8 @@ def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   ]
   measured = network_export.differences(
     lambda **batch: {n: v.numpy() for n, v in model.exported(**batch).items()},
-    engine.run, batches,
+    engine.run,
+    batches,
   )
   assert 0 < measured.mean() <= measured.max() < 0.3
   file = {"litert": "model.tflite", "onnx": "model.onnx"}[form]
@@ -134,7 +154,11 @@ def test_too_far_from_float32_is_refused(tmp_path):
   config = engine_models.config_of(num_hidden_layers=1)
   with pytest.raises(errors.InputError, match="pass a larger --max_quantiz"):
     write(
-      tmp_path, "onnx", "embedding", config, quantize="int8",
+      tmp_path,
+      "onnx",
+      "embedding",
+      config,
+      quantize="int8",
       max_quantization_difference=1e-9,
     )
   assert os.listdir(tmp_path) == ["vocab.txt"]
@@ -212,7 +236,8 @@ def test_another_network_is_refused(tmp_path):
   other = onnx.helper.make_tensor_value_info("classes", 1, [1])
   node = onnx.helper.make_node("Identity", ["pixels"], ["classes"])
   model = onnx.helper.make_model(
-    onnx.helper.make_graph([node], "other", [value], [other]), ir_version=10,
+    onnx.helper.make_graph([node], "other", [value], [other]),
+    ir_version=10,
     opset_imports=[onnx.helper.make_opsetid("", 20)],
   )
   onnx.save(model, str(tmp_path / "model.onnx"))
@@ -220,9 +245,9 @@ def test_another_network_is_refused(tmp_path):
     onnx_engine.OnnxEngine(str(tmp_path / "model.onnx"))
 
 
-@pytest.mark.parametrize("form, name", [
-  ("litert", "model.tflite"), ("onnx", "model.onnx")
-])
+@pytest.mark.parametrize(
+  "form, name", [("litert", "model.tflite"), ("onnx", "model.onnx")]
+)
 def test_files_that_are_damaged_anywhere_are_refused(form, name, tmp_path):
   write(tmp_path, form, "span", engine_models.config_of(num_hidden_layers=1))
   content = (tmp_path / "out" / name).read_bytes()

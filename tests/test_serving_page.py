@@ -24,7 +24,9 @@ HEADS = {
     [XSS, "75.0 %"],
   ),
   "regression": (
-    {"text_a": "a", "text_b": "b"}, {"score": 2.5}, ["Score: 2.5000"]
+    {"text_a": "a", "text_b": "b"},
+    {"score": 2.5},
+    ["Score: 2.5000"],
   ),
   "span": (
     {"question": "Who?", "context": "😀 Émile <b>met</b> Anna."},
@@ -33,8 +35,11 @@ HEADS = {
   ),
   "tagging": (
     {"text": "😀 Anna Maria saw Rome"},
-    {"tags": ["O", "B-PER", "I-PER", "O", "B-LOC"],
-     "starts": [0, 2, 7, 13, 17], "ends": [1, 6, 12, 16, 21]},
+    {
+      "tags": ["O", "B-PER", "I-PER", "O", "B-LOC"],
+      "starts": [0, 2, 7, 13, 17],
+      "ends": [1, 6, 12, 16, 21],
+    },
     ["MARK Anna MariaPER", "MARK RomeLOC"],
   ),
   "masked_lm": (
@@ -43,7 +48,8 @@ HEADS = {
     ["[MASK] 1", "sun", "12.5 %"],
   ),
   "sparse": (
-    {"text": "one"}, {"weights": {"sun": 2.5, "2008": 0.25}},
+    {"text": "one"},
+    {"weights": {"sun": 2.5, "2008": 0.25}},
     ["sun 2.500 2008 0.250"],
   ),
   "next_sentence": (
@@ -52,7 +58,8 @@ HEADS = {
     ["follows", "75.0 %", "does not", "25.0 %"],
   ),
   "embedding": (
-    {"text": "one\n\ntwo"}, {"embedding": [3.0, 4.0]},
+    {"text": "one\n\ntwo"},
+    {"embedding": [3.0, 4.0]},
     ["1 one", "2 two", "1.000"],
   ),
 }
@@ -70,7 +77,9 @@ def test_only_its_own_script_and_style_may_run():
   made = page.make("</script>", "span", ["question"], "<mask>")
   (data,) = re.findall(r'id="model">(.*?)</script>', made)
   assert json.loads(data) == {
-    "name": "</script>", "head": "span", "inputs": ["question"],
+    "name": "</script>",
+    "head": "span",
+    "inputs": ["question"],
     "mask": "<mask>",
   }
   policy = page.security_policy()
@@ -118,10 +127,18 @@ async def used(port, inputs):
     tab = await browser.new_page()
     problems = []
     tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.on("console", lambda said: problems.append(said.text)
-           if said.type == "error" else None)
-    tab.on("request", lambda request: problems.append(request.url)
-           if f"127.0.0.1:{port}" not in request.url else None)
+    tab.on(
+      "console",
+      lambda said: problems.append(said.text) if said.type == "error" else None,
+    )
+    tab.on(
+      "request",
+      lambda request: (
+        problems.append(request.url)
+        if f"127.0.0.1:{port}" not in request.url
+        else None
+      ),
+    )
     await tab.goto(f"http://127.0.0.1:{port}/")
     for name, text in inputs.items():
       # By its label, as a screen reader finds it.

@@ -15,13 +15,17 @@ def parse(names=TEXT, **request):
   return rest.parse_predict(json.dumps(request).encode(), names)
 
 
-@pytest.mark.parametrize("request_", [
-  {"instances": ["a", "\u00e9"]},
-  {"instances": [{"text": "a"}, {"text": "\u00e9"}]},
-  {"instances": ["a", {"b64": "w6k="}]}, {"inputs": ["a", "\u00e9"]},
-  {"inputs": {"text": ["a", "\u00e9"]}},
-  {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}}
-])
+@pytest.mark.parametrize(
+  "request_",
+  [
+    {"instances": ["a", "\u00e9"]},
+    {"instances": [{"text": "a"}, {"text": "\u00e9"}]},
+    {"instances": ["a", {"b64": "w6k="}]},
+    {"inputs": ["a", "\u00e9"]},
+    {"inputs": {"text": ["a", "\u00e9"]}},
+    {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}},
+  ],
+)
 def test_every_form_of_text(request_):
   request = parse(**request_)
   assert request.by_row == ("instances" in request_)
@@ -36,35 +40,45 @@ def test_several_inputs():
     assert request.rows == [("x", "y")]
 
 
-@pytest.mark.parametrize("request_, sentence", [
-  ({}, '"instances" .* or "inputs"'),
-  ({"instances": ["a"], "inputs": ["a"]}, "pass either"),
-  ({"instances": "a"}, '"instances" must be a list'),
-  ({"instances": []}, "the request is empty"),
-  ({"instances": [1]}, "'text' must be a list of text"),
-  ({"instances": [["a"]]}, "'text' must be a list of text"),
-  ({"instances": [None]}, "'text' must be a list of text"),
-  ({"instances": ["\ud800"]}, "'text' must be a list of text"),
-  ({"instances": [{"b64": "?"}]}, "'text' must be a list of text"),
-  ({"inputs": "a"}, "'text' must be a list of text"),
-  ({"instances": [{"x": "a"}]}, "instance 0 has 'x'; expected 'text'"),
-  ({"inputs": {}}, "has nothing; expected 'text'"),
-  ({"instances": ["a"], "x": 1}, "unknown key 'x'"),
-  ({"signature_name": "ids", "instances": ["a"]},
-   "unknown signature_name 'ids'; only serving_default"),
-  ({"names": PAIR, "instances": ["a"]}, "has 2 inputs"),
-  ({"names": PAIR, "inputs": {"a": ["x"], "b": []}}, "a has 1, b has 0"),
-])
+@pytest.mark.parametrize(
+  "request_, sentence",
+  [
+    ({}, '"instances" .* or "inputs"'),
+    ({"instances": ["a"], "inputs": ["a"]}, "pass either"),
+    ({"instances": "a"}, '"instances" must be a list'),
+    ({"instances": []}, "the request is empty"),
+    ({"instances": [1]}, "'text' must be a list of text"),
+    ({"instances": [["a"]]}, "'text' must be a list of text"),
+    ({"instances": [None]}, "'text' must be a list of text"),
+    ({"instances": ["\ud800"]}, "'text' must be a list of text"),
+    ({"instances": [{"b64": "?"}]}, "'text' must be a list of text"),
+    ({"inputs": "a"}, "'text' must be a list of text"),
+    ({"instances": [{"x": "a"}]}, "instance 0 has 'x'; expected 'text'"),
+    ({"inputs": {}}, "has nothing; expected 'text'"),
+    ({"instances": ["a"], "x": 1}, "unknown key 'x'"),
+    (
+      {"signature_name": "ids", "instances": ["a"]},
+      "unknown signature_name 'ids'; only serving_default",
+    ),
+    ({"names": PAIR, "instances": ["a"]}, "has 2 inputs"),
+    ({"names": PAIR, "inputs": {"a": ["x"], "b": []}}, "a has 1, b has 0"),
+  ],
+)
 def test_errors(request_, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     parse(**request_)
 
 
-@pytest.mark.parametrize("body, sentence", [
-  (b"", "not JSON"), (b"\xff", "not JSON"), (b"[1]", "no object"),
-  *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
-  (b"[" * 100000, "nested too deeply")
-])
+@pytest.mark.parametrize(
+  "body, sentence",
+  [
+    (b"", "not JSON"),
+    (b"\xff", "not JSON"),
+    (b"[1]", "no object"),
+    *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
+    (b"[" * 100000, "nested too deeply"),
+  ],
+)
 def test_bodies_that_are_no_request(body, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     rest.parse_predict(body, TEXT)

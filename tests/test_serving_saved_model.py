@@ -75,9 +75,12 @@ print(json.dumps({
 
 def other_program(folder, requests):
   finished = subprocess.run(
-    [sys.executable, "-c", OTHER_PROGRAM], input=json.dumps([folder, requests]),
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""}, cwd="/",
-    capture_output=True, text=True
+    [sys.executable, "-c", OTHER_PROGRAM],
+    input=json.dumps([folder, requests]),
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""},
+    cwd="/",
+    capture_output=True,
+    text=True,
   )
   assert finished.returncode == 0, finished.stderr
   return json.loads(finished.stdout)
@@ -92,7 +95,9 @@ def pair_model():
 def folder(pair_model, tmp_path_factory):
   path = str(tmp_path_factory.mktemp("models") / "pairs" / "3")
   saved_model.write(
-    path, pair_model, warmup_texts=[("a", "\u00e9"), ("x" * 300, "")],
+    path,
+    pair_model,
+    warmup_texts=[("a", "\u00e9"), ("x" * 300, "")],
     name="pairs",
   )
   return path
@@ -116,9 +121,13 @@ def test_files_of_the_folder(folder):
     if path.is_file()
   }
   assert files == {
-    "saved_model.pb", "fingerprint.pb", "variables/variables.index",
-    "variables/variables.data-00000-of-00001", "assets.extra/answers.json",
-    "assets.extra/tf_serving_warmup_requests", "assets.extra/vocab.txt",
+    "saved_model.pb",
+    "fingerprint.pb",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+    "assets.extra/answers.json",
+    "assets.extra/tf_serving_warmup_requests",
+    "assets.extra/vocab.txt",
   }
   assets = pathlib.Path(folder, "assets.extra")
   stored = json.loads((assets / "answers.json").read_text())
@@ -159,23 +168,35 @@ def test_warmup_requests(folder):
   spec = b"\n\x18\n\x05pairs\x1a\x0fserving_default"
   string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # Of a tensor [1].
   assert first == (
-    b"2K\nI" + spec
-    + b"\x12\x15\n\x06text_a\x12\x0b" + string + b"\x01a"
-    + b"\x12\x16\n\x06text_b\x12\x0c" + string + b"\x02\xc3\xa9"
+    b"2K\nI"
+    + spec
+    + b"\x12\x15\n\x06text_a\x12\x0b"
+    + string
+    + b"\x01a"
+    + b"\x12\x16\n\x06text_b\x12\x0c"
+    + string
+    + b"\x02\xc3\xa9"
   )
   assert second.startswith(
-    b"2\xf8\x02\n\xf5\x02" + spec + b"\x12\xc2\x02\n\x06text_a\x12\xb7\x02"
-    + string + b"\xac\x02" + b"x" * 300
+    b"2\xf8\x02\n\xf5\x02"
+    + spec
+    + b"\x12\xc2\x02\n\x06text_a\x12\xb7\x02"
+    + string
+    + b"\xac\x02"
+    + b"x" * 300
   )
 
 
-@pytest.mark.parametrize("name, values, sentence", [
-  ("input_ids", [[1, 10**6]], "input_ids has a number"),
-  ("segment_ids", [[0, 99]], "segment_ids has a number"),
-  ("input_mask", [[1, -1]], "input_mask has a number"),
-  ("input_mask", [[1]], "input_mask differs in shape"),
-  ("segment_ids", [[0, 0]] * 2, "segment_ids differs in shape"),
-])
+@pytest.mark.parametrize(
+  "name, values, sentence",
+  [
+    ("input_ids", [[1, 10**6]], "input_ids has a number"),
+    ("segment_ids", [[0, 99]], "segment_ids has a number"),
+    ("input_mask", [[1, -1]], "input_mask has a number"),
+    ("input_mask", [[1]], "input_mask differs in shape"),
+    ("segment_ids", [[0, 0]] * 2, "segment_ids differs in shape"),
+  ],
+)
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs = {n: [[1, 1]] for n in pair_model.model.id_inputs}
   inputs = {n: tf.constant(v) for n, v in inputs.items()}

@@ -30,7 +30,7 @@ class Model:
   def answer(self, rows):
     self.started.release()
     assert self.may_finish.wait(60)
-    texts = [text for text, in rows]
+    texts = [text for (text,) in rows]
     if "bad" in texts:
       raise errors.InputError("the model cannot take this: no such id")
     if "fault" in texts:
@@ -70,25 +70,30 @@ def test_predictions_state_and_metadata():
     assert state["model_version_status"][0]["state"] == "AVAILABLE"
     status, metadata = await ask("m/metadata")
     assert metadata["model_spec"]["name"] == "m"
-    assert "serving_default" in metadata["metadata"]["signature_def"][
-      "signature_def"
-    ]
+    assert (
+      "serving_default"
+      in metadata["metadata"]["signature_def"]["signature_def"]
+    )
 
   serve(test)
 
 
-@pytest.mark.parametrize("path, request_, status, sentence", [
-  ("m:predict", b"{", 400, "the body is not JSON"),
-  ("m:predict", body("a", ""), 400, "text number 1: an empty text"),
-  ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
-  ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
-  ("n:predict", body("a"), 404, "no model 'n'"),
-  ("m/versions/5:predict", body("a"), 404, "of version 5"),
-  ("n", None, 404, "no model 'n'"), ("m/what", None, 404, "404"),
-  ("m:predict", None, 405, "405"),
-  ("m:predict", body("a" * 2000), 413, "the body is too large"),
-  ("m:predict", body("fault"), 500, "a fault of the server")
-])
+@pytest.mark.parametrize(
+  "path, request_, status, sentence",
+  [
+    ("m:predict", b"{", 400, "the body is not JSON"),
+    ("m:predict", body("a", ""), 400, "text number 1: an empty text"),
+    ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
+    ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
+    ("n:predict", body("a"), 404, "no model 'n'"),
+    ("m/versions/5:predict", body("a"), 404, "of version 5"),
+    ("n", None, 404, "no model 'n'"),
+    ("m/what", None, 404, "404"),
+    ("m:predict", None, 405, "405"),
+    ("m:predict", body("a" * 2000), 413, "the body is too large"),
+    ("m:predict", body("fault"), 500, "a fault of the server"),
+  ],
+)
 def test_refusals(path, request_, status, sentence):
   async def test(ask, model):
     answer = await ask(path, request_)
@@ -104,8 +109,7 @@ def test_too_many_and_too_slow():
 
     def start(count):
       return [
-        asyncio.create_task(ask("m:predict", body("a")))
-        for _ in range(count)
+        asyncio.create_task(ask("m:predict", body("a"))) for _ in range(count)
       ]
 
     asked = start(1)
@@ -212,19 +216,26 @@ def test_a_refusal_is_one_line_and_many_are_few(caplog):
   assert lines[0].startswith("POST '/v1/models/m:predict' from 127.0.0.1: 400 ")
 
 
-@pytest.mark.parametrize("counts, rows", [
-  ({}, ["bert_request_duration_seconds_sum 0.0"]),
-  ({200: [0.004, 0.01, 99.0], 503: [0.006]}, [
-    'bert_requests_total{status="200"} 3',
-    'bert_requests_total{status="503"} 1',
-    'bert_request_duration_seconds_bucket{le="0.005"} 1',
-    'bert_request_duration_seconds_bucket{le="0.01"} 3',
-    'bert_request_duration_seconds_bucket{le="30.0"} 3',
-    'bert_request_duration_seconds_bucket{le="+Inf"} 4',
-    "bert_request_duration_seconds_sum 99.02",
-    "bert_request_duration_seconds_count 4", "bert_queue_texts 0",
-  ]),
-])
+@pytest.mark.parametrize(
+  "counts, rows",
+  [
+    ({}, ["bert_request_duration_seconds_sum 0.0"]),
+    (
+      {200: [0.004, 0.01, 99.0], 503: [0.006]},
+      [
+        'bert_requests_total{status="200"} 3',
+        'bert_requests_total{status="503"} 1',
+        'bert_request_duration_seconds_bucket{le="0.005"} 1',
+        'bert_request_duration_seconds_bucket{le="0.01"} 3',
+        'bert_request_duration_seconds_bucket{le="30.0"} 3',
+        'bert_request_duration_seconds_bucket{le="+Inf"} 4',
+        "bert_request_duration_seconds_sum 99.02",
+        "bert_request_duration_seconds_count 4",
+        "bert_queue_texts 0",
+      ],
+    ),
+  ],
+)
 def test_numbers_of_requests(counts, rows):
   requests = metrics.Requests()
   for status, times in counts.items():
@@ -236,8 +247,10 @@ def test_numbers_of_requests(counts, rows):
   assert sum(line.startswith("# TYPE bert_") for line in lines) == 3
   for line in lines:
     name, value, *_ = line.removeprefix("# TYPE ").split(" ")
-    assert name == "#" or value in ("counter", "gauge", "histogram") or (
-      float(value) >= 0
+    assert (
+      name == "#"
+      or value in ("counter", "gauge", "histogram")
+      or (float(value) >= 0)
     )
 
 
@@ -277,11 +290,15 @@ def test_without_aiohttp(monkeypatch):
     importlib.reload(server)
 
 
-@pytest.mark.parametrize("names, host, allowed", [
-  ([], "127.0.0.1", {"localhost", "127.0.0.1", "::1"}), ([], "0.0.0.0", set()),
-  (["Models.example", "[::1]"], "0.0.0.0", {"models.example", "::1"}),
-  (["a", "*"], "127.0.0.1", set()),
-])
+@pytest.mark.parametrize(
+  "names, host, allowed",
+  [
+    ([], "127.0.0.1", {"localhost", "127.0.0.1", "::1"}),
+    ([], "0.0.0.0", set()),
+    (["Models.example", "[::1]"], "0.0.0.0", {"models.example", "::1"}),
+    (["a", "*"], "127.0.0.1", set()),
+  ],
+)
 def test_hosts_by_default_and_by_name(names, host, allowed):
   assert server.allowed_hosts(names, host) == allowed
 
@@ -295,15 +312,19 @@ def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
       aiohttp.ClientSession(f"http://127.0.0.1:{ask.port}") as session,
     ):
       for host, path, status in (
-        ("localhost:80", "/v1/models/m", 200), ("LOCALHOST", "/healthz", 200),
-        ("evil.example", "/v1/models/m", 403), ("evil.example", "/", 403),
-        ("10.0.0.7", "/healthz", 200), ("[::1]:8501", "/v1/models/m", 200),
+        ("localhost:80", "/v1/models/m", 200),
+        ("LOCALHOST", "/healthz", 200),
+        ("evil.example", "/v1/models/m", 403),
+        ("evil.example", "/", 403),
+        ("10.0.0.7", "/healthz", 200),
+        ("[::1]:8501", "/v1/models/m", 200),
       ):
         async with session.get(path, headers={"Host": host}) as answer:
           assert answer.status == status, (host, path)
       for encoding in ("gzip", "zstd"):
         async with session.post(
-          "/v1/models/m:predict", data=body("a"),
+          "/v1/models/m:predict",
+          data=body("a"),
           headers={"Content-Encoding": encoding},
         ) as answer:
           assert answer.status == 400

@@ -168,8 +168,11 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   )
   without = {n: v for n, v in weights.items() if "/pooler/" not in n}
   weight_files.write_tf1(str(tmp_path / "tf1" / "bert_model.ckpt"), without)
-  for name, file in (("hf", "vocab.txt"), ("tf1", "vocab.txt"),
-                     ("tf1", "bert_config.json")):
+  for name, file in (
+    ("hf", "vocab.txt"),
+    ("tf1", "vocab.txt"),
+    ("tf1", "bert_config.json"),
+  ):
     shutil.copy(f"{MODEL}/{file}", tmp_path / name)
   (expected,) = bert.encode(["the street"])
   for name, has_pooler in (("hf", True), ("tf1", False)):
@@ -181,39 +184,56 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
     other.embed("the street", pooling="pooled")
 
 
-@pytest.mark.parametrize("ask, sentence", [
-  (lambda b: b.fill_mask(["[MASK]", " "]), "text number 1: an empty text"),
-  (lambda b: b.answer("?", ""), "text number 0: an empty text"),
-  (lambda b: b.classify("x", labels=["a", "b"]), "not to classify"),
-  (lambda b: b.tag("x"), "was trained to fill in .* not to tag words"),
-  (lambda b: b.embed("x", poolng="cls"), "poolng='cls': no such option"),
-  (lambda b: b.embed("x", pooling="top"), "pooling='top': expected one of"),
-  (lambda b: b.embed("x", pooling="max", pooling_layer=9), "'9' is no layer"),
-  (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
-  (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
-  (lambda b: b.answer("a", "b", top_k=0), "top_k=0: expected an integer of at"),
-  (lambda b: b.search("a", []), "expected a list of texts"),
-  (lambda b: b.search("a", "b"), "expected a list of texts"),
-  (lambda b: b.search("a", ["b"], top_k=0), "top_k=0: expected an integer of"),
-  (lambda b: b.search(["a", 3], ["b"]), "text number 1 is 3; expected a str"),
-  (lambda b: b.search("a", ["b"], vectors=np.zeros([1, 3])),
-   r"vectors= has vectors of the shape \(1, 3\), not \(1, "),
-  (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
-  (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
-  (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
-  (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
-  (lambda b: b.encode(["x", ("x", "y")]), "number 1 is .*do not mix"),
-  (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
-  (lambda b: b.encode([("a", "b", "c")]), "number 0 is .*pair of strings"),
-  (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
-  (lambda b: b.next_sentence(["a", "b"]), "takes 2 texts an example .text_a"),
-  (lambda b: b.next_sentence(("a", " ")), "text number 0: an empty text"),
-  (lambda b: b.next_sentence(("a", "b"), top_k=2), "--top_k needs --head=mas"),
-  (lambda b: b.likelihood(("a", "b")), "takes 1 texts an example .text. and"),
-  (lambda b: b.likelihood(["a", ""]), "text number 1: an empty text"),
-  (lambda b: b.likelihood("\x01"), "number 0: '.x01' has no word piece; leave"),
-  (lambda b: b.likelihood(["a", "b " * 15]), "number 1: 17 word pieces with"),
-])
+@pytest.mark.parametrize(
+  "ask, sentence",
+  [
+    (lambda b: b.fill_mask(["[MASK]", " "]), "text number 1: an empty text"),
+    (lambda b: b.answer("?", ""), "text number 0: an empty text"),
+    (lambda b: b.classify("x", labels=["a", "b"]), "not to classify"),
+    (lambda b: b.tag("x"), "was trained to fill in .* not to tag words"),
+    (lambda b: b.embed("x", poolng="cls"), "poolng='cls': no such option"),
+    (lambda b: b.embed("x", pooling="top"), "pooling='top': expected one of"),
+    (lambda b: b.embed("x", pooling="max", pooling_layer=9), "'9' is no layer"),
+    (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
+    (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
+    (
+      lambda b: b.answer("a", "b", top_k=0),
+      "top_k=0: expected an integer of at",
+    ),
+    (lambda b: b.search("a", []), "expected a list of texts"),
+    (lambda b: b.search("a", "b"), "expected a list of texts"),
+    (
+      lambda b: b.search("a", ["b"], top_k=0),
+      "top_k=0: expected an integer of",
+    ),
+    (lambda b: b.search(["a", 3], ["b"]), "text number 1 is 3; expected a str"),
+    (
+      lambda b: b.search("a", ["b"], vectors=np.zeros([1, 3])),
+      r"vectors= has vectors of the shape \(1, 3\), not \(1, ",
+    ),
+    (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
+    (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
+    (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
+    (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
+    (lambda b: b.encode(["x", ("x", "y")]), "number 1 is .*do not mix"),
+    (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
+    (lambda b: b.encode([("a", "b", "c")]), "number 0 is .*pair of strings"),
+    (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
+    (lambda b: b.next_sentence(["a", "b"]), "takes 2 texts an example .text_a"),
+    (lambda b: b.next_sentence(("a", " ")), "text number 0: an empty text"),
+    (
+      lambda b: b.next_sentence(("a", "b"), top_k=2),
+      "--top_k needs --head=mas",
+    ),
+    (lambda b: b.likelihood(("a", "b")), "takes 1 texts an example .text. and"),
+    (lambda b: b.likelihood(["a", ""]), "text number 1: an empty text"),
+    (
+      lambda b: b.likelihood("\x01"),
+      "number 0: '.x01' has no word piece; leave",
+    ),
+    (lambda b: b.likelihood(["a", "b " * 15]), "number 1: 17 word pieces with"),
+  ],
+)
 def test_what_cannot_be_answered_is_said_in_a_sentence(bert, ask, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     ask(bert)
@@ -233,13 +253,19 @@ def test_what_is_no_model_is_refused_when_it_is_loaded(tmp_path):
 # Engines and exports.
 
 
-@pytest.mark.parametrize("options, sentence", [
-  ({"engine": "torch"}, "expected one of tensorflow, onnx, litert"),
-  ({"quantize": "int8"}, "--quantize needs --engine=onnx or --engine=litert"),
-  ({"engine": "onnx", "quantize": "int4"}, "expected one of none, int8"),
-  ({"engine": "onnx", "dtype": "bfloat16"}, "no effect with --engine=onnx"),
-  ({"engine": "litert", "dtype": "bfloat16"}, "no effect with --engine=litert"),
-])
+@pytest.mark.parametrize(
+  "options, sentence",
+  [
+    ({"engine": "torch"}, "expected one of tensorflow, onnx, litert"),
+    ({"quantize": "int8"}, "--quantize needs --engine=onnx or --engine=litert"),
+    ({"engine": "onnx", "quantize": "int4"}, "expected one of none, int8"),
+    ({"engine": "onnx", "dtype": "bfloat16"}, "no effect with --engine=onnx"),
+    (
+      {"engine": "litert", "dtype": "bfloat16"},
+      "no effect with --engine=litert",
+    ),
+  ],
+)
 def test_options_that_make_no_sense(options, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     text_models.load(MODEL, **options)
@@ -258,9 +284,9 @@ def test_hidden_states_are_tensorflows():
     bert.likelihood("it")
 
 
-@pytest.mark.parametrize("engine, package", [
-  ("onnx", "onnxruntime"), ("litert", "ai_edge_litert")
-])
+@pytest.mark.parametrize(
+  "engine, package", [("onnx", "onnxruntime"), ("litert", "ai_edge_litert")]
+)
 def test_a_missing_extra_is_named(engine, package, monkeypatch):
   for name in [n for n in sys.modules if n.split(".")[0] == package]:
     monkeypatch.setitem(sys.modules, name, None)
@@ -287,8 +313,13 @@ def test_networks_of_other_programs_are_not_exports(tmp_path):
 def test_what_an_export_is_cannot_change(tmp_path):
   path = str(tmp_path / "out")
   script_runner.succeed(
-    "export_saved_model.py", model_dir=MODEL, export_dir=path, format="onnx",
-    head="embedding", pooling="mean", normalize=True,
+    "export_saved_model.py",
+    model_dir=MODEL,
+    export_dir=path,
+    format="onnx",
+    head="embedding",
+    pooling="mean",
+    normalize=True,
   )
   bert = text_models.load(path, engine="onnx", max_seq_length=8)
   assert bert.max_seq_length == 8

@@ -35,35 +35,41 @@ def test_every_text_is_the_originals():
     assert final_text(*arguments) == pair["final"], pair
 
 
-@pytest.mark.parametrize("pieces, text", [
-  (["sm", "##ith", "'"], "smith '"),
-  # The first piece may be the rest of a word.
-  (["##ith", "##s", "of"], "iths of"),
-  (["[UNK]", "of"], "[UNK] of"),
-  (["#", "#"], "# #"),
-  (["##", "a"], "a"),
-])
+@pytest.mark.parametrize(
+  "pieces, text",
+  [
+    (["sm", "##ith", "'"], "smith '"),
+    # The first piece may be the rest of a word.
+    (["##ith", "##s", "of"], "iths of"),
+    (["[UNK]", "of"], "[UNK] of"),
+    (["#", "#"], "# #"),
+    (["##", "a"], "a"),
+  ],
+)
 def test_pieces_are_joined_to_words(pieces, text):
   assert tokenization.FullTokenizer.joined_pieces(None, pieces) == text
 
 
-@pytest.mark.parametrize("predicted, written, final", [
-  ("anna lang", "Anna Lang's", "Anna Lang"),
-  ("lang ' s", "Anna Lang's", "Lang's"),
-  # The accent is no character of its own in NFC, but one in NFD.
-  ("cafe", "the (Café)", "Café"),
-  ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
-  # Two characters of one.
-  ("i", "(İ)", "İ"),
-  ("ﬁ", "ﬁ,", "ﬁ"),
-  # An unknown piece, and nothing at all.
-  ("[UNK]", "(☃)", "(☃)"),
-  ("", "(x)", "(x)"),
-  # The first of two places.
-  ("a", "b-a-A", "a"),
-  # Other white space than U+0020 counts as a character, and is lost.
-  ("b", "a\u00a0b", "a\u00a0b"),
-])
+@pytest.mark.parametrize(
+  "predicted, written, final",
+  [
+    ("anna lang", "Anna Lang's", "Anna Lang"),
+    ("lang ' s", "Anna Lang's", "Lang's"),
+    # The accent is no character of its own in NFC, but one in NFD.
+    ("cafe", "the (Café)", "Café"),
+    ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
+    # Two characters of one.
+    ("i", "(İ)", "İ"),
+    ("ﬁ", "ﬁ,", "ﬁ"),
+    # An unknown piece, and nothing at all.
+    ("[UNK]", "(☃)", "(☃)"),
+    ("", "(x)", "(x)"),
+    # The first of two places.
+    ("a", "b-a-A", "a"),
+    # Other white space than U+0020 counts as a character, and is lost.
+    ("b", "a\u00a0b", "a\u00a0b"),
+  ],
+)
 def test_final_text(predicted, written, final):
   assert final_text(predicted, written, True) == final
 
@@ -71,7 +77,8 @@ def test_final_text(predicted, written, final):
 def test_what_is_not_found_is_said_where_debugging(caplog):
   for predicted, level, said in (
     ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),
-    ("cat", logging.INFO, []), ("dog", logging.DEBUG, []),
+    ("cat", logging.INFO, []),
+    ("dog", logging.DEBUG, []),
   ):
     caplog.clear()
     with caplog.at_level(level, logger="absl"):
@@ -83,30 +90,37 @@ def test_what_is_not_found_is_said_where_debugging(caplog):
 WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
 
 
-@pytest.mark.parametrize("predicted, first, last, answer", [
-  ("one", 1, 1, "One"),
-  ("two", 3, 3, "two"),
-  ("two )", 3, 4, "two)"),
-  # Words outside first to last are not searched.
-  ("two", 4, 4, "two"),
-  ("one", 3, 4, "(two) two"),
-  # One character is missing: all is given.
-  ("one", 0, 1, "\u200b One"),
-  ("two", 4, 5, "two \u200b"),
-  ("one ( two", 1, 3, "One \u200b (two)"),
-  # There are no tokens at all.
-  ("one", 0, 0, "\u200b"),
-  ("two", 5, 5, "\u200b"),
-])
+@pytest.mark.parametrize(
+  "predicted, first, last, answer",
+  [
+    ("one", 1, 1, "One"),
+    ("two", 3, 3, "two"),
+    ("two )", 3, 4, "two)"),
+    # Words outside first to last are not searched.
+    ("two", 4, 4, "two"),
+    ("one", 3, 4, "(two) two"),
+    # One character is missing: all is given.
+    ("one", 0, 1, "\u200b One"),
+    ("two", 4, 5, "two \u200b"),
+    ("one ( two", 1, 3, "One \u200b (two)"),
+    # There are no tokens at all.
+    ("one", 0, 0, "\u200b"),
+    ("two", 5, 5, "\u200b"),
+  ],
+)
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
   text, (start, end) = passage_of(WORDS).find(predicted, first, last)
   assert text == " ".join(WORDS)[start:end] == answer
 
 
-@pytest.mark.parametrize("context, place, text", [
-  (" a  bc\nd ", (0, 1), "a"), (" a  bc\nd ", (2, 6), "bc\nd"),
-  ("ab \tab", (3, 5), "ab")
-])
+@pytest.mark.parametrize(
+  "context, place, text",
+  [
+    (" a  bc\nd ", (0, 1), "a"),
+    (" a  bc\nd ", (2, 6), "bc\nd"),
+    ("ab \tab", (3, 5), "ab"),
+  ],
+)
 def test_places_among_words_are_places_of_the_context(context, place, text):
   start, end = alignment.in_context(context, place)
   assert context[start:end] == text
@@ -120,14 +134,17 @@ def tokenizer(tmp_path):
   return tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
-@pytest.mark.parametrize("word, texts", [
-  ("ABc,e", ["AB", "c", ",", "e"]),
-  ("東京東京", ["東", "京", "東", "京"]),
-  ("cafe\u0301s,", ["cafe\u0301", "s", ","]),
-  ("Caf\u00e9s", ["Caf\u00e9", "s"]),
-  ("xyz東", ["xyz", "東"]),  # An unknown word is all of its characters.
-  ("a\u200bb,", ["a\u200bb", ","]),
-])
+@pytest.mark.parametrize(
+  "word, texts",
+  [
+    ("ABc,e", ["AB", "c", ",", "e"]),
+    ("東京東京", ["東", "京", "東", "京"]),
+    ("cafe\u0301s,", ["cafe\u0301", "s", ","]),
+    ("Caf\u00e9s", ["Caf\u00e9", "s"]),
+    ("xyz東", ["xyz", "東"]),  # An unknown word is all of its characters.
+    ("a\u200bb,", ["a\u200bb", ","]),
+  ],
+)
 def test_pieces_stand_where_they_are_written(tokenizer, word, texts):
   places = alignment.written_places(word, tokenizer)
   assert [word[start:end] for start, end in places] == texts
@@ -137,7 +154,8 @@ def test_pieces_stand_where_they_are_written(tokenizer, word, texts):
 def test_the_finder_counts_the_spaces_between_words(tokenizer):
   words = ["ab,", "\u200b", "xyz東", "e"]
   numbers = [
-    number for number, word in enumerate(words)
+    number
+    for number, word in enumerate(words)
     for _ in tokenizer.tokenize(word)
   ]
   finder = alignment.PieceFinder(words, numbers, tokenizer)

@@ -13,14 +13,7 @@ import small_corpus
 import tiny_model
 import tokenization
 from common import errors, run_settings
-from squad import (
-  answerer,
-  answers,
-  data,
-  inputs,
-  null_threshold,
-  windowing,
-)
+from squad import answerer, answers, data, inputs, null_threshold, windowing
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 RUNS = ["odd", "v1", "v1_ties", "v2", "xquad_ar", "xquad_tr", "xquad_zh"]
@@ -30,9 +23,11 @@ RUNS = ["odd", "v1", "v1_ties", "v2", "xquad_ar", "xquad_tr", "xquad_zh"]
 def read_run(tmp_path_factory):
   folder = tmp_path_factory.mktemp("squad")
 
-  vocabulary = functools.cache(lambda name: small_corpus.released_vocab(
-    tmp_path_factory.mktemp("vocab"), name
-  ))
+  vocabulary = functools.cache(
+    lambda name: small_corpus.released_vocab(
+      tmp_path_factory.mktemp("vocab"), name
+    )
+  )
 
   @functools.cache
   def read(name):
@@ -98,8 +93,15 @@ PASSAGE = windowing.Passage(
   ["one", "two", ",", "three"], np.arange(4), np.array([0, 1, 1, 2])
 )
 WINDOW = windowing.Window(
-  0, 0, 0, ["q"], np.array([9]), PASSAGE, start=0, length=4,
-  is_max_context=np.ones(4, bool)
+  0,
+  0,
+  0,
+  ["q"],
+  np.array([9]),
+  PASSAGE,
+  start=0,
+  length=4,
+  is_max_context=np.ones(4, bool),
 )
 QUESTION = data.Question("id1", "q", WORDS, place="dev.json, question 1")
 LOW = -50.0
@@ -117,7 +119,10 @@ def answer(starts, ends, *, windows=(WINDOW,), **options):
     for position, value in given.items():
       values[:, position] = value
   (found,) = answers.find_answers(
-    [QUESTION], list(windows), logits, answers.AnswerOptions(**options),
+    [QUESTION],
+    list(windows),
+    logits,
+    answers.AnswerOptions(**options),
     TOKENIZER,
   )
   return found
@@ -136,9 +141,12 @@ def test_the_best_answers_come_with_their_characters():
   context, starts, ends = "One  two,\nthree", {3: 3.0, 4: 2.0}, {5: 1.0, 6: 0.5}
   best = answers.n_best(answer(starts, ends), context, 3)
   assert [each["score"] for each in best] == [4.0, 3.5, 3.0]
-  assert [(each["answer"], context[each["start"] : each["end"]])
-          for each in best] == [
-    ("One two,", "One  two,"), ("One two, three", context), ("two,", "two,")
+  assert [
+    (each["answer"], context[each["start"] : each["end"]]) for each in best
+  ] == [
+    ("One two,", "One  two,"),
+    ("One two, three", context),
+    ("two,", "two,"),
   ]
   weights = np.exp([4.0, 3.5, 3.0, 2.5])
   np.testing.assert_allclose(
@@ -146,7 +154,8 @@ def test_the_best_answers_come_with_their_characters():
   )
   (null, *_) = answers.n_best(
     answer({0: 9.0, **starts}, {0: 9.0, **ends}, version_2_with_negative=True),
-    context, 1
+    context,
+    1,
   )
   assert (null["answer"], null["score"], null["end"]) == ("", 18.0, 0)
   (nothing,) = answers.n_best(answer({}, {}, windows=()), context, 5)
@@ -173,15 +182,27 @@ def test_without_any_span_there_is_no_answer_in_version_2():
   assert found.candidates == [("", 1.0, LOW, LOW)]
   assert found.null_odds > 1000
   nothing = answer({}, {}, windows=(), **version_2)
-  assert nothing == ("id1", "", [("", 1.0, 0.0, 0.0)], "", found.null_odds,
-                     None, {}, 0.0)
+  assert nothing == (
+    "id1",
+    "",
+    [("", 1.0, 0.0, 0.0)],
+    "",
+    found.null_odds,
+    None,
+    {},
+    0.0,
+  )
 
 
 def test_no_answer_is_given_above_the_threshold_only():
   starts, ends = {0: 2.0, 3: 1.0}, {0: 1.0, 3: 1.5}
   for threshold, text in ((0.5, "One"), (0.25, "")):
-    found = answer(starts, ends, version_2_with_negative=True,
-                   null_score_diff_threshold=threshold)
+    found = answer(
+      starts,
+      ends,
+      version_2_with_negative=True,
+      null_score_diff_threshold=threshold,
+    )
     assert found.null_odds == 0.5
     assert (found.text, found.best_text) == (text, "One")
 
@@ -209,15 +230,19 @@ def test_text_is_escaped_as_json_and_of_equal_ids_the_last_counts(tmp_path):
     answers.Candidate('"é\\\n\u2028😀\ud800', 0.75, 1e-7, 1.0),
     answers.Candidate("", 0.25, -3.0, 1e22),
   ]
-  answers.write(str(tmp_path), [
-    answers.Answer('"ü', "first", candidates[1:], ""),
-    answers.Answer("b", "é", candidates, ""),
-    answers.Answer('"ü', "last", candidates, ""),
-  ])
+  answers.write(
+    str(tmp_path),
+    [
+      answers.Answer('"ü', "first", candidates[1:], ""),
+      answers.Answer("b", "é", candidates, ""),
+      answers.Answer('"ü', "last", candidates, ""),
+    ],
+  )
   expected = {'"ü': "last", "b": "é"}
   n_best = {key: [c._asdict() for c in candidates] for key in expected}
   for name, values in (
-    ("predictions.json", expected), ("nbest_predictions.json", n_best)
+    ("predictions.json", expected),
+    ("nbest_predictions.json", n_best),
   ):
     written = (tmp_path / name).read_text("ascii")
     assert written == json.dumps(values, indent=4) + "\n"
@@ -234,8 +259,12 @@ def test_odds_of_other_answers_do_not_stay(tmp_path):
 
 
 SETTINGS = {
-  "max_seq_length": 12, "doc_stride": 4, "max_query_length": 4,
-  "n_best_size": 20, "max_answer_length": 2, "version_2_with_negative": False,
+  "max_seq_length": 12,
+  "doc_stride": 4,
+  "max_query_length": 4,
+  "n_best_size": 20,
+  "max_answer_length": 2,
+  "version_2_with_negative": False,
   "pad_to_max_length": False,
 }
 LENGTHS = windowing.Lengths(12, 4, 4)
@@ -264,7 +293,9 @@ def tokenizer(tmp_path):
 @pytest.fixture
 def make(tokenizer):
   return lambda threshold=None, **settings: answerer.Answerer(
-    run_settings.Settings({**SETTINGS, **settings}), model, tokenizer,
+    run_settings.Settings({**SETTINGS, **settings}),
+    model,
+    tokenizer,
     tf.distribute.get_strategy(),
     null_threshold.NullThreshold(threshold, lambda: "a"),
   )
@@ -274,16 +305,25 @@ def make(tokenizer):
 def prepare(tokenizer, tmp_path):
   def prepare_rows(*rows):
     paragraphs = [
-      {"context": context, "qas": [
-        {"id": str(number), "question": question, "is_impossible": not answer,
-         "answers": [{"text": answer, "answer_start": 0}] if answer else []}
-      ]}
+      {
+        "context": context,
+        "qas": [
+          {
+            "id": str(number),
+            "question": question,
+            "is_impossible": not answer,
+            "answers": [{"text": answer, "answer_start": 0}] if answer else [],
+          }
+        ],
+      }
       for number, (question, context, answer) in enumerate(rows)
     ]
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
     return inputs.prepare(
-      data.read(str(path), version_2=True), tokenizer, LENGTHS,
+      data.read(str(path), version_2=True),
+      tokenizer,
+      LENGTHS,
       records=str(tmp_path / "dev.tf_record"),
     )
 
@@ -302,7 +342,9 @@ def test_padding_is_cut_off_unless_it_competes(tokenizer):
   batch = windowing.make_batch(windows, tokenizer, 12)
   batch = {name: tf.constant(value) for name, value in batch.items()}
   for trim, mask_padding, padding in (
-    (False, True, -np.inf), (True, True, -np.inf), (False, False, 100)
+    (False, True, -np.inf),
+    (True, True, -np.inf),
+    (False, False, 100),
   ):
     outputs = answerer.window_logits(
       watched, batch, trim=trim, mask_padding=mask_padding
@@ -328,7 +370,9 @@ def test_every_question_gets_its_answer(
   make, prepare, tokenizer, pads, batch_size
 ):
   rows = [
-    ("who", CONTEXT, "e"), ("", "f", "f"), ("who", "\u200b", "x"),
+    ("who", CONTEXT, "e"),
+    ("", "f", "f"),
+    ("who", "\u200b", "x"),
     ("who who who who who", "c b", "b"),
   ]
   file = prepare(*rows)
@@ -342,8 +386,12 @@ def test_every_question_gets_its_answer(
   assert made.result_names(file.file) == list(scores)
   if not pads:
     texts = answers.answer_texts(
-      [row[:2] for row in rows], network, tokenizer, LENGTHS,
-      answers.options_of(run_settings.Settings(SETTINGS)), batch_size=batch_size
+      [row[:2] for row in rows],
+      network,
+      tokenizer,
+      LENGTHS,
+      answers.options_of(run_settings.Settings(SETTINGS)),
+      batch_size=batch_size,
     )
     for one, other in zip(texts, found, strict=True):
       assert one[1:] == other[1:]

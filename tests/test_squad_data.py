@@ -37,23 +37,32 @@ def write(tmp_path):
 def test_only_the_originals_white_space_parts_words(write):
   (question,) = data.read(write(entry())).questions
   assert question.doc_tokens == [
-    "Anna", "lives", "in", "Bern", "(since", "1904),", "not\u00a0far."
+    "Anna",
+    "lives",
+    "in",
+    "Bern",
+    "(since",
+    "1904),",
+    "not\u00a0far.",
   ]
   assert question.answers == ("Bern",)
   assert question[3:6] == ("", -1, -1)
 
 
-@pytest.mark.parametrize("answer, start, words", [
-  ("Bern", 15, (3, 3)),
-  ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
-  ("lives\tin", 6, (1, 2)),
-  ("1904", 27, (5, 5)),
-  ("Anna", 0, (0, 0)),
-  ("far.", len(CONTEXT) - 4, (6, 6)),
-  ("Basel", 15, None),
-  (" \t", 3, None),
-  ("", 3, None),
-])
+@pytest.mark.parametrize(
+  "answer, start, words",
+  [
+    ("Bern", 15, (3, 3)),
+    ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
+    ("lives\tin", 6, (1, 2)),
+    ("1904", 27, (5, 5)),
+    ("Anna", 0, (0, 0)),
+    ("far.", len(CONTEXT) - 4, (6, 6)),
+    ("Basel", 15, None),
+    (" \t", 3, None),
+    ("", 3, None),
+  ],
+)
 def test_an_answer_is_found_or_listed(write, answer, start, words):
   path = write(entry(answer=answer, start=start), entry())
   file = data.read(path, training=True)
@@ -66,7 +75,8 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
     (skipped,) = file.skipped
     assert skipped.reason.startswith(
       f"its answer {answer!r} is not at answer_start {start}, where '"
-      if answer.strip() else "its answer is blank"
+      if answer.strip()
+      else "its answer is blank"
     )
     assert len(file.questions) == 1
 
@@ -81,7 +91,8 @@ def test_the_originals_odd_file_has_one_answer_out_of_place():
 def test_what_is_skipped_is_listed_line_by_line(write, caplog):
   caplog.set_level("DEBUG", "absl")
   skipped = (
-    entry(answer="Z\u00fcrich"), entry("\udc80\u00e9?", answer="\ud800")
+    entry(answer="Z\u00fcrich"),
+    entry("\udc80\u00e9?", answer="\ud800"),
   )
   data.read(write(*skipped, entry()), training=True)
   first, second = (
@@ -104,17 +115,24 @@ def test_questions_without_an_answer_need_version_2(write):
 BLIND = {"id": "q2", "question": "Who?"}
 
 
-@pytest.mark.parametrize("entries, version_2, is_labelled", [
-  ([entry()], False, True),
-  ([BLIND], False, False),
-  ([BLIND], True, False),
-  ([entry(), BLIND], False, False),
-  # An empty list is a label where the question is impossible.
-  ([entry(is_impossible=False), unanswered(is_impossible=True)], True, True),
-  ([entry(is_impossible=False), unanswered()], True, False),
-  ([entry(is_impossible=False), unanswered(is_impossible=False)], True, False),
-  ([unanswered()], True, False),
-])
+@pytest.mark.parametrize(
+  "entries, version_2, is_labelled",
+  [
+    ([entry()], False, True),
+    ([BLIND], False, False),
+    ([BLIND], True, False),
+    ([entry(), BLIND], False, False),
+    # An empty list is a label where the question is impossible.
+    ([entry(is_impossible=False), unanswered(is_impossible=True)], True, True),
+    ([entry(is_impossible=False), unanswered()], True, False),
+    (
+      [entry(is_impossible=False), unanswered(is_impossible=False)],
+      True,
+      False,
+    ),
+    ([unanswered()], True, False),
+  ],
+)
 def test_files_to_score_against(write, entries, version_2, is_labelled):
   file = data.read(write(*entries), version_2=version_2)
   assert file.is_labelled == is_labelled
@@ -141,25 +159,34 @@ def test_questions_from_texts_share_their_words():
   assert third.doc_tokens == []
 
 
-@pytest.mark.parametrize("entries, options, sentence", [
-  ([entry(), entry()], {}, "'q1' occurs twice"),
-  ([entry(start=50)], {"training": True},
-   "'q1': the answer 'Bern' at 50 lies outside its context of 42 char"),
-  ([entry(start=-1)], {"training": True}, "lies outside its context"),
-  ([entry(start=len(CONTEXT) - 3)], {"training": True}, "lies outside"),
-  ([unanswered()], {"training": True}, "'q2' has 0 answers, expected exac"),
-  ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
-  ([entry()], {"version_2": True}, "is SQuAD 1.1: no question has"),
-  ([{"id": "x"}], {}, 'paragraph 1, question 1: question is missing'),
-  ([{**entry(), "id": 5.0}], {}, 'id is 5.0; expected a string or an int'),
-  ([{**entry(), "id": True}], {}, 'id is True; expected a string or an'),
-  ([entry(answer=None)], {}, 'text is None; expected a string'),
-  ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
-  ([entry(is_impossible=1)], {}, "expected true or false"),
-  ([], {}, "holds no question to use"),
-  ([entry(answer="x")], {"training": True},
-   "its answer 'x' is not at answer_start"),
-])
+@pytest.mark.parametrize(
+  "entries, options, sentence",
+  [
+    ([entry(), entry()], {}, "'q1' occurs twice"),
+    (
+      [entry(start=50)],
+      {"training": True},
+      "'q1': the answer 'Bern' at 50 lies outside its context of 42 char",
+    ),
+    ([entry(start=-1)], {"training": True}, "lies outside its context"),
+    ([entry(start=len(CONTEXT) - 3)], {"training": True}, "lies outside"),
+    ([unanswered()], {"training": True}, "'q2' has 0 answers, expected exac"),
+    ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
+    ([entry()], {"version_2": True}, "is SQuAD 1.1: no question has"),
+    ([{"id": "x"}], {}, "paragraph 1, question 1: question is missing"),
+    ([{**entry(), "id": 5.0}], {}, "id is 5.0; expected a string or an int"),
+    ([{**entry(), "id": True}], {}, "id is True; expected a string or an"),
+    ([entry(answer=None)], {}, "text is None; expected a string"),
+    ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
+    ([entry(is_impossible=1)], {}, "expected true or false"),
+    ([], {}, "holds no question to use"),
+    (
+      [entry(answer="x")],
+      {"training": True},
+      "its answer 'x' is not at answer_start",
+    ),
+  ],
+)
 def test_what_is_wrong_is_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:
     data.read(write(*entries), **options)
@@ -167,12 +194,16 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
   assert "squad.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("text, sentence", [
-  ('{"data": [\n  oops]}', "line 2 column 3"), ("[]", "holds no question"),
-  ("{}", ': data is missing; expected a list'),
-  ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
-  ('{"data": [[]]}', 'data is [[]]; expected a list in which')
-])
+@pytest.mark.parametrize(
+  "text, sentence",
+  [
+    ('{"data": [\n  oops]}', "line 2 column 3"),
+    ("[]", "holds no question"),
+    ("{}", ": data is missing; expected a list"),
+    ('{"data": [{"paragraphs": 3}]}', "article 1: paragraphs is 3"),
+    ('{"data": [[]]}', "data is [[]]; expected a list in which"),
+  ],
+)
 def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"
   path.write_text(text)
@@ -192,18 +223,26 @@ def test_blank_questions_and_contexts_are_said_not_refused(write, caplog):
 def flat(**changes):
   (answer,) = entry()["answers"]
   lists = {name: [value] for name, value in answer.items()}
-  return {**entry(), "title": "t", "context": CONTEXT, "answers": lists,
-          **changes}
+  return {
+    **entry(),
+    "title": "t",
+    "context": CONTEXT,
+    "answers": lists,
+    **changes,
+  }
 
 
 NO_ANSWER = {"text": [], "answer_start": []}
 
 
-@pytest.mark.parametrize("write_as", [
-  lambda entries: "".join(json.dumps(e) + "\n" for e in entries),
-  lambda entries: json.dumps(entries, indent=1),
-  lambda entries: json.dumps({"version": "x", "data": entries}),
-])
+@pytest.mark.parametrize(
+  "write_as",
+  [
+    lambda entries: "".join(json.dumps(e) + "\n" for e in entries),
+    lambda entries: json.dumps(entries, indent=1),
+    lambda entries: json.dumps({"version": "x", "data": entries}),
+  ],
+)
 @pytest.mark.parametrize("version_2", [False, True])
 def test_flat_files_are_those_of_squad(write, tmp_path, write_as, version_2):
   """As the datasets package writes them; one passage for its neighbours."""
@@ -225,15 +264,25 @@ def test_flat_files_are_those_of_squad(write, tmp_path, write_as, version_2):
   assert [q.passage for q in found.questions] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("text, sentence", [
-  (json.dumps(flat()) + "\n{\n", ":2: not JSON"),
-  (json.dumps(flat()) + "\n\n7\n", ":3: line is 7; expected an object"),
-  (json.dumps(flat(answers={"text": ["a"], "answer_start": []})),
-   ":1: answers has 1 text and 0 answer_start; expected one"),
-  (json.dumps(flat(answers={"text": "a", "answer_start": [1]})),
-   "answers: text is 'a'; expected a list"),
-  (json.dumps(flat(answers=NO_ANSWER)), "'q1' has 0 answers, expected exactly"),
-])
+@pytest.mark.parametrize(
+  "text, sentence",
+  [
+    (json.dumps(flat()) + "\n{\n", ":2: not JSON"),
+    (json.dumps(flat()) + "\n\n7\n", ":3: line is 7; expected an object"),
+    (
+      json.dumps(flat(answers={"text": ["a"], "answer_start": []})),
+      ":1: answers has 1 text and 0 answer_start; expected one",
+    ),
+    (
+      json.dumps(flat(answers={"text": "a", "answer_start": [1]})),
+      "answers: text is 'a'; expected a list",
+    ),
+    (
+      json.dumps(flat(answers=NO_ANSWER)),
+      "'q1' has 0 answers, expected exactly",
+    ),
+  ],
+)
 def test_what_is_wrong_with_a_flat_file_is_named(tmp_path, text, sentence):
   path = tmp_path / "flat.jsonl"
   path.write_text(text)

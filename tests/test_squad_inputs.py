@@ -69,13 +69,20 @@ def test_every_field_is_the_originals(unpacked, released, name):
   path = unpacked(WINDOWS / f"{name.rpartition('_')[0]}.json")
   questions = data.read(path, training=training).questions
   tokenizer = released(vocabulary)
-  windows = list(windowing.make_windows(
-    questions, tokenizer, windowing.Lengths(*lengths), training=training
-  ))
+  windows = list(
+    windowing.make_windows(
+      questions, tokenizer, windowing.Lengths(*lengths), training=training
+    )
+  )
   golden = np.load(WINDOWS / f"{name}.npz")
   assert len(windows) == len(golden["input_ids"])
-  rows = zip(golden["input_ids"], golden["input_mask"], golden["words"],
-             golden["max_context"], strict=True)
+  rows = zip(
+    golden["input_ids"],
+    golden["input_mask"],
+    golden["words"],
+    golden["max_context"],
+    strict=True,
+  )
   for window, (ids, mask, words, is_max) in zip(windows, rows, strict=True):
     assert window.num_tokens == len(window.tokens) == mask.sum()
     window_ids = tokenizer.convert_tokens_to_ids(window.tokens)
@@ -91,7 +98,8 @@ def test_every_field_is_the_originals(unpacked, released, name):
       passage.tokens
     )
   fields = {
-    "unique_id": "unique_id", "question_index": "example_index",
+    "unique_id": "unique_id",
+    "question_index": "example_index",
     "doc_span_index": "doc_span_index",
   }
   positions = ["start_position", "end_position"]
@@ -105,11 +113,16 @@ def test_every_field_is_the_originals(unpacked, released, name):
     assert windows[0].passage is windows[-40].passage
 
 
-@pytest.mark.parametrize("num_pieces, room, stride, spans", [
-  (0, 4, 2, []), (4, 4, 2, [(0, 4)]), (5, 4, 2, [(0, 4), (2, 3)]),
-  (9, 4, 9, [(0, 4), (4, 4), (8, 1)]),
-  (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)])
-])
+@pytest.mark.parametrize(
+  "num_pieces, room, stride, spans",
+  [
+    (0, 4, 2, []),
+    (4, 4, 2, [(0, 4)]),
+    (5, 4, 2, [(0, 4), (2, 3)]),
+    (9, 4, 9, [(0, 4), (4, 4), (8, 1)]),
+    (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)]),
+  ],
+)
 def test_windows_cover_the_passage(num_pieces, room, stride, spans):
   cuts = windowing.cut_passage(num_pieces, room, stride)
   assert [cut[:2] for cut in cuts] == spans
@@ -183,8 +196,11 @@ def test_records_are_the_originals(tokenizer, read, tmp_path, name, golden):
 def test_odd_answers_stand_where_the_original_puts_them(released, tmp_path):
   path = str(tmp_path / "a.tf_record")
   inputs.prepare(
-    data.read(str(WINDOWS / "odd.json"), training=True), released("uncased"),
-    windowing.Lengths(100, 40, 20), records=path, training=True,
+    data.read(str(WINDOWS / "odd.json"), training=True),
+    released("uncased"),
+    windowing.Lengths(100, 40, 20),
+    records=path,
+    training=True,
   )
   golden = np.load(WINDOWS / "odd_train.npz")
   for row, record in enumerate(tfrecord.read_records(path)):
@@ -213,7 +229,9 @@ def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
 def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
   dev, folder = read("dev"), str(tmp_path)
   files = inputs.prepare_all(
-    {"train": read("train"), "predict": dev, "eval": dev}, tokenizer, LENGTHS,
+    {"train": read("train"), "predict": dev, "eval": dev},
+    tokenizer,
+    LENGTHS,
     folder=folder,
   )
   assert files["eval"] is files["predict"]
@@ -257,14 +275,19 @@ def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
 CHINESE = "東京在日本。日本的首都是東京，東京很大。"
 
 
-@pytest.mark.parametrize("context, text, offset, pieces", [
-  (CHINESE, "東京", 0, ["東", "京"]), (CHINESE, "東京", 12, ["東", "京"]),
-  (CHINESE, "東京", 15, ["東", "京"]),
-  # Pieces of a word without spaces that are cut otherwise than the answer.
-  ("abcde fg", "cd", 2, ["##cde"]), ("abcde fg", "e f", 4, ["##cde", "fg"]),
-  ("abcde (abcde) abcde", "abcde", 7, ["ab", "##cde"]),
-  ("Xabcde fg", "abcde", 1, ["[UNK]"]),
-])
+@pytest.mark.parametrize(
+  "context, text, offset, pieces",
+  [
+    (CHINESE, "東京", 0, ["東", "京"]),
+    (CHINESE, "東京", 12, ["東", "京"]),
+    (CHINESE, "東京", 15, ["東", "京"]),
+    # Pieces of a word without spaces that are cut otherwise than the answer.
+    ("abcde fg", "cd", 2, ["##cde"]),
+    ("abcde fg", "e f", 4, ["##cde", "fg"]),
+    ("abcde (abcde) abcde", "abcde", 7, ["ab", "##cde"]),
+    ("Xabcde fg", "abcde", 1, ["[UNK]"]),
+  ],
+)
 def test_the_answer_is_where_the_file_says(
   tmp_path, context, text, offset, pieces
 ):
@@ -273,12 +296,28 @@ def test_the_answer_is_where_the_file_says(
     tiny_model.write_vocabulary(tmp_path, words)
   )
   path = tmp_path / "train.json"
-  path.write_text(json.dumps({"data": [{"paragraphs": [{
-    "context": context, "qas": [{
-      "id": "q", "question": "?",
-      "answers": [{"text": text, "answer_start": offset}],
-    }],
-  }]}]}))
+  path.write_text(
+    json.dumps(
+      {
+        "data": [
+          {
+            "paragraphs": [
+              {
+                "context": context,
+                "qas": [
+                  {
+                    "id": "q",
+                    "question": "?",
+                    "answers": [{"text": text, "answer_start": offset}],
+                  }
+                ],
+              }
+            ]
+          }
+        ]
+      }
+    )
+  )
   (question,) = data.read(str(path), training=True).questions
   (passage,) = windowing.make_passages([question], tokenizer).values()
   first, last = windowing.find_answer(question, passage, tokenizer)

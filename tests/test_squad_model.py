@@ -1,6 +1,5 @@
 """The loss of SQuAD training: what padding does to it."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +16,8 @@ def batch_of(lengths, width, positions):
   return {
     "input_ids": tf.constant(ids),
     "input_mask": tf.constant((ids > 0).astype(np.int32)),
-    "segment_ids": tf.zeros_like(ids), "start_positions": tf.constant(places),
+    "segment_ids": tf.zeros_like(ids),
+    "start_positions": tf.constant(places),
     "end_positions": tf.constant(places + 1),
   }
 
@@ -33,7 +33,8 @@ def rows(batch, part, width):
 def model():
   """A model of two layers whose logits differ from place to place."""
   config = tiny_model.tiny(
-    max_position_embeddings=32, hidden_dropout_prob=0.0,
+    max_position_embeddings=32,
+    hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
   )
   model = squad_model.SpanModel(config, seed=3)
@@ -89,6 +90,8 @@ def test_accuracy_is_of_the_tokens_alone():
   _, metrics = squad_model.objective(padding_first).sums(batch, None)
   values = {name: float(a / b) for name, (a, b) in metrics.items()}
   assert values == {
-    "start_accuracy": 0.5, "end_accuracy": 0.5, "tokens_per_example": 4.0,
+    "start_accuracy": 0.5,
+    "end_accuracy": 0.5,
+    "tokens_per_example": 4.0,
     "fill_rate": 0.5,
   }

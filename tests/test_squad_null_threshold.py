@@ -23,7 +23,8 @@ def head(value=0.5):
 def found(weights="a", path="dev.json"):
   """A threshold that was found between two questions."""
   questions = [
-    data.Question("a", "?", [], answers=("x",)), data.Question("b", "?", []),
+    data.Question("a", "?", [], answers=("x",)),
+    data.Question("b", "?", []),
   ]
   given = [
     answers.Answer("a", "", [], "x", null_odds=1.5),
@@ -47,7 +48,8 @@ def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
   assert 1.5 <= threshold.value < 2.5
   threshold.write(str(tmp_path))
   assert json.loads((tmp_path / FILE).read_text()) == {
-    "null_score_diff_threshold": threshold.value, "found_on": "dev.json",
+    "null_score_diff_threshold": threshold.value,
+    "found_on": "dev.json",
     "weights": "a",
   }
   assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value

@@ -13,60 +13,69 @@ def question(qas_id, *answers):
   return data.Question(qas_id, "?", [], answers=answers, place="a.json")
 
 
-@pytest.mark.parametrize("text, normal", [
-  ("  The Cat,\tsat\u00a0on\u3000A mat ", "cat sat on mat"),
-  # Articles are whole words, and found after punctuation is gone.
-  ("Theatre and another", "theatre and another"),
-  ("a-b The. (an)", "ab"),
-  ("U.S.A.", "usa"),
-  ("T.h.e", ""),
-  # Punctuation joins the words around it: it leaves no space.
-  ("1,000–2,000 well-known", "1000–2000 wellknown"),
-  # Only that of ASCII goes, so an article next to another mark is one.
-  ("“the end”—a…", "“ end”— …"),
-  ("$5 & 3%", "5 3"),
-  ("ÉCOLE", "école"),
-  ("一个,人。", "一个人。"),
-  ("the a an", ""),
-  # The letter is part of a word for \b, whatever its script.
-  ("éa", "éa"),
-])
+@pytest.mark.parametrize(
+  "text, normal",
+  [
+    ("  The Cat,\tsat\u00a0on\u3000A mat ", "cat sat on mat"),
+    # Articles are whole words, and found after punctuation is gone.
+    ("Theatre and another", "theatre and another"),
+    ("a-b The. (an)", "ab"),
+    ("U.S.A.", "usa"),
+    ("T.h.e", ""),
+    # Punctuation joins the words around it: it leaves no space.
+    ("1,000–2,000 well-known", "1000–2000 wellknown"),
+    # Only that of ASCII goes, so an article next to another mark is one.
+    ("“the end”—a…", "“ end”— …"),
+    ("$5 & 3%", "5 3"),
+    ("ÉCOLE", "école"),
+    ("一个,人。", "一个人。"),
+    ("the a an", ""),
+    # The letter is part of a word for \b, whatever its script.
+    ("éa", "éa"),
+  ],
+)
 def test_normalized(text, normal):
   assert scores.normalized(text) == normal
 
 
-@pytest.mark.parametrize("prediction, answers, exact, f1", [
-  ("the Cat", ["cat!"], 1, 1),
-  ("cat", ["dog"], 0, 0),
-  # 2 * 1 common / (2 + 1 words).
-  ("black cat", ["cat"], 0, 2 / 3),
-  # Words count as often as they occur in both.
-  ("a b b b", ["b b c"], 0, 4 / 6),
-  ("b c b", ["c b b"], 0, 1),
-  # The best of the answers counts, for each score by itself.
-  ("cat mat", ["cat", "mat cat sat", "cat mat"], 1, 1),
-  ("cat mat", ["cat", "mat cat"], 0, 1),
-  ("", ["cat"], 0, 0),
-])
+@pytest.mark.parametrize(
+  "prediction, answers, exact, f1",
+  [
+    ("the Cat", ["cat!"], 1, 1),
+    ("cat", ["dog"], 0, 0),
+    # 2 * 1 common / (2 + 1 words).
+    ("black cat", ["cat"], 0, 2 / 3),
+    # Words count as often as they occur in both.
+    ("a b b b", ["b b c"], 0, 4 / 6),
+    ("b c b", ["c b b"], 0, 1),
+    # The best of the answers counts, for each score by itself.
+    ("cat mat", ["cat", "mat cat sat", "cat mat"], 1, 1),
+    ("cat mat", ["cat", "mat cat"], 0, 1),
+    ("", ["cat"], 0, 0),
+  ],
+)
 @pytest.mark.parametrize("version_2", [False, True])
 def test_the_best_answer_counts(version_2, prediction, answers, exact, f1):
   found = scores.compare(prediction, answers, version_2=version_2)
   assert found == pytest.approx((exact, f1), abs=1e-12)
 
 
-@pytest.mark.parametrize("prediction, answers, v1, v2", [
-  # Without words: equal, but no common word (1.1); no answer at all (2.0).
-  ("the", ["..."], (1, 0), (1, 1)),
-  ("", ["an"], (1, 0), (1, 1)),
-  ("cat", ["the"], (0, 0), (0, 0)),
-  # Such an answer is none among others.
-  ("", ["the", "cat"], (1, 0), (0, 0)),
-  ("cat", ["the", "cat"], (1, 1), (1, 1)),
-  # Without answers only no words are right.
-  ("", (), None, (1, 1)),
-  ("The.", (), None, (1, 1)),
-  ("cat", (), None, (0, 0)),
-])
+@pytest.mark.parametrize(
+  "prediction, answers, v1, v2",
+  [
+    # Without words: equal, but no common word (1.1); no answer at all (2.0).
+    ("the", ["..."], (1, 0), (1, 1)),
+    ("", ["an"], (1, 0), (1, 1)),
+    ("cat", ["the"], (0, 0), (0, 0)),
+    # Such an answer is none among others.
+    ("", ["the", "cat"], (1, 0), (0, 0)),
+    ("cat", ["the", "cat"], (1, 1), (1, 1)),
+    # Without answers only no words are right.
+    ("", (), None, (1, 1)),
+    ("The.", (), None, (1, 1)),
+    ("cat", (), None, (0, 0)),
+  ],
+)
 def test_texts_without_words(prediction, answers, v1, v2):
   assert scores.compare(prediction, answers, version_2=True) == v2
   if answers:
@@ -91,20 +100,33 @@ def test_version_1_refuses_questions_without_an_answer():
 
 # Two questions have answers, three have none.
 QUESTIONS = [
-  question("right", "cat"), question("half", "cat mat"), question("none", *[]),
-  question("wrong"), question("wrong too"),
+  question("right", "cat"),
+  question("half", "cat mat"),
+  question("none", *[]),
+  question("wrong"),
+  question("wrong too"),
 ]
 PREDICTIONS = {
-  "right": "cat", "half": "cat cat", "none": "", "wrong": "x", "wrong too": "y"
+  "right": "cat",
+  "half": "cat cat",
+  "none": "",
+  "wrong": "x",
+  "wrong too": "y",
 }
 
 
 def test_version_2_tells_questions_with_and_without_answers_apart():
   found = scores.score_v2(QUESTIONS, PREDICTIONS)
   expected = {
-    "exact": 40.0, "f1": 50.0, "total": 5, "HasAns_exact": 50.0,
-    "HasAns_f1": 75.0, "HasAns_total": 2, "NoAns_exact": 100 / 3,
-    "NoAns_f1": 100 / 3, "NoAns_total": 3,
+    "exact": 40.0,
+    "f1": 50.0,
+    "total": 5,
+    "HasAns_exact": 50.0,
+    "HasAns_f1": 75.0,
+    "HasAns_total": 2,
+    "NoAns_exact": 100 / 3,
+    "NoAns_f1": 100 / 3,
+    "NoAns_total": 3,
   }
   assert list(found) == list(expected)
   assert found == pytest.approx(expected, abs=1e-12)
@@ -133,21 +155,26 @@ def test_predictions_of_another_file_are_refused():
       score(QUESTIONS[:2], {"x": "cat"})
 
 
-@pytest.mark.parametrize("odds, exact, f1", [
-  # Points with the first 0, 1, ... questions answered, F1 (exact):
-  # 3, 4 (4), 4.5 (4), 4.5, 3.5, 2.5.
-  ([-5, -4, -3, -2, -1], (80, -5), (90, -4)),
-  # 3, 3, 2, 1, 2, 2.5: none answered is best, for which it says 0.
-  ([-2, -1, -5, -4, -3], (60, 0), (60, 0)),
-  # It may part equal odds: after the first of -4 there are 4.5 points.
-  ([-5, -4, 0, -4, -4], (80, -5), (90, -4)),
-])
+@pytest.mark.parametrize(
+  "odds, exact, f1",
+  [
+    # Points with the first 0, 1, ... questions answered, F1 (exact):
+    # 3, 4 (4), 4.5 (4), 4.5, 3.5, 2.5.
+    ([-5, -4, -3, -2, -1], (80, -5), (90, -4)),
+    # 3, 3, 2, 1, 2, 2.5: none answered is best, for which it says 0.
+    ([-2, -1, -5, -4, -3], (60, 0), (60, 0)),
+    # It may part equal odds: after the first of -4 there are 4.5 points.
+    ([-5, -4, 0, -4, -4], (80, -5), (90, -4)),
+  ],
+)
 def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
   null_odds = dict(zip(PREDICTIONS, odds))
   found = scores.score_v2(QUESTIONS, PREDICTIONS, null_odds)
   found = {name: found[name] for name in found if name.startswith("best")}
   assert found == {
-    "best_exact": exact[0], "best_exact_thresh": exact[1], "best_f1": f1[0],
+    "best_exact": exact[0],
+    "best_exact_thresh": exact[1],
+    "best_f1": f1[0],
     "best_f1_thresh": f1[1],
   }
 
@@ -160,16 +187,19 @@ def f1_above(threshold, odds):
   return scores.score_v2(QUESTIONS, texts)["f1"]
 
 
-@pytest.mark.parametrize("odds, f1", [
-  ([-5, -4, -3, -2, -1], 90),
-  ([-5, 1, -3, 2, -5], 70),
-  ([3, 4, 2, 1, 1], 60),
-  ([-2, -1, -5, -4, -3], 60),
-  # Equal odds go together.
-  ([-5, -4, 0, -4, -4], 80),
-  ([7, 7, 7, 7, 7], 60),
-  ([-1e30, 0, 0, 0, 1e30], 80),
-])
+@pytest.mark.parametrize(
+  "odds, f1",
+  [
+    ([-5, -4, -3, -2, -1], 90),
+    ([-5, 1, -3, 2, -5], 70),
+    ([3, 4, 2, 1, 1], 60),
+    ([-2, -1, -5, -4, -3], 60),
+    # Equal odds go together.
+    ([-5, -4, 0, -4, -4], 80),
+    ([7, 7, 7, 7, 7], 60),
+    ([-1e30, 0, 0, 0, 1e30], 80),
+  ],
+)
 def test_the_best_threshold_gives_the_best_f1(odds, f1):
   null_odds = dict(zip(PREDICTIONS, odds))
   threshold = scores.best_threshold(QUESTIONS, PREDICTIONS, null_odds)

@@ -11,8 +11,15 @@ def window(question=0, start=0, length=4, is_max_context=None, first=3):
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
   return windowing.Window(
-    0, question, 0, ["q"] * (first - 2), np.array([7] * (first - 2)), None,
-    start, length, is_max_context
+    0,
+    question,
+    0,
+    ["q"] * (first - 2),
+    np.array([7] * (first - 2)),
+    None,
+    start,
+    length,
+    is_max_context,
   )
 
 
@@ -28,17 +35,22 @@ def plain(windows, logits, num_questions, options):
       if w.question_index != question:
         continue
       best = [
-        sorted(range(len(values[row])), key=lambda n: -values[row][n])
-        [: options.n_best_size]
+        sorted(range(len(values[row])), key=lambda n: -values[row][n])[
+          : options.n_best_size
+        ]
         for values in (starts, ends)
       ]
       # Positions of the passage.
       inside = range(w.first_position, w.first_position + w.length)
       for start in best[0]:
         for end in best[1]:
-          if start in inside and end in inside and (
-            w.is_max_context[start - w.first_position]
-            and 0 <= end - start < options.max_answer_length
+          if (
+            start in inside
+            and end in inside
+            and (
+              w.is_max_context[start - w.first_position]
+              and 0 <= end - start < options.max_answer_length
+            )
           ):
             shift = w.start - w.first_position
             pair = float(starts[row][start]), float(ends[row][end])
@@ -62,12 +74,17 @@ def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
   random = np.random.default_rng(n_best_size)
   windows = [
     window(
-      int(question), int(start), int(length), random.random(length) < 0.6,
+      int(question),
+      int(start),
+      int(length),
+      random.random(length) < 0.6,
       first=int(first),
     )
     for question, start, length, first in zip(
-      np.sort(random.integers(0, 11, 40)), random.integers(0, 9, 40),
-      random.integers(0, 30, 40), random.integers(2, 6, 40),
+      np.sort(random.integers(0, 11, 40)),
+      random.integers(0, 9, 40),
+      random.integers(0, 30, 40),
+      random.integers(2, 6, 40),
     )
   ]
   starts, ends = (random.integers(0, 4, (2, 40, 40)) / 2).astype(np.float32)

@@ -17,7 +17,8 @@ EMBEDDINGS, *LAYERS = RNG.randn(6, 2, 4, 16).astype(np.float32)
 OUTPUT = modeling.BertOutput(
   embedding_output=tf.constant(EMBEDDINGS),
   all_encoder_layers=tuple(tf.constant(layer) for layer in LAYERS),
-  sequence_output=tf.constant(LAYERS[-1]), pooled_output=None,
+  sequence_output=tf.constant(LAYERS[-1]),
+  pooled_output=None,
   attention_probs=None,
 )
 EXPECTED = {

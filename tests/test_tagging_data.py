@@ -18,11 +18,15 @@ Anna NNP B-NP B-PER
 
 Bern NNP I-NP I-LOC
 """
-IOB2 = IOB1.replace("I-ORG", "B-ORG").replace("I-LOC", "B-LOC").replace(
-  "I-PER", "B-PER"
+IOB2 = (
+  IOB1.replace("I-ORG", "B-ORG")
+  .replace("I-LOC", "B-LOC")
+  .replace("I-PER", "B-PER")
 )
-IOBES = IOB2.replace("B-ORG", "S-ORG").replace("B-LOC", "S-LOC").replace(
-  "B-PER", "S-PER"
+IOBES = (
+  IOB2.replace("B-ORG", "S-ORG")
+  .replace("B-LOC", "S-LOC")
+  .replace("B-PER", "S-PER")
 )
 
 
@@ -44,28 +48,44 @@ def read(tmp_path, text, **options):
 BILOU = IOBES.replace("S-", "U-")
 
 
-@pytest.mark.parametrize("scheme, text", [
-  ("iob1", IOB1), ("iob2", IOB2), ("iobes", IOBES), ("bilou", BILOU),
-  ("bmes", IOBES),
-])
+@pytest.mark.parametrize(
+  "scheme, text",
+  [
+    ("iob1", IOB1),
+    ("iob2", IOB2),
+    ("iobes", IOBES),
+    ("bilou", BILOU),
+    ("bmes", IOBES),
+  ],
+)
 def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   first, second = read(tmp_path, text, scheme=scheme)
   assert first.words == ["U.N.", "official", "Ekeus", "Anna"]
   assert first.lines == [3, 4, 5, 6] and second.lines == [10]
   assert (first.document, second.document) == (1, 2)
   assert scores.entities(first.labels) == [
-    ("ORG", 0, 1), ("PER", 2, 3), ("PER", 3, 4)
+    ("ORG", 0, 1),
+    ("PER", 2, 3),
+    ("PER", 3, 4),
   ]
   assert scores.entities(second.labels) == [("LOC", 0, 1)]
 
 
 # (before, label): the schemes that have it.
 MAY_FOLLOW = {
-  ("O", "I-X"): "iob1", ("O", "B-X"): "iob2 iobes", ("I-X", "B-X"): "iob1 iob2",
-  ("I-X", "B-Y"): "iob2", ("I-X", "I-Y"): "iob1",
-  ("I-X", "I-X"): "iob1 iob2 iobes", ("B-X", "I-X"): "iob1 iob2 iobes",
-  ("B-X", "O"): "iob1 iob2", ("B-X", "E-X"): "iobes", ("B-X", "E-Y"): "",
-  ("E-X", "S-X"): "iobes", ("E-X", "E-X"): "", ("S-X", "B-X"): "iobes",
+  ("O", "I-X"): "iob1",
+  ("O", "B-X"): "iob2 iobes",
+  ("I-X", "B-X"): "iob1 iob2",
+  ("I-X", "B-Y"): "iob2",
+  ("I-X", "I-Y"): "iob1",
+  ("I-X", "I-X"): "iob1 iob2 iobes",
+  ("B-X", "I-X"): "iob1 iob2 iobes",
+  ("B-X", "O"): "iob1 iob2",
+  ("B-X", "E-X"): "iobes",
+  ("B-X", "E-Y"): "",
+  ("E-X", "S-X"): "iobes",
+  ("E-X", "E-X"): "",
+  ("S-X", "B-X"): "iobes",
   ("O", "O"): "iob1 iob2 iobes",
 }
 
@@ -76,36 +96,57 @@ def test_what_may_follow_what(before, label):
   allowed = [
     scheme
     for scheme, known in tags.items()
-    if label[0] in known and before[0] in known
+    if label[0] in known
+    and before[0] in known
     and data.may_follow(before, label, scheme)
   ]
   assert allowed == MAY_FOLLOW[before, label].split()
 
 
-@pytest.mark.parametrize("text, options, words, labels", [
-  ("B-NP\tNew York\tNNP\nI-NP\tis\tVB\n",
-   {"word_column": 1, "label_column": 0}, ["New York", "is"],
-   ["B-NP", "I-NP"]),
-  ("a DT O\nb -LRB- O\n", {"label_column": 1, "scheme": "none"},
-   ["a", "b"], ["DT", "-LRB-"]),
-  ("a\nb\n", {"labelled": False}, ["a", "b"], None),
-  # Windows' line ends; no-break spaces are parts of words.
-  ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
-])
+@pytest.mark.parametrize(
+  "text, options, words, labels",
+  [
+    (
+      "B-NP\tNew York\tNNP\nI-NP\tis\tVB\n",
+      {"word_column": 1, "label_column": 0},
+      ["New York", "is"],
+      ["B-NP", "I-NP"],
+    ),
+    (
+      "a DT O\nb -LRB- O\n",
+      {"label_column": 1, "scheme": "none"},
+      ["a", "b"],
+      ["DT", "-LRB-"],
+    ),
+    ("a\nb\n", {"labelled": False}, ["a", "b"], None),
+    # Windows' line ends; no-break spaces are parts of words.
+    ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
+  ],
+)
 def test_columns_are_chosen(tmp_path, text, options, words, labels):
   (found,) = read(tmp_path, text, **options)
   assert (found.words, found.labels) == (words, labels)
 
 
-@pytest.mark.parametrize("text, options, fault", [
-  ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
-  ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
-  ("a O\n", {"label_column": 2},
-   "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1"),
-  ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
-  ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
-  ("a O\nb B-X\n\nc O\n", {"scheme": "iobes"}, "file.conll:2 .end of the sent"),
-])
+@pytest.mark.parametrize(
+  "text, options, fault",
+  [
+    ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
+    ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
+    (
+      "a O\n",
+      {"label_column": 2},
+      "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1",
+    ),
+    ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
+    ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
+    (
+      "a O\nb B-X\n\nc O\n",
+      {"scheme": "iobes"},
+      "file.conll:2 .end of the sent",
+    ),
+  ],
+)
 def test_files_that_are_refused(tmp_path, text, options, fault):
   with pytest.raises(errors.InputError, match=fault):
     read(tmp_path, text, **options)
@@ -145,7 +186,8 @@ def test_raw_sentences(tmp_path):
   path = write(tmp_path, "Anna's in Bern.\nYes\n", "a.txt")
   found = data.read(path, labelled=None, file_format="text")
   assert [s.words for s in found] == [
-    ["Anna", "'", "s", "in", "Bern", "."], ["Yes"]
+    ["Anna", "'", "s", "in", "Bern", "."],
+    ["Yes"],
   ]
   assert [s.labels for s in found] == [None, None]
   assert found[1].lines == [2]
@@ -159,36 +201,43 @@ def test_raw_sentences(tmp_path):
 def test_words_labels_and_documents_of_json_lines(tmp_path):
   path = write_json(
     tmp_path,
-    {"words": ["Zürich", "won"], "labels": ["B-LOC", "O"], "document": "a"}, "",
+    {"words": ["Zürich", "won"], "labels": ["B-LOC", "O"], "document": "a"},
+    "",
     {"tokens": ["x"], "ner_tags": ["O"], "document": "a"},
     {"tokens": ["y"], "ner_tags": ["O"], "document": "b"},
   )
   for labelled in (True, None):
     assert data.read(path, labelled=labelled) == [
       data.Sentence(0, [1, 1], ["Zürich", "won"], ["B-LOC", "O"]),
-      data.Sentence(0, [3], ["x"], ["O"]), data.Sentence(1, [4], ["y"], ["O"]),
+      data.Sentence(0, [3], ["x"], ["O"]),
+      data.Sentence(1, [4], ["y"], ["O"]),
     ]
 
 
 GOOD = {"words": ["a"], "labels": ["O"]}
 
 
-@pytest.mark.parametrize("line, sentence", [
-  ("{", "file.jsonl:2: not JSON"),
-  ("[1]", "file.jsonl:2: no list of words"),
-  ({"txt": "a"}, "no list of words, .* called words or tokens; expected"),
-  ({"text": " "}, "no list of words"),
-  ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
-  ({"words": []}, "no list of words"),
-  ({"words": ["a", " "]}, "no list of words"),
-  ({"words": ["a", 1]}, "no list of words"),
-  ("[" * 100_000, "nested too deeply"),
-  ({"words": ["a"]}, "1 words need as many labels, .* got None"),
-  ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
-  ({"words": ["a"], "labels": [0]}, "labels are numbers; pass .* --label_"),
-  ({"words": ["a", "b"], "labels": ["O", "I-X"]},
-   "file.jsonl:2, word 2: I-X follows O, which iob2 does not allow"),
-])
+@pytest.mark.parametrize(
+  "line, sentence",
+  [
+    ("{", "file.jsonl:2: not JSON"),
+    ("[1]", "file.jsonl:2: no list of words"),
+    ({"txt": "a"}, "no list of words, .* called words or tokens; expected"),
+    ({"text": " "}, "no list of words"),
+    ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
+    ({"words": []}, "no list of words"),
+    ({"words": ["a", " "]}, "no list of words"),
+    ({"words": ["a", 1]}, "no list of words"),
+    ("[" * 100_000, "nested too deeply"),
+    ({"words": ["a"]}, "1 words need as many labels, .* got None"),
+    ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
+    ({"words": ["a"], "labels": [0]}, "labels are numbers; pass .* --label_"),
+    (
+      {"words": ["a", "b"], "labels": ["O", "I-X"]},
+      "file.jsonl:2, word 2: I-X follows O, which iob2 does not allow",
+    ),
+  ],
+)
 def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     data.read(write_json(tmp_path, GOOD, line))
@@ -227,11 +276,14 @@ def test_predictions_keep_all_other_keys(tmp_path):
 # Files of other programs.
 
 
-@pytest.mark.parametrize("scheme, long, wrong", [
-  ("iobes", "B-X I-X I-X E-X S-X S-Y", "L-X"),
-  ("bilou", "B-X I-X I-X L-X U-X U-Y", "E-X"),
-  ("bmes", "B-X M-X M-X E-X S-X S-Y", "I-X"),
-])
+@pytest.mark.parametrize(
+  "scheme, long, wrong",
+  [
+    ("iobes", "B-X I-X I-X E-X S-X S-Y", "L-X"),
+    ("bilou", "B-X I-X I-X L-X U-X U-Y", "E-X"),
+    ("bmes", "B-X M-X M-X E-X S-X S-Y", "I-X"),
+  ],
+)
 def test_schemes_of_other_letters(tmp_path, scheme, long, wrong):
   labels = long.split()
   text = "".join(f"w {label}\n" for label in labels)
@@ -283,9 +335,7 @@ CONLLU = """# sent_id = 1
 
 def test_conllu(tmp_path):
   path = write(tmp_path, CONLLU)
-  first, second = data.read(
-    path, scheme="none", word_column=1, label_column=3
-  )
+  first, second = data.read(path, scheme="none", word_column=1, label_column=3)
   assert (first.words, first.labels) == (["Vamos", "nos"], ["VERB", "PRON"])
   assert (second.words, second.labels, second.lines) == (["#"], ["SYM"], [9])
   lines = list(data.with_predictions(path, "conll", [["A", "B"], ["C"]]))

@@ -15,15 +15,19 @@ from tagging import data, inputs, windowing
 def tokenizer(tmp_path_factory):
   """One letter is one word piece."""
   letters = "abcdefghij"
-  return tokenization.FullTokenizer(tiny_model.write_vocabulary(
-    tmp_path_factory.mktemp("vocab"), [*letters, *(f"##{x}" for x in letters)]
-  ))
+  return tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(
+      tmp_path_factory.mktemp("vocab"), [*letters, *(f"##{x}" for x in letters)]
+    )
+  )
 
 
 def sentences_of(*documents):
   return [
     data.Sentence(
-      number, list(range(1, len(text.split()) + 1)), text.split(),
+      number,
+      list(range(1, len(text.split()) + 1)),
+      text.split(),
       ["O"] * len(text.split()),
     )
     for number, document in enumerate(documents)
@@ -49,14 +53,19 @@ def test_a_long_sentence_is_cut_between_words(tokenizer):
   assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
   assert windows[1].positions == [1, 2]
   assert [(w.sentence, w.first_word) for w in windows] == [
-    (0, 0), (0, 2), (0, 4)
+    (0, 0),
+    (0, 2),
+    (0, 4),
   ]
 
 
 def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
   for documents, room, expected in (
-    ([["a b c d", "e f", "g h i j"], ["j j"]], 8,
-     ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
+    (
+      [["a b c d", "e f", "g h i j"], ["j j"]],
+      8,
+      ["A B C D e f", "c d E F g h", "e f G H I J", "J J"],
+    ),
     ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
   ):
     windows = windowing.make_windows(
@@ -81,7 +90,10 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
 def test_a_word_without_word_piece_is_unknown(tokenizer):
   (window,) = windowing.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
   assert tokenizer.convert_ids_to_tokens(window.input_ids) == [
-    "[CLS]", "a", "[UNK]", "[SEP]"
+    "[CLS]",
+    "a",
+    "[UNK]",
+    "[SEP]",
   ]
   assert window.positions == [1, 2]
 
@@ -94,16 +106,18 @@ def test_a_window_without_room_is_refused(tokenizer):
 @pytest.mark.parametrize("document_context", [False, True])
 def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
   rng = random.Random(3)
-  sentences = sentences_of(*[
-    [
-      " ".join(
-        "".join(rng.choices("abcdefghij", k=rng.randint(1, 9)))
-        for _ in range(rng.randint(1, 12))
-      )
-      for _ in range(rng.randint(1, 5))
+  sentences = sentences_of(
+    *[
+      [
+        " ".join(
+          "".join(rng.choices("abcdefghij", k=rng.randint(1, 9)))
+          for _ in range(rng.randint(1, 12))
+        )
+        for _ in range(rng.randint(1, 5))
+      ]
+      for _ in range(30)
     ]
-    for _ in range(30)
-  ])
+  )
   windows = windowing.make_windows(
     sentences, tokenizer, 12, document_context=document_context
   )
@@ -131,8 +145,12 @@ WINDOWS = [
 
 def prepare(tmp_path, sentences, labels=("O", "B-X")):
   return inputs.prepare(
-    "f.conll", sentences, WINDOWS, labels=list(labels),
-    records=str(tmp_path / "a.tf_record"), max_seq_length=6,
+    "f.conll",
+    sentences,
+    WINDOWS,
+    labels=list(labels),
+    records=str(tmp_path / "a.tf_record"),
+    max_seq_length=6,
     file_format="conll",
   )
 
@@ -142,8 +160,10 @@ def test_records_hold_labels_at_first_pieces(tmp_path):
   assert file.is_labelled
   first, *others = tfrecord.read_records(file.records)
   expected = {
-    "input_ids": [2, 10, 11, 12, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0],
-    "segment_ids": [0] * 6, "label_ids": [-1, 1, -1, 0, -1, -1],
+    "input_ids": [2, 10, 11, 12, 3, 0],
+    "input_mask": [1, 1, 1, 1, 1, 0],
+    "segment_ids": [0] * 6,
+    "label_ids": [-1, 1, -1, 0, -1, -1],
   }
   assert {name: list(values) for name, values in first.items()} == expected
   for record in others:
@@ -173,15 +193,22 @@ def test_labels_may_be_missing_but_not_unknown(tmp_path):
 
 
 def test_one_document_is_named(tokenizer, tmp_path, caplog):
-  settings = run_settings.Settings({
-    "document_context": True, "max_seq_length": 6, "file_format": None,
-    "output_dir": str(tmp_path),
-  })
+  settings = run_settings.Settings(
+    {
+      "document_context": True,
+      "max_seq_length": 6,
+      "file_format": None,
+      "output_dir": str(tmp_path),
+    }
+  )
   for documents, is_one in (([["a", "b"]], True), ([["a"], ["b"]], False)):
     caplog.clear()
     inputs.prepare_all(
-      settings, {"eval": "f"}, {"eval": sentences_of(*documents)},
-      tokenizer=tokenizer, labels=["O"]
+      settings,
+      {"eval": "f"},
+      {"eval": sentences_of(*documents)},
+      tokenizer=tokenizer,
+      labels=["O"],
     )
     said = "f: the whole file counts as one document" in caplog.text
     assert said == is_one

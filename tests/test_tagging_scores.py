@@ -25,7 +25,11 @@ def test_scores_of_a_hand_counted_case():
 def test_nothing_found_and_nothing_there_is_zero():
   found, report = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2")
   assert found == {
-    "loss": 2.0, "precision": 0, "recall": 0, "f1": 0, "accuracy": 1
+    "loss": 2.0,
+    "precision": 0,
+    "recall": 0,
+    "f1": 0,
+    "accuracy": 1,
   }
   rows = [line.split() for line in report.splitlines()]
   assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows
@@ -33,7 +37,8 @@ def test_nothing_found_and_nothing_there_is_zero():
 
 def test_sentences_of_different_length_are_a_fault():
   for score, predicted in (
-    (scores.accuracy, [["O"]]), (scores.accuracy, [["O", "O"], ["O"]]),
+    (scores.accuracy, [["O"]]),
+    (scores.accuracy, [["O", "O"], ["O"]]),
     (scores.count_entities, [["O", "O"], ["O"]]),
   ):
     with pytest.raises(ValueError):

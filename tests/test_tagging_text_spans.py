@@ -10,13 +10,20 @@ from tagging import data, text_spans
 TEXT = "Anna O'Neil (U.N.) is in Zürich."
 
 
-@pytest.mark.parametrize("spans", [
-  [[25, 31, "LOC"], [0, 11, "PER"]],
-  [{"start": 0, "end": 11, "label": "PER", "token_start": 0},
-   {"start": 25, "end": 31, "label": "LOC"}],
-  [{"id": 1, "label": "PER", "start_offset": 0, "end_offset": 11},
-   {"id": 2, "label": "LOC", "start_offset": 25, "end_offset": 31}],
-])
+@pytest.mark.parametrize(
+  "spans",
+  [
+    [[25, 31, "LOC"], [0, 11, "PER"]],
+    [
+      {"start": 0, "end": 11, "label": "PER", "token_start": 0},
+      {"start": 25, "end": 31, "label": "LOC"},
+    ],
+    [
+      {"id": 1, "label": "PER", "start_offset": 0, "end_offset": 11},
+      {"id": 2, "label": "LOC", "start_offset": 25, "end_offset": 31},
+    ],
+  ],
+)
 @pytest.mark.parametrize("name", text_spans.NAMES)
 def test_files_of_annotators(tmp_path, spans, name):
   path = tmp_path / "file.jsonl"
@@ -25,21 +32,36 @@ def test_files_of_annotators(tmp_path, spans, name):
     (sentence,) = data.read(str(path), labelled=labelled)
     assert sentence.words[:4] == ["Anna", "O", "'", "Neil"]
     assert sentence.labels == [
-      "B-PER", "I-PER", "I-PER", "I-PER", *"OOOOOOOO", "B-LOC", "O"
+      "B-PER",
+      "I-PER",
+      "I-PER",
+      "I-PER",
+      *"OOOOOOOO",
+      "B-LOC",
+      "O",
     ]
   (line,) = data.with_predictions(str(path), "jsonl", [sentence.labels])
   assert json.loads(line) == {
-    "id": 3, "text": TEXT, name: spans,
+    "id": 3,
+    "text": TEXT,
+    name: spans,
     "predicted": [[0, 11, "PER"], [25, 31, "LOC"]],
   }
 
 
 def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
   path = tmp_path / "file.jsonl"
-  lines = [json.dumps({
-    "text": TEXT, "tokens": [{"text": "Anna", "start": 0, "end": 4, "id": 0}],
-    "spans": [{"start": 0, "end": 11, "label": label}], "answer": answer,
-  }) for label, answer in (("A", "reject"), ("B", "accept"), ("C", "ignore"))]
+  lines = [
+    json.dumps(
+      {
+        "text": TEXT,
+        "tokens": [{"text": "Anna", "start": 0, "end": 4, "id": 0}],
+        "spans": [{"start": 0, "end": 11, "label": label}],
+        "answer": answer,
+      }
+    )
+    for label, answer in (("A", "reject"), ("B", "accept"), ("C", "ignore"))
+  ]
   path.write_text("\n".join(lines))
   (sentence,) = data.read(str(path))
   assert sentence.labels[:4] == ["B-B", "I-B", "I-B", "I-B"]
@@ -49,21 +71,40 @@ def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
     str(path), "jsonl", [each.labels for each in sentences]
   )
   assert [json.loads(line)["predicted"] for line in lines] == [
-    [[0, 11, "A"]], [[0, 11, "B"]], [[0, 11, "C"]]
+    [[0, 11, "A"]],
+    [[0, 11, "B"]],
+    [[0, 11, "C"]],
   ]
 
 
 def exported(*values, cancelled=()):
   """A task of Label Studio's JSON export, as the program writes it."""
-  annotations = [{
-    "id": 1, "completed_by": 1, "was_cancelled": was_cancelled, "result": [
-      {"value": value, "id": "a", "from_name": "label", "to_name": "text",
-       "type": "labels", "origin": "manual"} for value in part
-    ] + [{"from_id": "a", "to_id": "b", "type": "relation"}],
-  } for part, was_cancelled in ((cancelled, True), (values, False))]
+  annotations = [
+    {
+      "id": 1,
+      "completed_by": 1,
+      "was_cancelled": was_cancelled,
+      "result": [
+        {
+          "value": value,
+          "id": "a",
+          "from_name": "label",
+          "to_name": "text",
+          "type": "labels",
+          "origin": "manual",
+        }
+        for value in part
+      ]
+      + [{"from_id": "a", "to_id": "b", "type": "relation"}],
+    }
+    for part, was_cancelled in ((cancelled, True), (values, False))
+  ]
   return {
-    "id": 3, "annotations": annotations, "data": {"text": TEXT},
-    "predictions": [], "project": 1,
+    "id": 3,
+    "annotations": annotations,
+    "data": {"text": TEXT},
+    "predictions": [],
+    "project": 1,
   }
 
 
@@ -73,34 +114,45 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("tasks", [
-  [exported(*NAMED, {"choices": ["good"]}, cancelled=NAMED[:1])] * 2,
-  [{"id": 3, "text": TEXT, "label": NAMED}] * 2,  # JSON-MIN.
-])
+@pytest.mark.parametrize(
+  "tasks",
+  [
+    [exported(*NAMED, {"choices": ["good"]}, cancelled=NAMED[:1])] * 2,
+    [{"id": 3, "text": TEXT, "label": NAMED}] * 2,  # JSON-MIN.
+  ],
+)
 @pytest.mark.parametrize("indent", [None, 2])
 def test_exports_of_label_studio(tmp_path, tasks, indent):
   path = tmp_path / "export.json"
   path.write_text(json.dumps(tasks, indent=indent))
   for labelled in (True, None):
     first, second = data.read(str(path), labelled=labelled)
-    assert first.labels == second.labels == [
-      "B-PER", "I-PER", "I-PER", "I-PER", *"OOOOOOOO", "B-LOC", "O"
-    ]
+    assert (
+      first.labels
+      == second.labels
+      == ["B-PER", "I-PER", "I-PER", "I-PER", *"OOOOOOOO", "B-LOC", "O"]
+    )
   *_, line = data.with_predictions(str(path), "jsonl", [first.labels] * 2)
   line = json.loads(line)
   assert (line["id"], line["text"]) == (3, TEXT)
   assert line["predicted"] == [[0, 11, "PER"], [25, 31, "LOC"]]
 
 
-@pytest.mark.parametrize("change, said", [
-  ({"data": {"body": TEXT}}, ":2: data of .* has body and no text; rename"),
-  ({"data": 5}, ":2: not as Label Studio exports a task"),
-  ({"annotations": [{}]}, ":2: not as Label Studio"),
-  ({"annotations": 5}, ":2: not as Label Studio"),
-  ({"annotations": []}, ":2: no list of spans .* for no entities"),
-  (exported({"start": 0, "end": 4, "labels": ["A", "B"]}), ":2: .* not a span"),
-  (exported({"start": 0, "end": 3, "labels": ["A"]}), ":2: the span 0 to 3"),
-])
+@pytest.mark.parametrize(
+  "change, said",
+  [
+    ({"data": {"body": TEXT}}, ":2: data of .* has body and no text; rename"),
+    ({"data": 5}, ":2: not as Label Studio exports a task"),
+    ({"annotations": [{}]}, ":2: not as Label Studio"),
+    ({"annotations": 5}, ":2: not as Label Studio"),
+    ({"annotations": []}, ":2: no list of spans .* for no entities"),
+    (
+      exported({"start": 0, "end": 4, "labels": ["A", "B"]}),
+      ":2: .* not a span",
+    ),
+    (exported({"start": 0, "end": 3, "labels": ["A"]}), ":2: the span 0 to 3"),
+  ],
+)
 def test_other_exports_are_named(tmp_path, change, said):
   path = tmp_path / "export.json"
   path.write_text(json.dumps([exported(*NAMED), exported(*NAMED) | change]))
@@ -115,14 +167,21 @@ def test_a_text_alone_is_predicted(tmp_path):
   assert sentence.labels is None and len(sentence.words) == 14
 
 
-@pytest.mark.parametrize("spans, said", [
-  ([[0, 3, "PER"]], ":1: the span 0 to 3, 'Ann', does not begin and end with"),
-  ([[25, 32, "X"], [31, 32, "Y"]], "the span 31 to 32, '.', overlaps"),
-  ([[11, 25, "X"]], "does not begin and end with words"),
-  ([[0, 4]], r"\[0, 4\] is not a span; expected such as \[0, 4, \"ORG\"\]"),
-  ([[0, 4, " "]], "is not a span"), ([{"start": 0}], "is not a span"),
-  ({"a": 1}, "no list of spans"),
-])
+@pytest.mark.parametrize(
+  "spans, said",
+  [
+    (
+      [[0, 3, "PER"]],
+      ":1: the span 0 to 3, 'Ann', does not begin and end with",
+    ),
+    ([[25, 32, "X"], [31, 32, "Y"]], "the span 31 to 32, '.', overlaps"),
+    ([[11, 25, "X"]], "does not begin and end with words"),
+    ([[0, 4]], r"\[0, 4\] is not a span; expected such as \[0, 4, \"ORG\"\]"),
+    ([[0, 4, " "]], "is not a span"),
+    ([{"start": 0}], "is not a span"),
+    ({"a": 1}, "no list of spans"),
+  ],
+)
 def test_spans_that_are_no_words_are_named(tmp_path, spans, said):
   path = tmp_path / "file.jsonl"
   path.write_text(json.dumps({"text": TEXT, "entities": spans}))

@@ -9,26 +9,32 @@ import tokenization
 from text import input_sequences
 
 
-@pytest.mark.parametrize("length_a, length_b, max_length, kept", [
-  (3, 2, 5, (3, 2)),
-  (3, 2, 9, (3, 2)),
-  (9, 2, 5, (3, 2)),
-  (2, 9, 5, (2, 3)),
-  (5, 5, 5, (3, 2)),  # The second loses first where both are equal.
-  (2, 2, 1, (1, 0)),
-  (1, 1, 0, (0, 0)),
-])
+@pytest.mark.parametrize(
+  "length_a, length_b, max_length, kept",
+  [
+    (3, 2, 5, (3, 2)),
+    (3, 2, 9, (3, 2)),
+    (9, 2, 5, (3, 2)),
+    (2, 9, 5, (2, 3)),
+    (5, 5, 5, (3, 2)),  # The second loses first where both are equal.
+    (2, 2, 1, (1, 0)),
+    (1, 1, 0, (0, 0)),
+  ],
+)
 def test_truncate_pair(length_a, length_b, max_length, kept):
   a, b = list(range(length_a)), list(range(length_b))
   input_sequences.truncate_pair(a, b, max_length)
   assert (a, b) == (list(range(kept[0])), list(range(kept[1])))
 
 
-@pytest.mark.parametrize("texts, ids, segments", [
-  ([[5, 6]], [1, 5, 6, 2], [0, 0, 0, 0]),
-  ([[5], [6, 7]], [1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1]),
-  ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # With its [SEP].
-])
+@pytest.mark.parametrize(
+  "texts, ids, segments",
+  [
+    ([[5, 6]], [1, 5, 6, 2], [0, 0, 0, 0]),
+    ([[5], [6, 7]], [1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1]),
+    ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # With its [SEP].
+  ],
+)
 def test_one_text_and_two(texts, ids, segments):
   found = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))
   assert found == (ids, segments)
@@ -125,12 +131,26 @@ def test_batches_of_one_size_where_shapes_are_fixed():
   assert input_sequences.batch_sizes([9, 2, 2, 1], 2, 0) == [2, 2]
 
 
-@pytest.mark.parametrize("rows, shape, ids, mask, segments", [
-  # As large as its sequences, unless another size is asked for.
-  (([[5], [6, 7]],), {}, [[5, 0], [6, 7]], [[1, 0], [1, 1]], [[0, 0], [0, 0]]),
-  (([[5, 6]], [[0, 1]]), {"rows": 2, "length": 3},
-   [[5, 6, 0], [0, 0, 0]], [[1, 1, 0], [0, 0, 0]], [[0, 1, 0], [0, 0, 0]]),
-])
+@pytest.mark.parametrize(
+  "rows, shape, ids, mask, segments",
+  [
+    # As large as its sequences, unless another size is asked for.
+    (
+      ([[5], [6, 7]],),
+      {},
+      [[5, 0], [6, 7]],
+      [[1, 0], [1, 1]],
+      [[0, 0], [0, 0]],
+    ),
+    (
+      ([[5, 6]], [[0, 1]]),
+      {"rows": 2, "length": 3},
+      [[5, 6, 0], [0, 0, 0]],
+      [[1, 1, 0], [0, 0, 0]],
+      [[0, 1, 0], [0, 0, 0]],
+    ),
+  ],
+)
 def test_padding_has_no_mask(rows, shape, ids, mask, segments):
   batch = input_sequences.pad_batch(*rows, **shape)
   np.testing.assert_array_equal(batch["input_ids"], ids)

@@ -19,8 +19,10 @@ GOLDEN = ROOT / "tests" / "golden" / "tokenization"
 
 # Setting of the goldens: vocabulary, do_lower_case.
 SETTINGS = {
-  "uncased": ("uncased", True), "cased": ("cased", False),
-  "multi_cased": ("multi_cased", False), "cased_vocab_lower": ("cased", True),
+  "uncased": ("uncased", True),
+  "cased": ("cased", False),
+  "multi_cased": ("multi_cased", False),
+  "cased_vocab_lower": ("cased", True),
   "uncased_vocab_nolower": ("uncased", False),
 }
 # Python 3.13's Unicode 15.1 changes nothing here.
@@ -221,14 +223,17 @@ def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
   assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
 
 
-@pytest.mark.parametrize("content, vocab, fault", [
-  (b"a\nb", {"a": 0, "b": 1}, None),  # The last line feed is missing.
-  # As in the original: an empty line takes an id.
-  (b"", {}, "vocab.txt: no token"),
-  (b"\n \n\n", {"": 2}, "vocab.txt: no token"),
-  (b"[PAD]\ncaf\xc3\xa9\nna\xefve\n", None, "txt:3: not UTF-8.*0xef"),
-  (None, None, "no such file: .*vocab.txt"),
-])
+@pytest.mark.parametrize(
+  "content, vocab, fault",
+  [
+    (b"a\nb", {"a": 0, "b": 1}, None),  # The last line feed is missing.
+    # As in the original: an empty line takes an id.
+    (b"", {}, "vocab.txt: no token"),
+    (b"\n \n\n", {"": 2}, "vocab.txt: no token"),
+    (b"[PAD]\ncaf\xc3\xa9\nna\xefve\n", None, "txt:3: not UTF-8.*0xef"),
+    (None, None, "no such file: .*vocab.txt"),
+  ],
+)
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_what_a_vocabulary_may_hold(tmp_path, scheme, content, vocab, fault):
   path = tmp_path / "vocab.txt"
@@ -260,27 +265,40 @@ def test_tokens_and_ids_that_are_not_in_the_vocabulary(vocab_file):
     full.encode("a b")
 
 
-@pytest.mark.parametrize("name, fits", [
-  ("uncased_L-12_H-768_A-12", True), ("wwm_uncased_L-24_H-1024_A-16", True),
-  ("multilingual_L-12_H-768_A-12", True), ("chinese_L-12_H-768_A-12", True),
-  ("cased_L-24_H-1024_A-16", False), ("wwm_cased_L-24_H-1024_A-16", False),
-  ("multi_cased_L-12_H-768_A-12", False),
-])
+@pytest.mark.parametrize(
+  "name, fits",
+  [
+    ("uncased_L-12_H-768_A-12", True),
+    ("wwm_uncased_L-24_H-1024_A-16", True),
+    ("multilingual_L-12_H-768_A-12", True),
+    ("chinese_L-12_H-768_A-12", True),
+    ("cased_L-24_H-1024_A-16", False),
+    ("wwm_cased_L-24_H-1024_A-16", False),
+    ("multi_cased_L-12_H-768_A-12", False),
+  ],
+)
 def test_case_of_released_checkpoints(name, fits):
   for path in (
-    f"{name}/bert_model.ckpt", f"gs://bucket/{name}/bert_model.ckpt-7"
+    f"{name}/bert_model.ckpt",
+    f"gs://bucket/{name}/bert_model.ckpt-7",
   ):
     tokenization.validate_case_matches_checkpoint(fits, path)
     with pytest.raises(errors.InputError, match=f"--do_lower_case={fits}, or"):
       tokenization.validate_case_matches_checkpoint(not fits, path)
 
 
-@pytest.mark.parametrize("path", [
-  None, "", "cased_L-12_H-768_A-12/model.ckpt", "cased_L-12_H-768_A-12",
-  "my_cased_L-12_H-768_A-12/bert_model.ckpt",
-  "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
-  "cased_L-12_H-768_A-12/sub/bert_model.ckpt",
-])
+@pytest.mark.parametrize(
+  "path",
+  [
+    None,
+    "",
+    "cased_L-12_H-768_A-12/model.ckpt",
+    "cased_L-12_H-768_A-12",
+    "my_cased_L-12_H-768_A-12/bert_model.ckpt",
+    "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
+    "cased_L-12_H-768_A-12/sub/bert_model.ckpt",
+  ],
+)
 def test_case_of_other_checkpoints_is_not_known(path):
   validate = tokenization.validate_case_matches_checkpoint
   assert validate(False, path) is validate(True, path) is None

@@ -79,8 +79,11 @@ def test_the_likelihood_of_texts(model):
 
 def export(model, folder, **flags):
   script_runner.succeed(
-    "export_saved_model.py", model_dir=model, export_dir=folder,
-    head="masked_lm", **flags,
+    "export_saved_model.py",
+    model_dir=model,
+    export_dir=folder,
+    head="masked_lm",
+    **flags,
   )
   return str(folder)
 

@@ -20,8 +20,10 @@ from script_runner import command_line
 from training import components, harness, loop, run_folder
 
 NAMES = [
-  "bert/embeddings/word_embeddings", "bert/encoder/layer_0/output/dense/kernel",
-  "bert/encoder/layer_1/output/dense/kernel", "bert/pooler/dense/kernel",
+  "bert/embeddings/word_embeddings",
+  "bert/encoder/layer_0/output/dense/kernel",
+  "bert/encoder/layer_1/output/dense/kernel",
+  "bert/pooler/dense/kernel",
   "output_weights",
 ]
 
@@ -33,8 +35,11 @@ def parse(tmp_path):
   config = tiny_model.tiny(vocab_size=11, max_position_embeddings=16)
   path.write_text(config.to_json_string())
   required = {
-    "bert_config_file": path, "vocab_file": "vocab.txt", "max_seq_length": 16,
-    "output_dir": tmp_path / "out", "train_batch_size": 4,
+    "bert_config_file": path,
+    "vocab_file": "vocab.txt",
+    "max_seq_length": 16,
+    "output_dir": tmp_path / "out",
+    "train_batch_size": 4,
   }
   with contextlib.ExitStack() as stack:
 
@@ -59,7 +64,11 @@ def make_task(settings, num_train_steps=10):
     objective=None,
     output_dir=settings.output_dir,
     length=(num_train_steps, 2),
-    new_variables=[], data=None, evaluate=None, result_names=None, write=None,
+    new_variables=[],
+    data=None,
+    evaluate=None,
+    result_names=None,
+    write=None,
   )
 
 
@@ -77,8 +86,12 @@ def test_defaults_are_those_of_the_script(parse):
   assert components.make_strategy(settings) is tf.distribute.get_strategy()
   options = components.model_options(settings, tf.distribute.get_strategy())
   assert options == {
-    "seed": 12345, "compute_dtype": tf.float32, "use_one_hot_embeddings": False,
-    "is_for_tpu": False, "recompute_activations": False, "skip_padding": True,
+    "seed": 12345,
+    "compute_dtype": tf.float32,
+    "use_one_hot_embeddings": False,
+    "is_for_tpu": False,
+    "recompute_activations": False,
+    "skip_padding": True,
   }
 
 
@@ -95,10 +108,14 @@ def test_config_is_read_and_checked(parse, tmp_path):
     components.model_config(settings)
 
 
-@pytest.mark.parametrize("given, trained", [
-  ({}, NAMES), ({"freeze_layers": 1}, NAMES[2:]),
-  ({"freeze_encoder": True}, NAMES[3:]),
-])
+@pytest.mark.parametrize(
+  "given, trained",
+  [
+    ({}, NAMES),
+    ({"freeze_layers": 1}, NAMES[2:]),
+    ({"freeze_encoder": True}, NAMES[3:]),
+  ],
+)
 def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
   settings = parse(**given)
   trainer = make_trainer(settings)
@@ -108,8 +125,11 @@ def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
 
 def test_optimizer_and_its_options(parse):
   settings = parse(
-    optimizer="lamb", weight_decay_rate=0.1, layerwise_lr_decay=0.5,
-    adam_beta2=0.98, adam_epsilon=1e-5,
+    optimizer="lamb",
+    weight_decay_rate=0.1,
+    layerwise_lr_decay=0.5,
+    adam_beta2=0.98,
+    adam_epsilon=1e-5,
   )
   optimizer = make_trainer(settings)._optimizer
   assert isinstance(optimizer, optimization.Lamb)
@@ -150,8 +170,11 @@ def test_a_stop_changes_nothing_but_where_a_start_ends(parse):
 
 def test_training_options(parse, tmp_path, caplog):
   settings = parse(
-    dtype="float16", jit_compile="true", profile_steps="10,20",
-    gradient_accumulation_steps=2, seed=7,
+    dtype="float16",
+    jit_compile="true",
+    profile_steps="10,20",
+    gradient_accumulation_steps=2,
+    seed=7,
   )
   caplog.set_level(logging.DEBUG, logger="absl")
   options = make_trainer(settings)._options
@@ -166,9 +189,15 @@ def test_training_options(parse, tmp_path, caplog):
   assert not make_trainer(parse(dtype="bfloat16"))._options.loss_scaling
 
 
-@pytest.mark.parametrize("num_train_steps, given, interval", [
-  (10, {}, 1), (500, {}, 5), (100_000, {}, 100), (500, {"log_steps": 100}, 100)
-])
+@pytest.mark.parametrize(
+  "num_train_steps, given, interval",
+  [
+    (10, {}, 1),
+    (500, {}, 5),
+    (100_000, {}, 100),
+    (500, {"log_steps": 100}, 100),
+  ],
+)
 def test_short_runs_get_curves(parse, num_train_steps, given, interval):
   settings = parse(**given)
   trainer = make_trainer(settings, num_train_steps=num_train_steps)
@@ -182,17 +211,23 @@ def test_profile_steps_are_two_numbers(parse, steps):
     make_trainer(settings)
 
 
-@pytest.mark.parametrize("jit, optimizer, compiles", [
-  ("auto", "bertadam", False), ("auto", "lamb", True),
-  ("false", "bertadam", False), ("false", "lamb", False),
-])
+@pytest.mark.parametrize(
+  "jit, optimizer, compiles",
+  [
+    ("auto", "bertadam", False),
+    ("auto", "lamb", True),
+    ("false", "bertadam", False),
+    ("false", "lamb", False),
+  ],
+)
 def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   settings = parse(jit_compile=jit, optimizer=optimizer)
   trainer = make_trainer(settings)
   trainer._objective = loop.Objective(
     weights=lambda batch: {"loss": tf.constant(1.0)},
     sums=lambda batch, seed: (
-      {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])}, {}
+      {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])},
+      {},
     ),
   )
   step = trainer.step.get_concrete_function(tf.ones([4]))
@@ -243,31 +278,40 @@ def test_evaluation_during_training(parse):
   assert evaluation_of(eval_steps=5, save_best="F1")
 
 
-@pytest.mark.parametrize("best, said", [
-  (None, "the last step, 30: --save_best=f1 was never a finite number"),
-  (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
-])
+@pytest.mark.parametrize(
+  "best, said",
+  [
+    (None, "the last step, 30: --save_best=f1 was never a finite number"),
+    (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
+  ],
+)
 def test_which_weights_count_is_said(parse, caplog, best, said):
   settings = parse(eval_steps=5, save_best="f1")
-  settings = run_settings.Settings({
-    **{name: settings.get(name) for name in ("save_best", "output_dir")},
-    "use_best": False, "bert_config_file": settings.bert_config_file,
-    "max_seq_length": 16,
-  })
+  settings = run_settings.Settings(
+    {
+      **{name: settings.get(name) for name in ("save_best", "output_dir")},
+      "use_best": False,
+      "bert_config_file": settings.bert_config_file,
+      "max_seq_length": 16,
+    }
+  )
   with caplog.at_level(logging.INFO, logger="absl"):
     task = make_task(settings)
     assert harness.choose_weights(settings, task, best, 30) == 30
   assert re.search(said, caplog.text)
 
 
-@pytest.mark.parametrize("values, refused", [
-  ({"train_batch_size": 3}, None),
-  ({"train_batch_size": 3, "do_train": True}, "train_batch_size=3"),
-  ({"eval_batch_size": 5, "do_train": True}, None),
-  ({"eval_batch_size": 5, "do_train": True, "eval_steps": 9}, "eval_batc"),
-  ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
-  ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
-])
+@pytest.mark.parametrize(
+  "values, refused",
+  [
+    ({"train_batch_size": 3}, None),
+    ({"train_batch_size": 3, "do_train": True}, "train_batch_size=3"),
+    ({"eval_batch_size": 5, "do_train": True}, None),
+    ({"eval_batch_size": 5, "do_train": True, "eval_steps": 9}, "eval_batc"),
+    ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
+    ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
+  ],
+)
 def test_batches_that_cannot_be_shared(parse, monkeypatch, values, refused):
   strategy = two_replicas.strategy()
   monkeypatch.setattr(
@@ -364,18 +408,25 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   folder = str(tmp_path / "other")
   settings = {"do_train": True, "output_dir": folder, **fixed}
   noted = components.claim_folder(
-    run_settings.Settings(settings), "tests", components.model_config(parse()),
+    run_settings.Settings(settings),
+    "tests",
+    components.model_config(parse()),
     strategy,
   )
   assert noted.fixed == fixed
 
 
-@pytest.mark.parametrize("values, expected", [
-  ({}, (343, 34)), ({"max_train_steps": 100}, (100, 10)),
-  ({"max_train_steps": 343}, (343, 34)), ({"max_train_steps": 500}, (343, 34)),
-  # As in the original: the rate rises until the end.
-  ({"warmup_proportion": 1.5}, (343, 514)),
-])
+@pytest.mark.parametrize(
+  "values, expected",
+  [
+    ({}, (343, 34)),
+    ({"max_train_steps": 100}, (100, 10)),
+    ({"max_train_steps": 343}, (343, 34)),
+    ({"max_train_steps": 500}, (343, 34)),
+    # As in the original: the rate rises until the end.
+    ({"warmup_proportion": 1.5}, (343, 514)),
+  ],
+)
 def test_the_length_of_mrpc(parse, values, expected):
   settings = parse(train_batch_size=32, **values)
   assert harness.training_length(settings, 3668) == expected

@@ -23,14 +23,17 @@ def no_cluster(monkeypatch):
 ADDRESS = "grpc://10.0.0.2:8470"
 
 
-@pytest.mark.parametrize("kind, options, fault", [
-  *(
-    (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
-    for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
-  ),
-  ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
-  ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
-])
+@pytest.mark.parametrize(
+  "kind, options, fault",
+  [
+    *(
+      (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
+      for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
+    ),
+    ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
+    ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
+  ],
+)
 def test_flags_that_contradict_each_other(kind, options, fault):
   with pytest.raises(errors.InputError, match=fault):
     distribution.make_strategy(kind, **options)
@@ -76,8 +79,9 @@ def test_auto_takes_the_devices_that_there_are(monkeypatch):
 def test_the_cpu_is_cut_on_request_alone(monkeypatch, count, calls):
   cut = []
   monkeypatch.setattr(
-    tf.config, "set_logical_device_configuration", lambda device,
-    configurations: cut.append(len(configurations)),
+    tf.config,
+    "set_logical_device_configuration",
+    lambda device, configurations: cut.append(len(configurations)),
   )
   distribution.make_strategy("off", num_logical_cpus=count)
   assert cut == calls
@@ -97,11 +101,14 @@ def test_workers_are_joined_before_devices_are_listed(monkeypatch, kind):
   assert distribution.make_strategy(kind) is made
 
 
-@pytest.mark.parametrize("cluster", [
-  "not JSON",
-  '{"cluster": {"worker": ["a:1"]}, "task": {"type": "guest", "index": 0}}',
-  '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}',
-])
+@pytest.mark.parametrize(
+  "cluster",
+  [
+    "not JSON",
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "guest", "index": 0}}',
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}',
+  ],
+)
 def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
   monkeypatch.setenv("TF_CONFIG", cluster)
   with pytest.raises(errors.InputError, match="TF_CONFIG describes no cluster"):
@@ -114,9 +121,9 @@ class FakeTpu:
   # Chips at (0..1, 0..1, 0) with two cores each, two chips a host.
   topology = tf.tpu.experimental.Topology(
     mesh_shape=[2, 2, 1, 2],
-    device_coordinates=np.array([
-      [[x, y, 0, core] for y in (0, 1) for core in (0, 1)] for x in (0, 1)
-    ]),
+    device_coordinates=np.array(
+      [[[x, y, 0, core] for y in (0, 1) for core in (0, 1)] for x in (0, 1)]
+    ),
   )
 
   def __init__(self, monkeypatch):
@@ -169,9 +176,10 @@ def test_all_cores_of_a_tpu(tpu, options):
   assert not distribution.default_jit_compile(strategy)
 
 
-@pytest.mark.parametrize("tpu_name, master, address", [
-  (None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)
-])
+@pytest.mark.parametrize(
+  "tpu_name, master, address",
+  [(None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)],
+)
 def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
   distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)
   assert tpu.calls[0][1]["tpu"] == address
@@ -186,12 +194,17 @@ def test_some_cores_of_a_tpu(tpu, cores):
     distribution.make_strategy(use_tpu=True, num_tpu_cores=9)
 
 
-@pytest.mark.parametrize("call, error", [
-  ("TPUClusterResolver", OSError("Name or service not known")),
-  ("TPUClusterResolver", Exception("no credentials")),
-  ("initialize_tpu_system",
-   tf.errors.UnavailableError(None, None, "connection refused")),
-])
+@pytest.mark.parametrize(
+  "call, error",
+  [
+    ("TPUClusterResolver", OSError("Name or service not known")),
+    ("TPUClusterResolver", Exception("no credentials")),
+    (
+      "initialize_tpu_system",
+      tf.errors.UnavailableError(None, None, "connection refused"),
+    ),
+  ],
+)
 def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
   tpu.failing[call] = error
   reason = getattr(error, "message", str(error))
@@ -211,14 +224,18 @@ def process(task_type, task_id, **cluster):
 WORKERS = ["a:1", "b:1"]
 
 
-@pytest.mark.parametrize("strategy, expected", [
-  (process("worker", 0, worker=WORKERS), True),
-  (process("worker", 1, worker=WORKERS), False),
-  (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
-  (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
-  (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
-  (process("", None), True), (tf.distribute.get_strategy(), True),
-])
+@pytest.mark.parametrize(
+  "strategy, expected",
+  [
+    (process("worker", 0, worker=WORKERS), True),
+    (process("worker", 1, worker=WORKERS), False),
+    (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
+    (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
+    (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
+    (process("", None), True),
+    (tf.distribute.get_strategy(), True),
+  ],
+)
 def test_one_process_is_the_chief(strategy, expected):
   assert distribution.is_chief(strategy) is expected
 

@@ -27,9 +27,11 @@ def write_records(path, count):
   """Record i holds input_ids [i, i % 3] and as many tokens as i % 2 + 1."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
-      writer.write(tfrecord.serialize_example(
-        {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
-      ))
+      writer.write(
+        tfrecord.serialize_example(
+          {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
+        )
+      )
   return pipeline.sequential_records([str(path)])
 
 
@@ -69,10 +71,14 @@ def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   path = str(tmp_path / "a.tfrecord")
   with tfrecord.RecordWriter(path) as writer:
     for i, tokens in enumerate(lengths):
-      writer.write(tfrecord.serialize_example({
-        "input_ids": [i] * length,
-        "input_mask": [1] * tokens + [0] * (length - tokens),
-      }))
+      writer.write(
+        tfrecord.serialize_example(
+          {
+            "input_ids": [i] * length,
+            "input_mask": [1] * tokens + [0] * (length - tokens),
+          }
+        )
+      )
 
   def function(batch):
     rows = tf.shape(batch["input_ids"])[0]
@@ -82,8 +88,11 @@ def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
     }
 
   outputs = evaluation_loop.Predictor(strategy, function).predict(
-    pipeline.sequential_records([path]), features, num_records=count,
-    batch_size=2, lengths=lengths,
+    pipeline.sequential_records([path]),
+    features,
+    num_records=count,
+    batch_size=2,
+    lengths=lengths,
   )
   assert outputs["number"].tolist() == list(range(count))
   expected = [2] * count
@@ -94,17 +103,22 @@ def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   assert outputs["rows"].tolist() == expected
 
 
-@pytest.mark.parametrize("count, batch_size, window", [
-  (1, 2, 3), (7, 2, 3), (7, 4, 2), (8, 4, 8), (9, 2, 100),
-])
+@pytest.mark.parametrize(
+  "count, batch_size, window",
+  [(1, 2, 3), (7, 2, 3), (7, 4, 2), (8, 4, 8), (9, 2, 100)],
+)
 def test_windows_are_in_order(tmp_path, strategy, count, batch_size, window):
   records = write_records(tmp_path / "a.tfrecord", count)
-  predictor = evaluation_loop.Predictor(strategy, lambda batch: {
-    **number(batch), "length": tf.reduce_sum(batch["input_mask"], axis=1)
-  })
-  parts = list(predictor.windows(
-    records, FEATURES, batch_size=batch_size, window=window
-  ))
+  predictor = evaluation_loop.Predictor(
+    strategy,
+    lambda batch: {
+      **number(batch),
+      "length": tf.reduce_sum(batch["input_mask"], axis=1),
+    },
+  )
+  parts = list(
+    predictor.windows(records, FEATURES, batch_size=batch_size, window=window)
+  )
   assert [len(part["number"]) for part in parts] == [
     min(window, count - start) for start in range(0, count, window)
   ]
@@ -122,9 +136,11 @@ def test_outputs_come_before_most_records_are_read(tmp_path):
     read.append(string)
     return string
 
-  records = records.map(lambda string: tf.ensure_shape(
-    tf.numpy_function(note, [string], tf.string), []
-  ))
+  records = records.map(
+    lambda string: tf.ensure_shape(
+      tf.numpy_function(note, [string], tf.string), []
+    )
+  )
   predictor = evaluation_loop.Predictor(tf.distribute.get_strategy(), number)
   parts = predictor.windows(records, FEATURES, batch_size=4, window=16)
   assert next(parts)["number"].tolist() == list(range(16))
@@ -246,7 +262,9 @@ def test_another_metric_starts_the_comparison_anew(caplog):
 
 def test_unknown_metric_names_the_known_ones():
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, last_step=7,
+    lambda: {"f1": 0.5, "loss": 1.0},
+    every_steps=1,
+    last_step=7,
     metric="accuracy",
   )
   with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
@@ -255,15 +273,23 @@ def test_unknown_metric_names_the_known_ones():
     evaluation_of([], names=["accuracy"])
 
 
-@pytest.mark.parametrize("metric, names", [
-  ("f1", ["eval_f1", "loss"]), ("eval_f1", ["f1", "loss"]),
-  ("f1", ["f1", "eval_f1"]), ("loss", ["loss", "eval_loss"])
-])
+@pytest.mark.parametrize(
+  "metric, names",
+  [
+    ("f1", ["eval_f1", "loss"]),
+    ("eval_f1", ["f1", "loss"]),
+    ("f1", ["f1", "eval_f1"]),
+    ("loss", ["loss", "eval_loss"]),
+  ],
+)
 def test_a_metric_is_found_with_and_without_eval(metric, names):
   kept = []
   periodic = evaluation_loop.PeriodicEvaluation(
     lambda: {name: float(number) for number, name in enumerate(names)},
-    every_steps=1, last_step=7, metric=metric, keep_best=kept.append,
+    every_steps=1,
+    last_step=7,
+    metric=metric,
+    keep_best=kept.append,
     names=names,
   )
   periodic.run(7)

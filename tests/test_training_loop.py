@@ -54,7 +54,8 @@ def toy_batches(strategy, first_step, batch_size=8, poison=None):
       bad = tf.reduce_any(step == tf.constant(poison, tf.int64))
       y = tf.where(bad, np.inf, y)
     return {
-      "ids": uniform([batch_size, 3], maxval=10, dtype=tf.int32), "y": y,
+      "ids": uniform([batch_size, 3], maxval=10, dtype=tf.int32),
+      "y": y,
       "weight": uniform([batch_size]) + 0.1,
     }
 
@@ -72,8 +73,11 @@ def make_trainer(
   with strategy.scope():
     model = model or Toy()
   options = {
-    "num_train_steps": 12, "save_checkpoints_steps": 5, "log_steps": 4,
-    "batch_size": 8, **options,
+    "num_train_steps": 12,
+    "save_checkpoints_steps": 5,
+    "log_steps": 4,
+    "batch_size": 8,
+    **options,
   }
   return loop.Trainer(
     strategy=strategy,
@@ -85,7 +89,9 @@ def make_trainer(
     ),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=functools.partial(
-      optimization.learning_rate, init_lr=init_lr, num_train_steps=12,
+      optimization.learning_rate,
+      init_lr=init_lr,
+      num_train_steps=12,
       num_warmup_steps=2,
     ),
     options=loop.TrainOptions(output_dir=str(folder), **options),
@@ -121,17 +127,25 @@ def assert_same(one, other, tolerance=0.0):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
   """A function of (devices, dropout rate): the state after a whole run."""
-  return functools.cache(lambda kind=ONE, rate=0.3: run(
-    tmp_path_factory.mktemp("whole"), kind=kind, rate=rate
-  ))
+  return functools.cache(
+    lambda kind=ONE, rate=0.3: run(
+      tmp_path_factory.mktemp("whole"), kind=kind, rate=rate
+    )
+  )
 
 
-@pytest.mark.parametrize("kind, options", [
-  (TWO, {}), (ONE, {"gradient_accumulation_steps": 4}),
-  (TWO, {"gradient_accumulation_steps": 2}), (ONE, {"jit_compile": True}),
-  (TWO, {"jit_compile": True}), (ONE, {"iterations_per_loop": 1}),
-  (ONE, {"loss_scaling": True}),
-])
+@pytest.mark.parametrize(
+  "kind, options",
+  [
+    (TWO, {}),
+    (ONE, {"gradient_accumulation_steps": 4}),
+    (TWO, {"gradient_accumulation_steps": 2}),
+    (ONE, {"jit_compile": True}),
+    (TWO, {"jit_compile": True}),
+    (ONE, {"iterations_per_loop": 1}),
+    (ONE, {"loss_scaling": True}),
+  ],
+)
 def test_cuts_of_the_batch_do_not_change_the_result(
   tmp_path, whole, kind, options
 ):
@@ -281,11 +295,14 @@ def test_bad_step_changes_nothing(tmp_path):
   assert_same(before, after)
 
 
-@pytest.mark.parametrize("options", [
-  {"iterations_per_loop": 1},
-  # Known only when the last block has been waited for.
-  {"log_steps": 100, "save_checkpoints_steps": 1000},
-])
+@pytest.mark.parametrize(
+  "options",
+  [
+    {"iterations_per_loop": 1},
+    # Known only when the last block has been waited for.
+    {"log_steps": 100, "save_checkpoints_steps": 1000},
+  ],
+)
 def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
   trainer = make_trainer(tmp_path, max_bad_steps=3, **options)
   with pytest.raises(errors.InputError, match="steps in a row had no finite"):
@@ -302,7 +319,10 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
 def test_ruined_weights_are_not_saved(tmp_path, whole, init_lr):
   kept = []
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": len(kept)}, every_steps=4, last_step=12, metric="f1",
+    lambda: {"f1": len(kept)},
+    every_steps=4,
+    last_step=12,
+    metric="f1",
     keep_best=kept.append,
   )
   run(tmp_path, num_train_steps=4)
@@ -426,8 +446,12 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
 
   def evaluation():
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"dev_loss": next(results)}, every_steps=2, last_step=12,
-      metric="dev_loss", patience=2, keep_best=kept.append,
+      lambda: {"dev_loss": next(results)},
+      every_steps=2,
+      last_step=12,
+      metric="dev_loss",
+      patience=2,
+      keep_best=kept.append,
     )
 
   run(tmp_path, evaluation=evaluation(), num_train_steps=4)
@@ -447,7 +471,10 @@ def test_a_signal_goes_before_an_evaluation(tmp_path, whole, monkeypatch):
       return {"dev_loss": 1.0 + abs(4 - evaluated[-1])}
 
     return evaluation_loop.PeriodicEvaluation(
-      evaluate, every_steps=4, last_step=12, metric="dev_loss",
+      evaluate,
+      every_steps=4,
+      last_step=12,
+      metric="dev_loss",
       keep_best=kept.append,
     )
 
@@ -475,7 +502,10 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
 
   def evaluation(metric):
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"f1": 1.0}, every_steps=100, last_step=12, metric=metric,
+      lambda: {"f1": 1.0},
+      every_steps=100,
+      last_step=12,
+      metric=metric,
       keep_best=kept.append,
     )
 

@@ -55,7 +55,9 @@ class GoldenRun:
 
   def trainer(self, strategy, **options):
     return loop.Trainer(
-      strategy=strategy, variables=self.variables, trained=self.trained,
+      strategy=strategy,
+      variables=self.variables,
+      trained=self.trained,
       objective=self.objective,
       optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
       learning_rate=self.rate,
@@ -74,8 +76,7 @@ class GoldenRun:
     numbers = range(len({key.split("/")[0] for key in self.part("batch")}))
     batches = [self.part(f"batch/{number}") for number in numbers]
     stacked = {
-      name: np.stack([batch[name] for batch in batches])
-      for name in batches[0]
+      name: np.stack([batch[name] for batch in batches]) for name in batches[0]
     }
     self.batch_size = stacked["input_ids"].shape[1]
     examples = tf.data.Dataset.from_tensor_slices(stacked).unbatch().repeat()
@@ -102,8 +103,11 @@ class GoldenClassifier(tf.Module):
 
   def sums(self, batch, dropout_seed):
     output = self.bert(
-      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
-      training=True, dropout_seed=dropout_seed,
+      batch["input_ids"],
+      batch["input_mask"],
+      batch["segment_ids"],
+      training=True,
+      dropout_seed=dropout_seed,
     )
     # Evaluation mode: the goldens were made without dropout, and the head's
     # cannot be switched off.
@@ -118,22 +122,30 @@ class GoldenClassifier(tf.Module):
     return {"loss": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
 
 
-@pytest.mark.parametrize("name, devices, parts", [
-  ("classifier_gelu_warm2", "one", 1), ("pre_gelu_warm5", "one", 2),
-  ("pre_linear_warm_longer_than_total", "two", 1),
-  ("squad_relu_warm2", "one", 2),
-])
+@pytest.mark.parametrize(
+  "name, devices, parts",
+  [
+    ("classifier_gelu_warm2", "one", 1),
+    ("pre_gelu_warm5", "one", 2),
+    ("pre_linear_warm_longer_than_total", "two", 1),
+    ("squad_relu_warm2", "one", 2),
+  ],
+)
 def test_whole_runs_of_the_original(tmp_path, name, devices, parts):
   strategy = STRATEGIES[devices]()
   run = GoldenRun(name, strategy)
   batches, steps = run.batches(strategy), run.part("steps")
   trainer = run.trainer(
-    strategy, output_dir=str(tmp_path), num_train_steps=len(steps["loss"]),
-    log_steps=1, gradient_accumulation_steps=parts,
+    strategy,
+    output_dir=str(tmp_path),
+    num_train_steps=len(steps["loss"]),
+    log_steps=1,
+    gradient_accumulation_steps=parts,
   )
   trainer.train(lambda step: batches)
   for key, golden in (
-    ("loss", "loss"), ("learning_rate", "lr"),
+    ("loss", "loss"),
+    ("learning_rate", "lr"),
     ("gradient_norm", "grad_norm_reference"),
   ):
     found = [line[key] for line in logged(tmp_path)]

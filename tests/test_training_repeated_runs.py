@@ -7,10 +7,13 @@ from training import repeated_runs
 
 
 def test_median_mean_and_deviation():
-  text = repeated_runs.summary({
-    1: {"eval_f1": 0.5, "loss": 1.0}, 2: {"eval_f1": 0.9, "loss": 1.0},
-    7: {"eval_f1": 0.7, "loss": 1.0},
-  })
+  text = repeated_runs.summary(
+    {
+      1: {"eval_f1": 0.5, "loss": 1.0},
+      2: {"eval_f1": 0.9, "loss": 1.0},
+      7: {"eval_f1": 0.7, "loss": 1.0},
+    }
+  )
   header, f1, loss = [line.split() for line in text.splitlines()]
   assert header == "median mean sd seed 1 seed 2 seed 7".split()
   assert f1[0] == "eval_f1"
@@ -26,7 +29,8 @@ def test_seeds_are_different_whole_numbers():
   assert repeated_runs.parse_seeds(list(map(str, limits))) == limits
   for seeds, said in (
     (["1", "x"], "1,x: expected whole numbers"),
-    (["1", "2", "1"], "is there twice"), ([str(2**63)], "at most 64 bits"),
+    (["1", "2", "1"], "is there twice"),
+    ([str(2**63)], "at most 64 bits"),
     ([str(-(2**63) - 1)], "at most 64 bits"),
   ):
     with pytest.raises(errors.InputError, match=said):
@@ -46,30 +50,42 @@ def test_a_grid_is_every_combination():
     ["learning_rate=5e-5,3e-5", "seed=1,2"], parse
   )
   assert list(grid) == [
-    "learning_rate=5e-05_seed=1.0", "learning_rate=5e-05_seed=2.0",
-    "learning_rate=3e-05_seed=1.0", "learning_rate=3e-05_seed=2.0",
+    "learning_rate=5e-05_seed=1.0",
+    "learning_rate=5e-05_seed=2.0",
+    "learning_rate=3e-05_seed=1.0",
+    "learning_rate=3e-05_seed=2.0",
   ]
   assert list(grid.values())[1] == {"learning_rate": 5e-5, "seed": 2.0}
 
 
-@pytest.mark.parametrize("text, said", [
-  ("", "--search is empty"), ("learning_rte=1", "'learning_rte' is none of"),
-  ("max_seq_length=64,128", "'max_seq_length' is none of the flags that can"),
-  ("seed=1 seed=2", "seed is there twice"), ("seed=1,1", "a value of seed is"),
-  ("seed=", "seed has an empty value"), ("seed=0", "seed: 0 is too small"),
-  ("learning_rate=1", "--learning_rate is given, and --search has values"),
-])
+@pytest.mark.parametrize(
+  "text, said",
+  [
+    ("", "--search is empty"),
+    ("learning_rte=1", "'learning_rte' is none of"),
+    ("max_seq_length=64,128", "'max_seq_length' is none of the flags that can"),
+    ("seed=1 seed=2", "seed is there twice"),
+    ("seed=1,1", "a value of seed is"),
+    ("seed=", "seed has an empty value"),
+    ("seed=0", "seed: 0 is too small"),
+    ("learning_rate=1", "--learning_rate is given, and --search has values"),
+  ],
+)
 def test_searches_that_cannot_be_meant_are_refused(text, said):
   with pytest.raises(errors.InputError, match=said):
     repeated_runs.parse_search(text.split(), parse, {"learning_rate"})
 
 
 def test_the_table_of_a_search_begins_with_the_best():
-  text = repeated_runs.search_table({n: {"seed": n} for n in (1, 2, 3)}, {
-    1: {"eval_f1": 0.5, "loss": 1.0},
-    2: {"eval_f1": 0.75, "loss": 2.0, "more": 1.0},
-    3: {"eval_f1": 0.75, "loss": 3.0},
-  }, "eval_f1")
+  text = repeated_runs.search_table(
+    {n: {"seed": n} for n in (1, 2, 3)},
+    {
+      1: {"eval_f1": 0.5, "loss": 1.0},
+      2: {"eval_f1": 0.75, "loss": 2.0, "more": 1.0},
+      3: {"eval_f1": 0.75, "loss": 3.0},
+    },
+    "eval_f1",
+  )
   assert text == "seed\teval_f1\tloss\n2\t0.75\t2\n3\t0.75\t3\n1\t0.5\t1\n"
 
 

@@ -91,7 +91,9 @@ def test_other_files_beside_a_checkpoint_stay(tmp_path):
     (tmp_path / other).touch()
   save(tmp_path, 2, max_to_keep=1)
   assert [name for name in names(tmp_path) if "ckpt-1" in name] == [
-    "model.ckpt-1", "model.ckpt-1.index~", "model.ckpt-1.zip"
+    "model.ckpt-1",
+    "model.ckpt-1.index~",
+    "model.ckpt-1.zip",
   ]
 
 
@@ -126,19 +128,22 @@ def change_number(path):
   path.write_text(text.replace('"best": 1', '"best": 3'))
 
 
-@pytest.mark.parametrize("suffix, change, reason", [
-  (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
-  (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
-  (".data-00000-of-00001", pathlib.Path.unlink, "no such file: .*data-"),
-  (".index", cut, "bytes instead of"),
-  (".index", pathlib.Path.unlink, "no such file: .*index"),
-  (".commit", pathlib.Path.unlink, "never finished: no .commit"),
-  (".commit", lambda path: path.write_text("{}"), "files is missing"),
-  (".commit", lambda path: path.write_text("[1"), "not JSON"),
-  (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
-  (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
-  (".commit", change_number, "its checksum is wrong"),
-])
+@pytest.mark.parametrize(
+  "suffix, change, reason",
+  [
+    (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
+    (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
+    (".data-00000-of-00001", pathlib.Path.unlink, "no such file: .*data-"),
+    (".index", cut, "bytes instead of"),
+    (".index", pathlib.Path.unlink, "no such file: .*index"),
+    (".commit", pathlib.Path.unlink, "never finished: no .commit"),
+    (".commit", lambda path: path.write_text("{}"), "files is missing"),
+    (".commit", lambda path: path.write_text("[1"), "not JSON"),
+    (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
+    (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
+    (".commit", change_number, "its checksum is wrong"),
+  ],
+)
 def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
   claim(tmp_path, RUN, TRAINS)
   save(tmp_path, 5, 10, extra={"best": 1})
@@ -161,8 +166,12 @@ class Camera:
   """
 
   CALLS = (
-    (tf.io.gfile, "rename"), (tf.io.gfile, "remove"), (tf.raw_ops, "SaveV2"),
-    (os, "replace"), (os, "remove"), (file_io, "sync")
+    (tf.io.gfile, "rename"),
+    (tf.io.gfile, "remove"),
+    (tf.raw_ops, "SaveV2"),
+    (os, "replace"),
+    (os, "remove"),
+    (file_io, "sync"),
   )
 
   def __init__(self, folder, copies, monkeypatch):
@@ -228,11 +237,14 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
     assert not [name for name in names(tmp_path) if "tmp" in name]
 
 
-@pytest.mark.parametrize("other, difference", [
-  ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
-  ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
-  ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
-])
+@pytest.mark.parametrize(
+  "other, difference",
+  [
+    ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
+    ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
+    ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
+  ],
+)
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
   claim(tmp_path, RUN, TRAINS)
   save(str(tmp_path), 5)
@@ -264,11 +276,18 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   claim(folder, RUN)
 
 
-@pytest.mark.parametrize("content", [
-  "", "{", "[]", '{"trained_with": []}', '{"trained_with": {"fixed": {}}}',
-  '{"trained_with": {"fixed": 1, "watched": 2}}',
-  '{"task": "cola", "checksum": "0"}',
-])
+@pytest.mark.parametrize(
+  "content",
+  [
+    "",
+    "{",
+    "[]",
+    '{"trained_with": []}',
+    '{"trained_with": {"fixed": {}}}',
+    '{"trained_with": {"fixed": 1, "watched": 2}}',
+    '{"task": "cola", "checksum": "0"}',
+  ],
+)
 def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
   folder = str(tmp_path)
   claim(folder, RUN, TRAINS)
@@ -374,10 +393,13 @@ def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
   assert "model.ckpt-16: no checkpoint" in caplog.text
 
 
-@pytest.mark.parametrize("values, reason", [
-  ({"bias": np.ones(3, "f")}, "no global_step"),
-  ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
-])
+@pytest.mark.parametrize(
+  "values, reason",
+  [
+    ({"bias": np.ones(3, "f")}, "no global_step"),
+    ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
+  ],
+)
 def test_other_files_of_that_name_are_none(tmp_path, caplog, values, reason):
   save_as_the_original(tmp_path, 30)
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values)

@@ -20,24 +20,38 @@ MISTAKES = [
 def written(tmp_path, monkeypatch):
   """The folder of one report, whose words are HTML."""
   monkeypatch.setattr("sys.argv", ["run_classifier.py", "<b>"])
-  (tmp_path / "train_log.jsonl").write_text("".join(
-    json.dumps({"step": step, **values}) + "\n" for step, values in [
-      (1, {"loss": 2.0, "learning_rate": 0.1}), (2, {"loss": None}),
-      (3, {"loss": 0.5}), (3, {"eval/f1": 0.25}),
-    ]
-  ))
+  (tmp_path / "train_log.jsonl").write_text(
+    "".join(
+      json.dumps({"step": step, **values}) + "\n"
+      for step, values in [
+        (1, {"loss": 2.0, "learning_rate": 0.1}),
+        (2, {"loss": None}),
+        (3, {"loss": 0.5}),
+        (3, {"eval/f1": 0.25}),
+      ]
+    )
+  )
   (tmp_path / "train.csv").write_text("text,label\n")
   (tmp_path / "final_model").mkdir()
   (tmp_path / "data" / "folder.d").mkdir(parents=True)
   run_report.write(
-    run_settings.Settings({
-      "output_dir": str(tmp_path), "do_train": True, "eval_file": None,
-      "train_file": str(tmp_path / "train.csv"), "task_name": None,
-      "data_dir": str(tmp_path / "data"),
-    }),
+    run_settings.Settings(
+      {
+        "output_dir": str(tmp_path),
+        "do_train": True,
+        "eval_file": None,
+        "train_file": str(tmp_path / "train.csv"),
+        "task_name": None,
+        "data_dir": str(tmp_path / "data"),
+      }
+    ),
     run_report.Report(
-      "text-classification", {"eval_f1": np.float32(0.5), "loss": 1.25},
-      "f1 of <b>", ["no", "<b>"], np.array([[3, 1], [0, 4]]), MISTAKES,
+      "text-classification",
+      {"eval_f1": np.float32(0.5), "loss": 1.25},
+      "f1 of <b>",
+      ["no", "<b>"],
+      np.array([[3, 1], [0, 4]]),
+      MISTAKES,
       text_pairs=True,
     ),
   )
@@ -48,16 +62,23 @@ ENOUGH = {"task_name": "sst-2"}
 WEIGHTED = {"class_weights": "balanced"}
 
 
-@pytest.mark.parametrize("confusions, flags, advice", [
-  ([[9, 1], [2, 8]], {}, []),
-  ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65, and 0 steps are few"]),
-  ([[9, 1], [6, 4]], ENOUGH, []),
-  ([[8, 0], [1, 1]], ENOUGH, ["1 of 2 texts of '<b>' are recognised"]),
-  ([[7, 0], [1, 1]], ENOUGH, []),
-  ([[8, 0], [1, 1]], {**ENOUGH, **WEIGHTED}, []),
-  ([[8, 0], [0, 0]], {}, []),
-  ([[8, 0], [2, 0]], {}, ["the mean recall is 0.50", "0 of 2 texts of '<b>'"]),
-])
+@pytest.mark.parametrize(
+  "confusions, flags, advice",
+  [
+    ([[9, 1], [2, 8]], {}, []),
+    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65, and 0 steps are few"]),
+    ([[9, 1], [6, 4]], ENOUGH, []),
+    ([[8, 0], [1, 1]], ENOUGH, ["1 of 2 texts of '<b>' are recognised"]),
+    ([[7, 0], [1, 1]], ENOUGH, []),
+    ([[8, 0], [1, 1]], {**ENOUGH, **WEIGHTED}, []),
+    ([[8, 0], [0, 0]], {}, []),
+    (
+      [[8, 0], [2, 0]],
+      {},
+      ["the mean recall is 0.50", "0 of 2 texts of '<b>'"],
+    ),
+  ],
+)
 def test_poor_classes_get_advice(tmp_path, caplog, confusions, flags, advice):
   settings = {"output_dir": str(tmp_path), "do_train": True, **flags}
   (tmp_path / "final_model").mkdir()
@@ -80,12 +101,16 @@ def test_the_page_shows_scores_curves_and_confusions(written):
   assert "<pre>f1 of &lt;b&gt;</pre>" in page
   # The first of two losses is the upper left end of its curve.
   assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
-    "loss", "eval/f1"
+    "loss",
+    "eval/f1",
   ]
   assert 'points="136.7,20.0 390.0,130.0"' in page
   assert "<title>step 3: 0.5</title>" in page
   assert re.findall(r"rgba\(26,115,232,(.*?)\)\">(\d+)<", page) == [
-    ("0.75", "3"), ("0.25", "1"), ("0.00", "0"), ("1.00", "4"),
+    ("0.75", "3"),
+    ("0.25", "1"),
+    ("0.00", "0"),
+    ("1.00", "4"),
   ]
 
 
@@ -105,7 +130,8 @@ def test_the_card_names_scores_data_and_use(written):
   assert "pipeline_tag: text-classification\n" in head
   (metrics,) = re.findall(r"metrics: (.*)", head)
   assert json.loads(metrics) == [
-    {"type": "eval_f1", "value": 0.5}, {"type": "loss", "value": 1.25},
+    {"type": "eval_f1", "value": 0.5},
+    {"type": "loss", "value": 1.25},
   ]
   digest = hashlib.sha256(b"text,label\n").hexdigest()
   assert f"| `train.csv` | 11 | `{digest}` |" in text

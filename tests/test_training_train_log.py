@@ -53,20 +53,32 @@ def open_log(folder, *, first_step=0, writes_files=True, **options):
 
 
 def done(
-  log, step, losses, *, rate=0.1, norms=None, overflows=None, updates=4,
-  scale=1.0, **metrics
+  log,
+  step,
+  losses,
+  *,
+  rate=0.1,
+  norms=None,
+  overflows=None,
+  updates=4,
+  scale=1.0,
+  **metrics,
 ):
   """Tells of a block of as many steps as losses; `step` is the last."""
   metrics = metrics or {"accuracy": (0.0, 1.0)}
-  log.block_done(step, len(losses), train_log.BlockResults(
-    losses=tf.constant(losses, tf.float32),
-    norms=tf.constant(norms or [1.0] * len(losses)),
-    overflows=tf.constant(overflows or [False] * len(losses)),
-    metrics={n: tuple(map(tf.constant, m)) for n, m in metrics.items()},
-    learning_rate=tf.constant(rate),
-    applied_updates=tf.constant(updates, tf.int64),
-    loss_scale=tf.constant(scale),
-  ))
+  log.block_done(
+    step,
+    len(losses),
+    train_log.BlockResults(
+      losses=tf.constant(losses, tf.float32),
+      norms=tf.constant(norms or [1.0] * len(losses)),
+      overflows=tf.constant(overflows or [False] * len(losses)),
+      metrics={n: tuple(map(tf.constant, m)) for n, m in metrics.items()},
+      learning_rate=tf.constant(rate),
+      applied_updates=tf.constant(updates, tf.int64),
+      loss_scale=tf.constant(scale),
+    ),
+  )
 
 
 def written(folder):
@@ -83,8 +95,12 @@ def test_values_are_means_since_the_last_logged_step(tmp_path):
   first, second = written(tmp_path)
   assert first.pop(SPEED) >= 0
   assert first == {
-    "step": 4, "loss": 3.0, "accuracy": 0.75, "skipped_steps": 0,
-    "learning_rate": pytest.approx(0.3), "gradient_norm": 7.0,
+    "step": 4,
+    "loss": 3.0,
+    "accuracy": 0.75,
+    "skipped_steps": 0,
+    "learning_rate": pytest.approx(0.3),
+    "gradient_norm": 7.0,
   }
   assert (second["step"], second["loss"], second["accuracy"]) == (8, 1.0, 0.5)
 
@@ -105,7 +121,8 @@ def test_the_last_step_is_logged_whatever_its_number(tmp_path):
   done(log, 13, [2.0] * 3)
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
-    (10, 1.0), (13, 2.0)
+    (10, 1.0),
+    (13, 2.0),
   ]
 
 
@@ -137,6 +154,7 @@ def test_a_device_is_timed_by_what_is_waited_for(tmp_path, world, monkeypatch):
   told = log.flush
   seconds = []
   for before, num_steps in ((0, 1), (1, 4), (4, 2)):
+
     def flush(steps=before):
       world.now += 1.0 * steps
       told()
@@ -231,7 +249,9 @@ def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
   done(log, 3, [30.0])
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
-    (1, 1.0), (2, 2.0), (3, 30.0)
+    (1, 1.0),
+    (2, 2.0),
+    (3, 30.0),
   ]
 
 

@@ -9,9 +9,10 @@ from tiny_model import assert_close
 
 
 # Recomputing goes over layers: one shape of several shows it.
-@pytest.mark.parametrize("number, recompute", [
-  *((number, False) for number in range(len(SHAPES))), (1, True)
-])
+@pytest.mark.parametrize(
+  "number, recompute",
+  [*((number, False) for number in range(len(SHAPES))), (1, True)],
+)
 @pytest.mark.parametrize("is_partial", [False, True])
 def test_skipped_padding_changes_no_number(number, is_partial, recompute):
   padded = Case(number)
@@ -55,7 +56,9 @@ def test_rows_of_words_have_the_norm_of_the_padded_batch():
     gradients = tape.gradient(loss, case.model.variables[:3])
     # Positions have a dense gradient, whose norm is that of sums over rows.
     assert [isinstance(g, tf.IndexedSlices) for g in gradients] == [
-      True, False, False,
+      True,
+      False,
+      False,
     ]
     norms.append([tf.norm(getattr(g, "values", g)) for g in gradients])
   np.testing.assert_allclose(norms[0], norms[1], rtol=1e-5)

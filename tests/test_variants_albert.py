@@ -23,10 +23,15 @@ GOLDEN = pathlib.Path("tests/golden/albert")
 
 
 def config_of(**changes):
-  return modeling.BertConfig.from_dict({
-    **TINY, "variant": "albert", "embedding_size": 6, "num_hidden_groups": 1,
-    **changes,
-  })
+  return modeling.BertConfig.from_dict(
+    {
+      **TINY,
+      "variant": "albert",
+      "embedding_size": 6,
+      "num_hidden_groups": 1,
+      **changes,
+    }
+  )
 
 
 def test_groups_share_their_weights_and_layers_are_divided_among_them():
@@ -55,14 +60,25 @@ def test_names_are_those_of_the_released_checkpoints():
   assert names["bert/encoder/embedding_hidden_mapping_in/kernel"] == (6, 16)
   of_layer = {n.removeprefix(f"{inner}/") for n in names if inner in n}
   assert of_layer == {
-    *(f"attention_1/self/{part}/{end}"
-      for part in ("query", "key", "value") for end in ("kernel", "bias")),
-    *(f"{dense}/{end}"
-      for dense in ("attention_1/output/dense", "ffn_1/intermediate/dense",
-                    "ffn_1/intermediate/output/dense")
-      for end in ("kernel", "bias")),
-    *(f"{norm}/{end}"
-      for norm in ("LayerNorm", "LayerNorm_1") for end in ("beta", "gamma")),
+    *(
+      f"attention_1/self/{part}/{end}"
+      for part in ("query", "key", "value")
+      for end in ("kernel", "bias")
+    ),
+    *(
+      f"{dense}/{end}"
+      for dense in (
+        "attention_1/output/dense",
+        "ffn_1/intermediate/dense",
+        "ffn_1/intermediate/output/dense",
+      )
+      for end in ("kernel", "bias")
+    ),
+    *(
+      f"{norm}/{end}"
+      for norm in ("LayerNorm", "LayerNorm_1")
+      for end in ("beta", "gamma")
+    ),
   }
 
 
@@ -92,7 +108,9 @@ def test_the_encoder_can_be_frozen_as_a_whole_alone():
   config = config_of()
   names = [*registry.shapes(config), "output_weights"]
   assert optimization.trainable_names(names, 2, freeze_layers=2) == [
-    "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
+    "bert/pooler/dense/kernel",
+    "bert/pooler/dense/bias",
+    "output_weights",
   ]
   registry.check_layer_rates(config, 0, 1.0)
   for flags, flag in (((1, 1.0), "freeze_layers"), ((0, 0.9), "layerwise_lr")):
@@ -125,9 +143,10 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
 def test_ids_by_tokenizer_json_are_those_of_transformers(tmp_path):
   data = gzip.decompress((GOLDEN / "tokenizer.json.gz").read_bytes())
   (tmp_path / "tokenizer.json").write_bytes(data)
-  json_files.write(str(tmp_path / "tokenizer_config.json"), {
-    "do_lower_case": True, "tokenizer_class": "AlbertTokenizer"
-  })
+  json_files.write(
+    str(tmp_path / "tokenizer_config.json"),
+    {"do_lower_case": True, "tokenizer_class": "AlbertTokenizer"},
+  )
   path = tokenizer_files.vocabulary_of(str(tmp_path), "albert")
   tokenizer_files.check(path)
   tokenizer = vocabularies.make_tokenizer(path)

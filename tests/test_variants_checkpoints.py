@@ -13,7 +13,9 @@ from common import json_files
 from variants import registry
 
 VARIANTS = {
-  "huggingface": "bert", "albert": "albert", "distilbert": "distilbert",
+  "huggingface": "bert",
+  "albert": "albert",
+  "distilbert": "distilbert",
   "electra": "electra",
   "roberta_models": "roberta",
 }
@@ -80,7 +82,8 @@ def test_padding_and_unread_positions_can_be_left_out(folder):
   partial = model(*whole.inputs, positions=positions)
   np.testing.assert_allclose(
     partial.sequence_output,
-    tf.gather(whole.output.sequence_output, positions, batch_dims=1), atol=1e-5,
+    tf.gather(whole.output.sequence_output, positions, batch_dims=1),
+    atol=1e-5,
   )
   np.testing.assert_allclose(
     partial.pooled_output, whole.output.pooled_output, atol=1e-5

@@ -51,16 +51,27 @@ def test_the_encoder_alone_and_copies_of_tied_weights(model):
 
 def test_names_of_the_configuration_change_both_ways():
   theirs = {
-    "model_type": "distilbert", "dim": 24, "n_layers": 3, "n_heads": 4,
-    "hidden_dim": 20, "activation": "gelu", "dropout": 0.25,
-    "attention_dropout": 0.5, "max_position_embeddings": 7, "vocab_size": 9,
+    "model_type": "distilbert",
+    "dim": 24,
+    "n_layers": 3,
+    "n_heads": 4,
+    "hidden_dim": 20,
+    "activation": "gelu",
+    "dropout": 0.25,
+    "attention_dropout": 0.5,
+    "max_position_embeddings": 7,
+    "vocab_size": 9,
     "initializer_range": 0.5,
   }
   values = configuration.from_huggingface(theirs)
   ours = {
-    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "intermediate_size": 20, "hidden_act": "gelu_erf",
-    "hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.5,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "hidden_act": "gelu_erf",
+    "hidden_dropout_prob": 0.25,
+    "attention_probs_dropout_prob": 0.5,
   }
   assert values.items() >= ours.items()
   config = modeling.BertConfig.from_dict(values)
@@ -83,7 +94,9 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
   weights["bert/pooler/dense/bias"] = np.zeros([8], np.float32)
   for suffix, expected in (("Token", False), ("Sequence", True)):
     names = huggingface.write(
-      str(tmp_path), weights, reader.config,
+      str(tmp_path),
+      weights,
+      reader.config,
       architecture=f"DistilBertFor{suffix}Classification",
     )
     assert ("bert/pooler/dense/kernel" in names) == expected
@@ -91,10 +104,14 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
 
 @pytest.mark.parametrize(
   "kind, options, message",
-  [("model_garden", {}, "no place for distilbert"), (
-    "huggingface", {"architecture": "BertModel"},
-    "--architecture=BertModel is of another .* among DistilBertForQ",
-  )],
+  [
+    ("model_garden", {}, "no place for distilbert"),
+    (
+      "huggingface",
+      {"architecture": "BertModel"},
+      "--architecture=BertModel is of another .* among DistilBertForQ",
+    ),
+  ],
 )
 def test_where_it_cannot_go_is_named(model, tmp_path, kind, options, message):
   source = converter.open_source(str(model))

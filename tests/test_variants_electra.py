@@ -17,14 +17,16 @@ ORIGINAL = GOLDEN / "original"
 
 
 def config_of(**changes):
-  return modeling.BertConfig.from_dict({
-    **tiny_model.TINY, "variant": "electra", "embedding_size": 6, **changes
-  })
+  return modeling.BertConfig.from_dict(
+    {**tiny_model.TINY, "variant": "electra", "embedding_size": 6, **changes}
+  )
 
 
 # As its authors' code makes them: exact GELU.
 DISCRIMINATOR = config_of(
-  hidden_size=8, num_attention_heads=2, intermediate_size=12,
+  hidden_size=8,
+  num_attention_heads=2,
+  intermediate_size=12,
   hidden_act="gelu_erf",
 )
 
@@ -48,9 +50,11 @@ def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
   )
   head = heads.ReplacedTokenHead(source.config)
   weight_files.load(head.variables, source.reader)
-  output = encoder(*(
-    expected[name] for name in ("fake_input_ids", "input_mask", "segment_ids")
-  ))
+  output = encoder(
+    *(
+      expected[name] for name in ("fake_input_ids", "input_mask", "segment_ids")
+    )
+  )
   logits = head(output.sequence_output).numpy()
   is_token = expected["input_mask"] > 0
   np.testing.assert_allclose(

@@ -22,7 +22,8 @@ LENGTHS = tiny_model.LENGTHS
 data = tiny_model.unequal_batch
 LEADING_PADDING = tf.constant([[0, 0] + [1] * 8] * 3)
 WAYS = {
-  "padded": {}, "unpadded": {"skip_padding": True},
+  "padded": {},
+  "unpadded": {"skip_padding": True},
   "recomputed": {"recompute_activations": True},
 }
 
@@ -37,9 +38,10 @@ class BertWithTriangle(modeling.BertModel):
     return tf.constant((1 - mask[:, None]) * -10000, tf.float32)
 
 
-@pytest.mark.parametrize("way, mask", [
-  *((way, {}) for way in WAYS), ("padded", {"input_mask": LEADING_PADDING}),
-])
+@pytest.mark.parametrize(
+  "way, mask",
+  [*((way, {}) for way in WAYS), ("padded", {"input_mask": LEADING_PADDING})],
+)
 def test_states_are_berts_with_a_triangle_for_a_mask(way, mask):
   batch, encoder = data(**mask), make_encoder(**WAYS[way])
   bert = BertWithTriangle(tiny_model.tiny(), seed=4)
@@ -66,12 +68,18 @@ def test_some_positions_see_what_they_see_among_all(way):
   inputs = batch["input_ids"], batch["input_mask"], batch["segment_ids"]
   full = encoder(*inputs, return_attention=True)
   some = encoder(*inputs, positions=positions, return_attention=True)
-  tiny_model.assert_close(some.sequence_output, np.take_along_axis(
-    full.sequence_output.numpy(), positions[..., None], axis=1
-  ))
-  tiny_model.assert_close(some.attention_probs[-1], np.take_along_axis(
-    full.attention_probs[-1].numpy(), positions[:, None, :, None], axis=2
-  ))
+  tiny_model.assert_close(
+    some.sequence_output,
+    np.take_along_axis(
+      full.sequence_output.numpy(), positions[..., None], axis=1
+    ),
+  )
+  tiny_model.assert_close(
+    some.attention_probs[-1],
+    np.take_along_axis(
+      full.attention_probs[-1].numpy(), positions[:, None, :, None], axis=2
+    ),
+  )
 
 
 def test_padding_before_the_first_token_shows_nothing_later():
@@ -124,10 +132,12 @@ def text_of(batch):
   """The ids before masking."""
   ids = batch["input_ids"].numpy().copy()
   for row in range(3):
-    for place, word, weight in zip(*(
-      batch[f"masked_lm_{name}"].numpy()[row]
-      for name in ("positions", "ids", "weights")
-    )):
+    for place, word, weight in zip(
+      *(
+        batch[f"masked_lm_{name}"].numpy()[row]
+        for name in ("positions", "ids", "weights")
+      )
+    ):
       if weight:
         ids[row, place] = word
   return ids
@@ -152,7 +162,8 @@ def test_the_loss_is_that_of_every_next_word(skip_padding):
   words = tf.nn.log_softmax(model.masked_lm(output.sequence_output)).numpy()
   losses = [
     -words[row, place, ids[row, place + 1]]
-    for row in range(3) for place in range(mask[row].sum() - 1)
+    for row in range(3)
+    for place in range(mask[row].sum() - 1)
   ]
   goal = objective(model)
   sums, metrics = goal.sums(batch, None)

@@ -32,7 +32,8 @@ def logits_of(folder):
   bert = registry.make_encoder(config)
   head = heads.MaskedLMHead(config, bert.word_embeddings)
   weight_files.load(
-    [*bert.variables, *head.variables], str(folder),
+    [*bert.variables, *head.variables],
+    str(folder),
     allowed_missing=heads.POOLER,
   )
   states = bert(tf.constant(LOGITS["ids"])).sequence_output
@@ -90,9 +91,10 @@ def renamed(tmp_path, change):
 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "module.model."])
 def test_a_prefix_of_all_names_is_taken_off(tmp_path, prefix):
-  folder = renamed(tmp_path, lambda tensors: {
-    prefix + name: value for name, value in tensors.items()
-  })
+  folder = renamed(
+    tmp_path,
+    lambda tensors: {prefix + name: value for name, value in tensors.items()},
+  )
   assert_same(logits_of(folder), "bert")
 
 
@@ -100,7 +102,8 @@ def test_rows_that_pad_a_table_are_left_out(tmp_path, caplog):
   def padded(tensors):
     return {
       name: np.concatenate([value, value[:6]])
-      if value.shape[:1] == (20,) else value
+      if value.shape[:1] == (20,)
+      else value
       for name, value in tensors.items()
     }
 
@@ -108,11 +111,18 @@ def test_rows_that_pad_a_table_are_left_out(tmp_path, caplog):
   assert "has 26 rows, and the model 20 words: the last rows" in caplog.text
 
 
-@pytest.mark.parametrize("key, value", [
-  ("ln_type", "preln"), ("use_bottleneck", True), ("trigram_input", True),
-  ("intra_bottleneck_size", 128), ("normalization_type", "no_norm"),
-  ("inner_group_num", 2), ("net_structure_type", 1),
-])
+@pytest.mark.parametrize(
+  "key, value",
+  [
+    ("ln_type", "preln"),
+    ("use_bottleneck", True),
+    ("trigram_input", True),
+    ("intra_bottleneck_size", 128),
+    ("normalization_type", "no_norm"),
+    ("inner_group_num", 2),
+    ("net_structure_type", 1),
+  ],
+)
 def test_another_network_is_refused_by_name(tmp_path, key, value):
   path = tmp_path / "bert_config.json"
   for others in ({"vocab_size": 9}, {"model_type": "bert"}):

@@ -43,12 +43,18 @@ def test_the_variant_decides_the_class_and_its_variables():
   )
 
 
-@pytest.mark.parametrize("variant, changes, message", [
-  ("gpt", {}, "variant 'gpt'; known are .*bert, distilbert"),
-  ("electra", {}, "embedding_size is None .*of at least 1"),
-  ("albert", {"embedding_size": 6, "num_hidden_groups": 3},
-   "num_hidden_groups is 3 .* less than 3"),
-])
+@pytest.mark.parametrize(
+  "variant, changes, message",
+  [
+    ("gpt", {}, "variant 'gpt'; known are .*bert, distilbert"),
+    ("electra", {}, "embedding_size is None .*of at least 1"),
+    (
+      "albert",
+      {"embedding_size": 6, "num_hidden_groups": 3},
+      "num_hidden_groups is 3 .* less than 3",
+    ),
+  ],
+)
 def test_what_is_no_variant_is_named(variant, changes, message):
   with pytest.raises(errors.InputError, match=message):
     registry.make_encoder(config_of(variant, **changes))
@@ -56,25 +62,43 @@ def test_what_is_no_variant_is_named(variant, changes, message):
 
 def sizes(width, depth, heads, inner):
   return {
-    "hidden_size": width, "num_hidden_layers": depth,
-    "num_attention_heads": heads, "intermediate_size": inner,
+    "hidden_size": width,
+    "num_hidden_layers": depth,
+    "num_attention_heads": heads,
+    "intermediate_size": inner,
   }
 
 
 # The papers say 66 and 125 million, ALBERT's 12, 18, 60 and 235. These are the
 # counts of transformers, to the last weight; two of its models have no pooler.
-@pytest.mark.parametrize("model_type, values, has_pooler, count", [
-  ("distilbert", {}, False, 66_362_880),
-  ("roberta", {"max_position_embeddings": 514, "type_vocab_size": 1,
-               "vocab_size": 50265, "pad_token_id": 1}, True, 124_645_632),
-  ("electra", {}, False, 13_483_008),
-  ("electra", {"embedding_size": 768, **sizes(768, 12, 12, 3072)}, False,
-   108_891_648),
-  ("albert", sizes(768, 12, 12, 3072), True, 11_683_584),
-  ("albert", sizes(1024, 24, 16, 4096), True, 17_683_968),
-  ("albert", sizes(2048, 24, 16, 8192), True, 58_724_864),
-  ("albert", sizes(4096, 12, 64, 16384), True, 222_595_584),
-])
+@pytest.mark.parametrize(
+  "model_type, values, has_pooler, count",
+  [
+    ("distilbert", {}, False, 66_362_880),
+    (
+      "roberta",
+      {
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "vocab_size": 50265,
+        "pad_token_id": 1,
+      },
+      True,
+      124_645_632,
+    ),
+    ("electra", {}, False, 13_483_008),
+    (
+      "electra",
+      {"embedding_size": 768, **sizes(768, 12, 12, 3072)},
+      False,
+      108_891_648,
+    ),
+    ("albert", sizes(768, 12, 12, 3072), True, 11_683_584),
+    ("albert", sizes(1024, 24, 16, 4096), True, 17_683_968),
+    ("albert", sizes(2048, 24, 16, 8192), True, 58_724_864),
+    ("albert", sizes(4096, 12, 64, 16384), True, 222_595_584),
+  ],
+)
 def test_weights_of_the_released_sizes(model_type, values, has_pooler, count):
   config = modeling.BertConfig.from_dict(
     configuration.from_huggingface({"model_type": model_type, **values})

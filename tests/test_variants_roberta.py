@@ -21,7 +21,9 @@ GOLDEN = ROOT / "tests" / "golden" / "roberta_models"
 TOKENIZERS = ROOT / "tests" / "golden" / "roberta"
 POSITIONS = "bert/embeddings/position_embeddings"
 VALUES = {
-  **tiny_model.TINY, "variant": "roberta", "pad_token_id": 1,
+  **tiny_model.TINY,
+  "variant": "roberta",
+  "pad_token_id": 1,
   "layer_norm_eps": 0.5,
 }
 
@@ -52,7 +54,8 @@ def test_layer_norms_take_the_models_epsilon():
   outputs = [
     registry.make_encoder(config_of(layer_norm_eps=value))(
       *tiny_model.batch()
-    ).sequence_output for value in (0.5, 1e-12)
+    ).sequence_output
+    for value in (0.5, 1e-12)
   ]
   assert np.abs(outputs[0] - outputs[1]).max() > 0.1
   values = {k: v for k, v in VALUES.items() if k != "layer_norm_eps"}
@@ -65,9 +68,14 @@ def test_layer_norms_take_the_models_epsilon():
 @pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "camembert"])
 def test_configurations_change_both_ways(kind):
   theirs = {
-    "model_type": kind, "vocab_size": 9, "max_position_embeddings": 514,
-    "hidden_size": 24, "pad_token_id": 1, "layer_norm_eps": 1e-5,
-    "hidden_act": "gelu", "type_vocab_size": 1,
+    "model_type": kind,
+    "vocab_size": 9,
+    "max_position_embeddings": 514,
+    "hidden_size": 24,
+    "pad_token_id": 1,
+    "layer_norm_eps": 1e-5,
+    "hidden_act": "gelu",
+    "type_vocab_size": 1,
   }
   values = configuration.from_huggingface(theirs)
   assert values["max_position_embeddings"] == 512
@@ -89,7 +97,7 @@ def test_configurations_change_both_ways(kind):
 
 
 def test_a_pooler_next_to_a_classifiers_dense_layer_is_not_taken_for_it(
-  tmp_path
+  tmp_path,
 ):
   folder = tmp_path / "model"
   shutil.copytree(GOLDEN / "RobertaForSequenceClassification", folder)
@@ -99,9 +107,7 @@ def test_a_pooler_next_to_a_classifiers_dense_layer_is_not_taken_for_it(
     "roberta.pooler.dense.bias": np.ones([8], np.float32),
     "roberta.embeddings.position_ids": np.arange(14)[np.newaxis],
   }
-  safetensors.numpy.save_file(
-    {**tensors, **more}, folder / "model.safetensors"
-  )
+  safetensors.numpy.save_file({**tensors, **more}, folder / "model.safetensors")
   source = converter.open_source(str(folder))
   np.testing.assert_array_equal(
     source.reader.read("bert/pooler/dense/kernel"),

@@ -20,13 +20,18 @@ with contextlib.suppress(ModuleNotFoundError):
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 RECORDS = GOLDEN / "pretraining_run"
 VARIANTS = {
-  "albert": {"embedding_size": 16, "num_hidden_groups": 1}, "distilbert": {},
+  "albert": {"embedding_size": 16, "num_hidden_groups": 1},
+  "distilbert": {},
   "electra": {"embedding_size": 16},
 }
 CONFIG = {
-  "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-  "intermediate_size": 48, "max_position_embeddings": 128,
-  "type_vocab_size": 2, "initializer_range": 0.1,
+  "hidden_size": 32,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 2,
+  "intermediate_size": 48,
+  "max_position_embeddings": 128,
+  "type_vocab_size": 2,
+  "initializer_range": 0.1,
 }
 TRAINING = {"do_train": True, "train_batch_size": 8, "learning_rate": 3e-3}
 
@@ -37,9 +42,9 @@ def run(script, code=0, **flags):
 
 def config_of(variant, vocab_file):
   count = len(vocab_file.read_text(encoding="utf-8").splitlines())
-  return modeling.BertConfig.from_dict({
-    **CONFIG, "vocab_size": count, "variant": variant, **VARIANTS[variant]
-  })
+  return modeling.BertConfig.from_dict(
+    {**CONFIG, "vocab_size": count, "variant": variant, **VARIANTS[variant]}
+  )
 
 
 def make_model(folder, variant, vocab_file):
@@ -78,11 +83,17 @@ def test_pretraining_learns_and_resumes_bit_for_bit(variant, tmp_path):
   config = tmp_path / "bert_config.json"
   config.write_text(config_of(variant, vocab_file).to_json_string())
   flags = {
-    **TRAINING, "bert_config_file": config, "vocab_file": vocab_file,
-    "input_file": RECORDS / "a.tfrecord", "max_seq_length": 64,
-    "max_predictions_per_seq": 10, "num_train_steps": 40,
-    "num_warmup_steps": 4, "log_steps": 5,
-    "use_next_sentence_loss": False, "output_dir": tmp_path / "run",
+    **TRAINING,
+    "bert_config_file": config,
+    "vocab_file": vocab_file,
+    "input_file": RECORDS / "a.tfrecord",
+    "max_seq_length": 64,
+    "max_predictions_per_seq": 10,
+    "num_train_steps": 40,
+    "num_warmup_steps": 4,
+    "log_steps": 5,
+    "use_next_sentence_loss": False,
+    "output_dir": tmp_path / "run",
   }
   run("run_pretraining.py", **flags, do_eval=True)
   losses = losses_in(tmp_path / "run")
@@ -101,8 +112,12 @@ def test_distilbert_is_not_trained_on_pairs(tmp_path):
   config = tmp_path / "bert_config.json"
   config.write_text(config_of("distilbert", vocab_file).to_json_string())
   done = run(
-    "run_pretraining.py", code=1, do_train=True, bert_config_file=config,
-    input_file=RECORDS / "a.tfrecord", max_seq_length=64,
+    "run_pretraining.py",
+    code=1,
+    do_train=True,
+    bert_config_file=config,
+    input_file=RECORDS / "a.tfrecord",
+    max_seq_length=64,
     output_dir=tmp_path / "run",
   )
   assert "distilbert is trained without next sentences; pass" in done.last_line
@@ -124,32 +139,48 @@ def texts(tmp_path_factory):
 @pytest.mark.slow
 def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
   flags = {
-    **TRAINING, "train_file": texts, "text_column": "text",
-    "label_column": "label", "max_seq_length": 16, "model_dir": model,
-    "num_train_epochs": 8, "output_dir": tmp_path / "run",
+    **TRAINING,
+    "train_file": texts,
+    "text_column": "text",
+    "label_column": "label",
+    "max_seq_length": 16,
+    "model_dir": model,
+    "num_train_epochs": 8,
+    "output_dir": tmp_path / "run",
   }
   run("run_classifier.py", **flags, do_eval=True, eval_file=texts)
   assert results_in(tmp_path / "run")["eval_accuracy"] == 1.0
   final = tmp_path / "run" / "final_model"
   said = run(
-    "convert_checkpoint.py", input=final, to="huggingface",
-    output=tmp_path / "huggingface", verify=True,
+    "convert_checkpoint.py",
+    input=final,
+    to="huggingface",
+    output=tmp_path / "huggingface",
+    verify=True,
   ).out
   assert "outputs: the same" in said
   answers = []
   (tmp_path / "new.csv").write_text("text\nthe FIRST of a\nthe other of a\n")
   for folder in (final, tmp_path / "huggingface"):
     run(
-      "run_classifier.py", model_dir=folder, do_predict=True,
-      predict_file=tmp_path / "new.csv", text_column="text", max_seq_length=16,
+      "run_classifier.py",
+      model_dir=folder,
+      do_predict=True,
+      predict_file=tmp_path / "new.csv",
+      text_column="text",
+      max_seq_length=16,
       output_dir=tmp_path / "answers",
     )
     answers.append((tmp_path / "answers" / "predictions.tsv").read_text())
   labels = [line.split("\t")[1] for line in answers[0].splitlines()[1:]]
   assert labels == ["yes", "no"] and answers[0] == answers[1]
   run(
-    "export_saved_model.py", head="classification", model_dir=final,
-    export_dir=tmp_path / "export", max_seq_length=16, version=1,
+    "export_saved_model.py",
+    head="classification",
+    model_dir=final,
+    export_dir=tmp_path / "export",
+    max_seq_length=16,
+    version=1,
   )
   exported = tf.saved_model.load(str(tmp_path / "export" / "1"))
   outputs = exported.signatures["serving_default"](

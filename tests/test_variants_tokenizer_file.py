@@ -68,7 +68,9 @@ def test_pairs_are_those_of_transformers(kind, tokenizer):
   del kept[-2]
   assert shorter == kept
   assert encode(texts[0])[0] == [
-    frame.cls_id, *tokenizer.encode(texts[0]), frame.sep_id
+    frame.cls_id,
+    *tokenizer.encode(texts[0]),
+    frame.sep_id,
   ]
 
 
@@ -89,10 +91,13 @@ def test_words_of_a_text_are_its_pieces(kind, tokenizer):
     assert sum(found, []) == tokenizer.encode(" ".join(words))
     assert len(found) == len(words)
   found = tokenizer.encode_words(["the", "\u200b", "Anna", "house."])
-  shown = [tokenizer.joined_pieces(map(tokenizer.inv_vocab.get, row))
-           for row in found]
+  shown = [
+    tokenizer.joined_pieces(map(tokenizer.inv_vocab.get, row)) for row in found
+  ]
   assert [shown[0], shown[2], shown[3].replace(" ", "")] == [
-    "the", "Anna", "house."
+    "the",
+    "Anna",
+    "house.",
   ]
   assert tokenizer.encode_words([]) == []
 
@@ -115,9 +120,7 @@ def test_flags_say_what_continues_a_word(kind, tokenizer):
     "words": ["the", "shipwright", "'", "s", "house"],
   }[kind]
   assert words == expected
-  vocabulary = pretraining_data.Vocabulary(
-    tokenizer.vocab, tokenizer.specials
-  )
+  vocabulary = pretraining_data.Vocabulary(tokenizer.vocab, tokenizer.specials)
   assert vocabulary.frame == tokenizer.frame
   assert vocabulary.ids.tolist() == list(range(len(tokenizer.vocab)))
   assert vocabulary.unk_id == 3
@@ -172,7 +175,9 @@ def test_tags_are_of_first_pieces(tokenizer):
   rows = tokenizer.encode_words(words)
   starts = [window.input_ids[n] for n in window.positions]
   assert [starts[0], starts[2], starts[3]] == [
-    rows[0][0], rows[2][0], rows[3][0]
+    rows[0][0],
+    rows[2][0],
+    rows[3][0],
   ]
 
 
@@ -186,7 +191,8 @@ def test_folders_keep_the_files(tmp_path):
     str(target), str(source / "tokenizer.json"), False, 512, fast=True
   )
   assert sorted(path.name for path in target.iterdir()) == [
-    "tokenizer.json", "tokenizer_config.json"
+    "tokenizer.json",
+    "tokenizer_config.json",
   ]
   for path in target.iterdir():
     assert path.read_bytes() == (source / path.name).read_bytes()
@@ -212,18 +218,33 @@ def test_what_such_a_file_cannot_do(tmp_path):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
 
 
-@pytest.mark.parametrize("change, message", [
-  (dict.clear, "is no tokenizer.json of Hugg"),
-  (lambda values: values["post_processor"]["pair"].pop(),
-   "of 'a' and 'b'; only models"),
-  (lambda values: values.update(post_processor=None),
-   "of 'a' and 'b'; only models"),
-  (lambda values: [values["post_processor"][name].append(
-    values["post_processor"][name][-1]
-  ) for name in ("single", "pair")], "of 'a' and 'b'; only models"),
-  (lambda values: values["post_processor"]["single"].pop(),
-   "makes '<s> ▁a' of the text 'a'"),
-])
+@pytest.mark.parametrize(
+  "change, message",
+  [
+    (dict.clear, "is no tokenizer.json of Hugg"),
+    (
+      lambda values: values["post_processor"]["pair"].pop(),
+      "of 'a' and 'b'; only models",
+    ),
+    (
+      lambda values: values.update(post_processor=None),
+      "of 'a' and 'b'; only models",
+    ),
+    (
+      lambda values: [
+        values["post_processor"][name].append(
+          values["post_processor"][name][-1]
+        )
+        for name in ("single", "pair")
+      ],
+      "of 'a' and 'b'; only models",
+    ),
+    (
+      lambda values: values["post_processor"]["single"].pop(),
+      "makes '<s> ▁a' of the text 'a'",
+    ),
+  ],
+)
 def test_other_tokenizer_files_are_refused(tmp_path, change, message):
   values = json.loads(pathlib.Path(path_of("unigram")).read_text())
   change(values)
@@ -236,7 +257,9 @@ def test_other_tokenizer_files_are_refused(tmp_path, change, message):
 def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
   values = json.loads(pathlib.Path(path_of("bpe")).read_text())
   values["truncation"] = {
-    "direction": "Right", "max_length": 3, "strategy": "LongestFirst",
+    "direction": "Right",
+    "max_length": 3,
+    "strategy": "LongestFirst",
     "stride": 0,
   }
   path = tmp_path / "tokenizer.json"
@@ -248,9 +271,13 @@ def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
   assert isinstance(tokenizer, tokenization.FullTokenizer)
 
 
-@pytest.mark.parametrize("kind, pieces", [
-  ("unigram", [["▁in"], ["▁", "京"]]), ("bpe", [["in"], ["Ġ", "ä", "º", "¬"]])
-])
+@pytest.mark.parametrize(
+  "kind, pieces",
+  [
+    ("unigram", [["▁in"], ["▁", "京"]]),
+    ("bpe", [["in"], ["Ġ", "ä", "º", "¬"]]),
+  ],
+)
 def test_a_space_that_is_a_piece_is_of_the_word_behind_it(kind, pieces):
   path = pathlib.Path("tests/golden/roberta", kind, "tokenizer.json")
   tokenizer = tokenizer_file.FileTokenizer(str(path))
@@ -267,9 +294,10 @@ def test_a_vocabulary_of_bytes_alone_is_refused(tmp_path):
   assert tokenizer_files.vocabulary_of(str(tmp_path), "roberta") is None
 
 
-@pytest.mark.parametrize("name, variant", [
-  ("sentencepiece.bpe.model", "xlm-roberta"), ("spiece.model", "albert"),
-])
+@pytest.mark.parametrize(
+  "name, variant",
+  [("sentencepiece.bpe.model", "xlm-roberta"), ("spiece.model", "albert")],
+)
 def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
   path = tmp_path / name
   path.write_bytes(b"\n\x0e\n\x05<pad>\x15\xff")

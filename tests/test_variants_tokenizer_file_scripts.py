@@ -37,8 +37,9 @@ def make_model(folder, kind):
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def model(request, tmp_path_factory):
-  return make_model(tmp_path_factory.mktemp("model") / request.param,
-                    request.param)
+  return make_model(
+    tmp_path_factory.mktemp("model") / request.param, request.param
+  )
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +82,30 @@ def test_classifier_trains_converts_and_is_exported(model, tmp_path):
   lines = "\n".join(f"{a},{b}" for a, b in rows)
   texts.write_text(f"text,more,label\n{lines}\n")
   flags = {
-    **TRAINING, "train_file": texts, "text_column": "text",
-    "text_b_column": "more", "label_column": "label", "model_dir": model,
+    **TRAINING,
+    "train_file": texts,
+    "text_column": "text",
+    "text_b_column": "more",
+    "label_column": "label",
+    "model_dir": model,
     "num_train_epochs": 8,
   }
   run(
-    "run_classifier.py", **flags, output_dir=tmp_path / "run", do_eval=True,
+    "run_classifier.py",
+    **flags,
+    output_dir=tmp_path / "run",
+    do_eval=True,
     eval_file=texts,
   )
   assert results_in(tmp_path / "run")["eval_accuracy"] == 1.0
   final = tmp_path / "run" / "final_model"
   assert file_in(final) == file_in(model)
   said = run(
-    "convert_checkpoint.py", input=final, to="huggingface",
-    output=tmp_path / "huggingface", verify=True,
+    "convert_checkpoint.py",
+    input=final,
+    to="huggingface",
+    output=tmp_path / "huggingface",
+    verify=True,
   ).out
   assert "outputs: the same" in said
   pairs = [("the first of a", "of it"), ("the other of a", "of it")]
@@ -137,9 +148,16 @@ def squad_file(path):
 def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
   path = squad_file(tmp_path / "train.json")
   run(
-    "run_squad.py", **{**TRAINING, "max_seq_length": 64}, model_dir=model,
-    train_file=path, do_predict=True, predict_file=path, doc_stride=16,
-    max_query_length=8, num_train_epochs=40, output_dir=tmp_path / "run",
+    "run_squad.py",
+    **{**TRAINING, "max_seq_length": 64},
+    model_dir=model,
+    train_file=path,
+    do_predict=True,
+    predict_file=path,
+    doc_stride=16,
+    max_query_length=8,
+    num_train_epochs=40,
+    output_dir=tmp_path / "run",
   )
   answers = json.loads((tmp_path / "run" / "predictions.json").read_text())
   right = sum(name == text for name, text in answers.items())
@@ -162,8 +180,12 @@ def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
   masks = {"max_predictions_per_seq": 10, "do_whole_word_mask": True}
   data = {"dynamic_masking": True} if how == "dynamic" else masks
   run(
-    "create_pretraining_data.py", **flags, **data, dupe_factor=1,
-    input_file=script_runner.ROOT / "sample_text.txt", output_file=records,
+    "create_pretraining_data.py",
+    **flags,
+    **data,
+    dupe_factor=1,
+    input_file=script_runner.ROOT / "sample_text.txt",
+    output_file=records,
     packing="full_sentences",
   )
   if how == "static":
@@ -171,15 +193,22 @@ def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
   elif how == "dynamic":
     flags["do_whole_word_mask"] = True
   training = {
-    **flags, "max_predictions_per_seq": 10, "do_train": True,
-    "input_file": records, "bert_config_file": roberta / "config.json",
-    "use_next_sentence_loss": False, "num_warmup_steps": 1,
-    "train_batch_size": 4, "num_train_steps": 6, "save_checkpoints_steps": 3,
+    **flags,
+    "max_predictions_per_seq": 10,
+    "do_train": True,
+    "input_file": records,
+    "bert_config_file": roberta / "config.json",
+    "use_next_sentence_loss": False,
+    "num_warmup_steps": 1,
+    "train_batch_size": 4,
+    "num_train_steps": 6,
+    "save_checkpoints_steps": 3,
   }
   resumed_runs.assert_same_weights(
-    lambda folder: run("run_pretraining.py", **{
-      **training, "output_dir": folder,
-    }), tmp_path / "six",
+    lambda folder: run(
+      "run_pretraining.py", **{**training, "output_dir": folder}
+    ),
+    tmp_path / "six",
   )
 
 
@@ -197,8 +226,10 @@ def check_whole_words(records, vocab_file):
     for position in range(2, int(record["input_mask"].sum())):
       # Letters without a space before them are of the word of letters there.
       before = pieces[position - 1].removeprefix("Ġ")
-      if before.isalpha() and pieces[position].isalpha() and (
-        pieces[position][0] != "Ġ"
+      if (
+        before.isalpha()
+        and pieces[position].isalpha()
+        and (pieces[position][0] != "Ġ")
       ):
         cut += 1
         assert (position in positions) == (position - 1 in positions)

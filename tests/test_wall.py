@@ -23,17 +23,29 @@ pytest.importorskip("onnxruntime")
 
 # They say so in their first lines, and these have answers of every kind.
 MODULES = sorted(
-  path for path in test_layout.SOURCES
-  if "No TensorFlow" in (
-    test_layout.ast.get_docstring(test_layout.tree_of(path)) or ""
-  )
+  path
+  for path in test_layout.SOURCES
+  if "No TensorFlow"
+  in (test_layout.ast.get_docstring(test_layout.tree_of(path)) or "")
 )
 ANSWERS = [
-  "classification.answers", "classification.data", "classification.scores",
-  "checkpoints.model_folder", "checkpoints.model_settings", "configuration",
-  "features.text_batches", "serving.exported_network", "serving.server",
-  "serving.text_models", "squad.answers", "squad.data", "squad.scores",
-  "tagging.answers", "tagging.data", "tagging.scores", "tokenization",
+  "classification.answers",
+  "classification.data",
+  "classification.scores",
+  "checkpoints.model_folder",
+  "checkpoints.model_settings",
+  "configuration",
+  "features.text_batches",
+  "serving.exported_network",
+  "serving.server",
+  "serving.text_models",
+  "squad.answers",
+  "squad.data",
+  "squad.scores",
+  "tagging.answers",
+  "tagging.data",
+  "tagging.scores",
+  "tokenization",
   "variants.vocabularies",
 ]
 HEADS = {
@@ -48,7 +60,9 @@ def without(package, lines, *arguments):
   code = [f"import sys; sys.modules[{package!r}] = None", *lines]
   done = subprocess.run(
     [sys.executable, "-c", "\n".join(code), *map(str, arguments)],
-    capture_output=True, text=True, cwd=test_layout.ROOT,
+    capture_output=True,
+    text=True,
+    cwd=test_layout.ROOT,
   )
   assert done.returncode == 0, done.stderr
   return json.loads(done.stdout.splitlines()[-1])
@@ -68,16 +82,24 @@ def test_records_are_made_without_tensorflow(tmp_path):
   flags = {
     "input_file": small_corpus.write_text(tmp_path),
     "vocab_file": small_corpus.write_vocab(tmp_path),
-    "output_file": tmp_path / "a.tfrecord", "max_seq_length": 16,
+    "output_file": tmp_path / "a.tfrecord",
+    "max_seq_length": 16,
     "max_predictions_per_seq": 2,
   }
-  assert without("tensorflow", [
-    "import json, runpy", "sys.argv = sys.argv[1:]",
-    "try: runpy.run_path(sys.argv[0], run_name='__main__')",
-    "except SystemExit as end: print(json.dumps(end.code))",
-  ], "create_pretraining_data.py", *(
-    f"--{name}={value}" for name, value in flags.items()
-  )) is None
+  assert (
+    without(
+      "tensorflow",
+      [
+        "import json, runpy",
+        "sys.argv = sys.argv[1:]",
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')",
+        "except SystemExit as end: print(json.dumps(end.code))",
+      ],
+      "create_pretraining_data.py",
+      *(f"--{name}={value}" for name, value in flags.items()),
+    )
+    is None
+  )
   assert (tmp_path / "a.tfrecord").exists()
 
 
@@ -90,11 +112,16 @@ def exported(tmp_path_factory):
     if head not in made:
       folder = tmp_path_factory.mktemp(head)
       model = serving_models.trained(
-        folder / "model", HEADS[head][0], stored={"max_seq_length": 16},
+        folder / "model",
+        HEADS[head][0],
+        stored={"max_seq_length": 16},
         id2label=serving_models.label_names("O", "B-X", "I-X"),
       )
       script_runner.succeed(
-        "export_saved_model.py", model_dir=model, head=head, format="onnx",
+        "export_saved_model.py",
+        model_dir=model,
+        head=head,
+        format="onnx",
         export_dir=folder / "out",
       )
       made[head] = model, folder / "out"
@@ -104,18 +131,25 @@ def exported(tmp_path_factory):
 
 
 ASK = [
-  "import json", "from serving import text_models", "answers = [",
+  "import json",
+  "from serving import text_models",
+  "answers = [",
   "  getattr(text_models.load(folder), method)(texts)",
-  "  for folder, method, texts in json.loads(sys.argv[1])", "]",
+  "  for folder, method, texts in json.loads(sys.argv[1])",
+  "]",
   "print(json.dumps(answers, default=lambda array: array.tolist()))",
 ]
 
 
 def answers_without(package, folders):
   """Returns the answers of a process without a package; {head: folder}."""
-  return without(package, ASK, json.dumps([
-    (str(folder), HEADS[head][1], TEXTS) for head, folder in folders.items()
-  ]))
+  return without(
+    package,
+    ASK,
+    json.dumps(
+      [(str(folder), HEADS[head][1], TEXTS) for head, folder in folders.items()]
+    ),
+  )
 
 
 def test_exports_answer_without_tensorflow(exported):
@@ -156,8 +190,11 @@ def test_a_script_predicts_by_an_export_without_tensorflow(
     {"model_dir": export, "output_dir": tmp_path / "export", **flags}
   )
   done = subprocess.run(
-    [sys.executable, "run_classifier.py", *words], capture_output=True,
-    text=True, cwd=test_layout.ROOT, env=no_tensorflow,
+    [sys.executable, "run_classifier.py", *words],
+    capture_output=True,
+    text=True,
+    cwd=test_layout.ROOT,
+    env=no_tensorflow,
   )
   assert done.returncode == 0, done.stderr
   script_runner.succeed(
@@ -172,34 +209,57 @@ def test_a_script_predicts_by_an_export_without_tensorflow(
   assert_same(*tables)
 
 
-@pytest.mark.parametrize("head, flags, sentence", [
-  ("tagging", {}, "is an export of --head=tagging; export the classifier"),
-  ("classification", {"do_train": True, "train_file": "README.md"},
-   "settings: --do_train, --train_file would have no"),
-  ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
-  ("classification", {"engine": "litert"}, "--engine would have no effect"),
-  ("classification", {"engine": "tensorflow"}, "--engine would have no effect"),
-  ("classification", {"output_dir": None}, "--output_dir"),
-  ("classification", {"do_predict": False}, "pass --do_predict"),
-])
+@pytest.mark.parametrize(
+  "head, flags, sentence",
+  [
+    ("tagging", {}, "is an export of --head=tagging; export the classifier"),
+    (
+      "classification",
+      {"do_train": True, "train_file": "README.md"},
+      "settings: --do_train, --train_file would have no",
+    ),
+    ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
+    ("classification", {"engine": "litert"}, "--engine would have no effect"),
+    (
+      "classification",
+      {"engine": "tensorflow"},
+      "--engine would have no effect",
+    ),
+    ("classification", {"output_dir": None}, "--output_dir"),
+    ("classification", {"do_predict": False}, "pass --do_predict"),
+  ],
+)
 def test_what_a_script_cannot_do_with_an_export(
   head, flags, sentence, exported, tmp_path
 ):
   (tmp_path / "new.csv").write_text("text\nhe\n")
-  script_runner.refuse("run_classifier.py", sentence, **{
-    "model_dir": exported(head)[1], "output_dir": tmp_path / "out",
-    "do_predict": True, "predict_file": tmp_path / "new.csv", **flags,
-  })
+  script_runner.refuse(
+    "run_classifier.py",
+    sentence,
+    **{
+      "model_dir": exported(head)[1],
+      "output_dir": tmp_path / "out",
+      "do_predict": True,
+      "predict_file": tmp_path / "new.csv",
+      **flags,
+    },
+  )
   assert not (tmp_path / "out").exists()
 
 
 def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   model, _ = exported("classification")
-  sentence = without("tensorflow", [
-    "import json", "from common import errors",
-    "from serving import text_models", "try: text_models.load(sys.argv[1])",
-    "except errors.InputError as error: print(json.dumps(str(error)))",
-  ], model)
+  sentence = without(
+    "tensorflow",
+    [
+      "import json",
+      "from common import errors",
+      "from serving import text_models",
+      "try: text_models.load(sys.argv[1])",
+      "except errors.InputError as error: print(json.dumps(str(error)))",
+    ],
+    model,
+  )
   assert sentence.startswith("a model of this format needs tensorflow: install")
 
 
@@ -209,19 +269,37 @@ def test_what_needs_tensorflow_text_says_so(monkeypatch):
     lean_tensorflow.import_tensorflow_text()
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({"predict_file": "none.json", "model_dir": serving_models.FOLDER},
-   "no such file: none.json"),
-  ({"predict_file": "n?ne.json", "model_dir": serving_models.FOLDER},
-   "no file matches 'n?ne.json'"),
-  ({"predict_file": "README.md", "model_dir": "tests"},
-   "--model_dir=tests has no bert_config.json or config.json"),
-])
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    (
+      {"predict_file": "none.json", "model_dir": serving_models.FOLDER},
+      "no such file: none.json",
+    ),
+    (
+      {"predict_file": "n?ne.json", "model_dir": serving_models.FOLDER},
+      "no file matches 'n?ne.json'",
+    ),
+    (
+      {"predict_file": "README.md", "model_dir": "tests"},
+      "--model_dir=tests has no bert_config.json or config.json",
+    ),
+  ],
+)
 def test_a_wrong_path_is_told_before_tensorflow_is_loaded(flags, sentence):
   done = subprocess.run(
-    [sys.executable, "-X", "importtime", "run_squad.py", "--do_predict",
-     "--output_dir=out", *script_runner.command_line(flags)],
-    capture_output=True, text=True, cwd=test_layout.ROOT,
+    [
+      sys.executable,
+      "-X",
+      "importtime",
+      "run_squad.py",
+      "--do_predict",
+      "--output_dir=out",
+      *script_runner.command_line(flags),
+    ],
+    capture_output=True,
+    text=True,
+    cwd=test_layout.ROOT,
   )
   assert done.returncode == 1
   assert f"run_squad.py: error: {sentence}" in done.stderr
@@ -234,7 +312,9 @@ def test_an_export_is_served_without_tensorflow(exported, no_tensorflow):
   _, export = exported("classification")
   process = subprocess.Popen(
     [sys.executable, "serve.py", f"--saved_model_dir={export}", "--port=0"],
-    stdout=subprocess.PIPE, text=True, cwd=test_layout.ROOT,
+    stdout=subprocess.PIPE,
+    text=True,
+    cwd=test_layout.ROOT,
     env=no_tensorflow,
   )
   try:

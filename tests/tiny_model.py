@@ -9,8 +9,13 @@ from checkpoints import huggingface
 from variants import registry
 
 TINY = dict(
-  vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
-  intermediate_size=24, max_position_embeddings=12, type_vocab_size=2,
+  vocab_size=30,
+  hidden_size=16,
+  num_hidden_layers=2,
+  num_attention_heads=4,
+  intermediate_size=24,
+  max_position_embeddings=12,
+  type_vocab_size=2,
   initializer_range=0.5,
 )
 
@@ -32,7 +37,8 @@ def write_shape(folder, words, **changes):
   size = len(SPECIAL) + len(words)
   path.write_text(tiny(vocab_size=size, **changes).to_json_string())
   return {
-    "bert_config_file": path, "vocab_file": write_vocabulary(folder, words)
+    "bert_config_file": path,
+    "vocab_file": write_vocabulary(folder, words),
   }
 
 
@@ -58,8 +64,10 @@ def unequal_batch(**changes):
   ids, _, segments = batch(3, 10)
   mask = np.arange(10) < LENGTHS[:, None]
   return {
-    "input_ids": ids, "input_mask": tf.constant(mask.astype(np.int32)),
-    "segment_ids": segments, **changes,
+    "input_ids": ids,
+    "input_mask": tf.constant(mask.astype(np.int32)),
+    "segment_ids": segments,
+    **changes,
   }
 
 
@@ -70,7 +78,9 @@ def pretraining_batch(positions, weights, rows=3, length=8):
   weights = np.array(weights, np.float32)
   labels = rng.randint(0, 30, weights.shape) * (weights > 0)
   return {
-    "input_ids": ids, "input_mask": mask, "segment_ids": segments,
+    "input_ids": ids,
+    "input_mask": mask,
+    "segment_ids": segments,
     "masked_lm_positions": tf.constant(positions),
     "masked_lm_ids": tf.constant(labels),
     "masked_lm_weights": tf.constant(weights),
@@ -105,7 +115,8 @@ def write_masked_lm(folder, config, **options):
   huggingface.write(
     str(folder),
     {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
-    config.to_dict(), **options,
+    config.to_dict(),
+    **options,
   )
 
 
@@ -134,8 +145,10 @@ class Pretraining:
     pair_loss = -tf.gather(pairs, labels, batch_dims=1)
     next_sentence_loss = tf.reduce_mean(pair_loss)
     return {
-      "masked_lm_log_probs": words, "masked_lm_per_example_loss": word_loss,
-      "masked_lm_loss": masked_lm_loss, "next_sentence_log_probs": pairs,
+      "masked_lm_log_probs": words,
+      "masked_lm_per_example_loss": word_loss,
+      "masked_lm_loss": masked_lm_loss,
+      "next_sentence_log_probs": pairs,
       "next_sentence_per_example_loss": pair_loss,
       "next_sentence_loss": next_sentence_loss,
       "total_loss": masked_lm_loss + next_sentence_loss,

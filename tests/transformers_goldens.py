@@ -43,7 +43,8 @@ class Loaded:
     names = "input_ids", "attention_mask", "token_type_ids"
     self.inputs = [
       tf.constant(self.expected[name], tf.int32)
-      for name in names if name in self.expected
+      for name in names
+      if name in self.expected
     ]
     self.output = self.bert(*self.inputs)
 

@@ -22,8 +22,9 @@ def halves(batch):
   def half(context):
     is_second = context.replica_id_in_sync_group
     return tf.nest.map_structure(
-      lambda rows: rows[len(rows) // 2 :] if is_second
-      else rows[: len(rows) // 2],
+      lambda rows: (
+        rows[len(rows) // 2 :] if is_second else rows[: len(rows) // 2]
+      ),
       batch,
     )
 

@@ -6,11 +6,16 @@ from common import run_settings
 
 def settings_and_task(kind, *, labels=(), splits=None, **changes):
   """Returns run_settings.Settings and the task.ClassifierTask of own data."""
-  settings = run_settings.Settings({
-    "pooling": "mean", "pooling_layer": ["-1"], "normalize": False,
-    "temperature": 0.1, "freeze_encoder": False,
-    **changes,
-  })
+  settings = run_settings.Settings(
+    {
+      "pooling": "mean",
+      "pooling_layer": ["-1"],
+      "normalize": False,
+      "temperature": 0.1,
+      "freeze_encoder": False,
+      **changes,
+    }
+  )
   return settings, task.ClassifierTask(
     "own data", kind, labels, (), splits or {}
   )

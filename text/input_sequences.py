@@ -116,7 +116,8 @@ def fill_batch(
   input_mask = columns < ends[:, None]  # [B, T]
   segment_ids = input_mask & (columns >= start_b[:, None])  # [B, T]
   return {
-    "input_ids": input_ids, "input_mask": input_mask.astype(np.int32),
+    "input_ids": input_ids,
+    "input_mask": input_mask.astype(np.int32),
     "segment_ids": segment_ids.astype(np.int32) * frame.segment_b,
   }
 
@@ -208,9 +209,7 @@ def batches_by_length(
     start += size
 
 
-def in_batches(
-  sequences: Sequence, compute: Callable, batch_size: int
-) -> list:
+def in_batches(sequences: Sequence, compute: Callable, batch_size: int) -> list:
   """Computes sequences of similar length together.
 
   Args:
@@ -233,8 +232,11 @@ def in_batches(
 
 
 def pad_batch(
-  input_ids: Sequence, segment_ids: Sequence | None = None, *,
-  rows: int | None = None, length: int | None = None
+  input_ids: Sequence,
+  segment_ids: Sequence | None = None,
+  *,
+  rows: int | None = None,
+  length: int | None = None,
 ) -> dict[str, np.ndarray]:
   """Pads sequences of different lengths to the arrays of a batch.
 

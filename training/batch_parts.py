@@ -36,13 +36,14 @@ class Parts:
     """Returns function(part, dropout_seed) of all parts, float32 [B, ...]."""
     rows = tf.map_fn(
       lambda index: function(*self.part(batch, index, step, replica_id)),
-      tf.range(self.count), fn_output_signature=tf.float32,
+      tf.range(self.count),
+      fn_output_signature=tf.float32,
       # The parts exist to save memory, so only one is computed at a time.
       parallel_iterations=1,
     )
     return tf.reshape(rows, [-1, *rows.shape[2:]])
 
   def _cut(self, values):
-    """[B, ...] -> [parts, B / parts, ...]"""
+    """Returns values [B, ...] as [parts, B / parts, ...]."""
     shape = tf.shape(values)
     return tf.reshape(values, tf.concat([[self.count, -1], shape[1:]], 0))

@@ -25,7 +25,8 @@ def _check_model_files():
 def define_model_flags(*, max_seq_length=128, required=True):
   """Defines the flags for the model and its start weights."""
   flags.DEFINE_string(
-    "bert_config_file", None,
+    "bert_config_file",
+    None,
     "Model configuration: bert_config.json, or Hugging Face's config.json.",
   )
   define_model_dir_flag(
@@ -34,13 +35,15 @@ def define_model_flags(*, max_seq_length=128, required=True):
   if required:
     require_or_model_dir("bert_config_file")
   flags.DEFINE_string(
-    "init_checkpoint", None,
+    "init_checkpoint",
+    None,
     "Weights to start from: a TF1 checkpoint or one of this project (prefix, "
     ".index file or folder), a Hugging Face folder or .safetensors file, or a "
     "Model Garden checkpoint.",
   )
   flags.DEFINE_integer(
-    "max_seq_length", max_seq_length,
+    "max_seq_length",
+    max_seq_length,
     "Longest sequence in word pieces, [CLS] and [SEP] included; by default at "
     "most the model's positions. Records need the length they were made with.",
     lower_bound=1,
@@ -50,7 +53,8 @@ def define_model_flags(*, max_seq_length=128, required=True):
 def define_model_dir_flag(replaced):
   """Defines --model_dir; `replaced` names the flags that it sets."""
   flags.DEFINE_string(
-    "model_dir", None,
+    "model_dir",
+    None,
     f"Folder with a model: sets {replaced}, unless they are given.",
   )
   command.check_early(_check_model_files)
@@ -59,7 +63,8 @@ def define_model_dir_flag(replaced):
 def define_text_flag():
   """Defines --input_file of scripts that read whole texts."""
   flags.DEFINE_string(
-    "input_file", None,
+    "input_file",
+    None,
     "Text files to read: names or glob patterns, separated by commas.",
     required=True,
   )
@@ -69,21 +74,29 @@ def define_masking_flags(note=""):
   """Defines the flags of masking; `note` says in which records."""
   flags.DEFINE_integer(
     # As in the original: there may be more predictions than tokens, or none.
-    "max_predictions_per_seq", 20,
+    "max_predictions_per_seq",
+    20,
     "Maximum number of masked tokens in a record, equal for "
     "create_pretraining_data.py and run_pretraining.py. 0: only next "
-    "sentences.", lower_bound=0, upper_bound=1 << 16,
+    "sentences.",
+    lower_bound=0,
+    upper_bound=1 << 16,
   )
   flags.DEFINE_float(
-    "masked_lm_prob", 0.15, f"Fraction of the tokens that are masked{note}.",
-    lower_bound=0.0, upper_bound=1.0,
+    "masked_lm_prob",
+    0.15,
+    f"Fraction of the tokens that are masked{note}.",
+    lower_bound=0.0,
+    upper_bound=1.0,
   )
   flags.DEFINE_bool(
-    "do_whole_word_mask", False,
+    "do_whole_word_mask",
+    False,
     f"Mask all pieces of a word together instead of single pieces{note}.",
   )
   flags.DEFINE_list(
-    "mask_shares", ["80", "10", "10"],
+    "mask_shares",
+    ["80", "10", "10"],
     "Percentages of the masked tokens that become [MASK], stay unchanged, and "
     "become random tokens.",
   )
@@ -92,7 +105,8 @@ def define_masking_flags(note=""):
 def require_or_model_dir(name):
   """Requires a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
-    [name, "model_dir"], lambda values: values[name] or values["model_dir"],
+    [name, "model_dir"],
+    lambda values: values[name] or values["model_dir"],
     f"Flag --{name} or --model_dir must have a value.",
   )
 
@@ -100,19 +114,20 @@ def require_or_model_dir(name):
 def define_tokenizer_flags(*, required=True):
   """Defines the flags of the tokenizer."""
   flags.DEFINE_string(
-    "vocab_file", None,
-    "One word piece per line, or a tokenizer.json.",
+    "vocab_file", None, "One word piece per line, or a tokenizer.json."
   )
   if required:
     require_or_model_dir("vocab_file")
   flags.DEFINE_bool(
-    "do_lower_case", True,
+    "do_lower_case",
+    True,
     "Whether to lower-case the text and strip accents: true for uncased "
     "models, false for cased ones. By default taken from the "
     "tokenizer_config.json next to --vocab_file, if it exists.",
   )
   flags.DEFINE_list(
-    "never_split", [],
+    "never_split",
+    [],
     "Tokens of the vocabulary, such as C++, that are not split where white "
     "space surrounds them, as written or lower-cased. By default taken from "
     "the tokenizer_config.json next to --vocab_file.",
@@ -122,9 +137,11 @@ def define_tokenizer_flags(*, required=True):
 def define_output_flags(*, required=True):
   """Defines --output_dir, the folder of a run."""
   flags.DEFINE_string(
-    "output_dir", None,
+    "output_dir",
+    None,
     "Folder of this run's checkpoints, logs and results. A run continues from "
-    "the newest complete checkpoint that it finds here.", required=required,
+    "the newest complete checkpoint that it finds here.",
+    required=required,
   )
 
 
@@ -133,63 +150,91 @@ def define_training_flags():
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
-    "train_batch_size", 32,
-    "Examples in one optimizer step, over all devices together.", lower_bound=1,
+    "train_batch_size",
+    32,
+    "Examples in one optimizer step, over all devices together.",
+    lower_bound=1,
   )
   flags.DEFINE_integer(
     "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
   )
   _define_optimizer_flags()
   flags.DEFINE_integer(
-    "gradient_accumulation_steps", 1,
+    "gradient_accumulation_steps",
+    1,
     "Number of parts in which each device computes its share of a batch, one "
     "after another, to need less memory. Results do not depend on it.",
-    lower_bound=1, needs="do_train",
+    lower_bound=1,
+    needs="do_train",
   )
   flags.DEFINE_bool(
-    "recompute_activations", False,
+    "recompute_activations",
+    False,
     "Keep only each layer's input for the gradient and recompute the rest: "
-    "less memory, a third more time.", needs="do_train",
-    not_with="freeze_encoder", why=", which trains no layer",
+    "less memory, a third more time.",
+    needs="do_train",
+    not_with="freeze_encoder",
+    why=", which trains no layer",
   )
+  _define_step_flags()
+
+
+def _define_step_flags():
   flags.DEFINE_integer(
     # Unlike the original: it applies to every device, not only to TPUs.
-    "iterations_per_loop", 1000,
+    "iterations_per_loop",
+    1000,
     "Largest number of steps that run on the devices without the host.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    "save_checkpoints_steps", 1000, "Save a checkpoint every N steps.",
+    "save_checkpoints_steps",
+    1000,
+    "Save a checkpoint every N steps.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
     # As in the original: this is TensorFlow's default.
-    "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1,
+    "max_to_keep",
+    5,
+    "Number of checkpoints to keep.",
+    lower_bound=1,
     needs="do_train",
   )
   flags.DEFINE_integer(
-    "log_steps", 100,
+    "log_steps",
+    100,
     "Log the values of training every N steps; runs of fewer than 10,000 steps "
     "log a hundred times by default.",
-    lower_bound=1, needs="do_train",
+    lower_bound=1,
+    needs="do_train",
   )
   flags.DEFINE_integer(
-    "stop_step", 0,
+    "stop_step",
+    0,
     "Stop at this step of the schedule and save; the same command with a "
-    "larger step, or 0, continues. 0: off.", lower_bound=0, needs="do_train",
+    "larger step, or 0, continues. 0: off.",
+    lower_bound=0,
+    needs="do_train",
   )
   flags.DEFINE_integer(
-    "max_bad_steps", 10,
+    "max_bad_steps",
+    10,
     "End the run after N consecutive steps without a finite loss and gradient, "
-    "which are skipped and logged.", lower_bound=1, needs="do_train",
+    "which are skipped and logged.",
+    lower_bound=1,
+    needs="do_train",
   )
   flags.DEFINE_list(
-    "profile_steps", [],
-    "first,last: steps to record for TensorBoard's profiler.", needs="do_train",
+    "profile_steps",
+    [],
+    "first,last: steps to record for TensorBoard's profiler.",
+    needs="do_train",
   )
   flags.DEFINE_integer(
     # Unlike the original: there, training has no seed, and all runs differ.
-    "seed", 12345,
+    "seed",
+    12345,
     "Seed of initial weights, order and dropout: equal seeds give equal runs.",
   )
 
@@ -197,24 +242,33 @@ def define_training_flags():
 def define_epoch_flags():
   """Defines the flags for the length of a run in passes over the data."""
   flags.DEFINE_float(
-    "num_train_epochs", 3.0, "Passes over the training data.",
-    lower_bound=0.0, upper_bound=1e6,
+    "num_train_epochs",
+    3.0,
+    "Passes over the training data.",
+    lower_bound=0.0,
+    upper_bound=1e6,
   )
   flags.DEFINE_integer(
-    "max_train_steps", 0,
+    "max_train_steps",
+    0,
     "End after this many steps, with a schedule of that length; 0: after "
-    "--num_train_epochs.", lower_bound=0,
+    "--num_train_epochs.",
+    lower_bound=0,
   )
   flags.DEFINE_float(
-    "warmup_proportion", 0.1,
+    "warmup_proportion",
+    0.1,
     # As in the original: above 1 the rate rises until the end of the run.
     "Share of the steps in which the learning rate rises from 0 to its peak.",
-    lower_bound=0.0, upper_bound=1e6,
+    lower_bound=0.0,
+    upper_bound=1e6,
   )
   flags.DEFINE_bool(
-    "bucket_by_length", False,
+    "bucket_by_length",
+    False,
     "Whether training batches are made of sequences of similar length: less "
-    "padding to compute, but another order of the examples.", needs="do_train",
+    "padding to compute, but another order of the examples.",
+    needs="do_train",
   )
 
 
@@ -222,7 +276,8 @@ def define_prediction_flags():
   """Defines the flags of scripts that write predictions."""
   flags.DEFINE_bool("do_predict", False, "Whether to write predictions.")
   flags.DEFINE_integer(
-    "predict_batch_size", 8,
+    "predict_batch_size",
+    8,
     "Examples in a prediction batch; more if they are short and shapes vary.",
     lower_bound=1,
   )
@@ -231,49 +286,73 @@ def define_prediction_flags():
 def _define_optimizer_flags():
   """Defines the flags of learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
-    "learning_rate", 5e-5,
+    "learning_rate",
+    5e-5,
     "Peak learning rate: after the warm-up it falls as "
-    "--learning_rate_schedule says.", lower_bound=0.0,
+    "--learning_rate_schedule says.",
+    lower_bound=0.0,
   )
   flags.DEFINE_enum(
-    "learning_rate_schedule", "linear", choices.LEARNING_RATE_SCHEDULES,
+    "learning_rate_schedule",
+    "linear",
+    choices.LEARNING_RATE_SCHEDULES,
     "How the rate falls after the warm-up. As in the original: linear.",
     needs="do_train",
   )
   flags.DEFINE_enum(
-    "optimizer", "bertadam", choices.OPTIMIZERS,
+    "optimizer",
+    "bertadam",
+    choices.OPTIMIZERS,
     "bertadam: the original's Adam, without bias correction. adamw: with bias "
-    "correction. lamb: for very large batches.", needs="do_train",
-  )
-  flags.DEFINE_float(
-    # As in the original: there these three values are constants.
-    "adam_beta2", 0.999,
-    "Decay rate of the second moment; 0.98 for large batches.",
-    lower_bound=0.0, upper_bound=0.999999, needs="do_train",
-  )
-  flags.DEFINE_float(
-    "adam_epsilon", 1e-6, "Added to the square root of the second moment.",
-    lower_bound=1e-12, needs="do_train",
-  )
-  flags.DEFINE_float(
-    "weight_decay_rate", 0.01,
-    "Decay of all weights except biases and layer norms.", lower_bound=0.0,
+    "correction. lamb: for very large batches.",
     needs="do_train",
   )
   flags.DEFINE_float(
-    "layerwise_lr_decay", 1.0,
+    # As in the original: there these three values are constants.
+    "adam_beta2",
+    0.999,
+    "Decay rate of the second moment; 0.98 for large batches.",
+    lower_bound=0.0,
+    upper_bound=0.999999,
+    needs="do_train",
+  )
+  flags.DEFINE_float(
+    "adam_epsilon",
+    1e-6,
+    "Added to the square root of the second moment.",
+    lower_bound=1e-12,
+    needs="do_train",
+  )
+  flags.DEFINE_float(
+    "weight_decay_rate",
+    0.01,
+    "Decay of all weights except biases and layer norms.",
+    lower_bound=0.0,
+    needs="do_train",
+  )
+  flags.DEFINE_float(
+    "layerwise_lr_decay",
+    1.0,
     "Learning rate of each encoder layer, as a multiple of the rate of the "
-    "layer above.", lower_bound=0.0, upper_bound=1.0, needs="do_train",
-    not_with="freeze_encoder", why=", which trains no layer",
+    "layer above.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+    needs="do_train",
+    not_with="freeze_encoder",
+    why=", which trains no layer",
   )
   flags.DEFINE_integer(
-    "freeze_layers", 0,
+    "freeze_layers",
+    0,
     "Freeze the embeddings and the N lowest encoder layers. 0: freeze nothing.",
-    lower_bound=0, needs="do_train", not_with="freeze_encoder",
+    lower_bound=0,
+    needs="do_train",
+    not_with="freeze_encoder",
     why=", which trains no layer",
   )
   flags.DEFINE_bool(
-    "freeze_encoder", False,
+    "freeze_encoder",
+    False,
     "Train only the pooler and the heads: freeze every encoder layer. In "
     "run_classifier.py the frozen encoder has no dropout, and its features are "
     "computed once and stored.",
@@ -283,20 +362,26 @@ def _define_optimizer_flags():
 def define_evaluation_flags():
   """Defines the flags of evaluation during training."""
   flags.DEFINE_integer(
-    "eval_steps", 0,
+    "eval_steps",
+    0,
     "Evaluate every N steps of training, and after the last; 0: only at the "
-    "end.", lower_bound=0, needs="do_train",
+    "end.",
+    lower_bound=0,
+    needs="do_train",
   )
   flags.DEFINE_string(
-    "save_best", None,
+    "save_best",
+    None,
     "Name of an evaluation result: the weights with its best value so far (the "
     "smallest, if the name ends in loss) are kept in output_dir/best_model.",
     needs="do_train eval_steps",
   )
   flags.DEFINE_integer(
-    "early_stopping_patience", 0,
+    "early_stopping_patience",
+    0,
     "Stop after N consecutive evaluations without a better result for "
-    "--save_best; 0: never.", lower_bound=0,
+    "--save_best; 0: never.",
+    lower_bound=0,
     needs="do_train eval_steps save_best",
   )
 
@@ -304,23 +389,31 @@ def define_evaluation_flags():
 def define_device_flags():
   """Defines the flags for the devices and the precision."""
   flags.DEFINE_enum(
-    "distribution_strategy", "auto", choices.DISTRIBUTION_STRATEGIES,
+    "distribution_strategy",
+    "auto",
+    choices.DISTRIBUTION_STRATEGIES,
     "Where to compute. auto: the TPU with --use_tpu, all workers that "
     "TF_CONFIG names, all GPUs of this machine, or its one device.",
   )
   flags.DEFINE_enum(
-    "dtype", "float32", choices.DTYPES,
+    "dtype",
+    "float32",
+    choices.DTYPES,
     "Type of matrix products and activations. Weights, softmax, layer norm "
     "and loss stay float32; float16 scales the loss.",
   )
   flags.DEFINE_enum(
-    "jit_compile", "auto", ("auto", "true", "false"),
+    "jit_compile",
+    "auto",
+    ("auto", "true", "false"),
     "Whether XLA compiles the step. auto: on a GPU; elsewhere LAMB's update.",
   )
   flags.DEFINE_integer(
-    "num_logical_cpus", 0,
+    "num_logical_cpus",
+    0,
     "Split the CPU into N devices, to try a distributed run on a machine "
-    "without accelerators. 0: one device.", lower_bound=0,
+    "without accelerators. 0: one device.",
+    lower_bound=0,
   )
   flags.DEFINE_bool("use_tpu", False, "Whether to compute on a TPU.")
   flags.DEFINE_string("tpu_name", None, "Name or grpc:// address of the TPU.")
@@ -351,7 +444,8 @@ def _check_search():
   values = flags.FLAGS
   given_flags = {name for name in values if values[name].present}
   repeated_runs.parse_search(
-    values.search, lambda name, text: values[name].parser.parse(text),
+    values.search,
+    lambda name, text: values[name].parser.parse(text),
     given_flags,
   )
   if values.search and file_io.is_remote(values.output_dir or ""):
@@ -364,10 +458,13 @@ def _check_search():
 def define_search_flag(metric, *, not_with=""):
   """Defines --search; `metric` is the score that selects the best model."""
   flags.DEFINE_spaceseplist(
-    "search", None,
+    "search",
+    None,
     "Trains and evaluates once with each combination of values, such as "
     "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', each in a folder "
     "of output_dir; the table is in search_results.tsv, the best model by "
-    f"{metric} in final_model.", needs="do_train do_eval", not_with=not_with,
+    f"{metric} in final_model.",
+    needs="do_train do_eval",
+    not_with=not_with,
   )
   command.check_early(_check_search)

@@ -39,7 +39,8 @@ def make_strategy(settings):
   # Other phases are not checked, because their batch sizes have no effect.
   for name in _phases(settings):
     pipeline.check_shares(
-      settings.get(f"{name}_batch_size"), strategy.num_replicas_in_sync,
+      settings.get(f"{name}_batch_size"),
+      strategy.num_replicas_in_sync,
       f"--{name}_batch_size",
     )
   return strategy
@@ -104,9 +105,7 @@ def claim_folder(
   trained_with = _trained_with(settings)
   if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
-    run_folder.check_output_dir(
-      settings.output_dir, fingerprint, trained_with
-    )
+    run_folder.check_output_dir(settings.output_dir, fingerprint, trained_with)
     console.keep_in(settings.output_dir)
   return trained_with
 
@@ -138,8 +137,10 @@ def _trained_with(settings):
     if value := settings.get(name):
       # Finding the files of --input_file also detects an added shard.
       paths = tfrecord.find_files(value) if name == "input_file" else [value]
-      watched[name] = value if name == "init_checkpoint" else (
-        f"{value} ({file_io.names_and_sizes(paths)})"
+      watched[name] = (
+        value
+        if name == "init_checkpoint"
+        else (f"{value} ({file_io.names_and_sizes(paths)})")
       )
   names = ("optimizer", "use_next_sentence_loss")
   fixed = settings.pick(name for name in names if name in settings)

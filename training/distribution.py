@@ -12,14 +12,22 @@ import tensorflow as tf
 from common import errors
 
 COMPUTE_DTYPES = {
-  "float32": tf.float32, "bfloat16": tf.bfloat16, "float16": tf.float16,
+  "float32": tf.float32,
+  "bfloat16": tf.bfloat16,
+  "float16": tf.float16,
 }
 
 
 def make_strategy(
-  name: str = "auto", *, use_tpu: bool = False, tpu_name: str | None = None,
-  tpu_zone: str | None = None, gcp_project: str | None = None,
-  master: str | None = None, num_tpu_cores: int = 8, num_logical_cpus: int = 0
+  name: str = "auto",
+  *,
+  use_tpu: bool = False,
+  tpu_name: str | None = None,
+  tpu_zone: str | None = None,
+  gcp_project: str | None = None,
+  master: str | None = None,
+  num_tpu_cores: int = 8,
+  num_logical_cpus: int = 0,
 ) -> tf.distribute.Strategy:
   """Returns the strategy for a run's flags.
 

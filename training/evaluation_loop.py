@@ -68,8 +68,11 @@ class Predictor:
   """
 
   def __init__(
-    self, strategy: tf.distribute.Strategy, function: Callable, *,
-    joins_short: bool = True
+    self,
+    strategy: tf.distribute.Strategy,
+    function: Callable,
+    *,
+    joins_short: bool = True,
   ):
     """Makes a predictor.
 
@@ -96,8 +99,13 @@ class Predictor:
     self._step = step
 
   def predict(
-    self, records: tf.data.Dataset, features: dict, *, num_records: int,
-    batch_size: int, lengths: Sequence[int] | np.ndarray | None = None
+    self,
+    records: tf.data.Dataset,
+    features: dict,
+    *,
+    num_records: int,
+    batch_size: int,
+    lengths: Sequence[int] | np.ndarray | None = None,
   ) -> dict[str, np.ndarray]:
     """Computes outputs for every record exactly once, in their order.
 
@@ -121,7 +129,8 @@ class Predictor:
       records = pipeline.reordered(records, order)
       if self._joins_short:
         sizes = input_sequences.batch_sizes(
-          np.asarray(lengths)[order], batch_size,
+          np.asarray(lengths)[order],
+          batch_size,
           max_length=features["input_mask"].shape[-1],
         )
         joined = np.array(sizes) // batch_size
@@ -134,8 +143,12 @@ class Predictor:
     }
 
   def windows(
-    self, records: tf.data.Dataset, features: dict, *, batch_size: int,
-    window: int
+    self,
+    records: tf.data.Dataset,
+    features: dict,
+    *,
+    batch_size: int,
+    window: int,
   ) -> Iterator[dict[str, np.ndarray]]:
     """Computes outputs like `predict`, window by window, to limit the memory.
 
@@ -157,7 +170,8 @@ class Predictor:
         num_records=len(strings),
         batch_size=batch_size,
         lengths=pipeline.token_counts(of_window, features)
-        if "input_mask" in features else None,
+        if "input_mask" in features
+        else None,
       )
 
   def _outputs(self, records, features, num_records, batch_size, joined):
@@ -169,8 +183,11 @@ class Predictor:
     # 10 records give 3 batches of 4; the last repeats records 0 and 1.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
-      self._strategy, records.repeat().take(num_batches * batch_size), features,
-      batch_size=batch_size, joined=joined
+      self._strategy,
+      records.repeat().take(num_batches * batch_size),
+      features,
+      batch_size=batch_size,
+      joined=joined,
     )
     last = None
     for batch in batches:
@@ -185,9 +202,15 @@ class PeriodicEvaluation:
   """Evaluates every N steps, keeps the best weights, decides when to stop."""
 
   def __init__(
-    self, evaluate: Callable, *, every_steps: int, last_step: int,
-    metric: str | None = None, patience: int = 0,
-    keep_best: Callable = lambda step: None, names: list[str] | None = None
+    self,
+    evaluate: Callable,
+    *,
+    every_steps: int,
+    last_step: int,
+    metric: str | None = None,
+    patience: int = 0,
+    keep_best: Callable = lambda step: None,
+    names: list[str] | None = None,
   ):
     """Makes an evaluation.
 
@@ -212,8 +235,12 @@ class PeriodicEvaluation:
     self._evaluate, self._keep_best = evaluate, keep_best
     self._patience = patience
     self._state: dict[str, Any] = {
-      "metric": metric, "step": None, "value": None, "loss": None,
-      "worse_since": 0, "evaluated_step": None,
+      "metric": metric,
+      "step": None,
+      "value": None,
+      "loss": None,
+      "worse_since": 0,
+      "evaluated_step": None,
     }
 
   @property
@@ -250,7 +277,8 @@ class PeriodicEvaluation:
       self._state.update(state)
       return
     logging.info(
-      "--save_best is %s now and was %s: the earlier best is forgotten", metric,
+      "--save_best is %s now and was %s: the earlier best is forgotten",
+      metric,
       state["metric"],
     )
 
@@ -282,8 +310,9 @@ class PeriodicEvaluation:
     state["worse_since"] += 1
     if self.should_stop:
       logging.info(
-        "stopping early: %s", f"{metric} was best ({state['value']:.6g}) at "
-        f"step {state['step']}" if state["step"]
+        "stopping early: %s",
+        f"{metric} was best ({state['value']:.6g}) at step {state['step']}"
+        if state["step"]
         else f"{metric} was never a finite number",
       )
 
@@ -297,8 +326,7 @@ def _find_metric(metric, names):
     if name in names:
       return name
   raise errors.InputError(
-    f"--save_best={metric} is not among the results: "
-    f"{', '.join(sorted(names))}"
+    f"--save_best={metric} is not among the results: {', '.join(sorted(names))}"
   )
 
 

@@ -17,9 +17,17 @@ _FORMAT = 1
 
 
 def ensure(
-  path: str, encoder: tf.Module, data, of_batch: Callable, serialize: Callable,
-  *, strategy: tf.distribute.Strategy, batch_size: int, window: int,
-  joins_short: bool = True, **decided
+  path: str,
+  encoder: tf.Module,
+  data,
+  of_batch: Callable,
+  serialize: Callable,
+  *,
+  strategy: tf.distribute.Strategy,
+  batch_size: int,
+  window: int,
+  joins_short: bool = True,
+  **decided,
 ) -> None:
   """Writes the hidden states of all records, unless they exist already.
 
@@ -40,15 +48,19 @@ def ensure(
   def write(writer):
     logging.info("computing the encoder's states of %s", data.records)
     for outputs in predictor.windows(
-      pipeline.sequential_records([data.records]), data.features,
-      batch_size=batch_size, window=window,
+      pipeline.sequential_records([data.records]),
+      data.features,
+      batch_size=batch_size,
+      window=window,
     ):
       writer.write_all(serialize(outputs))
     return {}
 
   fingerprint = {
-    "format": _FORMAT, "encoder": cached_records.weights_sha256(weights),
+    "format": _FORMAT,
+    "encoder": cached_records.weights_sha256(weights),
     "compute_dtype": encoder.compute_dtype.name,
-    "records": cached_records.file_sha256(data.records), **decided
+    "records": cached_records.file_sha256(data.records),
+    **decided,
   }
   cached_records.ensure(path, fingerprint, write)

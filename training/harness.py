@@ -75,9 +75,15 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
   def batches_from(step):
     task.begins()
     return pipeline.training_batches(
-      task.strategy, data.files, data.features, num_records=data.num_records,
-      batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
-      bucketing=is_bucketed(settings, task.strategy), trim=data.trim,
+      task.strategy,
+      data.files,
+      data.features,
+      num_records=data.num_records,
+      batch_size=settings.train_batch_size,
+      seed=settings.seed,
+      first_step=step,
+      bucketing=is_bucketed(settings, task.strategy),
+      trim=data.trim,
       transform=data.transform,
     )
 
@@ -94,7 +100,8 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
     logging.info(
       "stopped at step %d of %d, which is saved: to go on, run the same "
       "command with a larger --stop_step or without it; the data may change",
-      step, task.length[0],
+      step,
+      task.length[0],
     )
   if evaluation and settings.save_best:
     step = choose_weights(settings, task, evaluation.best_step, step)
@@ -114,13 +121,19 @@ def choose_weights(
     return best_step
   if best_step is None:
     logging.warning(
-      "%s the last step, %d: --save_best=%s was never a finite number", what,
-      last_step, settings.save_best,
+      "%s the last step, %d: --save_best=%s was never a finite number",
+      what,
+      last_step,
+      settings.save_best,
     )
     return last_step
   logging.info(
-    "%s the last step, %d; the best, of step %d, are in %s: %s", what,
-    last_step, best_step, path, "--use_best takes those"
+    "%s the last step, %d; the best, of step %d, are in %s: %s",
+    what,
+    last_step,
+    best_step,
+    path,
+    "--use_best takes those"
     if "use_best" in settings
     else f"--model_dir={path} and another --output_dir answer with those",
   )
@@ -217,12 +230,16 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
   by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
   names = _trained_names(settings, task.config, by_name)
   return loop.Trainer(
-    strategy=task.strategy, variables=task.model.variables,
-    trained=[by_name[name] for name in names], objective=task.objective,
+    strategy=task.strategy,
+    variables=task.model.variables,
+    trained=[by_name[name] for name in names],
+    objective=task.objective,
     optimizer=_make_optimizer(settings, task, names),
     learning_rate=functools.partial(
-      optimization.learning_rate, init_lr=settings.learning_rate,
-      num_train_steps=num_train_steps, num_warmup_steps=num_warmup_steps,
+      optimization.learning_rate,
+      init_lr=settings.learning_rate,
+      num_train_steps=num_train_steps,
+      num_warmup_steps=num_warmup_steps,
       schedule=settings.learning_rate_schedule,
     ),
     options=_train_options(settings, task),
@@ -249,8 +266,10 @@ def _make_optimizer(settings, task, names):
     or not components.shapes_may_vary(settings, task.strategy)
   )
   return optimization.make_optimizer(
-    settings.optimizer, weight_decay_rate=settings.weight_decay_rate,
-    beta_2=settings.adam_beta2, epsilon=settings.adam_epsilon,
+    settings.optimizer,
+    weight_decay_rate=settings.weight_decay_rate,
+    beta_2=settings.adam_beta2,
+    epsilon=settings.adam_epsilon,
     rate_multipliers=optimization.learning_rate_multipliers(
       names, task.config.num_hidden_layers, settings.layerwise_lr_decay
     ),
@@ -269,7 +288,11 @@ def periodic_evaluation(
   if not settings.eval_steps:
     return None
   return evaluation_loop.PeriodicEvaluation(
-    task.evaluate, every_steps=settings.eval_steps, last_step=task.length[0],
-    metric=settings.save_best, patience=settings.early_stopping_patience,
-    keep_best=keep_best, names=task.result_names,
+    task.evaluate,
+    every_steps=settings.eval_steps,
+    last_step=task.length[0],
+    metric=settings.save_best,
+    patience=settings.early_stopping_patience,
+    keep_best=keep_best,
+    names=task.result_names,
   )

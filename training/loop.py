@@ -119,7 +119,9 @@ class _LossScale:
 def _counter(name, value):
   """Returns a variable that is equal on all replicas; the first assigns it."""
   return tf.Variable(
-    value, name=name, trainable=False,
+    value,
+    name=name,
+    trainable=False,
     dtype=tf.int64 if isinstance(value, int) else tf.float32,
     aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
   )
@@ -167,7 +169,14 @@ class Trainer:
   """
 
   def __init__(
-    self, *, strategy, variables, trained, objective, optimizer, learning_rate,
+    self,
+    *,
+    strategy,
+    variables,
+    trained,
+    objective,
+    optimizer,
+    learning_rate,
     options,
   ):
     """Makes the optimizer's slots and the step counter.
@@ -218,7 +227,8 @@ class Trainer:
     )
     self._compiled_gradients, self._compiled_outputs = [
       tf.function(function, jit_compile=True, autograph=False)
-      if jit and not alone else function
+      if jit and not alone
+      else function
       for function in (self._gradients, self._parts.outputs)
     ]
     # Nested tf.functions slow down tracing.
@@ -291,7 +301,9 @@ class Trainer:
     norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
     self._optimizer.update_all(
-      self._trained, grads, learning_rate=rate,
+      self._trained,
+      grads,
+      learning_rate=rate,
       # Not global_step: Adam's bias correction counts the updates that its
       # moments have seen.
       step=self.applied_updates.read_value(),
@@ -305,7 +317,8 @@ class Trainer:
   def _global_norm(self, grads, squared_rows):
     """Norm over all variables; see optimization.rows_squared_norm."""
     dense = [
-      grad for variable, grad in zip(self._trained, grads)
+      grad
+      for variable, grad in zip(self._trained, grads)
       if variable.name not in squared_rows
     ]
     squares = [*squared_rows.values(), optimization.squared_norm(dense)]
@@ -319,6 +332,7 @@ class Trainer:
       dict from the name of a variable whose rows were looked up to
       the squared norm of those rows, loss, metrics.
     """
+
     def part_of(index):
       return self._part_gradients(
         *self._parts.part(batch, index, step, replica_id), weights
@@ -331,8 +345,10 @@ class Trainer:
       _, total = tf.while_loop(
         lambda index, _: index < self._parts.count,
         lambda index, total: (
-          index + 1, tf.nest.map_structure(tf.add, total, part_of(index))
-        ), (1, total),
+          index + 1,
+          tf.nest.map_structure(tf.add, total, part_of(index)),
+        ),
+        (1, total),
       )
     return total
 
@@ -373,7 +389,8 @@ class Trainer:
       return index + 1, rows.write(index, row)
 
     _, rows = tf.while_loop(
-      lambda index, rows: index < num_steps, take_step,
+      lambda index, rows: index < num_steps,
+      take_step,
       [0, tf.TensorArray(tf.float32, num_steps)],
     )
     columns = tf.transpose(rows.stack())
@@ -381,7 +398,9 @@ class Trainer:
       structure[0], tf.unstack(columns, len(tf.nest.flatten(structure[0])))
     )
     return train_log.BlockResults(
-      losses, norms, tf.cast(overflows, tf.bool),
+      losses,
+      norms,
+      tf.cast(overflows, tf.bool),
       metrics=tf.nest.map_structure(tf.reduce_sum, metrics),
       learning_rate=rates[-1],
       applied_updates=self.applied_updates.read_value(),
@@ -447,7 +466,9 @@ class Trainer:
       return
     evaluation = self._evaluation
     run_folder.save(
-      self._options.output_dir, step, self.state(),
+      self._options.output_dir,
+      step,
+      self.state(),
       extra={"evaluation": evaluation.state()} if evaluation else {},
       max_to_keep=self._options.max_to_keep,
     )
@@ -479,7 +500,9 @@ class Trainer:
       logging.warning(
         "nothing to train: the checkpoint in %s is at step %d and %s; pass "
         "another --output_dir to start again, or more steps or epochs, or a "
-        "larger --stop_step, to continue", options.output_dir, first_step,
+        "larger --stop_step, to continue",
+        options.output_dir,
+        first_step,
         f"this start ends at step {options.num_train_steps}"
         if first_step >= options.num_train_steps
         else "--early_stopping_patience ended this run there",
@@ -487,7 +510,8 @@ class Trainer:
       return
     iterator = iter(make_batches(first_step))
     log = train_log.TrainingLog(
-      options, first_step=first_step,
+      options,
+      first_step=first_step,
       writes_files=distribution.is_chief(self._strategy),
     )
     with catch_signals() as stop, contextlib.closing(log):
@@ -496,7 +520,9 @@ class Trainer:
     if is_stopped:
       logging.info(
         "stopped by %s; step %d is saved: run the same command again to "
-        "continue", stop.by, self.global_step.numpy(),
+        "continue",
+        stop.by,
+        self.global_step.numpy(),
       )
       raise SystemExit(EXIT_INTERRUPTED)
 
@@ -627,7 +653,8 @@ class Trainer:
       options.num_train_steps,
       _next_multiple(step, options.save_checkpoints_steps),
       _next_multiple(step, options.log_steps),
-      step + options.iterations_per_loop, step + affordable,
+      step + options.iterations_per_loop,
+      step + affordable,
     ]
     if self._evaluation:
       ends.append(_next_multiple(step, self._evaluation.every_steps))

@@ -51,7 +51,8 @@ def summary(results: dict[int, dict[str, float]]) -> str:
 
 
 def parse_search(
-  parts: Sequence[str] | None, parse: Callable[[str, str], Any],
+  parts: Sequence[str] | None,
+  parse: Callable[[str, str], Any],
   given_flags: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
   """Returns the runs of --search: {name of a run's folder: values of flags}.
@@ -109,7 +110,8 @@ def parse_search(
 
 
 def search_table(
-  grid: dict[str, dict[str, Any]], results: dict[str, dict[str, float]],
+  grid: dict[str, dict[str, Any]],
+  results: dict[str, dict[str, float]],
   metric: str,
 ) -> str:
   """Returns a TSV of settings and scores, the best run first.
@@ -123,8 +125,10 @@ def search_table(
   metrics = [metric, *sorted(known - {metric})]
   order = sorted(results, key=lambda name: -results[name][metric])
   rows = [
-    [*map(str, grid[name].values()),
-     *(f"{results[name][each]:g}" for each in metrics)]
+    [
+      *map(str, grid[name].values()),
+      *(f"{results[name][each]:g}" for each in metrics),
+    ]
     for name in order
   ]
   header = [*grid[order[0]], *metrics]
@@ -149,8 +153,12 @@ def run_all(
 
 
 def run_grid(
-  settings: run_settings.Settings, run: Callable, grid: dict[str, dict],
-  metric: str, *, is_chief: bool,
+  settings: run_settings.Settings,
+  run: Callable,
+  grid: dict[str, dict],
+  metric: str,
+  *,
+  is_chief: bool,
 ) -> None:
   """Runs a command for each combination of --search; keeps the best model.
 

@@ -84,8 +84,9 @@ class StartingPoint(NamedTuple):
 
 
 def starting_point(
-  folder: str, init_checkpoint: str | None,
-  trained_with: TrainedWith | None = None
+  folder: str,
+  init_checkpoint: str | None,
+  trained_with: TrainedWith | None = None,
 ) -> StartingPoint:
   """Returns the first of these starting points that exists.
 
@@ -118,7 +119,8 @@ def _log_resumption(checkpoint, init_checkpoint):
   if init_checkpoint:
     logging.warning(
       "--init_checkpoint=%s is not used: the run goes on from %s",
-      init_checkpoint, checkpoint.path,
+      init_checkpoint,
+      checkpoint.path,
     )
 
 
@@ -129,7 +131,10 @@ def _name_changes(folder, watched):
     if before[name] != watched[name]:
       logging.warning(
         "the run in %s began with %s=%s, and goes on with %s",
-        folder, name, before[name], watched[name],
+        folder,
+        name,
+        before[name],
+        watched[name],
       )
 
 
@@ -221,9 +226,11 @@ def _remove_leftovers(folder):
   for name in sorted(names):
     match = _NAME.match(name)
     # Another program may be writing a checkpoint.
-    alone = match and not _foreign_steps(folder) and not names & {
-      f"{match[1]}.index", f"{match[1]}.commit"
-    }
+    alone = (
+      match
+      and not _foreign_steps(folder)
+      and not names & {f"{match[1]}.index", f"{match[1]}.commit"}
+    )
     if alone or _TEMPORARY.match(name):
       file_io.remove(os.path.join(folder, name))
 
@@ -249,7 +256,7 @@ def _check_same_run(folder, stored, fingerprint, trained_with):
 
 
 def _flat(value, prefix=""):
-  """{"model": {"hidden_size": 8}} -> {".model.hidden_size": 8}"""
+  """Returns {".a.b": 8} for {"a": {"b": 8}}."""
   if not isinstance(value, dict):
     return {prefix: value}
   parts = [_flat(inner, f"{prefix}.{key}") for key, inner in value.items()]
@@ -257,8 +264,12 @@ def _flat(value, prefix=""):
 
 
 def save(
-  folder: str, step: int, tensors: dict, *, extra: dict | None = None,
-  max_to_keep: int = 5
+  folder: str,
+  step: int,
+  tensors: dict,
+  *,
+  extra: dict | None = None,
+  max_to_keep: int = 5,
 ) -> str:
   """Saves and commits a checkpoint, removes the oldest; returns its prefix.
 

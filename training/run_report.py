@@ -102,12 +102,16 @@ def write(settings, report: Report) -> None:
       curves="".join(_curves(log)) or "Nothing was trained.",
       confusions=_confusions(report),
       details=f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
-      if report.details else "",
+      if report.details
+      else "",
       mistakes=_mistakes(report),
-      settings=_table([], (
-        (key, json.dumps(settings.get(key), default=str))
-        for key in sorted(settings)
-      )),
+      settings=_table(
+        [],
+        (
+          (key, json.dumps(settings.get(key), default=str))
+          for key in sorted(settings)
+        ),
+      ),
     ),
   )
   if settings.do_train:
@@ -154,11 +158,16 @@ def _table(names, rows):
 
 
 def _row(cells):
-  return "<tr>" + "".join(
-    f'<td class="number">{cell:.6g}</td>'
-    if isinstance(cell, (int, float, np.number))
-    else f"<td>{html.escape(str(cell))}</td>" for cell in cells
-  ) + "</tr>"
+  return (
+    "<tr>"
+    + "".join(
+      f'<td class="number">{cell:.6g}</td>'
+      if isinstance(cell, (int, float, np.number))
+      else f"<td>{html.escape(str(cell))}</td>"
+      for cell in cells
+    )
+    + "</tr>"
+  )
 
 
 def _curves(lines):
@@ -187,7 +196,8 @@ def _curve(name, points):
     f'<polyline points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
     + "".join(
       f'<circle cx="{a}" cy="{b}" r="2"><title>step {step}: {value:.6g}'
-      "</title></circle>" for (a, b), (step, value) in zip(places, points)
+      "</title></circle>"
+      for (a, b), (step, value) in zip(places, points)
     )
     + f'<text x="10" y="12">{high:.4g}</text>'
     f'<text x="10" y="{_HEIGHT - 6}">{low:.4g}</text>'
@@ -203,10 +213,15 @@ def _confusions(report):
   rows = []
   for label, counts in zip(report.labels, report.confusions):
     shares = counts / max(1, counts.sum())
-    rows.append(f"<tr><th>{html.escape(label)}</th>" + "".join(
-      f'<td class="number" style="background:rgba(26,115,232,{share:.2f})">'
-      f"{count}</td>" for share, count in zip(shares, counts)
-    ) + "</tr>")
+    rows.append(
+      f"<tr><th>{html.escape(label)}</th>"
+      + "".join(
+        f'<td class="number" style="background:rgba(26,115,232,{share:.2f})">'
+        f"{count}</td>"
+        for share, count in zip(shares, counts)
+      )
+      + "</tr>"
+    )
   names = "".join(f"<th>{html.escape(label)}</th>" for label in report.labels)
   return (
     "<h2>Confusions</h2><table><tr><th>correct \\ predicted</th>"
@@ -216,10 +231,14 @@ def _confusions(report):
 
 def _mistakes(report):
   largest = sorted(report.mistakes, key=lambda mistake: -mistake.size)
-  return _table(
-    ["text", "correct", "predicted"],
-    [mistake[1:] for mistake in largest[:NUM_MISTAKES]],
-  ) if largest else "None."
+  return (
+    _table(
+      ["text", "correct", "predicted"],
+      [mistake[1:] for mistake in largest[:NUM_MISTAKES]],
+    )
+    if largest
+    else "None."
+  )
 
 
 # The card.
@@ -236,13 +255,19 @@ def _card(settings, report, texts):
     settings.get("eval_file") or settings.get("predict_file") or "data"
   )
   return _CARD.substitute(
-    texts, use=report.use, head=head, call=call,
+    texts,
+    use=report.use,
+    head=head,
+    call=call,
     folder=os.path.join(settings.output_dir, "final_model"),
-    data=json.dumps(data), name=json.dumps(texts["title"]),
-    metrics="[" + ", ".join(
+    data=json.dumps(data),
+    name=json.dumps(texts["title"]),
+    metrics="["
+    + ", ".join(
       json.dumps({"type": name, "value": value})
       for name, value in scores.items()
-    ) + "]",
+    )
+    + "]",
     labels=", ".join(f"`{label}`" for label in report.labels) or "none",
     scores="\n".join(f"| {n} | {value:.6g} |" for n, value in scores.items())
     or "| not evaluated | |",

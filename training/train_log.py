@@ -83,10 +83,13 @@ class TrainingLog:
     shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, shown)
     if self._files:
-      self._files.write(step, {
-        f"eval/{name.removeprefix('eval_')}": value
-        for name, value in results.items()
-      })
+      self._files.write(
+        step,
+        {
+          f"eval/{name.removeprefix('eval_')}": value
+          for name, value in results.items()
+        },
+      )
     # The time of an evaluation does not count for the training speed.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -184,13 +187,15 @@ class TrainingLog:
       if is_overflow:
         logging.info(
           "step %d skipped: its gradient overflowed float16, the loss scale is "
-          "halved", number,
+          "halved",
+          number,
         )
         continue
       self.bad_steps_in_row += 1
       logging.warning(
         "step %d skipped: its loss or gradient was not finite (%d in a row)",
-        number, self.bad_steps_in_row,
+        number,
+        self.bad_steps_in_row,
       )
 
   def _values(self, step, moment, results):
@@ -224,14 +229,18 @@ class TrainingLog:
   def _text(self, step, values, names):
     """Returns "step 20/100  loss 2.31  12.5 examples/s"."""
     shown = [f"{name} {values[name]:.4g}" for name in names]
-    return "  ".join([
-      f"step {step}/{self._options.num_train_steps}", *shown,
-      f"{values['examples_per_second']:,.1f} examples/s",
-    ])
+    return "  ".join(
+      [
+        f"step {step}/{self._options.num_train_steps}",
+        *shown,
+        f"{values['examples_per_second']:,.1f} examples/s",
+      ]
+    )
 
   def _line(self, step, values):
     names = [
-      name for name, value in values.items()
+      name
+      for name, value in values.items()
       if not name.startswith(("examples_", "tokens_"))
       # 0 skipped steps are not logged.
       and (value or name != "skipped_steps")

@@ -25,7 +25,8 @@ def tf1_name(berts: str) -> str:
   """Converts BERT's name of a variable to ALBERT's; layer n becomes group n."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
-    lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/", berts,
+    lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/",
+    berts,
   )
 
 

@@ -11,11 +11,14 @@ from common import errors
 from variants import albert, distilbert, electra, left_to_right, roberta
 
 _CLASSES = {
-  "albert": albert.AlbertModel, "bert": modeling.BertModel,
-  "camembert": roberta.RobertaModel, "distilbert": distilbert.DistilBertModel,
+  "albert": albert.AlbertModel,
+  "bert": modeling.BertModel,
+  "camembert": roberta.RobertaModel,
+  "distilbert": distilbert.DistilBertModel,
   "electra": electra.ElectraModel,
   "left_to_right": left_to_right.LeftToRightModel,
-  "roberta": roberta.RobertaModel, "xlm-roberta": roberta.RobertaModel,
+  "roberta": roberta.RobertaModel,
+  "xlm-roberta": roberta.RobertaModel,
 }
 
 
@@ -79,7 +82,8 @@ def check_next_sentence(
 
 
 def check_layer_rates(
-  config: configuration.BertConfig, freeze_layers: int,
+  config: configuration.BertConfig,
+  freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
   """Raises InputError for rates per layer if the layers share weights."""

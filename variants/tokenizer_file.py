@@ -27,7 +27,8 @@ _ROLE = re.compile(
 _MASKS = ("<mask>", "[MASK]")
 # Rules of tokenizer_config.json, and their names in a tokenizer.json.
 RULES = {
-  "do_lower_case": "lowercase", "strip_accents": "strip_accents",
+  "do_lower_case": "lowercase",
+  "strip_accents": "strip_accents",
   "tokenize_chinese_chars": "handle_chinese_chars",
 }
 # Classes of transformers that read a tokenizer.json as it is.
@@ -150,9 +151,14 @@ class FileTokenizer(tokenization.FullTokenizer):
     for mark in _WORD_MARKS:
       answer = answer.removeprefix(mark)
     whole, near = "".join(tokens), len("".join(self.tokenize(before)))
-    places = [
-      match.start() for match in re.finditer(f"(?={re.escape(answer)})", whole)
-    ] if answer else []
+    places = (
+      [
+        match.start()
+        for match in re.finditer(f"(?={re.escape(answer)})", whole)
+      ]
+      if answer
+      else []
+    )
     if not places:
       return None
     start = min(places, key=lambda place: abs(place - near))
@@ -184,7 +190,8 @@ def content_of(vocab_file: str) -> str:
     os.path.dirname(vocab_file), "tokenizer_config.json"
   )
   rules = {
-    name: config[key] for key, name in RULES.items()
+    name: config[key]
+    for key, name in RULES.items()
     if isinstance(config.get(key), bool)
   }
   if not rules or config.get("tokenizer_class") in GENERIC:
@@ -251,7 +258,8 @@ def _specials(vocab_file, tokenizer):
   runs = [
     (text, [pair.tokens[n] for n in places], pair.type_ids[places[0]])
     for text, places in (
-      (key, list(group)) for key, group in itertools.groupby(
+      (key, list(group))
+      for key, group in itertools.groupby(
         range(len(pair)), pair.sequence_ids.__getitem__
       )
     )
@@ -259,7 +267,9 @@ def _specials(vocab_file, tokenizer):
   if [text for text, _, _ in runs] == [None, 0, None, 1, None]:
     (_, cls, _), (_, a, segment_a), (_, middle, _), b, (_, last, _) = runs
     if (
-      len(cls) == len(last) == 1 and set(middle) == {*last} and not segment_a
+      len(cls) == len(last) == 1
+      and set(middle) == {*last}
+      and not segment_a
       and tokenizer.encode("a").tokens == cls + a + last
     ):
       return tokenization.Specials(

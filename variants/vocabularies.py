@@ -33,7 +33,9 @@ def refuse_sentencepiece(vocab_file: str) -> None:
 
 
 def make_tokenizer(
-  vocab_file: str, *, do_lower_case: bool = True,
+  vocab_file: str,
+  *,
+  do_lower_case: bool = True,
   never_split: Sequence[str] = (),
 ) -> tokenization.FullTokenizer:
   """Returns the FullTokenizer, or its subclass, for a vocabulary.
