@@ -227,7 +227,7 @@ _SHARED = (
 )
 
 
-class _Kind(NamedTuple):
+class _ModelFormat(NamedTuple):
   """Describes transformers' configuration format of one model type.
 
   Attributes:
@@ -245,7 +245,7 @@ class _Kind(NamedTuple):
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 # The epsilon of BERT's layer norm; the original's file does not contain it.
 _EPSILON = 1e-12
-_ROBERTA = _Kind(
+_ROBERTA = _ModelFormat(
   # BertConfig's max_position_embeddings excludes the rows before position 0.
   defaults={
     "vocab_size": 50265,
@@ -271,10 +271,10 @@ _OTHER_NETWORKS = {
   "add_cross_attention": False,
 }
 _OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
-# {model_type: _Kind}; a model_type is also the name of a variant.
+# {model_type: _ModelFormat}; a model_type is also the name of a variant.
 _KINDS = {
-  "bert": _Kind(defaults=_BERT, others=("layer_norm_eps",)),
-  "distilbert": _Kind(
+  "bert": _ModelFormat(defaults=_BERT, others=("layer_norm_eps",)),
+  "distilbert": _ModelFormat(
     defaults={**_BERT, "num_hidden_layers": 6},
     names={
       "hidden_size": "dim",
@@ -287,7 +287,7 @@ _KINDS = {
       "type_vocab_size": None,
     },
   ),
-  "albert": _Kind(
+  "albert": _ModelFormat(
     defaults={
       "vocab_size": 30000,
       "embedding_size": 128,
@@ -302,7 +302,7 @@ _KINDS = {
     },
     others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
   ),
-  "electra": _Kind(
+  "electra": _ModelFormat(
     defaults={
       **_BERT,
       "embedding_size": 128,

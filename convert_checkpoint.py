@@ -9,7 +9,7 @@ checks that both checkpoints compute the same outputs. BERT-base takes a few
 seconds. --add_tokens and --max_position_embeddings make the model larger.
 """
 
-from common import choices, command, flags
+from common import command, flag_values, flags
 from training import common_flags
 
 flags.DEFINE_string(
@@ -27,7 +27,7 @@ flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
   "to",
   None,
-  choices.CHECKPOINT_KINDS,
+  flag_values.CHECKPOINT_KINDS,
   "Format of the output. tf1 and tf2 are the same: this project stores weights "
   "as the original did.",
   required=True,
@@ -51,7 +51,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
   "architecture",
   None,
-  choices.HUGGINGFACE_ARCHITECTURES,
+  flag_values.HUGGINGFACE_ARCHITECTURES,
   "transformers class of a Hugging Face output; by default inferred from the "
   "names of the weights. Heads for tokens and for sequences have the same "
   "names: pass the class for another program's token classifier.",

@@ -16,7 +16,7 @@ on them, with Hugging Face's tokenizer and configuration files; --format=litert
 writes the same for LiteRT, for the sequence lengths in --lengths.
 """
 
-from common import choices, command, flags
+from common import command, flag_values, flags
 from serving import export_options
 from training import common_flags
 
@@ -33,7 +33,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
   "format",
   "saved_model",
-  ["saved_model", *choices.ENGINES[1:]],
+  ["saved_model", *flag_values.ENGINES[1:]],
   "SavedModel, or ONNX or LiteRT with Hugging Face's names and files.",
 )
 flags.DEFINE_list(

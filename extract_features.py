@@ -23,7 +23,7 @@ for each line, and --similarity the cosine of its two texts:
       --output_file=weights.jsonl --model_dir=splade_model
 """
 
-from common import choices, command, flags
+from common import command, flag_values, flags
 from serving import export_options
 from training import common_flags
 
@@ -40,7 +40,7 @@ flags.DEFINE_string("output_file", None, "The file to write.")
 flags.DEFINE_enum(
   "output_format",
   "jsonl",
-  choices.FEATURE_FILE_FORMATS,
+  flag_values.FEATURE_FILE_FORMATS,
   "jsonl: as the original. npz: for numpy, and with --search.",
   needs="output_file",
 )
@@ -56,7 +56,7 @@ flags.DEFINE_list(
 flags.DEFINE_enum(
   "pooling",
   None,
-  choices.SENTENCE_POOLINGS,
+  flag_values.SENTENCE_POOLINGS,
   "Writes one vector for each line, pooled from its tokens, instead of "
   "--layers. A sentence-transformers folder sets --max_seq_length and "
   "--normalize, and with --similarity and --search the pooling.",
@@ -164,7 +164,7 @@ from features import (
   vector_search,
 )
 from serving import engine_choice
-from training import components, distribution
+from training import distribution, run_setup
 
 
 def computes_vectors(settings):
@@ -294,13 +294,13 @@ def main(_):
   """Writes the vectors of texts, or compares texts."""
   settings = read_settings()
   check_flags(settings)
-  config = components.model_config(settings)
+  config = run_setup.model_config(settings)
   layers = []
   if computes := computes_vectors(settings):
     layers = text_vectors.layers_to_write(settings, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
 
-  strategy = components.make_strategy(settings)
+  strategy = run_setup.make_strategy(settings)
   if distribution.is_multi_worker(strategy):
     raise errors.InputError(
       "one process writes one file: cut --input_file and run the script once "
@@ -315,7 +315,7 @@ def main(_):
       text_vectors.make_compute(model, settings, layers, head),
       strategy,
       settings,
-      engine_choice.in_place_of(
+      engine_choice.network_on_engine(
         [*model.variables, *(head.variables if head else ())],
         settings,
         config,

@@ -65,20 +65,20 @@ from checkpoints import model_settings
 from classification import data, job, task
 from common import run_settings
 from serving import engine_choice
-from training import components, distribution
+from training import distribution, run_setup
 
 
 def main(_):
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = task.restore_input_settings(settings)
-  components.require_one_of(settings, "do_train", "do_eval", "do_predict")
+  run_setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   run_settings.refuse_ignored(settings)
   seeds = repeated_runs.parse_seeds(settings.seeds)
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   # Runs of seeds or a grid start with new heads; tasks on vectors have no head.
   is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
-  config = components.model_config(
+  config = run_setup.model_config(
     settings, None if is_new else "classification"
   )
   model_settings.make_tokenizer(settings, config)
@@ -101,7 +101,7 @@ def main(_):
 
 def arrange_devices(settings):
   """Returns the tf.distribute.Strategy and settings; windows turn XLA off."""
-  strategy = components.make_strategy(settings)
+  strategy = run_setup.make_strategy(settings)
   # Texts differ in their number of windows; XLA would compile every shape.
   if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
@@ -125,8 +125,8 @@ def run_model(settings, run):
     results = model.evaluate()
   if settings.do_train or settings.do_eval:
     model.write_report(results)
-  network = engine_choice.in_place_of(
-    model.variables, settings, run.config, **model.served_as
+  network = engine_choice.network_on_engine(
+    model.variables, settings, run.config, **model.export_head
   )
   for name in run.records:
     if name.startswith("predict"):

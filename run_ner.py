@@ -18,7 +18,7 @@ A trained model tags sentences: columns, JSON lines, or plain text:
       --model_dir=ner_output/final_model --output_dir=new_output
 """
 
-from common import choices, command, flags
+from common import command, flag_values, flags
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
@@ -44,7 +44,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
   "file_format",
   None,
-  choices.TAGGING_FORMATS,
+  flag_values.TAGGING_FORMATS,
   "Format of all files, and of the predictions. If not given: jsonl for names "
   "that end in .jsonl or .json, else conll, the format of columns. text: raw "
   "sentences to label, a line each; their words are answered in columns.",
@@ -60,7 +60,7 @@ flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
   "scheme",
   "iob2",
-  choices.TAGGING_SCHEMES,
+  flag_values.TAGGING_SCHEMES,
   "How labels mark where an entity "
   "begins; plain: only types (PER), where adjacent words of a type are an "
   "entity; none: labels of single words, such as parts of speech.",
@@ -94,7 +94,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
   "feature_layers",
   None,
-  choices.TAGGING_FEATURES,
+  flag_values.TAGGING_FEATURES,
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of BERT.",
   needs="freeze_encoder|!do_train",
 )
@@ -140,13 +140,7 @@ from checkpoints import model_settings, weight_files
 from common import file_io
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
-from training import (
-  components,
-  distribution,
-  harness,
-  repeated_runs,
-  run_report,
-)
+from training import distribution, harness, repeated_runs, run_report, run_setup
 
 
 class TaggingRun(NamedTuple):
@@ -210,7 +204,7 @@ def train(settings, model, run, start, predictor):
     names = list(scores.evaluate(gold, gold, 0.0, settings.scheme).results)
   return harness.train(
     settings,
-    harness.Task(
+    harness.TrainingSpec(
       model,
       run.config,
       run.strategy,
@@ -231,14 +225,14 @@ def train(settings, model, run, start, predictor):
 
 def run_model(settings, run):
   """Trains, evaluates and predicts with one model; returns its scores."""
-  start = components.open_run(settings, run.task, run.config, run.strategy)
+  start = run_setup.open_run(settings, run.task, run.config, run.strategy)
   with run.strategy.scope(), weight_files.without_random_init(start.path):
     model = tagging_model.TaggingModel(
       run.config,
       len(run.labels),
       features=settings.feature_layers,
       bilstm_size=settings.bilstm_size,
-      **components.model_options(settings, run.strategy),
+      **run_setup.model_options(settings, run.strategy),
     )
   predictor = predictions.FilePredictor(
     model, run.labels, strategy=run.strategy, trim=run.trim
@@ -295,7 +289,7 @@ def main(_):
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = read_settings()
   paths = inputs.files_to_read(settings)
-  config = components.model_config(settings, "tagging")
+  config = run_setup.model_config(settings, "tagging")
   features = settings.feature_layers
   if features:
     bilstm.check_features(features, config.num_hidden_layers)
@@ -306,10 +300,10 @@ def main(_):
   config = inputs.trained_config(config, labels)
 
   # TensorFlow cannot rearrange its devices after the first computation.
-  strategy = components.make_strategy(settings)
+  strategy = run_setup.make_strategy(settings)
   # Claimed before the first file is written.
   task = f"tagging on {features}" if features else "tagging"
-  components.claim_folder(settings, task, config, strategy)
+  run_setup.claim_folder(settings, task, config, strategy)
   files = inputs.prepare_all(
     settings, paths, sentences, tokenizer=tokenizer, labels=labels
   )
@@ -318,7 +312,7 @@ def main(_):
     config,
     labels,
     strategy,
-    components.shapes_may_vary(settings, strategy),
+    run_setup.shapes_may_vary(settings, strategy),
     files,
   )
   if settings.do_train and distribution.is_chief(strategy):

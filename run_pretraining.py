@@ -80,7 +80,7 @@ from common import result_lines, run_settings
 from pretraining import inputs, masks, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
-from training import components, distribution, evaluation_loop, harness
+from training import distribution, evaluation_loop, harness, run_setup
 from variants import registry, vocabularies
 
 # For records with masks, which were made without --dynamic_masking.
@@ -150,7 +150,7 @@ def write_model(settings, model, folder, step):
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step."""
-  task = harness.Task(
+  spec = harness.TrainingSpec(
     model,
     model.config,
     strategy,
@@ -165,7 +165,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
-    return harness.train(settings, task, start)
+    return harness.train(settings, spec, start)
 
 
 def check_vocabulary(settings, config):
@@ -179,10 +179,10 @@ def check_vocabulary(settings, config):
 def main(_):
   """Trains and evaluates."""
   settings = model_settings.resolve(flags.read_settings())
-  components.require_one_of(settings, "do_train", "do_eval")
+  run_setup.require_one_of(settings, "do_train", "do_eval")
   if not settings.do_train:
     settings = model_settings.restore_trained(settings, ["max_seq_length"])
-  config = components.model_config(settings)
+  config = run_setup.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)
   if registry.predicts_next_word(config):
     run_settings.refuse_ignored(settings, [_NO_MASKS])
@@ -190,18 +190,18 @@ def main(_):
     check_vocabulary(settings, config)
 
   # TensorFlow cannot rearrange its devices after the first computation.
-  strategy = components.make_strategy(settings)
-  trim = components.shapes_may_vary(settings, strategy)
+  strategy = run_setup.make_strategy(settings)
+  trim = run_setup.shapes_may_vary(settings, strategy)
   # As in the original: evaluation reads the training files if no others are
   # given.
   data = eval_data = make_input(settings, settings.input_file, config)
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)
 
-  start = components.open_run(settings, "pretraining", config, strategy)
+  start = run_setup.open_run(settings, "pretraining", config, strategy)
   with strategy.scope(), weight_files.without_random_init(start.path):
     model = make_model(
-      settings, config, **components.model_options(settings, strategy)
+      settings, config, **run_setup.model_options(settings, strategy)
     )
   objective = pretraining_model.objective(model)
   evaluate = make_evaluation(

@@ -116,7 +116,7 @@ from absl import logging
 from checkpoints import model_folder, model_settings
 from common import console, errors, file_io, run_settings
 from squad import answers, data, inputs, job, scores, windowing
-from training import components, distribution, repeated_runs
+from training import distribution, repeated_runs, run_setup
 
 
 def score_predictions(settings):
@@ -146,7 +146,7 @@ def read_settings():
     settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
     console.show_details()
-  components.require_one_of(
+  run_setup.require_one_of(
     settings, "do_train", "do_eval", "do_predict", "evaluate_only"
   )
   run_settings.refuse_ignored(settings)
@@ -155,7 +155,7 @@ def read_settings():
 
 def files_to_read(settings):
   """Returns the paths of "train", "eval" and "predict", where needed."""
-  paths = components.files_to_read(settings)
+  paths = run_setup.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
     if not settings.eval_file:
       raise errors.InputError(
@@ -190,14 +190,14 @@ def main(_):
     return
   paths = files_to_read(settings)
   config = model_folder.without_input_settings(
-    components.model_config(settings, "span")
+    run_setup.model_config(settings, "span")
   )
   tokenizer = model_settings.make_tokenizer(settings, config)
   config.check_pairs(tokenizer.specials.segment_b)
   lengths = windowing.lengths_of(settings, tokenizer.specials)
 
   # TensorFlow cannot rearrange its devices after the first computation.
-  strategy = components.make_strategy(settings)
+  strategy = run_setup.make_strategy(settings)
   files = data.read_all(paths, version_2=settings.version_2_with_negative)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
@@ -209,17 +209,19 @@ def main(_):
   )
 
   def run(of_run):
-    start = components.open_run(of_run, task, config, strategy)
+    start = run_setup.open_run(of_run, task, config, strategy)
     return run_model(
       of_run,
-      job.Job(of_run, config, strategy, tokenizer, make_inputs, start=start),
+      job.SquadRun(
+        of_run, config, strategy, tokenizer, make_inputs, start=start
+      ),
     )
 
   grid = repeated_runs.parse_search(settings.search, settings.parse)
   if not grid:
     run(settings)
     return
-  components.claim_folder(settings, task, config, strategy)
+  run_setup.claim_folder(settings, task, config, strategy)
   repeated_runs.run_grid(
     settings, run, grid, "f1", is_chief=distribution.is_chief(strategy)
   )

@@ -11,7 +11,7 @@ requests, within 25 seconds. It needs aiohttp: in a clone of this project, pip
 install '.[serve]'.
 """
 
-from common import choices, command, flags
+from common import command, flag_values, flags
 from serving import batching
 
 _DEFAULTS = batching.Limits()
@@ -32,7 +32,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
   "head",
   None,
-  choices.SERVING_HEADS,
+  flag_values.SERVING_HEADS,
   "What the model does; by default what it was trained for, and embedding for "
   "an encoder alone.",
   needs="model_dir",

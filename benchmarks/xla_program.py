@@ -227,7 +227,7 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
 
-  # training/components.py chooses these for a TPU.
+  # training/run_setup.py chooses these for a TPU.
   step, tensors, *_ = make_step(
     method, options, size, {"use_one_hot_embeddings": True, "is_for_tpu": True}
   )

@@ -125,7 +125,7 @@ def convert(
 
   Args:
     output: folder; it must be missing or empty.
-    to_format: one of choices.CHECKPOINT_KINDS.
+    to_format: one of flag_values.CHECKPOINT_KINDS.
     architecture, do_lower_case: for "huggingface", see `huggingface.write`. By
       default the names determine the class; tokenizer_config.json or the
       vocabulary determines the case.

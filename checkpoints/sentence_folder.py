@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 
 import configuration
-from common import choices, errors, file_io, json_files
+from common import errors, file_io, flag_values, json_files
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
@@ -121,7 +121,7 @@ def read_sparse(folder: str) -> dict:
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
-  for rule, known in zip(rules, choices.SPARSE_RULES):
+  for rule, known in zip(rules, flag_values.SPARSE_RULES):
     if not problem and rule not in known:
       problem = f"{rules_path}: {rule!r} is none of {', '.join(known)}"
   if problem:

@@ -39,7 +39,7 @@ def require(head: str, settings: run_settings.Settings) -> None:
   which the same script has written.
 
   Args:
-    head: one of choices.SERVING_HEADS.
+    head: one of flag_values.SERVING_HEADS.
     settings: `bert_config_file`, `init_checkpoint` and, in a script that
       trains, `output_dir`.
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import configuration
 import heads
-from common import choices, errors
+from common import errors, flag_values
 from variants import registry
 
 
@@ -337,14 +337,14 @@ _TIED = {
 
 def _architectures(variant):
   """Returns {class of transformers: prefixes of its TF1 names}."""
-  title = choices.HUGGINGFACE_TITLES[variant]
+  title = flag_values.HUGGINGFACE_TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
   # Only this class has the dense layer.
   if family_of(variant) in _OF_TEXTS:
     starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
     starts_of["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
-  known = choices.HUGGINGFACE_ARCHITECTURES
+  known = flag_values.HUGGINGFACE_ARCHITECTURES
   return {name: starts for name, starts in starts_of.items() if name in known}
 
 

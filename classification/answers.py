@@ -38,7 +38,7 @@ _COLUMNS = (
 
 
 # Both types have the kind of a task and its labels.
-Task = sequences.InputOptions | scores.Results
+LabelOptions = sequences.InputOptions | scores.Results
 
 
 # Texts.
@@ -131,7 +131,7 @@ def score_blocks(
 # Files.
 
 
-def predicted_labels(task: Task, outputs: np.ndarray) -> list:
+def predicted_labels(task: LabelOptions, outputs: np.ndarray) -> list:
   """Returns the predictions in the form of data.Example.label.
 
   `outputs` are probabilities [n, L], or numbers [n, 1]. On ties the first class
@@ -148,7 +148,7 @@ def predicted_labels(task: Task, outputs: np.ndarray) -> list:
 
 
 def rows(
-  task: Task, examples: list, outputs: np.ndarray, *, gold: bool = False
+  task: LabelOptions, examples: list, outputs: np.ndarray, *, gold: bool = False
 ) -> Iterator[dict]:
   """Yields each example's row: {column: str}.
 
@@ -221,7 +221,7 @@ def _quoted(cell):
 def write_predictions(
   folder: str,
   suffix: str,
-  task: Task,
+  task: LabelOptions,
   examples: Iterable[data.Example],
   parts: Iterable[np.ndarray],
   *,

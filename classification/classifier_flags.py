@@ -1,6 +1,6 @@
 """The flags that only run_classifier.py has; they need no TensorFlow."""
 
-from common import choices, flags
+from common import flag_values, flags
 from training import common_flags
 
 
@@ -88,7 +88,7 @@ def define_own_data_flags():
   flags.DEFINE_enum(
     "file_format",
     None,
-    choices.TABLE_FORMATS,
+    flag_values.TABLE_FORMATS,
     "Format of your own files; by default given by their names. tsv has no "
     "quotes: for quotes pass csv and --separator=tab. fasttext: lines such as "
     "'__label__good It works.'; parquet needs pip install pyarrow.",
@@ -127,7 +127,7 @@ def _define_label_flags():
   flags.DEFINE_enum(
     "task_kind",
     None,
-    choices.OWN_TASK_KINDS,
+    flag_values.OWN_TASK_KINDS,
     "Kind of the labels in your own data. single: one of several classes; "
     "regression: a number; multi_label: any number of classes. By default the "
     "kind in --bert_config_file, or single. similarity (also for STS-B): the "
@@ -175,7 +175,7 @@ def define_pair_flags():
   flags.DEFINE_enum(
     "pooling",
     "mean",
-    choices.SENTENCE_POOLINGS,
+    flag_values.SENTENCE_POOLINGS,
     "Pooling of the tokens' hidden states to the text's vector, as in "
     "extract_features.py; by default the pooling in the model folder, if any.",
     needs=needed,
@@ -204,7 +204,7 @@ def define_pair_flags():
   flags.DEFINE_enum(
     "ranking_loss",
     "pointwise",
-    choices.RANKING_LOSSES,
+    flag_values.RANKING_LOSSES,
     "Loss of each passage (binary cross-entropy, relevances from 0 to 1), of "
     "two passages of a query (RankNet), or of all (cross-entropy of softmax). "
     "--train_batch_size counts passages for pointwise, otherwise groups.",

@@ -20,7 +20,7 @@ import numpy as np
 from absl import logging
 
 from classification import tables
-from common import choices, errors, file_io
+from common import errors, file_io, flag_values
 
 SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
@@ -339,13 +339,13 @@ def _open_table(path, names, settings):
   file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   file_format = {"txt": "text"}.get(file_format, file_format)
-  if file_format not in choices.TABLE_FORMATS:
+  if file_format not in flag_values.TABLE_FORMATS:
     if file_format == "gz":
       raise file_io.packed(path, "gzip")
     raise errors.InputError(
       f"{path}: its name ends in none of .csv, .tsv, .jsonl, .json, .parquet "
       "and .txt; "
-      f"pass --file_format, one of {', '.join(choices.TABLE_FORMATS)}"
+      f"pass --file_format, one of {', '.join(flag_values.TABLE_FORMATS)}"
     )
   delimiter = {"tab": "\t", "\\t": "\t"}.get(
     settings.separator, settings.separator

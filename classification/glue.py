@@ -80,7 +80,7 @@ class Layout(NamedTuple):
   broken: tuple | None = None
 
 
-class Task(NamedTuple):
+class OfficialTask(NamedTuple):
   """An official task.
 
   Attributes:
@@ -231,7 +231,7 @@ _IMDB = _splits(
 _ROWS = [
   # The columns are source, label, the author's mark, sentence.
   # As in the original: among CoLA's files, only the test set has a header.
-  Task(
+  OfficialTask(
     "cola",
     "CoLA",
     _BINARY,
@@ -241,14 +241,14 @@ _ROWS = [
       **_splits("sentence", None, "label", files={"test": "test.tsv"}),
     },
   ),
-  Task(
+  OfficialTask(
     "sst-2",
     "SST-2",
     _BINARY,
     ("accuracy",),
     _splits("sentence", None, "label", "index"),
   ),
-  Task(
+  OfficialTask(
     "mrpc",
     "MRPC",
     _BINARY,
@@ -257,7 +257,7 @@ _ROWS = [
     hint="train.tsv and dev.tsv are the two parts of "
     "msr_paraphrase_train.txt, in its columns",
   ),
-  Task(
+  OfficialTask(
     "sts-b",
     "STS-B",
     (),
@@ -266,22 +266,22 @@ _ROWS = [
     task_kind=data.REGRESSION,
     scores=(0.0, 5.0),
   ),
-  Task("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
-  Task("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
-  Task(
+  OfficialTask("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
+  OfficialTask("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
+  OfficialTask(
     "qnli",
     "QNLI",
     _ENTAILMENT,
     ("accuracy",),
     _splits("question", "sentence", "label", "index"),
   ),
-  Task(
+  OfficialTask(
     "rte", "RTE", _ENTAILMENT, ("accuracy",), _splits(*_PAIR, "label", "index")
   ),
-  Task(
+  OfficialTask(
     "wnli", "WNLI", _BINARY, ("accuracy",), _splits(*_PAIR, "label", "index")
   ),
-  Task(
+  OfficialTask(
     "ax",
     "AX",
     _NLI,
@@ -295,10 +295,12 @@ _ROWS = [
     hint="it is GLUE's diagnostic set, for a model trained on MNLI",
   ),
   # As in the original: Chinese without --language.
-  Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
-  Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
-  Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB),
-  Task(
+  OfficialTask("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
+  OfficialTask(
+    "paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"
+  ),
+  OfficialTask("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB),
+  OfficialTask(
     "swag",
     "SWAG",
     ("0", "1", "2", "3"),
@@ -310,7 +312,7 @@ _ROWS = [
 TASKS = {task.name: task for task in _ROWS}
 
 
-def find(name: str) -> Task:
+def find(name: str) -> OfficialTask:
   """Returns the task with a name; "STS-B", "sts-b" and "stsb" are equal."""
   for task in TASKS.values():
     if _plain(task.name) == _plain(name):
@@ -325,7 +327,7 @@ def _plain(name):
   return name.lower().replace("-", "").replace("_", "")
 
 
-def has_pairs(task: Task) -> bool:
+def has_pairs(task: OfficialTask) -> bool:
   """Returns whether the examples of a task are pairs of texts."""
   return any(
     layout.text_b is not None or layout.endings
@@ -333,7 +335,7 @@ def has_pairs(task: Task) -> bool:
   )
 
 
-def splits(task: Task, purpose: str) -> list[str]:
+def splits(task: OfficialTask, purpose: str) -> list[str]:
   """Returns the splits for "train", "eval" or "predict", the original's first.
 
   IMDB has no dev split, so "eval" uses its test split; AX has no labels.
@@ -350,7 +352,7 @@ def splits(task: Task, purpose: str) -> list[str]:
 
 
 def read(
-  task: Task, data_dir: str, split: str, *, language: str | None = None
+  task: OfficialTask, data_dir: str, split: str, *, language: str | None = None
 ) -> list[data.Example]:
   """Returns the examples of a split of a task, in the order of the file.
 
@@ -382,7 +384,7 @@ def read(
   return _read_table(task, layout, path, prefix, language)
 
 
-def exists(task: Task, data_dir: str, split: str) -> bool:
+def exists(task: OfficialTask, data_dir: str, split: str) -> bool:
   """Returns whether a split's file exists, in the default language."""
   paths = _paths(task.layouts[split], data_dir, task.language)
   return any(map(file_io.exists, paths))
@@ -500,7 +502,7 @@ def _submitted_name(task, split):
   return task.title + suffix
 
 
-def check_submission(task: Task) -> None:
+def check_submission(task: OfficialTask) -> None:
   """Raises InputError if a task is not in GLUE, before training."""
   names = [_submitted_name(task, split) for split in splits(task, "predict")]
   if not _SUBMITTED_ROWS.keys() >= set(names):
@@ -511,7 +513,7 @@ def check_submission(task: Task) -> None:
 
 
 def write_submission(
-  folder: str, task: Task, split: str, predictions: list
+  folder: str, task: OfficialTask, split: str, predictions: list
 ) -> str:
   """Writes a test set's file atomically; returns its path.
 

@@ -260,7 +260,7 @@ def _features(options, min_sequences, max_sequences):
   }
 
 
-def keep_states(
+def store_states(
   model,
   examples: ClassifierData,
   *,
@@ -296,7 +296,7 @@ def keep_states(
       }
     )
 
-  frozen_states.ensure(
+  frozen_states.store(
     path,
     model.bert,
     examples,

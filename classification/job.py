@@ -35,11 +35,11 @@ from classification import task as tasks
 from common import file_io, program, result_lines
 from records import pipeline
 from training import (
-  components,
   distribution,
   evaluation_loop,
   harness,
   run_report,
+  run_setup,
 )
 
 # Evaluation.
@@ -206,7 +206,7 @@ def write_results(
 # A run of the script, and its models.
 
 
-class Run(NamedTuple):
+class RunInputs(NamedTuple):
   """The objects that all models of a run share.
 
   Attributes:
@@ -225,7 +225,7 @@ class Run(NamedTuple):
   records: dict
 
 
-def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
+def prepare(settings, config: configuration.BertConfig, strategy) -> RunInputs:
   """Reads the data and writes its records; `config` is the start model's."""
   task = tasks.read_task(settings, config)
   bi_encoder.check(settings, config, task.task_kind)
@@ -239,13 +239,13 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
     )
   config = tasks.trained_config(config, task)
   # Claim the folder before writing the first file.
-  components.claim_folder(settings, task.name, config, strategy)
+  run_setup.claim_folder(settings, task.name, config, strategy)
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:
     ranking.prepare(splits, settings)
   records = inputs.prepare_all(settings.output_dir, splits, options)
-  return Run(config, task, options, weights, strategy, records)
+  return RunInputs(config, task, options, weights, strategy, records)
 
 
 def make_network(
@@ -278,14 +278,14 @@ def make_network(
 class ModelRun:
   """A model with its folder, and the steps of run_classifier.py."""
 
-  def __init__(self, settings, run: Run):
+  def __init__(self, settings, run: RunInputs):
     """Makes the model, and determines its initial weights.
 
     The --output_dir of `settings` is the folder of this model.
     """
     self._settings, self._run, self._records = settings, run, run.records
     # Check the folder first, because making the model takes longer.
-    self._start = components.open_run(
+    self._start = run_setup.open_run(
       settings, run.task.name, run.config, run.strategy
     )
     self._step = self._start.step
@@ -295,7 +295,7 @@ class ModelRun:
         settings,
         run.config,
         run.task,
-        **components.model_options(settings, run.strategy),
+        **run_setup.model_options(settings, run.strategy),
       )
     # Evaluations during training reuse this compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
@@ -306,7 +306,7 @@ class ModelRun:
     return self._model.variables
 
   @property
-  def served_as(self) -> dict:
+  def export_head(self) -> dict:
     """The export_options of the network, including its head."""
     task = self._run.task
     if task.task_kind in data.OF_VECTORS:
@@ -329,7 +329,7 @@ class ModelRun:
     settings, run = self._settings, self._run
     self._step = harness.train(
       settings,
-      harness.Task(
+      harness.TrainingSpec(
         self._model,
         run.config,
         run.strategy,
@@ -362,7 +362,7 @@ class ModelRun:
       self._records = {
         name: examples
         if name.startswith("predict")
-        else inputs.keep_states(
+        else inputs.store_states(
           self._model,
           examples,
           strategy=run.strategy,
@@ -370,7 +370,7 @@ class ModelRun:
         )
         for name, examples in run.records.items()
       }
-    trim = components.shapes_may_vary(settings, run.strategy)
+    trim = run_setup.shapes_may_vary(settings, run.strategy)
     return inputs.training_data(self._records["train"], trim)
 
   def _log_next_commands(self):
@@ -387,7 +387,7 @@ class ModelRun:
       "%s",
       program.hint(
         "to export it for serving: python export_saved_model.py "
-        f"--head={self.served_as['head']} --model_dir={folder} "
+        f"--head={self.export_head['head']} --model_dir={folder} "
         f"--export_dir={export}"
       ),
     )

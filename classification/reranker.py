@@ -13,7 +13,7 @@ class Reranker(model.ClassifierModel):
   """Learns by --ranking_loss; its logits are [B, W]."""
 
   def __init__(self, *args, loss: str, **options):
-    """Takes one of choices.RANKING_LOSSES, the rest as a ClassifierModel."""
+    """`loss` is in flag_values.RANKING_LOSSES; others as in ClassifierModel."""
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 

@@ -86,7 +86,7 @@ def open_table(
   are read, the file is empty or a quote is misplaced; the message has the line.
 
   Args:
-    file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
+    file_format: one of flag_values.TABLE_FORMATS. The "line" of an object in a
       JSON array, or of a row of Parquet, is its number.
     names: the columns to read. Every object in JSON must have them; other keys
       are ignored, and "a.b" is b of the object in a. If all names are numbers,

@@ -15,7 +15,7 @@ import configuration
 from checkpoints import model_folder, model_settings, sentence_folder
 from classification import data, glue, ranking, scores
 from common import errors
-from training import components
+from training import run_setup
 
 # Numeric or short labels of tasks, and their names in other projects' models.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
@@ -54,7 +54,7 @@ class ClassifierTask(NamedTuple):
   labels: tuple
   metrics: tuple
   splits: dict
-  official: glue.Task | None = None
+  official: glue.OfficialTask | None = None
   text_pairs: bool = False
 
   @property
@@ -99,7 +99,7 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   weights, in their order.
   """
   read = _read_official if settings.task_name else _read_own
-  task = read(settings, config, list(components.files_to_read(settings)))
+  task = read(settings, config, list(run_setup.files_to_read(settings)))
   metrics = tuple(settings.metrics or task.metrics)
   # As in the original: accuracy is always reported.
   if task.task_kind == data.SINGLE and "accuracy" not in metrics:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import configuration
 from checkpoints import huggingface, sentence_folder
-from common import choices, file_io, run_settings
+from common import file_io, flag_values, run_settings
 from engines import network_file
 from variants import registry
 
@@ -79,7 +79,7 @@ def write(
 
 def _class_name(variant, head):
   name = _OWN_CLASSES.get((variant, head), _CLASSES[head])
-  return choices.HUGGINGFACE_TITLES[variant] + name
+  return flag_values.HUGGINGFACE_TITLES[variant] + name
 
 
 def _config_values(config, settings):

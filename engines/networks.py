@@ -2,7 +2,7 @@
 
 Another engine needs a class like OnnxEngine, its branch of `load` here, its
 file in network_file.FILES, its writer in serving/network_export.py, its name in
-common/choices.py, and an extra.
+common/flag_values.py, and an extra.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
 

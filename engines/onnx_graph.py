@@ -61,7 +61,7 @@ def make(
   """Returns the ONNX model of a head.
 
   Args:
-    head: one of choices.SERVING_HEADS.
+    head: one of flag_values.SERVING_HEADS.
     weights: {TF1 name: array}; unused weights are ignored.
     pooling: pooling of the head "embedding". Layers above the highest pooled
       layer are left out, and last_hidden_state is its output.

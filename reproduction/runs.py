@@ -18,7 +18,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from common import choices, errors, file_io, json_files, process_pool
+from common import errors, file_io, flag_values, json_files, process_pool
 from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
@@ -380,8 +380,12 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
   header, *lines = (line.split("\t") for line in text.splitlines())
   return [
     (
-      {n: v for n, v in zip(header, line) if n in choices.SEARCHED},
-      {n: float(v) for n, v in zip(header, line) if n not in choices.SEARCHED},
+      {n: v for n, v in zip(header, line) if n in flag_values.SEARCHED},
+      {
+        n: float(v)
+        for n, v in zip(header, line)
+        if n not in flag_values.SEARCHED
+      },
     )
     for line in lines
   ]

@@ -57,7 +57,7 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   )
 
 
-def in_place_of(
+def network_on_engine(
   variables: Iterable[tf.Variable],
   settings: run_settings.Settings,
   config: configuration.BertConfig,

@@ -7,7 +7,7 @@ No TensorFlow, so --help answers immediately.
 
 from typing import Any, NamedTuple
 
-from common import choices, run_settings
+from common import flag_values, run_settings
 
 
 class Option(NamedTuple):
@@ -51,7 +51,9 @@ _MODEL = (
 )
 _NAMELESS = "output_activation=linear output_activation=relevance"
 EXPORT = (
-  Option("head", None, "What the model does.", choices=choices.SERVING_HEADS),
+  Option(
+    "head", None, "What the model does.", choices=flag_values.SERVING_HEADS
+  ),
   Option(
     "labels",
     [],
@@ -82,7 +84,7 @@ EXPORT = (
     "The pooler's output, the mean or maximum of all tokens' hidden states, or "
     "that of [CLS]; last_four_concat: concatenated means of the last 4 layers.",
     "embedding",
-    choices=choices.SENTENCE_POOLINGS,
+    choices=flag_values.SENTENCE_POOLINGS,
   ),
   Option(
     "pooling_layer",
@@ -100,7 +102,7 @@ EXPORT = (
     "max",
     "A word's weight in a text: the maximum or the sum over all tokens.",
     "sparse",
-    choices=choices.SPARSE_RULES[0],
+    choices=flag_values.SPARSE_RULES[0],
   ),
   Option(
     "sparse_activation",
@@ -108,7 +110,7 @@ EXPORT = (
     "A token's weight for a word: log(1 + relu(logit)); log1p_relu applies "
     "log(1 + x) twice.",
     "sparse",
-    choices=choices.SPARSE_RULES[1],
+    choices=flag_values.SPARSE_RULES[1],
   ),
   Option(
     "top_k", 5, "How many fillings of each [MASK].", "masked_lm", lower_bound=1
@@ -187,7 +189,7 @@ ENGINE = (
     "tensorflow",
     "Library that computes predictions: TensorFlow, or on the CPU ONNX Runtime "
     '(pip install "bert-tf2[onnx]") or LiteRT ("bert-tf2[litert]").',
-    choices=choices.ENGINES,
+    choices=flag_values.ENGINES,
   ),
   Option(
     "quantize",

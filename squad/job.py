@@ -14,7 +14,7 @@ from common import file_io, result_lines, run_settings
 from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
-from training import components, distribution, harness, run_folder, run_report
+from training import distribution, harness, run_folder, run_report, run_setup
 
 # The flags for the model's input, which a model folder stores. Its file
 # tokenizer_config.json has do_lower_case, and null_threshold.json has the
@@ -38,7 +38,7 @@ def write_results(results: dict, folder: str | None = None) -> None:
     file_io.write_text(os.path.join(folder, "eval_results.txt"), text)
 
 
-class Job:
+class SquadRun:
   """A run of the script: its model, its data and its steps."""
 
   def __init__(
@@ -60,7 +60,7 @@ class Job:
     self._start, self._step = start, start.step
     self._is_chief = distribution.is_chief(strategy)
     self._report = run_report.Report("question-answering", {})
-    options = components.model_options(settings, strategy)
+    options = run_setup.model_options(settings, strategy)
     # As in the original: its softmax includes the logits of padding.
     options["skip_padding"] &= not settings.pad_to_max_length
     with strategy.scope(), weight_files.without_random_init(start.path):
@@ -83,14 +83,14 @@ class Job:
       inputs.record_features(settings.max_seq_length, training=True),
       file.num_records,
       # With pad_to_max_length, the loss includes all padding.
-      trim=components.shapes_may_vary(settings, self._strategy) and not pads,
+      trim=run_setup.shapes_may_vary(settings, self._strategy) and not pads,
     )
     names = None
     if "eval" in self._inputs:
       names = self._answerer.result_names(self._inputs["eval"].file)
     self._step = harness.train(
       settings,
-      harness.Task(
+      harness.TrainingSpec(
         self._model,
         self._config,
         self._strategy,

@@ -34,10 +34,10 @@ from typing import NamedTuple
 from absl import logging
 
 import tokenization
-from common import choices, errors, file_io, json_files
+from common import errors, file_io, flag_values, json_files
 from tagging import scores, text_spans
 
-SCHEMES = choices.TAGGING_SCHEMES
+SCHEMES = flag_values.TAGGING_SCHEMES
 _DOCUMENT = "-DOCSTART-"
 _TAGS = {
   "iob1": "IOB",
@@ -97,7 +97,7 @@ def read(
   Raises InputError: the file cannot be used; the message lists invalid lines.
 
   Args:
-    file_format: one of choices.TAGGING_FORMATS, or None to use the file's name.
+    file_format: one of flag_values.TAGGING_FORMATS; None uses the file's name.
     labelled: whether labels are required; None reads labels if present.
     scheme: one of SCHEMES, which labels must follow. "none" accepts any labels,
       such as parts of speech. "plain" has types without tags.

@@ -17,7 +17,7 @@ from common import errors, file_io, unknown_tokens
 from records import tfrecord
 from tagging import data, windowing
 from text import input_sequences
-from training import components
+from training import run_setup
 
 # The label id of all other positions, which the loss ignores.
 NO_LABEL = -1
@@ -37,7 +37,7 @@ class TaggingData(NamedTuple):
   records: str  # The TFRecord file of the windows.
   features: dict  # The features of a record, for tf.io.
   is_labelled: bool  # Whether the sentences have labels.
-  file_format: str  # One of choices.TAGGING_FORMATS.
+  file_format: str  # One of flag_values.TAGGING_FORMATS.
 
 
 def files_to_read(settings) -> dict[str, str]:
@@ -45,8 +45,8 @@ def files_to_read(settings) -> dict[str, str]:
 
   Raises InputError: no file is used, or a flag does not apply to any file.
   """
-  components.require_one_of(settings, "do_train", "do_eval", "do_predict")
-  paths = components.files_to_read(settings)
+  run_setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
+  paths = run_setup.files_to_read(settings)
   formats = {
     data.format_of(path, settings.file_format) for path in paths.values()
   }

@@ -202,7 +202,7 @@ def store_states(
 
   # The predictor needs at least one batch, even of larger states.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))
-  frozen_states.ensure(
+  frozen_states.store(
     path,
     model.bert,
     file,

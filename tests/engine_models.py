@@ -7,7 +7,7 @@ import heads
 import layers
 import modeling
 from checkpoints import sentence_pooling
-from common import choices
+from common import flag_values
 from tiny_model import TINY, batch
 from variants import registry
 
@@ -19,7 +19,7 @@ VARIANTS = {
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
 # "sparse" has the network of masked_lm.
-HEADS = [head for head in choices.SERVING_HEADS if head != "sparse"]
+HEADS = [head for head in flag_values.SERVING_HEADS if head != "sparse"]
 LABELS = 3
 POOLING = sentence_pooling.Pooling("mean")
 

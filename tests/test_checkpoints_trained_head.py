@@ -9,7 +9,7 @@ import script_runner
 import serving_models
 import tiny_model
 from checkpoints import trained_head
-from common import choices, errors, run_settings
+from common import errors, flag_values, run_settings
 from script_runner import ROOT
 from serving import text_models
 from serving_models import (
@@ -72,7 +72,7 @@ def settings_of(folder, **others):
 
 
 @pytest.mark.parametrize("trained", MODELS)
-@pytest.mark.parametrize("head", choices.SERVING_HEADS)
+@pytest.mark.parametrize("head", flag_values.SERVING_HEADS)
 def test_a_head_is_used_for_its_task_alone(folders, trained, head):
   settings = settings_of(folders[trained])
   assert trained_head.of(settings) == trained
@@ -171,7 +171,7 @@ TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
   [
     # LiteRT's own checks go over all families and heads.
     pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
-    for engine in choices.ENGINES
+    for engine in flag_values.ENGINES
   ],
 )
 @pytest.mark.parametrize("folder", TAGGERS, ids=lambda path: path.name)

@@ -319,7 +319,7 @@ def frozen(seed=5):
 
 
 def keep(network, data):
-  return inputs.keep_states(
+  return inputs.store_states(
     network, data, strategy=tf.distribute.get_strategy(), batch_size=4
   )
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import heads
 import modeling
 from checkpoints import sentence_pooling
-from common import choices, errors, run_settings
+from common import errors, flag_values, run_settings
 from tiny_model import tiny
 
 
@@ -91,7 +91,7 @@ def check(made, expected):
   assert made.mode == "pooled" or made.width(4) == vectors.shape[1]
 
 
-@pytest.mark.parametrize("mode", choices.SENTENCE_POOLINGS)
+@pytest.mark.parametrize("mode", flag_values.SENTENCE_POOLINGS)
 def test_pooling(mode):
   check(pooling(mode), EXPECTED[mode])
 

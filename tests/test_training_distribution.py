@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import two_replicas
-from common import choices, errors
+from common import errors, flag_values
 from training import distribution
 
 
@@ -28,7 +28,9 @@ ADDRESS = "grpc://10.0.0.2:8470"
   [
     *(
       (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
-      for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
+      for kind in sorted(
+        {*flag_values.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"}
+      )
     ),
     ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
     ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),

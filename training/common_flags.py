@@ -5,7 +5,7 @@ defaults that differ between scripts. Names and defaults are the original's if
 it has the flag. This module needs no TensorFlow, so --help is fast.
 """
 
-from common import choices, command, errors, file_io, flags
+from common import command, errors, file_io, flag_values, flags
 from training import repeated_runs
 
 
@@ -295,14 +295,14 @@ def _define_optimizer_flags():
   flags.DEFINE_enum(
     "learning_rate_schedule",
     "linear",
-    choices.LEARNING_RATE_SCHEDULES,
+    flag_values.LEARNING_RATE_SCHEDULES,
     "How the rate falls after the warm-up. As in the original: linear.",
     needs="do_train",
   )
   flags.DEFINE_enum(
     "optimizer",
     "bertadam",
-    choices.OPTIMIZERS,
+    flag_values.OPTIMIZERS,
     "bertadam: the original's Adam, without bias correction. adamw: with bias "
     "correction. lamb: for very large batches.",
     needs="do_train",
@@ -391,14 +391,14 @@ def define_device_flags():
   flags.DEFINE_enum(
     "distribution_strategy",
     "auto",
-    choices.DISTRIBUTION_STRATEGIES,
+    flag_values.DISTRIBUTION_STRATEGIES,
     "Where to compute. auto: the TPU with --use_tpu, all workers that "
     "TF_CONFIG names, all GPUs of this machine, or its one device.",
   )
   flags.DEFINE_enum(
     "dtype",
     "float32",
-    choices.DTYPES,
+    flag_values.DTYPES,
     "Type of matrix products and activations. Weights, softmax, layer norm "
     "and loss stay float32; float16 scales the loss.",
   )

@@ -35,7 +35,7 @@ def make_strategy(
   cluster, or a TPU cannot be reached or has too few cores.
 
   Args:
-    name: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
+    name: one of flag_values.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
       several, else one device. "off" does not distribute at all (TensorFlow's
       default strategy).

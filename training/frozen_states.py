@@ -16,7 +16,7 @@ from training import evaluation_loop
 _FORMAT = 1
 
 
-def ensure(
+def store(
   path: str,
   encoder: tf.Module,
   data,

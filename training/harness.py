@@ -1,8 +1,9 @@
-"""Trains the model of a task, in the same way for every script.
+"""Trains a model, in the same way for every script.
 
-A script passes a `Task`: its model, loss, data, evaluation, and a function that
-writes a folder. `train` loads the start weights, runs the steps that the flags
-set, evaluates in between, and writes best_model and final_model.
+A script passes a `TrainingSpec`: its model, loss, data, evaluation, and a
+function that writes a folder. `train` loads the start weights, runs the
+steps that the flags set, evaluates in between, and writes best_model and
+final_model.
 """
 
 import functools
@@ -19,7 +20,7 @@ import optimization
 from checkpoints import weight_files
 from common import errors
 from records import pipeline
-from training import components, distribution, evaluation_loop, loop, run_folder
+from training import distribution, evaluation_loop, loop, run_folder, run_setup
 from variants import registry
 
 
@@ -33,7 +34,7 @@ class TrainingData(NamedTuple):
   transform: Callable | None = None  # See pipeline.distributed_batches.
 
 
-class Task(NamedTuple):
+class TrainingSpec(NamedTuple):
   """The part of a training that differs between scripts.
 
   Attributes:
@@ -66,57 +67,57 @@ class Task(NamedTuple):
   begins: Callable[[], None] = lambda: None
 
 
-def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
+def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
   """Trains from `start`; returns the step of the final weights."""
-  trainer = make_trainer(settings, task)
-  trainer.start_from(start, allowed_missing=task.new_variables)
-  data = task.data()
+  trainer = make_trainer(settings, spec)
+  trainer.start_from(start, allowed_missing=spec.new_variables)
+  data = spec.data()
 
   def batches_from(step):
-    task.begins()
+    spec.begins()
     return pipeline.training_batches(
-      task.strategy,
+      spec.strategy,
       data.files,
       data.features,
       num_records=data.num_records,
       batch_size=settings.train_batch_size,
       seed=settings.seed,
       first_step=step,
-      bucketing=is_bucketed(settings, task.strategy),
+      bucketing=is_bucketed(settings, spec.strategy),
       trim=data.trim,
       transform=data.transform,
     )
 
   def keep(name, step):
-    if distribution.is_chief(task.strategy):
-      task.write(os.path.join(task.output_dir, name), step)
+    if distribution.is_chief(spec.strategy):
+      spec.write(os.path.join(spec.output_dir, name), step)
 
   evaluation = periodic_evaluation(
-    settings, task, lambda step: keep("best_model", step)
+    settings, spec, lambda step: keep("best_model", step)
   )
   trainer.train(batches_from, evaluation)
   step = int(trainer.global_step.numpy())
-  if step == settings.stop_step < task.length[0]:
+  if step == settings.stop_step < spec.length[0]:
     logging.info(
       "stopped at step %d of %d, which is saved: to go on, run the same "
       "command with a larger --stop_step or without it; the data may change",
       step,
-      task.length[0],
+      spec.length[0],
     )
   if evaluation and settings.save_best:
-    step = choose_weights(settings, task, evaluation.best_step, step)
+    step = choose_weights(settings, spec, evaluation.best_step, step)
   keep("final_model", step)
   return step
 
 
 def choose_weights(
-  settings, task: Task, best_step: int | None, last_step: int
+  settings, spec: TrainingSpec, best_step: int | None, last_step: int
 ) -> int:
   """Loads the best weights with --use_best; returns the weights' step."""
-  path = os.path.join(task.output_dir, "best_model")
+  path = os.path.join(spec.output_dir, "best_model")
   what = "final_model, evaluation and predictions have the weights of"
   if best_step is not None and settings.get("use_best"):
-    weight_files.load(task.model.variables, path)
+    weight_files.load(spec.model.variables, path)
     logging.info("%s step %d, the best", what, best_step)
     return best_step
   if best_step is None:
@@ -169,7 +170,7 @@ def is_bucketed(settings, strategy) -> bool:
   """
   if not settings.get("bucket_by_length"):
     return False
-  if not components.shapes_may_vary(settings, strategy):
+  if not run_setup.shapes_may_vary(settings, strategy):
     raise errors.InputError(
       "--bucket_by_length saves nothing where XLA compiles the step for one "
       "length: pass --jit_compile=false, or leave it out"
@@ -177,15 +178,15 @@ def is_bucketed(settings, strategy) -> bool:
   return True
 
 
-def _train_options(settings, task):
-  num_train_steps, _ = task.length
+def _train_options(settings, spec):
+  num_train_steps, _ = spec.length
   if settings.stop_step > num_train_steps:
     raise errors.InputError(
       f"--stop_step={settings.stop_step} is beyond the last step, "
       f"{num_train_steps}; pass a smaller one, or leave it out"
     )
   return loop.TrainOptions(
-    output_dir=task.output_dir,
+    output_dir=spec.output_dir,
     num_train_steps=settings.stop_step or num_train_steps,
     **settings.pick(
       "save_checkpoints_steps iterations_per_loop seed max_to_keep "
@@ -193,7 +194,7 @@ def _train_options(settings, task):
     ),
     log_steps=_log_steps(settings, num_train_steps),
     batch_size=settings.train_batch_size,
-    jit_compile=components.jit_compile(settings, task.strategy),
+    jit_compile=run_setup.jit_compile(settings, spec.strategy),
     # bfloat16 has float32's range: its gradients do not underflow.
     loss_scaling=settings.dtype == "float16",
     profile_steps=_profile_steps(settings),
@@ -220,21 +221,21 @@ def _profile_steps(settings):
   return int(texts[0]), int(texts[1])
 
 
-def make_trainer(settings, task: Task) -> loop.Trainer:
+def make_trainer(settings, spec: TrainingSpec) -> loop.Trainer:
   """Returns the trainer that the flags describe."""
-  num_train_steps, num_warmup_steps = task.length
+  num_train_steps, num_warmup_steps = spec.length
   logging.debug(
     "--seed=%d: seed of initial weights, order, dropout, masks", settings.seed
   )
   # These names lack the suffixes of replicas, which no freezing rule expects.
-  by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
-  names = _trained_names(settings, task.config, by_name)
+  by_name = {layers.variable_name(v): v for v in spec.model.trained_variables()}
+  names = _trained_names(settings, spec.config, by_name)
   return loop.Trainer(
-    strategy=task.strategy,
-    variables=task.model.variables,
+    strategy=spec.strategy,
+    variables=spec.model.variables,
     trained=[by_name[name] for name in names],
-    objective=task.objective,
-    optimizer=_make_optimizer(settings, task, names),
+    objective=spec.objective,
+    optimizer=_make_optimizer(settings, spec, names),
     learning_rate=functools.partial(
       optimization.learning_rate,
       init_lr=settings.learning_rate,
@@ -242,7 +243,7 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
       num_warmup_steps=num_warmup_steps,
       schedule=settings.learning_rate_schedule,
     ),
-    options=_train_options(settings, task),
+    options=_train_options(settings, spec),
   )
 
 
@@ -259,11 +260,11 @@ def _trained_names(settings, config, names):
   return [n for n in names if not (keeps_pooler and "bert/pooler/" in n)]
 
 
-def _make_optimizer(settings, task, names):
+def _make_optimizer(settings, spec, names):
   # XLA speeds up LAMB's update even on a CPU.
   compiles = settings.jit_compile != "false" and (
     settings.optimizer == "lamb"
-    or not components.shapes_may_vary(settings, task.strategy)
+    or not run_setup.shapes_may_vary(settings, spec.strategy)
   )
   return optimization.make_optimizer(
     settings.optimizer,
@@ -271,14 +272,14 @@ def _make_optimizer(settings, task, names):
     beta_2=settings.adam_beta2,
     epsilon=settings.adam_epsilon,
     rate_multipliers=optimization.learning_rate_multipliers(
-      names, task.config.num_hidden_layers, settings.layerwise_lr_decay
+      names, spec.config.num_hidden_layers, settings.layerwise_lr_decay
     ),
     jit_compile=compiles,
   )
 
 
 def periodic_evaluation(
-  settings, task: Task, keep_best: Callable
+  settings, spec: TrainingSpec, keep_best: Callable
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """Returns the PeriodicEvaluation for the evaluation flags, or None.
 
@@ -288,11 +289,11 @@ def periodic_evaluation(
   if not settings.eval_steps:
     return None
   return evaluation_loop.PeriodicEvaluation(
-    task.evaluate,
+    spec.evaluate,
     every_steps=settings.eval_steps,
-    last_step=task.length[0],
+    last_step=spec.length[0],
     metric=settings.save_best,
     patience=settings.early_stopping_patience,
     keep_best=keep_best,
-    names=task.result_names,
+    names=spec.result_names,
   )

@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from common import choices, errors, file_io, run_settings
+from common import errors, file_io, flag_values, run_settings
 
 
 def parse_seeds(texts):
@@ -63,8 +63,8 @@ def parse_search(
     given_flags: names of the flags that the user gave.
 
   Raises:
-    InputError: a flag is not in choices.SEARCHED, is named twice, or is also
-      given; or a value is invalid.
+    InputError: a flag is not in flag_values.SEARCHED, is named twice, or is
+      also given; or a value is invalid.
   """
   if parts is None:
     return {}
@@ -72,10 +72,11 @@ def parse_search(
   grid: dict[str, list] = {}
   for part in parts:
     name, _, values = part.partition("=")
-    if name not in choices.SEARCHED:
+    if name not in flag_values.SEARCHED:
       raise errors.InputError(
         f"--search={text}: {name!r} is none of the flags that can be searched: "
-        f"{', '.join(choices.SEARCHED)}; an example is learning_rate=5e-5,3e-5"
+        f"{', '.join(flag_values.SEARCHED)}; an example is "
+        "learning_rate=5e-5,3e-5"
       )
     if name in given_flags:
       raise errors.InputError(

@@ -17,7 +17,7 @@ import two_replicas
 from checkpoints import model_settings
 from common import errors, flags, run_settings
 from script_runner import command_line
-from training import components, harness, loop, run_folder
+from training import harness, loop, run_folder, run_setup
 
 NAMES = [
   "bert/embeddings/word_embeddings",
@@ -55,11 +55,11 @@ def parse(tmp_path):
 
 def make_task(settings, num_train_steps=10):
   variables = [tf.Variable([1.0], name=name) for name in NAMES]
-  return harness.Task(
+  return harness.TrainingSpec(
     types.SimpleNamespace(
       variables=variables, trained_variables=lambda: variables
     ),
-    components.model_config(settings),
+    run_setup.model_config(settings),
     tf.distribute.get_strategy(),
     objective=None,
     output_dir=settings.output_dir,
@@ -83,8 +83,8 @@ def moments(trainer):
 def test_defaults_are_those_of_the_script(parse):
   settings = parse(distribution_strategy="off")
   assert settings.learning_rate == 5e-5
-  assert components.make_strategy(settings) is tf.distribute.get_strategy()
-  options = components.model_options(settings, tf.distribute.get_strategy())
+  assert run_setup.make_strategy(settings) is tf.distribute.get_strategy()
+  options = run_setup.model_options(settings, tf.distribute.get_strategy())
   assert options == {
     "seed": 12345,
     "compute_dtype": tf.float32,
@@ -97,15 +97,15 @@ def test_defaults_are_those_of_the_script(parse):
 
 def test_config_is_read_and_checked(parse, tmp_path):
   settings = parse()
-  assert components.model_config(settings).hidden_size == 16
+  assert run_setup.model_config(settings).hidden_size == 16
   settings = parse(max_seq_length=17)
   with pytest.raises(errors.InputError, match="17 .*_embeddings 16"):
-    components.model_config(settings)
+    run_setup.model_config(settings)
   bad = tmp_path / "bad.json"
   bad.write_text("{}")
   settings = parse(bert_config_file=bad)
   with pytest.raises(errors.InputError, match="bad.json: .*vocab_size is None"):
-    components.model_config(settings)
+    run_setup.model_config(settings)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
 
 def test_shapes_may_vary_only_without_xla(parse):
   settings = parse(jit_compile="true")
-  assert not components.shapes_may_vary(settings, tf.distribute.get_strategy())
-  options = components.model_options(settings, tf.distribute.get_strategy())
+  assert not run_setup.shapes_may_vary(settings, tf.distribute.get_strategy())
+  options = run_setup.model_options(settings, tf.distribute.get_strategy())
   assert not options["skip_padding"]
   settings = parse(jit_compile="false")
-  assert components.shapes_may_vary(settings, tf.distribute.get_strategy())
+  assert run_setup.shapes_may_vary(settings, tf.distribute.get_strategy())
 
 
 def test_bucketing_needs_shapes_that_vary(parse):
@@ -315,14 +315,14 @@ def test_which_weights_count_is_said(parse, caplog, best, said):
 def test_batches_that_cannot_be_shared(parse, monkeypatch, values, refused):
   strategy = two_replicas.strategy()
   monkeypatch.setattr(
-    components.distribution, "make_strategy", lambda *_, **__: strategy
+    run_setup.distribution, "make_strategy", lambda *_, **__: strategy
   )
   settings = parse(**values)
   if refused:
     with pytest.raises(errors.InputError, match=f"--{refused}.* by 2 replicas"):
-      components.make_strategy(settings)
+      run_setup.make_strategy(settings)
   else:
-    assert components.make_strategy(settings) is strategy
+    assert run_setup.make_strategy(settings) is strategy
 
 
 def test_the_folder_of_a_vocabulary_says_its_case(parse, tmp_path, caplog):
@@ -335,7 +335,7 @@ def test_the_folder_of_a_vocabulary_says_its_case(parse, tmp_path, caplog):
     settings = model_settings.resolve(settings)
   assert "tokenizer_config.json" in caplog.records[-1].getMessage()
   assert not settings.do_lower_case
-  config = components.model_config(settings)
+  config = run_setup.model_config(settings)
   tokenizer = model_settings.make_tokenizer(settings, config)
   assert not tokenizer.basic_tokenizer.do_lower_case
   # A flag that is given goes before the file, with a warning.
@@ -387,8 +387,8 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
 
   def open_run(**values):
     settings = parse(do_train=True, train_file=data, **values)
-    return components.open_run(
-      settings, "tests", components.model_config(settings), strategy
+    return run_setup.open_run(
+      settings, "tests", run_setup.model_config(settings), strategy
     )
 
   open_run(init_checkpoint="model.ckpt")
@@ -407,10 +407,10 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   fixed = {"optimizer": "lamb", "use_next_sentence_loss": False}
   folder = str(tmp_path / "other")
   settings = {"do_train": True, "output_dir": folder, **fixed}
-  noted = components.claim_folder(
+  noted = run_setup.claim_folder(
     run_settings.Settings(settings),
     "tests",
-    components.model_config(parse()),
+    run_setup.model_config(parse()),
     strategy,
   )
   assert noted.fixed == fixed

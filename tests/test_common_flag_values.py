@@ -1,0 +1,20 @@
+"""The names that flags offer are those that the code behind them knows."""
+
+import optimization
+from classification import data
+from common import flag_values
+from features import feature_files
+from serving import models
+from tagging import bilstm
+from training import distribution, run_report
+
+
+def test_choices_are_what_is_implemented():
+  assert flag_values.DTYPES == tuple(distribution.COMPUTE_DTYPES)
+  assert flag_values.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
+  assert flag_values.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
+  assert set(flag_values.OWN_TASK_KINDS) < set(data.KINDS)
+  assert flag_values.TAGGING_FEATURES == bilstm.FEATURES
+  assert flag_values.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
+  assert flag_values.SERVING_HEADS == tuple(models.KINDS)
+  assert {head for head, _ in run_report.USES.values()} < {*models.KINDS}
