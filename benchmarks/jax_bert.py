@@ -98,6 +98,32 @@ def train(state, batch, step, **options):
   return loss, [{n: new[n][i] for n in new} for i in range(3)]
 
 
+def step_of(work, values: dict):
+  """Returns a function that computes the next step of a step_speed.Work.
+
+  It has no arguments. Its result is the loss, or the logits of a prediction.
+  """
+  options, count = {"values": values, "dtype": work.dtype}, itertools.count()
+  batch = work.batch(values["vocab_size"])
+  keys = iter(jax.random.split(jax.random.key(0), 1000))
+  weights = {
+    name: 0.02 * jax.random.normal(next(keys), shape)
+    for name, shape in shapes(values).items()
+  }
+  if work.method == "predict":
+    compute = jax.jit(functools.partial(predict, **options))
+    return lambda: compute(weights, jax.device_put(batch))[1]
+  compute = jax.jit(functools.partial(train, **options), donate_argnums=0)
+  zeros = [jax.tree.map(jnp.zeros_like, weights) for _ in range(2)]
+  state = [[weights, *zeros]]
+
+  def step():
+    loss, state[0] = compute(state[0], jax.device_put(batch), next(count))
+    return loss
+
+  return step
+
+
 def compiled(work, values: dict, device):
   """Returns the executable of a step_speed.Work for a dict of sizes."""
   place = jax.sharding.SingleDeviceSharding(device)

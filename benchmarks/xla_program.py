@@ -115,7 +115,11 @@ def make_step(
 
 def program_text(step, tensors) -> str:
   """Returns a step's StableHLO without computing the step."""
-  return step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
+  text = step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
+  # Only CPUs accept mhlo.copy; this reshape is equivalent.
+  return re.sub(
+    r"mhlo\.copy (%\S+) : (\S+)", r"stablehlo.reshape \1 : (\2) -> \2", text
+  )
 
 
 def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
@@ -242,10 +246,6 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
 
 def for_tpu(text: str) -> str:
   """Converts a program that was lowered for a CPU to a program for a TPU."""
-  # A TPU lacks mhlo.copy; this reshape is equivalent.
-  text = re.sub(
-    r"mhlo\.copy (%\S+) : (\S+)", r"stablehlo.reshape \1 : (\2) -> \2", text
-  )
   # Use the device's default generator, whose state has two words.
   three, two = "tensor<3xui64>", "tensor<2xui64>"
   return re.sub(
@@ -323,6 +323,18 @@ def differences(saved, results: list) -> list[float]:
   return [shares[0], float(np.median(shares)), max(shares)]
 
 
+def seconds_of(step, rounds: int, steps: int) -> float:
+  """Returns the seconds of a step, the median round of `steps` steps."""
+  taken = []
+  for _ in range(rounds):
+    start = time.perf_counter()
+    for _ in range(steps):
+      result = step()
+    result.block_until_ready()
+    taken.append((time.perf_counter() - start) / steps)
+  return statistics.median(taken)
+
+
 def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   """Returns a program's note, with differences and the seconds of a step."""
   import jax
@@ -332,30 +344,39 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   compute = compile_program(str(saved["program"]), device)
   # The step number and the batch, then the weights.
   given = sum(name.startswith("given") for name in saved.files)
-  values = [saved[f"given{i}"] for i in range(given)]
-  values += [draw(i, *of) for i, of in enumerate(note["variables"])]
-  arguments = [jax.device_put(x, device) for x in values]
+  batch = [saved[f"given{i}"] for i in range(given)]
+  weights = [draw(i, *of) for i, of in enumerate(note["variables"])]
+  arguments = jax.device_put([*batch, *weights], device)
 
   def step():
+    # As in training, each step transfers its batch to the device.
+    arguments[:given] = jax.device_put(batch, device)
     results = compute(arguments)
     for result, place in note["replaces"].items():
       arguments[place] = results[int(result)]
     return results
 
-  note["differences"], taken = differences(saved, step()), []
-  for _ in range(rounds):
-    start = time.perf_counter()
-    for _ in range(steps):
-      results = step()
-    results[0].block_until_ready()
-    taken.append((time.perf_counter() - start) / steps)
-  return {**note, "seconds": statistics.median(taken)}
+  note["differences"] = differences(saved, step())
+  seconds = seconds_of(lambda: step()[0], rounds, steps)
+  return {**note, "seconds": seconds}
+
+
+def measure_plain(note: dict, rounds: int, steps: int) -> dict:
+  """Returns the note of a program, with the seconds of jax_bert's step."""
+  import jax_bert
+
+  options = argparse.Namespace(**note)
+  work = work_of(note["method"], options, note["size"])
+  step = jax_bert.step_of(work, SIZES[note["network"]])
+  step().block_until_ready()
+  seconds = seconds_of(step, rounds, steps)
+  plain = {"optimizer": "plain JAX", "differences": [], "seconds": seconds}
+  return {**note, **plain}
 
 
 def measure_peak(dtype: str) -> float:
   """Returns the device's FLOP per second in products of square matrices."""
   import jax
-  import jax.numpy as jnp
 
   is_cpu = jax.default_backend() == "cpu"
   size, count = (2048, 4) if is_cpu else (8192, 32)
@@ -363,7 +384,7 @@ def measure_peak(dtype: str) -> float:
   best = float("inf")
   for _ in range(6):
     start = time.perf_counter()
-    x = jnp.ones([size, size], dtype)
+    x = jax.random.normal(jax.random.key(0), [size, size], dtype)
     for _ in range(count):
       x = product(x)
     x.block_until_ready()
@@ -371,25 +392,23 @@ def measure_peak(dtype: str) -> float:
   return 2 * size**3 / best
 
 
-def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
-  """Runs all programs of a folder; returns the lines of a Markdown table."""
+def run(
+  folder: pathlib.Path, rounds: int, steps: int, plain_jax: bool = False
+) -> list[str]:
+  """Runs all programs of a folder; returns the lines of a Markdown table.
+
+  With `plain_jax`, a line of jax_bert's step follows each AdamW step.
+  """
   import jax
 
-  peaks, lines = (
-    {},
-    [
-      "| step | batch × length | dtype | ms | examples/s | share of the peak "
-      "| first result, median, largest difference |",
-      "|---|---|---|---|---|---|---|",
-    ],
-  )
-  for path in sorted(folder.glob("*.npz")):
-    try:
-      note = measure(path, rounds, steps)
-    except jax.errors.JaxRuntimeError as error:
-      # The batch does not fit, for example.
-      lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
-      continue
+  peaks = {}
+  lines = [
+    "| step | batch × length | dtype | ms | examples/s | share of the peak "
+    "| first result, median, largest difference |",
+    "|---|---|---|---|---|---|---|",
+  ]
+
+  def add_line(note):
     dtype, rate = note["dtype"], note["size"] / note["seconds"]
     if dtype not in peaks:
       peaks[dtype] = measure_peak(dtype)
@@ -401,6 +420,16 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
       f"| {rate * note['flop'] / peaks[dtype]:.0%} | {far} |"
     )
     print(lines[-1], file=sys.stderr, flush=True)
+
+  for path in sorted(folder.glob("*.npz")):
+    try:
+      note = measure(path, rounds, steps)
+      add_line(note)
+      if plain_jax and note["optimizer"] == "adamw":
+        add_line(measure_plain(note, rounds, steps))
+    except jax.errors.JaxRuntimeError as error:
+      # The batch does not fit, for example.
+      lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
   of_peaks = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
   device = jax.devices()[0].device_kind
   date = datetime.date.today().isoformat()
@@ -436,9 +465,12 @@ def main():
   add("folder", type=pathlib.Path, help="with the .npz files")
   add("--rounds", type=int, default=5, help="the median counts")
   add("--steps", type=int, default=20, help="of a round")
+  add("--plain_jax", action="store_true", help="also run jax_bert.py's steps")
   arguments = parser.parse_args()
   if arguments.command == "run":
-    print(*run(arguments.folder, arguments.rounds, arguments.steps), sep="\n")
+    options = vars(arguments)
+    del options["command"]
+    print(*run(**options), sep="\n")
     return
   if arguments.command == "compile":
     compile_all(arguments)
