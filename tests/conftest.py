@@ -1,4 +1,4 @@
-"""Two logical CPU devices for the whole suite; the longest files first."""
+"""Gives the suite two logical CPU devices and runs the longest files first."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ import pytest  # noqa: E402
 from common import errors, folder_lock  # noqa: E402
 
 _SLOW_TEST_SECONDS = 7200
-# They run no scripts, and would come last by their names.
+# Long files that run no scripts; by their names, they would come last.
 _LONG_FILES = (
   "test_training_loop",
   "test_training_loop_runs",
@@ -23,7 +23,7 @@ folder_lock.WAIT_SECONDS = 0.5
 
 
 def pytest_configure(config):
-  """Loads TensorFlow as scripts do, but not where other processes test."""
+  """Loads TensorFlow as scripts do, except when xdist workers run the tests."""
   if config.getoption("dist", "no") != "no":
     return
   from common import lean_tensorflow  # noqa: F401, I001
@@ -36,28 +36,28 @@ def pytest_configure(config):
 
 
 @pytest.fixture(autouse=True)
-def warnings_are_forgotten():
-  """Each test sees the warnings that a process logs once."""
+def forget_warnings():
+  """Lets each test see the warnings that a process logs only once."""
   errors.warn_once.cache_clear()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-  """Skips what needs tensorflow-text where it is missing, as on Windows."""
+  """Skips tests that fail because tensorflow-text is missing (on Windows)."""
   report = yield
-  sentence = "need tensorflow-text"
-  needs = call.excinfo and sentence in str(call.excinfo.value)
-  if needs and not _HAS_TENSORFLOW_TEXT:
+  reason = "need tensorflow-text"
+  lacks_text = call.excinfo and reason in str(call.excinfo.value)
+  if lacks_text and not _HAS_TENSORFLOW_TEXT:
     report.outcome = "skipped"
-    report.longrepr = (str(item.path), item.location[1], sentence)
+    report.longrepr = (str(item.path), item.location[1], reason)
   return report
 
 
 def pytest_collection_modifyitems(items):
   """Puts the longest files first, and gives slow tests more time.
 
-  Otherwise one process would still be running such a file at the end, when the
-  others have nothing left. Files that run scripts take longest.
+  With several processes, one would otherwise run a long file at the end while
+  the other processes are idle. Files that run scripts take longest.
   """
   for item in items:
     if item.get_closest_marker("slow"):

@@ -1,4 +1,4 @@
-"""Small encoders of random size with batches that have padding and holes."""
+"""Small encoders of several sizes, and batches with padding and holes."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,12 +7,12 @@ import heads
 import modeling
 from tiny_model import assert_close, tiny
 
-# (layers, heads, width, longest sequence), chosen at random once.
+# Arbitrary values of (layers, heads, width, sequence length).
 SHAPES = [(1, 2, 8, 5), (2, 4, 16, 9), (3, 1, 12, 12), (2, 3, 24, 7)]
 
 
 def mask_with_holes(rng, rows, length):
-  """Random [B, T]: padding at the end, holes inside, and an empty row."""
+  """Returns a random mask [B, T] with padding, holes and an empty last row."""
   lengths = rng.randint(1, length + 1, [rows])
   mask = np.arange(length) < lengths[:, None]
   mask &= rng.uniform(size=mask.shape) > 0.2
@@ -23,7 +23,7 @@ def mask_with_holes(rng, rows, length):
 
 
 class Case:
-  """A model of random size without dropout, and a batch with labels."""
+  """A model of SHAPES[number] without dropout, and a batch with labels."""
 
   def __init__(self, number, **options):
     layers, num_heads, width, length = SHAPES[number]
@@ -36,52 +36,53 @@ class Case:
       attention_probs_dropout_prob=0.0,
     )
     self.model = modeling.BertModel(self.config, seed=number, **options)
-    self.words = heads.MaskedLMHead(self.config, self.model.word_embeddings)
+    self.masked_lm = heads.MaskedLMHead(self.config, self.model.word_embeddings)
     shape = [5, length]
     self.mask = mask_with_holes(rng, *shape)
     ids, segments = rng.randint(0, 30, shape), rng.randint(0, 2, shape)
     self.batch = [tf.constant(x, tf.int32) for x in (ids, self.mask, segments)]
-    # Predicted words are tokens; in the empty row there is [CLS] alone.
-    places = [np.flatnonzero(row) if row.any() else [0] for row in self.mask]
-    picked = [rng.choice(place, 3) for place in places]
-    self.positions = tf.constant(np.array(picked), tf.int32)
+    # Only tokens are predicted; in the empty row, only position 0.
+    tokens = [np.flatnonzero(row) if row.any() else [0] for row in self.mask]
+    predicted = [rng.choice(choices, 3) for choices in tokens]
+    self.positions = tf.constant(np.array(predicted), tf.int32)
     self.labels = tf.constant(rng.randint(0, 30, [5, 3]), tf.int32)
 
   def step(self, is_partial):
     """Returns logits, pooled output, loss and dense gradients."""
+    # A partial last layer computes only the needed positions.
     first = self.model.pooled_positions(self.mask)
     with tf.GradientTape() as tape:
       if is_partial:
         needed = tf.concat([first, self.positions], axis=1)
         output = self.model(*self.batch, training=True, positions=needed)
-        logits = self.words(output.sequence_output[:, 1:])
+        logits = self.masked_lm(output.sequence_output[:, 1:])
       else:
         output = self.model(*self.batch, training=True)
-        logits = self.words(output.sequence_output, self.positions)
+        logits = self.masked_lm(output.sequence_output, self.positions)
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         self.labels, logits
       )
       loss = tf.reduce_mean(losses[:-1]) + tf.reduce_mean(
         tf.square(output.pooled_output[:-1])
       )
-    variables = [*self.model.variables, *self.words.variables]
+    variables = [*self.model.variables, *self.masked_lm.variables]
     gradients = tape.gradient(loss, variables)
     dense = [tf.convert_to_tensor(g) for g in gradients]
     return logits, output.pooled_output, loss, dense
 
 
 def check_same(outputs, expected, tolerance=1e-5):
-  """Compares values [B, ...]; the empty row is good to 1e-3 only.
+  """Compares arrays [B, ...], with a tolerance of 2e-3 for the empty last row.
 
-  Its scores are around -10000, where float32 steps by 1e-3.
+  Its attention scores are around -10000, where float32 has steps of 1e-3.
   """
   assert_close(outputs[:-1], expected[:-1], tolerance)
   assert_close(outputs[-1], expected[-1], 2e-3)
 
 
 def check_same_step(step, expected):
-  for one, other in zip(step[:2], expected[:2]):
-    check_same(one, other)
+  for value, expected_value in zip(step[:2], expected[:2]):
+    check_same(value, expected_value)
   assert_close(step[2], expected[2])
-  for one, other in zip(step[3], expected[3]):
-    assert_close(one, other)
+  for value, expected_value in zip(step[3], expected[3]):
+    assert_close(value, expected_value)

@@ -1,4 +1,4 @@
-"""Tiny networks of every variant and head: as ours computes them, as ONNX."""
+"""Tiny networks of every variant and head, their outputs and ONNX inputs."""
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ VARIANTS = {
   "electra": {"embedding_size": 6},
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
-# "sparse" has the network of masked_lm.
+# "sparse" uses the network of "masked_lm".
 HEADS = [head for head in flag_values.SERVING_HEADS if head != "sparse"]
 LABELS = 3
 POOLING = sentence_pooling.Pooling("mean")
@@ -32,7 +32,7 @@ def config_of(variant="bert", **changes):
 
 
 def network(config, head_name, labels=LABELS):
-  """Returns (encoder, head or None, weights by name) of random numbers."""
+  """Returns (encoder, head or None, weights by name), all weights random."""
   encoder = registry.make_encoder(config)
   head = {
     "classification": lambda: heads.ClassificationHead(config, labels),
@@ -48,7 +48,7 @@ def network(config, head_name, labels=LABELS):
 
 
 def make_random(variables):
-  """Changes all: biases and norms start as 0 and 1, which hides mistakes."""
+  """Adds noise to all variables: biases of 0 would hide mistakes."""
   for variable in variables:
     seed = [3, layers.name_number(variable.name)]
     noise = tf.random.stateless_normal(variable.shape, seed, stddev=0.1)
@@ -56,10 +56,10 @@ def make_random(variables):
 
 
 def outputs(encoder, head, head_name, inputs, *, pooling=POOLING):
-  """Returns {name: array} of our own network."""
+  """Returns {name: array}, the outputs of this project's network."""
   output = encoder(*inputs)
   if head_name == "embedding":
-    # Layers above those of the vector are not computed.
+    # Engines compute no layer above the highest that is pooled.
     highest = max(
       number % len(output.all_encoder_layers)
       for summed in pooling.layers
@@ -73,20 +73,20 @@ def outputs(encoder, head, head_name, inputs, *, pooling=POOLING):
     start, end = head(output.sequence_output)
     values = {"start_logits": start, "end_logits": end}
   else:
-    is_text = head_name in ("classification", "next_sentence")
-    rows = output.pooled_output if is_text else output.sequence_output
-    values = {"logits": head(rows)}
+    is_pooled = head_name in ("classification", "next_sentence")
+    states = output.pooled_output if is_pooled else output.sequence_output
+    values = {"logits": head(states)}
   return {name: value.numpy() for name, value in values.items()}
 
 
 def assert_close(value, expected, tolerance=1e-5):
-  """Compares by the largest output: other programs sum in another order."""
+  """Compares relative to the largest output: engines differ in rounding."""
   largest = max(1.0, np.abs(expected).max(initial=0.0))
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance * largest)
 
 
 def feed(config, inputs):
-  """Returns the inputs of the ONNX model."""
+  """Returns {name: array}, the inputs of the ONNX model."""
   names = ["input_ids", "attention_mask", "token_type_ids"]
   if registry.name_of(config) == "distilbert":
     names.pop()

@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves as it is told to."""
+"""A local web server that cuts off or refuses answers as a test demands."""
 
 import contextlib
 import http.server
@@ -6,28 +6,30 @@ import threading
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-  """Serves `server.files`; {path: bytes}.
+  """Serves `server.files`, {path: bytes}.
 
-  What else `server` has: `cut_after`, the bytes after which each of the first
-  `cuts` answers ends; `statuses`, answers to give first; `requests`, (path,
-  Range) so far.
+  Of the server's other attributes, `cut_after` is the number of bytes after
+  which each of the first `cuts` answers ends; `statuses` are error codes to
+  answer first; `requests` lists (path, Range) of all requests.
   """
 
   def do_GET(self):
-    server, wanted = self.server, self.headers.get("Range")
-    server.requests.append((self.path, wanted))
+    server, byte_range = self.server, self.headers.get("Range")
+    server.requests.append((self.path, byte_range))
     if server.statuses:
       self.send_error(server.statuses.pop(0))
       return
     if self.path not in server.files:
       self.send_error(404)
       return
-    start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+    start = (
+      int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range else 0
+    )
     body = server.files[self.path][start:]
-    if wanted and not body:
+    if byte_range and not body:
       self.send_error(416)
       return
-    self.send_response(206 if wanted else 200)
+    self.send_response(206 if byte_range else 200)
     self.send_header("Content-Length", str(len(body)))
     self.end_headers()
     if server.cuts > 0:
@@ -38,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self.close_connection = True
 
   def log_message(self, *_):
-    """Says nothing on standard error."""
+    """Logs nothing, while the default writes to standard error."""
 
 
 @contextlib.contextmanager

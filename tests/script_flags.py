@@ -1,4 +1,4 @@
-"""A script's flags in this process, as often as a test likes."""
+"""Defines a script's flags in this process, for one script after another."""
 
 import contextlib
 import runpy
@@ -13,7 +13,7 @@ FLAGS = flags.FLAGS.__dict__
 
 
 class _Defined(Exception):
-  """All flags of the script are defined."""
+  """Stops the script once all its flags are defined."""
 
 
 def _stop(name, **options):
@@ -22,16 +22,16 @@ def _stop(name, **options):
 
 @contextlib.contextmanager
 def defined(verb):
-  """Has absl's FLAGS hold those of a script alone; gives their names."""
-  others = dict(FLAGS)
+  """Lets absl's FLAGS hold only a script's flags; yields their names."""
+  previous_flags = dict(FLAGS)
   FLAGS.clear()
   FLAGS.update(vars(flags.FlagValues()))
   try:
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_Defined):
       patch.setattr(command, "parse_flags", _stop)
       runpy.run_path(str(test_layout.VERBS[verb]))
-    # absl has some of its own.
+    # absl's own flags have no `rules`.
     yield {name for name in flags.FLAGS if hasattr(flags.FLAGS[name], "rules")}
   finally:
     FLAGS.clear()
-    FLAGS.update(others)
+    FLAGS.update(previous_flags)

@@ -1,8 +1,8 @@
 """Runs a script as a user does: flags in, exit code and output back.
 
-Importing TensorFlow takes seconds, every time. So `run` forks a process that
-has imported it and the larger modules, and computed nothing yet; `start` is a
-fresh interpreter.
+Importing TensorFlow takes seconds. So `run` forks a process that has imported
+TensorFlow and the larger modules, but has computed nothing yet. `start` starts
+a fresh interpreter.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).parents[1]
 
 _FORKING = multiprocessing.get_context("forkserver")
-# Modules of this project are found if the tests run in its folder.
+# These imports work if the tests run in the project's folder.
 _FORKING.set_forkserver_preload(
   [
     "common.lean_tensorflow",
@@ -37,11 +37,11 @@ _FORKING.set_forkserver_preload(
 
 
 class Finished(NamedTuple):
-  """What is left of a script.
+  """The exit code and the output of a script.
 
   Attributes:
     code: exit code; negative for a signal.
-    out, err: its standard output and standard error.
+    out, err: standard output and standard error.
   """
 
   code: int
@@ -67,12 +67,12 @@ def command_line(flags):
   ]
 
 
-def run(script, *words, code=None, environment=None, **flags):
-  """Runs e.g. "fill_mask.py" to its end; returns Finished.
+def run(script, *arguments, code=None, environment=None, **flags):
+  """Runs a script, such as "fill_mask.py", to its end; returns Finished.
 
   Args:
-    words: arguments after the flags on the command line, such as "--".
-    code: the exit code that the script must end with; None: any.
+    arguments: words after the flags on the command line, such as "--".
+    code: the expected exit code; None allows any.
     environment: dict of variables to add to the environment.
   """
   with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +84,7 @@ def run(script, *words, code=None, environment=None, **flags):
       target=_run_here,
       args=(
         script,
-        [*command_line(flags), *words],
+        [*command_line(flags), *arguments],
         streams,
         folder,
         environment,
@@ -99,13 +99,13 @@ def run(script, *words, code=None, environment=None, **flags):
   return Finished(process.exitcode, out, err)
 
 
-def succeed(script, *words, **options):
-  """Returns Finished of a run that must end well; `options` as of `run`."""
-  return run(script, *words, code=0, **options)
+def succeed(script, *arguments, **options):
+  """Returns Finished of a run that must succeed; `options` as for `run`."""
+  return run(script, *arguments, code=0, **options)
 
 
 def results_in(text):
-  """Returns {name: number} of results: a text, a file, a run's folder."""
+  """Returns {name: number} from a text, a file or the folder of a run."""
   if isinstance(text, pathlib.Path):
     is_run = text.is_dir()
     text = (text / "eval_results.txt" if is_run else text).read_text()
@@ -119,21 +119,21 @@ def logged(folder):
   return [json.loads(line) for line in lines]
 
 
-def refuse(script, said, *words, **flags):
-  """Returns Finished of a run that ends with one error, which says `said`."""
-  done = run(script, *words, **flags)
-  # Each of several faults in a file has a line.
+def refuse(script, message, *arguments, **flags):
+  """Returns Finished of a run that must end with an error with `message`."""
+  done = run(script, *arguments, **flags)
+  # If a file has several faults, the error has a line for each.
   _, mark, error = f"\n{done.err}".rpartition(f"\n{script}: error: ")
   assert done.code == 1 and mark, done.err
-  assert said in error and "Traceback" not in done.err, done.err
+  assert message in error and "Traceback" not in done.err, done.err
   return done
 
 
 def _run_here(script, arguments, streams, folder, environment):
-  """Makes this process the script's; it does not come back."""
+  """Runs the script as this process's main program."""
   os.environ.update({**_environment(), **(environment or {})})
-  # A forked process leaves its temporary files (autograph's, of each function
-  # that it compiles) behind: they go with the folder.
+  # A forked process does not delete its temporary files (autograph writes one
+  # for each function that it compiles). They are deleted with this folder.
   tempfile.tempdir = folder
   for number, path in enumerate(streams):
     os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
@@ -155,7 +155,7 @@ def start(script, **flags):
 
 
 def _environment():
-  """On the CPU of this machine alone, and without TensorFlow's chatter."""
+  """Returns variables for the CPU alone, few log lines and all tracebacks."""
   return {
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "2",

@@ -1,4 +1,4 @@
-"""A server of a model, in this process or as serve.py, for tests that ask."""
+"""Serves a model to tests, in this process or with serve.py."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from serving import batching, server
 
 
 def application(model, limits, *hosts):
-  """Returns the aiohttp application of a model called m."""
+  """Returns the aiohttp application that serves `model` as m."""
   batcher = batching.Batcher(model.answer, limits)
   return server.make_application(model, "m", batcher, limits, frozenset(hosts))
 
@@ -43,7 +43,7 @@ async def asking(model, limits, *hosts):
 
 
 def start_script(folder, flag="saved_model_dir", **options):
-  """Starts serve.py; returns its process and its URL; options of Popen."""
+  """Starts serve.py with Popen's `options`; returns its process and URL."""
   process = subprocess.Popen(
     [
       sys.executable,

@@ -1,7 +1,7 @@
-"""A small trained encoder with heads of every kind, and how Python runs it.
+"""A small trained encoder with every head, and its outputs in Python.
 
-`in_python` is the pipeline that a graph with strings at its input must equal:
-tokenization.py, input_sequences.py, padding to the full length, modeling.py.
+A graph with strings as inputs must give the outputs of `in_python`, which runs
+tokenization.py, input_sequences.py, padding to the full length and modeling.py.
 """
 
 import pathlib
@@ -49,7 +49,7 @@ def make(head, **options):
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
-  # A new head is nearly blind: make it separate its inputs.
+  # Outputs of a new head hardly depend on its inputs: use larger weights.
   for variable in model.variables:
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
@@ -85,28 +85,28 @@ def label_names(*labels):
 
 
 def trained(folder, head, *, stored, pooler=True, **task):
-  """Writes a model folder as the scripts do; the weights separate the inputs.
+  """Writes a model folder as scripts do; its outputs depend on its inputs.
 
   Args:
     folder: pathlib.Path.
     head: function of (config, encoder); returns the head, or None.
-    stored: dict, how the input was made.
-    pooler: whether the checkpoint has one.
-    **task: what else the configuration says.
+    stored: dict of the input settings to store.
+    pooler: whether to store the pooler's weights.
+    **task: further entries of the configuration.
   """
   # One layer: most of the time goes into tracing graphs.
   values = {**config().to_dict(), "num_hidden_layers": 1, **task}
-  shape = modeling.BertConfig.from_dict(values)
-  bert = modeling.BertModel(shape)
+  model_config = modeling.BertConfig.from_dict(values)
+  bert = modeling.BertModel(model_config)
   weight_files.load(bert.variables, str(FOLDER))
-  # A head of random weights is nearly blind.
   variables = (
     list(bert.variables)
     if pooler
     else [v for v in bert.variables if "/pooler/" not in v.name]
   )
   if head:
-    module = head(shape, bert)
+    # Outputs of a new head hardly depend on its inputs.
+    module = head(model_config, bert)
     for variable in module.variables:
       seed = [1, len(variable.name)]
       variable.assign(tf.random.stateless_normal(variable.shape, seed))
@@ -114,7 +114,7 @@ def trained(folder, head, *, stored, pooler=True, **task):
   model_writer.write(
     str(folder),
     variables,
-    model_folder.with_input_settings(shape, stored),
+    model_folder.with_input_settings(model_config, stored),
     str(FOLDER / "vocab.txt"),
     True,
   )
@@ -124,7 +124,7 @@ def trained(folder, head, *, stored, pooler=True, **task):
 def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   """Returns {name: int32 [1, length]} for a text or a pair, given as ids."""
   if not ids_b:
-    # As in the scripts: without any piece it counts as none.
+    # As in the scripts: an empty second text counts as no second text.
     ids_a, ids_b = ids_a[: length - 2], None
   else:
     input_sequences.truncate_pair(ids_a, ids_b, length - 3)
@@ -136,7 +136,7 @@ def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
 
 
 def in_python(raw, *texts):
-  """Returns the model's `outputs` for one text or pair, padded in full."""
+  """Returns the model's outputs for one text or pair, padded to LENGTH."""
   ids = [tokenizer().encode(text) for text in texts]
   return raw.model.outputs(inputs_in_python(*ids, length=LENGTH))
 
@@ -149,7 +149,7 @@ def assert_close(values, expected):
   np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)
 
 
-def export_settings_of(given=()):
-  """Returns the run_settings.Settings of flags: a dict of those given."""
-  given = dict(given)
-  return run_settings.Settings({**export_options.DEFAULTS, **given}, given)
+def export_settings_of(flags=()):
+  """Returns run_settings.Settings of passed `flags`, a dict, and defaults."""
+  flags = dict(flags)
+  return run_settings.Settings({**export_options.DEFAULTS, **flags}, flags)

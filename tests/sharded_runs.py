@@ -1,4 +1,4 @@
-"""Six shards of two small files, for the tests of whoever makes them."""
+"""Plans of six shards of two small files, for the tests of shard writers."""
 
 import hashlib
 import json
@@ -37,21 +37,21 @@ def make_run(folder, output="out/a.tfrecord", **options):
 
 
 def contents(run):
-  """Returns {name: bytes} of everything in the folder of the outputs."""
+  """Returns {name: bytes} of all files in the output folder."""
   folder = os.path.dirname(run.manifest)
-  found = {}
+  bytes_by_name = {}
   for name in os.listdir(folder):
     with open(os.path.join(folder, name), "rb") as stream:
-      found[name] = stream.read()
-  return found
+      bytes_by_name[name] = stream.read()
+  return bytes_by_name
 
 
 def assert_expected(run, expected):
-  """Checks the files of a finished run, and what its manifest says of them."""
-  found = contents(run)
-  manifest = json.loads(found.pop(os.path.basename(run.manifest)))
-  assert found == expected
-  for name, data in found.items():
+  """Checks a finished run's files, and their entries in its manifest."""
+  written = contents(run)
+  manifest = json.loads(written.pop(os.path.basename(run.manifest)))
+  assert written == expected
+  for name, data in written.items():
     shard = manifest["shards"][name]
     assert shard["bytes"] == len(data)
     assert shard["sha256"] == hashlib.sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""A vocabulary of a few words and texts of them, for the data tests."""
+"""A small vocabulary and random texts of its words, for the data tests."""
 
 import gzip
 import pathlib
@@ -17,7 +17,7 @@ def write_vocab(folder):
 
 
 def text_of(num_documents, seed=0):
-  """Returns documents of one to six sentences of one to twelve words."""
+  """Returns random documents of 1 to 6 sentences, each of 1 to 12 words."""
   rng = random.Random(seed)
   words = "the cat dog cats dogs sat ran on mat mats . , xyzzy".split()
   documents = [
@@ -45,7 +45,7 @@ def released_vocab(folder, name="uncased"):
 
 
 def record_options(**changed):
-  """Returns RecordOptions: the defaults of the script's flags, and changes."""
+  """Returns RecordOptions of the script's default flags and `changed` ones."""
   return instance_maker.RecordOptions(
     **{
       "max_seq_length": 128,
@@ -65,20 +65,20 @@ def record_options(**changed):
 
 
 def features_of(lines, encode, vocab, options, rng=None):
-  """Returns the features of all instances of lines.
+  """Returns the features of all instances of a text.
 
   Args:
-    lines: of text.
+    lines: lines of the text.
     encode: function of a line that returns its ids.
     vocab: dict of token -> id.
-    options: as of `record_options`.
-    rng: random.Random; None: seeded as `options` say.
+    options: from `record_options`.
+    rng: random.Random; the default has the seed of `options`.
   """
   vocabulary = data.Vocabulary(vocab)
 
   def encode_lines(lines):
-    rows = [encode(line) for line in lines]
-    return sum(rows, []), list(map(len, rows)), None
+    ids_by_line = [encode(line) for line in lines]
+    return sum(ids_by_line, []), list(map(len, ids_by_line)), None
 
   corpus = data.read_corpus(lines, encode_lines, vocabulary)
   instances = instance_maker.create_instances(

@@ -1,9 +1,9 @@
-"""Reads all values of a checkpoint."""
+"""Reads all tensors of a checkpoint."""
 
 from checkpoints import weight_files
 
 
 def read(path):
-  """Returns {name: value} of a checkpoint in any format."""
+  """Returns {name: array} of a checkpoint in any format."""
   reader = weight_files.open_reader(path)
   return {name: reader.read(name) for name in reader.shapes}

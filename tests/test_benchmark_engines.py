@@ -1,4 +1,4 @@
-"""engine_speed.py: texts, a contender's process, tables of table.py."""
+"""engine_speed.py's texts and processes, and table.py's tables of engines."""
 
 import runpy
 
@@ -11,14 +11,14 @@ from script_runner import ROOT
 TABLE = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
 
 
-def test_texts_have_as_many_pieces_as_asked_for():
+def test_texts_have_the_requested_number_of_pieces():
   tokenizer = serving_models.tokenizer()
   for text in engine_speed.make_texts(serving_models.FOLDER, 3, 16):
     assert len(tokenizer.tokenize(text)) == 14
 
 
 def measures(threads, speed):
-  found = {
+  results = {
     "milliseconds, p50": 1.25,
     "milliseconds, p99": 2.0,
     "megabytes": 300.0,
@@ -26,22 +26,23 @@ def measures(threads, speed):
   }
   for size, length in engine_speed.BATCHES:
     name = engine_speed.texts_per_second(size, length)
-    found[name], found[name.replace("second", "processor_second")] = speed, 4.0
-  return {f"{name}, {threads}": value for name, value in found.items()}
+    results[name] = speed
+    results[name.replace("second", "processor_second")] = 4.0
+  return {f"{name}, {threads}": value for name, value in results.items()}
 
 
 def test_tables_of_engines_and_scores():
-  ours, peer = "here, int8, `onnx`", "ONNX Runtime, int8"
+  int8, peer = "here, int8, `onnx`", "ONNX Runtime, int8"
   # The first contender failed.
   speeds = [
     {
       "here, float32, TensorFlow": {},
-      ours: measures("one thread", speed),
+      int8: measures("one thread", speed),
       peer: measures("one thread", 7),
     }
     for speed in (10, 30, 20)
   ]
-  scores = [{ours: {"score": 0.8}}]
+  scores = [{int8: {"score": 0.8}}]
   works = {
     "engines/minilm": speeds,
     "engines/scores/sts-b": scores,
@@ -50,28 +51,28 @@ def test_tables_of_engines_and_scores():
   runs = {name: {"turns": turns} for name, turns in works.items()}
   notes = {**dict.fromkeys(works, "a machine"), "engines/scores/mrpc": "other"}
   tables = dict(TABLE["engine_tables"](runs, notes))
-  # What was not measured is left as it is.
+  # Works that were not measured have no table.
   assert [*tables] == ["engines, MiniLM-L6", "engines, scores"]
   text = "\n".join(tables.values())
-  # The median of three turns; both threads' table only where it was measured.
+  # The median of three turns. Without runs on all threads, there is no table.
   assert (
-    f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | "
+    f"| {int8} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | "
     "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
   )
-  assert text.count("float32, TensorFlow") == 1  # In the scores.
+  assert text.count("float32, TensorFlow") == 1  # Only in the table of scores.
   assert "MiniLM-L6, one thread:" in text and "all threads" not in text
-  assert f"| {ours} | 0.8000 | 0.8000 |\n" in text
-  # One below each table.
+  assert f"| {int8} | 0.8000 | 0.8000 |\n" in text
+  # Each table has its notes below it.
   assert text.count("a machine.") == 2 and "a machine.\nother." in text
 
 
 @pytest.mark.slow
 def test_contenders_in_processes_of_their_own(tmp_path):
-  model, made = tmp_path / "model", tmp_path / "made"
-  made.mkdir()
+  model, engine_folder = tmp_path / "model", tmp_path / "engine"
+  engine_folder.mkdir()
   serving_models.trained(model, None, stored={})
   for name in ("here, float32, TensorFlow", "here, int8, `onnx`"):
-    job = engine_speed.Job(name, model, made, seconds=0.1)
-    found = engine_speed.run_contender(job, None, threads=1)
-    assert 0 < found["milliseconds, p50"] <= found["milliseconds, p99"]
-    assert found["megabytes"] > 10 > found["megabytes, disk"]
+    job = engine_speed.Job(name, model, engine_folder, seconds=0.1)
+    results = engine_speed.run_contender(job, None, threads=1)
+    assert 0 < results["milliseconds, p50"] <= results["milliseconds, p99"]
+    assert results["megabytes"] > 10 > results["megabytes, disk"]

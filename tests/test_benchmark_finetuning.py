@@ -1,4 +1,4 @@
-"""The comparison of taggers: the peer's labels and scores, and settings."""
+"""finetuning_scores.py and its tagging peer: equal pieces, scores and flags."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from tagging import data, scores, windowing
 
 
 def test_any_prediction_scores_the_same_in_both_programs():
-  """Also one that breaks IOB2: a network may predict I after O."""
+  """Includes predictions that break IOB2: a network may predict I after O."""
   rng = random.Random(1)
   tags = ["O", "B-NAME", "I-NAME", "B-PLACE", "I-PLACE"]
   for _ in range(300):
@@ -27,7 +27,7 @@ def test_any_prediction_scores_the_same_in_both_programs():
 
 
 class Encoded(dict):
-  """Inputs as transformers gives them: with the words of the pieces."""
+  """Stands in for transformers' BatchEncoding, with the word of each piece."""
 
   def word_ids(self, number):
     return self["words"][number]
@@ -67,27 +67,27 @@ near O
 def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
   path = tmp_path / "names.conll"
   path.write_text(COLUMNS)
-  ours, theirs = (data.read(str(path)), tagging_peer.read_columns(path))
-  assert theirs == [(s.words, s.labels) for s in ours]
-  names = data.label_list(ours)
-  numbers = data.label_ids(ours, names, path)
-  windows = windowing.make_windows(ours, tokenizer, 16)
+  rows, columns = data.read(str(path)), tagging_peer.read_columns(path)
+  assert columns == [(s.words, s.labels) for s in rows]
+  names = data.label_list(rows)
+  numbers = data.label_ids(rows, names, path)
+  windows = windowing.make_windows(rows, tokenizer, 16)
 
   def encode(sentences, **options):
     assert options.pop("is_split_into_words") and options.pop("truncation")
     return words_of_pieces(tokenizer, sentences, options["max_length"])
 
-  encoded = tagging_peer.tokenize(encode, theirs, 16)
+  encoded = tagging_peer.tokenize(encode, columns, 16)
   for window, (row, pieces), labels in zip(
     windows, encoded, numbers, strict=True
   ):
     assert row["input_ids"] == window.input_ids
     assert pieces == window.positions
-    found = tagging_peer.with_labels(row, pieces, labels)["labels"]
+    peer_labels = tagging_peer.with_labels(row, pieces, labels)["labels"]
     expected = [-1] * len(window.input_ids)
     for position, label in zip(window.positions, labels, strict=True):
       expected[position] = label
-    assert [max(label, -1) for label in found] == expected
+    assert [max(label, -1) for label in peer_labels] == expected
   # [CLS] war ##saw lies near war ##saw [SEP]
   assert encoded[0][1] == [1, 3, 4, 5]
   with pytest.raises(SystemExit, match="1 of a sentence's 3 words have no"):
@@ -103,37 +103,39 @@ def test_both_programs_are_given_the_same_files_and_settings():
       "--peer_python=python",
     ]
   )
-  ours = map(str, finetuning_scores.our_command(arguments, 2, "out"))
-  theirs = map(str, finetuning_scores.peer_command(arguments, 2))
+  here = map(str, finetuning_scores.our_command(arguments, 2, "out"))
+  peer = map(str, finetuning_scores.peer_command(arguments, 2))
   flags = {"--seed=2", "--learning_rate=0.0001", "--max_seq_length=128"}
   files = {"--train_file=names/train.conll", "--eval_file=names/dev.conll"}
-  assert flags | files < set(ours)
+  assert flags | files < set(here)
   files = {
     "--data_dir=names",
     "--train_file=train.conll",
     "--predict_file=dev.conll",
   }
-  assert flags | files | {"--task=ner"} < set(theirs)
+  assert flags | files | {"--task=ner"} < set(peer)
 
 
 @pytest.mark.parametrize(
   "task, rows", [("mnli", "names\none\n"), ("cola", "names\n")]
 )
-def test_a_short_task_has_the_first_rows_and_all_to_score(tmp_path, task, rows):
-  source, made = tmp_path / "task", tmp_path / "made"
+def test_a_shortened_task_has_the_first_rows_but_is_scored_on_all(
+  tmp_path, task, rows
+):
+  source, shortened = tmp_path / "task", tmp_path / "shortened"
   source.mkdir()
   for name in ("train", "dev_matched", "dev_mismatched"):
     (source / f"{name}.tsv").write_text("names\none\ntwo\nthree\n")
   arguments = argparse.Namespace(
     task=task, data_dir=source, max_train_examples=1, max_eval_examples=None
   )
-  assert finetuning_scores.shortened(arguments, made) == made
-  assert (made / "train.tsv").read_text() == rows
-  for table in ("dev_matched.tsv", "dev_mismatched.tsv"):  # Whole.
-    assert (made / table).read_text() == (source / table).read_text()
+  assert finetuning_scores.shortened(arguments, shortened) == shortened
+  assert (shortened / "train.tsv").read_text() == rows
+  for table in ("dev_matched.tsv", "dev_mismatched.tsv"):  # Not shortened.
+    assert (shortened / table).read_text() == (source / table).read_text()
   arguments.max_train_examples = None
-  finetuning_scores.shortened(arguments, made)
-  assert (made / "train.tsv").read_text() == "names\none\ntwo\nthree\n"
+  finetuning_scores.shortened(arguments, shortened)
+  assert (shortened / "train.tsv").read_text() == "names\none\ntwo\nthree\n"
 
 
 def test_the_first_sentences_and_questions():
@@ -142,16 +144,18 @@ def test_the_first_sentences_and_questions():
   )
   paragraphs = [{"qas": [1, 2]}, {"qas": [3]}, {"qas": [4]}]
   text = json.dumps({"data": [{"paragraphs": paragraphs}]})
-  found = json.loads(finetuning_scores.first_examples(text, "squad", 3))
-  assert found == {"data": [{"paragraphs": [{"qas": [1, 2]}, {"qas": [3]}]}]}
+  shortened = json.loads(finetuning_scores.first_examples(text, "squad", 3))
+  assert shortened == {
+    "data": [{"paragraphs": [{"qas": [1, 2]}, {"qas": [3]}]}]
+  }
 
 
-def test_runs_that_are_kept_are_not_made_again(tmp_path, monkeypatch, capsys):
+def test_stored_runs_are_not_repeated(tmp_path, monkeypatch, capsys):
   metrics = {"f1": 0.5, "precision": 0.5, "recall": 0.5}
-  made = []
+  started = []
 
   def run(side, arguments, seed):
-    made.append((side, seed))
+    started.append((side, seed))
     return {"metrics": metrics, "wall": 60.0, "processor": 120.0}
 
   monkeypatch.setattr(finetuning_scores, "run", run)
@@ -163,8 +167,8 @@ def test_runs_that_are_kept_are_not_made_again(tmp_path, monkeypatch, capsys):
   ]
   for seeds in ("1", "1,2"):
     arguments = finetuning_scores.parse_arguments([*flags, f"--seeds={seeds}"])
-    found = finetuning_scores.all_runs(arguments)
-  assert made == [("ours", 1), ("ours", 2)]
-  finetuning_scores.print_table("ner", found)
+    runs = finetuning_scores.all_runs(arguments)
+  assert started == [("ours", 1), ("ours", 2)]
+  finetuning_scores.print_table("ner", runs)
   row = "| ner | f1 | ours | 2 | 0.5000 | 0.5000 | 0.0000 | 1.0 | 2.0 |"
   assert row in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The steps of the benchmarks: batches, operations, ours, contenders."""
+"""step_speed.py and our_steps.py: batches, operations, steps, contenders."""
 
 import argparse
 
@@ -19,17 +19,17 @@ TINY = {
 }
 
 
-def test_a_masked_word_is_that_of_its_position():
+def test_a_masked_words_label_is_the_token_at_its_position():
   batch = step_speed.Work("pretrain", "float32", 3, 16, 4).batch(50)
-  found = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
-  np.testing.assert_array_equal(found, batch.masked_lm_ids)
-  for places in batch.masked_lm_positions:  # In order, none twice.
-    assert (np.diff(places) > 0).all()
+  tokens = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
+  np.testing.assert_array_equal(tokens, batch.masked_lm_ids)
+  for positions in batch.masked_lm_positions:  # Ascending, none twice.
+    assert (np.diff(positions) > 0).all()
 
 
 def test_operations_of_the_products_by_hand():
-  # Query, key, value, output: 4 · 8 · 8; feed-forward: 2 · 8 · 16; times 2 for
-  # a product and a sum, times 16 tokens. Attention: 2 products of 16 · 16 · 8.
+  # Multiply-adds (2 operations) per token: 4 · 8 · 8 for query, key, value and
+  # output; 2 · 8 · 16 for feed-forward. Attention: 2 products of 16 · 16 · 8.
   layer = 2 * 16 * (4 * 64 + 2 * 128) + 2 * 2 * 16 * 16 * 8
   predict = step_speed.Work("predict", "float32", 1, 16)
   assert predict.flop(TINY) == layer
@@ -45,12 +45,12 @@ def test_our_steps_train(compiled):
   options = dict(dtype="float32", compiled=compiled)
   classifier = our_steps.Classifier(TINY, **options)
   pretraining = our_steps.Pretraining(TINY, **options)
-  for contender, method, words in (
+  for contender, method, predictions in (
     (classifier, "train", 0),
     (classifier, "predict", 0),
     (pretraining, "pretrain", 3),
   ):
-    batch = step_speed.Work(method, "float32", 4, 16, words).batch(50)
+    batch = step_speed.Work(method, "float32", 4, 16, predictions).batch(50)
     before = [variable.numpy() for variable in contender._variables]
     getattr(contender, method)(batch)
     contender.wait()
@@ -61,12 +61,12 @@ def test_our_steps_train(compiled):
 
 def test_who_takes_part_in_a_work():
   predict = step_speed.Work("predict", "float32", 8, 128)
-  # Where it helps, torch.compile takes part without being asked for.
+  # In prediction, torch.compile takes part even without compiled peers.
   for method, takes_part in (("predict", True), ("train", False)):
     work = predict._replace(method=method)
     names = step_speed.contenders(work, compiled=False)
     assert ("Hugging Face, torch.compile" in names) == takes_part
-  # ONNX Runtime has no bfloat16, and oneDNN is torch's way to it anyway.
+  # ONNX Runtime has no bfloat16, for which torch uses oneDNN by default.
   in_float32, in_bfloat16 = (
     {*step_speed.contenders(predict._replace(dtype=dtype), compiled=True)}
     for dtype in ("float32", "bfloat16")
@@ -82,5 +82,5 @@ def test_each_contender_has_a_process_of_its_own(monkeypatch):
     peer_python="no/python", rounds=1, num_hidden_layers=1, compiled_peers=False
   )
   work = step_speed.Work("predict", "float32", 1, 16)
-  found = step_speed.measure_all(work, options)["here"]
-  assert found["examples_per_second"] > 0 and 0 < found["share"] < 2
+  results = step_speed.measure_all(work, options)["here"]
+  assert results["examples_per_second"] > 0 and 0 < results["share"] < 2

@@ -1,4 +1,4 @@
-"""The table of benchmarks/table.py: from numbers to lines of the page."""
+"""benchmarks/table.py: from measured numbers to tables in the pages."""
 
 import json
 import runpy
@@ -36,7 +36,7 @@ def time_row(**options):
 @pytest.mark.parametrize(
   "options, contenders, result, best",
   [
-    # Medians, and of the peers the best one.
+    # The median counts, and the best peer.
     ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, "fast"),
     (
       {"peers": "padded"},
@@ -44,8 +44,8 @@ def time_row(**options):
       0.6,
       "padded",
     ),
-    ({"result": "speedup"}, dict(here=[2], theirs=[28]), 14, "theirs"),
-    # The best of our several rows counts, too.
+    ({"result": "speedup"}, dict(here=[2], peer=[28]), 14, "peer"),
+    # The best of several contenders of this project counts.
     ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, "c"),
     (
       {"ours": "int8", "result": "difference", "peers": "f"},
@@ -57,19 +57,19 @@ def time_row(**options):
   ],
 )
 def test_a_row_is_compared_with_its_peers(options, contenders, result, best):
-  found = table_rows.evaluate(time_row(**options), turns(**contenders))
-  assert (found.result, found.peer) == (result, best)
+  outcome = table_rows.evaluate(time_row(**options), turns(**contenders))
+  assert (outcome.result, outcome.peer) == (result, best)
 
 
 def test_lines_of_the_table():
   row = table_rows.Row("training", "share", 0.88, "own")
-  ours, peer = {"share": 0.724}, {"share": 0.31}
+  here, peer = {"share": 0.724}, {"share": 0.31}
   run = {
     "machine": "a processor",
     "date": "2026-01-02",
     "command": "table.py",
     "code": "1a2b of 2026-01-01",
-    "turns": [{"here": ours, "peer": peer}],
+    "turns": [{"here": here, "peer": peer}],
   }
   jobs = {**run, "turns": turns(here=[1.25], Trainer=[240.0])}
   notes = dict.fromkeys(("step", "job"), table_rows.run_note(run))
@@ -114,25 +114,25 @@ def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
 
 
 def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
-  lost = [
+  slower_turns = [
     {
       name: {"examples_per_second": speed}
       for name, speed in (("here", 2), ("slow", 1), ("fast", 5))
     }
   ]
-  found = [
+  outcomes = [
     ("Jobs", table_rows.evaluate(time_row(**options, result="speedup"), turn))
     for options, turn in (
       ({}, turns(here=[2], slow=[9], fast=[5])),
-      ({"measure": "examples_per_second", "title": "step"}, lost),
+      ({"measure": "examples_per_second", "title": "step"}, slower_turns),
     )
   ]
-  assert table_rows.headline_table(found).split("\n")[2:] == [
+  assert table_rows.headline_table(outcomes).split("\n")[2:] == [
     "| Jobs: job | 2.00 s | fast: 5.00 s | **2.5× faster** |",
     "| Jobs: step | 2.00 examples/s | fast: 5.00 examples/s | 2.5× slower |",
   ]
   pytest.importorskip("matplotlib")
-  table_rows.draw(found, tmp_path / "chart.png")
+  table_rows.draw(outcomes, tmp_path / "chart.png")
   assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -145,12 +145,12 @@ def test_works_differ_and_the_short_form_takes_less_than_an_hour():
   assert {name for work in works for name in work.needs} <= set(table_work.DATA)
   runs = json_files.read(str(ROOT / "benchmarks" / "results.json"))
   assert sum(runs[name]["minutes"] for name in table_work.SHORT) <= 60
-  found = [
+  headlines = [
     table_work.headline(name, runs[name]["turns"]) for name in table_work.SHORT
   ]
-  groups = [headline[0] for headline in found if headline]
+  groups = [headline[0] for headline in headlines if headline]
   assert set(groups) == {"Fine-tuning", "Pre-training", "Prediction"}
-  assert found[-1] is None and len(groups) > 10
+  assert headlines[-1] is None and len(groups) > 10
 
 
 def made_up_work(name, seconds):
@@ -163,7 +163,7 @@ def made_up_work(name, seconds):
   return table_work.Work(name, (), turn, [time_row(title=name)])
 
 
-def test_a_call_replaces_only_its_works_that_do_not_fail(
+def test_a_call_replaces_the_results_of_works_that_succeed(
   tmp_path, monkeypatch, capsys
 ):
   works = [
@@ -178,8 +178,8 @@ def test_a_call_replaces_only_its_works_that_do_not_fail(
   flags = ["--print_only", f"--results_file={results}", "--repeats=2"]
   with pytest.raises(errors.InputError, match="^failing failed, as said above"):
     TABLE["main"](flags)
-  table, said = capsys.readouterr()
-  assert "data is left out: it needs --text" in said and "| a | 1.00 s" in table
+  table, log = capsys.readouterr()
+  assert "data is left out: it needs --text" in log and "| a | 1.00 s" in table
   TABLE["main"]([*flags, "--rows=a"])
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
@@ -213,7 +213,7 @@ def test_names_in_columns(tmp_path):
     "B-NAME",
     "O",
   ]
-  # Neither too short ones, nor strange letters.
+  # Sentences that are short or have unusual characters are left out.
   assert sentences[1:] == ["he O\nran O\non O\n. O", ""]
 
 
@@ -226,11 +226,11 @@ def test_shown_commands_name_no_folder_of_a_machine():
 
 def test_the_cost_of_a_command():
   loop = "import time; s = time.process_time\nwhile s() < 0.2: pass"
-  said, cost = measured_runs.run(
+  output, cost = measured_runs.run(
     [sys.executable, "-c", f"{loop}\nprint('done')"], watches_memory=True
   )
-  assert said == "done\n" and cost.megabytes > 1
-  # The clock of other processes counts hundredths of a second.
+  assert output == "done\n" and cost.megabytes > 1
+  # The clock of a child process has a resolution of 0.01 s.
   assert cost.processor >= 0.18 and cost.wall >= 0.2
   with pytest.raises(errors.InputError, match="(?s)code 1: .*ValueError: bad"):
     measured_runs.run([sys.executable, "-c", "raise ValueError('bad')"])

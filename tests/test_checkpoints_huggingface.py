@@ -1,6 +1,6 @@
-"""Hugging Face folders: read, written, refused.
+"""Hugging Face folders are read, written or refused.
 
-What all classes share is in test_variants_checkpoints.py.
+test_variants_checkpoints.py tests what all classes have in common.
 """
 
 import copy
@@ -27,12 +27,12 @@ GOLDEN = pathlib.Path("tests/golden/huggingface")
 
 @pytest.fixture
 def model(tmp_path):
-  """A copy of a folder, to be changed."""
+  """A copy of a model folder that a test may change."""
   return shutil.copytree(GOLDEN / "BertForPreTraining", tmp_path / "model")
 
 
 def rewrite(model, change):
-  """Saves the weights of a folder again, changed."""
+  """Replaces a folder's weights, {name: array}, by `change(weights)`."""
   path = model / "model.safetensors"
   tensors = change(safetensors.numpy.load_file(path))
   safetensors.numpy.save_file(tensors, path)
@@ -52,7 +52,7 @@ def test_files_are_a_function_of_the_weights(tmp_path):
 
 
 def test_outputs_are_those_of_transformers():
-  """What transformers_goldens.Loaded.check_head has no class for."""
+  """Compares the encoder and the pre-training heads."""
   encoder = transformers_goldens.Loaded(GOLDEN / "BertModel")
   encoder.check("pooler_output", encoder.output.pooled_output)
   for name, key in (
@@ -61,8 +61,8 @@ def test_outputs_are_those_of_transformers():
   ):
     model = transformers_goldens.Loaded(GOLDEN / name)
     head = heads.MaskedLMHead(model.config, model.bert.word_embeddings)
-    everywhere = tf.tile([tf.range(7)], [3, 1])
-    logits = model.head(head)(model.output.sequence_output, everywhere)
+    positions = tf.tile([tf.range(7)], [3, 1])
+    logits = model.head(head)(model.output.sequence_output, positions)
     model.check(key, logits)
   head = model.head(heads.NextSentenceHead(model.config))
   model.check("seq_relationship_logits", head(model.output.pooled_output))
@@ -85,8 +85,8 @@ def test_names_of_old_files(model):
     return old
 
   rewrite(model, as_before_2019)
-  found = stored_weights.read(str(model))
-  transformers_goldens.check_equal(found, expected)
+  actual = stored_weights.read(str(model))
+  transformers_goldens.check_equal(actual, expected)
   assert weight_files.open_reader(str(model)).notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
     "cls.predictions.decoder.weight: not read, because derived from other "
@@ -94,7 +94,7 @@ def test_names_of_old_files(model):
   ]
 
 
-def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
+def test_a_single_file_of_an_encoder_with_a_prefix(model, tmp_path):
   expected = stored_weights.read(str(GOLDEN / "BertModel"))
   tensors = transformers_goldens.tensors_of(GOLDEN / "BertModel")
   path = f"{tmp_path}/weights.safetensors"
@@ -102,8 +102,8 @@ def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
     {f"bert.{name}": value for name, value in tensors.items()}, path
   )
   assert weight_files.open_reader(path).config is None
-  found = stored_weights.read(path)
-  transformers_goldens.check_equal(found, expected)
+  actual = stored_weights.read(path)
+  transformers_goldens.check_equal(actual, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -111,8 +111,8 @@ def test_half_precision_is_read_as_float32(model, dtype):
   rewrite(model, lambda t: {name: v.astype(dtype) for name, v in t.items()})
   reader = weight_files.open_reader(str(model))
   value = reader.read("bert/pooler/dense/kernel")
-  whole = stored_weights.read(str(GOLDEN / "BertForPreTraining"))
-  expected = whole["bert/pooler/dense/kernel"].astype(dtype)
+  weights = stored_weights.read(str(GOLDEN / "BertForPreTraining"))
+  expected = weights["bert/pooler/dense/kernel"].astype(dtype)
   assert value.dtype == np.float32
   np.testing.assert_array_equal(value, expected.astype(np.float32))
   assert "read as float32" in reader.notes[0]
@@ -132,10 +132,10 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   (top / "1_Pooling/config.json").write_text(
     '{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}'
   )
-  kinds = {subfolder: "Transformer", "1_Pooling": "Pooling", "2": "Normalize"}
+  classes = {subfolder: "Transformer", "1_Pooling": "Pooling", "2": "Normalize"}
   modules = [
-    {"path": path, "type": f"sentence_transformers.models.{kind}"}
-    for path, kind in kinds.items()
+    {"path": path, "type": f"sentence_transformers.models.{name}"}
+    for path, name in classes.items()
   ]
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
@@ -179,14 +179,14 @@ def wrong_shapes(values):
   """Yields copies of a JSON value with one part replaced or left out."""
   yield from VALUES
   if isinstance(values, (dict, list)):
-    places = values if isinstance(values, dict) else range(len(values))
-    for place in places:
-      for part in wrong_shapes(values[place]):
+    keys = values if isinstance(values, dict) else range(len(values))
+    for key in keys:
+      for part in wrong_shapes(values[key]):
         changed = copy.copy(values)
-        changed[place] = part
+        changed[key] = part
         yield changed
       changed = copy.copy(values)
-      del changed[place]
+      del changed[key]
       yield changed
 
 

@@ -1,4 +1,4 @@
-"""A trained model as a folder that the next task can start from."""
+"""A trained model is written as a folder from which a run can start."""
 
 import json
 
@@ -19,13 +19,13 @@ from tiny_model import tiny
 from training import run_folder
 
 
-def test_folder_is_what_a_run_can_start_from(tmp_path):
+def test_a_run_can_start_from_the_folder(tmp_path):
   config = tiny()
   model = modeling.BertModel(config, seed=1)
   vocab = tmp_path / "words.txt"
   vocab.write_text("[PAD]\ncafé\n", encoding="utf-8")
   folder = tmp_path / "final_model"
-  for _ in range(2):  # The second time over the first.
+  for _ in range(2):  # The second call overwrites the first.
     model_writer.write(str(folder), model.variables, config, str(vocab))
   assert sorted(path.name for path in folder.iterdir()) == [
     "bert_config.json",
@@ -33,13 +33,13 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
     "bert_model.ckpt.index",
     "vocab.txt",
   ]
-  other = modeling.BertModel(
+  restored = modeling.BertModel(
     modeling.BertConfig.from_json_file(str(folder / "bert_config.json")), seed=2
   )
-  report = weight_files.load(other.variables, str(folder))
+  report = weight_files.load(restored.variables, str(folder))
   assert not report.missing and not report.unused
-  for expected, got in zip(model.variables, other.variables):
-    np.testing.assert_array_equal(got, expected)
+  for expected, value in zip(model.variables, restored.variables):
+    np.testing.assert_array_equal(value, expected)
   assert (folder / "vocab.txt").read_bytes() == vocab.read_bytes()
 
 
@@ -84,25 +84,25 @@ def test_the_configuration_says_how_the_input_was_made():
   plain = model_folder.without_input_settings(trained)
   assert plain.to_dict() == tiny().to_dict()
   assert model_folder.input_settings(plain.to_dict()) == {}
-  # The name that the entry had before, and what only version 0.1 knew.
+  # The former name of the entry, and a key that only version 0.1 had.
   old = {"classifier_input": {"max_windows": 3, "window_pooling": "mean"}}
   assert model_folder.input_settings(old) == {"max_windows": 3}
-  for values, said in (
+  for values, message in (
     ({"input_settings": 7}, "input_settings is 7; expected an object"),
     ({"classifier_input": 7}, "is 7; expected an object"),
     ({"input_settings": {"window_pooling": "max"}}, "only version 0.1 has"),
   ):
-    with pytest.raises(errors.InputError, match=said):
+    with pytest.raises(errors.InputError, match=message):
       model_folder.input_settings(values)
 
 
 @pytest.mark.parametrize(
-  "given, positions, expected",
+  "passed, positions, expected",
   [((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)],
 )
-def test_the_length_fits_the_model(tmp_path, given, positions, expected):
+def test_the_length_fits_the_model(tmp_path, passed, positions, expected):
   path = tmp_path / "bert_config.json"
   path.write_text(json.dumps({"max_position_embeddings": positions}))
   values = {"max_seq_length": 128, "bert_config_file": str(path)}
-  settings = run_settings.Settings(values, given)
+  settings = run_settings.Settings(values, passed)
   assert model_settings.resolve(settings).max_seq_length == expected

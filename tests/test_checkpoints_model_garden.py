@@ -1,4 +1,4 @@
-"""Model Garden checkpoints both ways, against the installed package."""
+"""Model Garden checkpoints, read from and written for the installed package."""
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ networks = pytest.importorskip("official.nlp.modeling.networks")
 garden_models = pytest.importorskip("official.nlp.modeling.models")
 garden_layers = pytest.importorskip("official.nlp.modeling.layers")
 
+ENCODERS = [networks.BertEncoder, networks.BertEncoderV2]
 CONFIG = tiny_model.tiny(hidden_size=8, num_attention_heads=2)
 RNG = np.random.RandomState(0)
 IDS = RNG.randint(0, 30, [3, 7]).astype(np.int32)
@@ -24,8 +25,8 @@ TYPES = RNG.randint(0, 2, [3, 7]).astype(np.int32)
 POSITIONS = np.array([[1, 3], [0, 2], [1, 1]], np.int32)
 
 
-def garden_encoder(kind=networks.BertEncoder):
-  encoder = kind(
+def garden_encoder(encoder_class=networks.BertEncoder):
+  encoder = encoder_class(
     vocab_size=CONFIG.vocab_size,
     hidden_size=CONFIG.hidden_size,
     num_layers=CONFIG.num_hidden_layers,
@@ -87,102 +88,102 @@ class Pretrainer(tiny_model.Pretraining):
     )
 
 
-def check_same(ours, theirs, keys):
+def check_same(outputs, expected, keys):
   for key in keys:
-    np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(outputs[key], expected[key], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("root", ["encoder", "model"])
-@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
-def test_an_encoder_is_read(tmp_path, kind, root):
-  theirs = garden_encoder(kind)
-  randomize(theirs)
-  path = tf.train.Checkpoint(**{root: theirs}).save(f"{tmp_path}/ckpt")
+@pytest.mark.parametrize("encoder_class", ENCODERS)
+def test_an_encoder_is_read(tmp_path, encoder_class, root):
+  garden = garden_encoder(encoder_class)
+  randomize(garden)
+  path = tf.train.Checkpoint(**{root: garden}).save(f"{tmp_path}/ckpt")
   reader = weight_files.open_reader(path)
   assert reader.file_format == "Model Garden" and reader.num_heads == 2
   bert = modeling.BertModel(CONFIG)
   report = weight_files.load(bert.variables, reader)
-  assert len(report.loaded) == len(theirs.variables)
+  assert len(report.loaded) == len(garden.variables)
   assert not report.unused
   output = bert(IDS, MASK, TYPES)._asdict()
   keys = ("sequence_output", "pooled_output")
-  check_same(output, theirs(garden_inputs()), keys)
+  check_same(output, garden(garden_inputs()), keys)
 
 
 @pytest.mark.parametrize("with_model", [False, True])
 def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
-  theirs = garden_pretrainer()
-  randomize(theirs)
+  garden = garden_pretrainer()
+  randomize(garden)
   optimizer = tf.keras.optimizers.Adam()
-  optimizer.build(theirs.trainable_variables)
-  items = dict(theirs.checkpoint_items, optimizer=optimizer)
+  optimizer.build(garden.trainable_variables)
+  items = dict(garden.checkpoint_items, optimizer=optimizer)
   if with_model:
-    items["model"] = theirs
+    items["model"] = garden
   path = tf.train.Checkpoint(**items).save(f"{tmp_path}/ckpt")
-  ours, reader = Pretrainer(CONFIG), weight_files.open_reader(str(tmp_path))
+  bert, reader = Pretrainer(CONFIG), weight_files.open_reader(str(tmp_path))
   assert reader.path == path
   report = weight_files.load(
-    ours.variables, reader, allowed_missing=["^cls/seq_relationship/"]
+    bert.variables, reader, allowed_missing=["^cls/seq_relationship/"]
   )
   assert "pooler's kernel is that of the next-sent" in " ".join(reader.notes)
   inputs = garden_inputs(masked_lm_positions=POSITIONS)
   keys = ["sequence_output", "mlm_logits"]
   if with_model:
-    # Their last layer of the next-sentence head hangs from the model only.
+    # Only `model` tracks the last layer of Model Garden's next-sentence head.
     keys.append("next_sentence")
     assert not report.missing
-  check_same(ours(), theirs(inputs), keys)
+  check_same(bert(), garden(inputs), keys)
 
 
-@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
-def test_an_encoder_is_written(tmp_path, kind):
+@pytest.mark.parametrize("encoder_class", ENCODERS)
+def test_an_encoder_is_written(tmp_path, encoder_class):
   bert = modeling.BertModel(CONFIG)
   weights = {layers.variable_name(v): v.numpy() for v in bert.variables}
   prefix = write_garden(tmp_path, weights)
-  theirs = garden_encoder(kind)
+  garden = garden_encoder(encoder_class)
   for root in ("encoder", "model"):
-    randomize(theirs)
-    status = tf.train.Checkpoint(**{root: theirs}).read(prefix)
+    randomize(garden)
+    status = tf.train.Checkpoint(**{root: garden}).read(prefix)
     status.assert_existing_objects_matched()
     keys = ("sequence_output", "pooled_output")
     output = bert(IDS, MASK, TYPES)._asdict()
-    check_same(output, theirs(garden_inputs()), keys)
+    check_same(output, garden(garden_inputs()), keys)
 
 
 def test_a_pretrainer_is_written(tmp_path):
-  ours = Pretrainer(CONFIG)
-  prefix = write_garden(tmp_path, ours.weights())
-  theirs = garden_pretrainer()
+  pretrainer = Pretrainer(CONFIG)
+  prefix = write_garden(tmp_path, pretrainer.weights())
+  garden = garden_pretrainer()
   keys = ["sequence_output", "pooled_output", "mlm_logits", "next_sentence"]
   inputs = garden_inputs(masked_lm_positions=POSITIONS)
-  status = tf.train.Checkpoint(model=theirs).read(prefix)
+  status = tf.train.Checkpoint(model=garden).read(prefix)
   status.assert_existing_objects_matched()
-  check_same(ours(), theirs(inputs), keys)
-  randomize(theirs)
-  status = tf.train.Checkpoint(**theirs.checkpoint_items).read(prefix)
+  check_same(pretrainer(), garden(inputs), keys)
+  randomize(garden)
+  status = tf.train.Checkpoint(**garden.checkpoint_items).read(prefix)
   status.assert_existing_objects_matched()
-  check_same(ours(), theirs(inputs), keys[:3])
-  # And back: bit for bit.
-  check_equal(stored_weights.read(prefix), ours.weights())
+  check_same(pretrainer(), garden(inputs), keys[:3])
+  # Reading the file gives the same bits.
+  check_equal(stored_weights.read(prefix), pretrainer.weights())
 
 
 def test_other_object_based_checkpoints_are_refused(tmp_path):
-  other = tf.Module()
-  other.kernel = tf.Variable([1.0])
-  path = tf.train.Checkpoint(model=other).save(f"{tmp_path}/ckpt")
+  module = tf.Module()
+  module.kernel = tf.Variable([1.0])
+  path = tf.train.Checkpoint(model=module).save(f"{tmp_path}/ckpt")
   with pytest.raises(errors.InputError, match="object-based.*not of a Model"):
     weight_files.open_reader(path)
 
 
 @pytest.mark.parametrize(
-  "kind, reason",
+  "encoder_class, reason",
   [
     (networks.AlbertEncoder, "not of a Model Garden BERT"),
     (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
   ],
 )
-def test_other_encoders_are_refused(tmp_path, kind, reason):
-  encoder = kind(
+def test_other_encoders_are_refused(tmp_path, encoder_class, reason):
+  encoder = encoder_class(
     vocab_size=30,
     embedding_width=4,
     hidden_size=8,

@@ -1,4 +1,4 @@
-"""A model's folder says how its input was made; prediction uses that."""
+"""Prediction uses the input settings that a model's folder stores."""
 
 import pytest
 
@@ -28,11 +28,11 @@ DEFAULTS = {
 }
 
 
-def restored(path, given=(), **changes):
-  """Returns the settings that a model's configuration file implies."""
+def restored(path, passed=(), **changes):
+  """Returns the settings restored from a model's configuration file."""
   settings = model_settings.restore_trained(
     run_settings.Settings(
-      {**DEFAULTS, "bert_config_file": str(path), **changes}, given
+      {**DEFAULTS, "bert_config_file": str(path), **changes}, passed
     ),
     job.INPUT_FLAGS,
   )
@@ -48,16 +48,16 @@ def path(tmp_path):
   return path
 
 
-def test_what_is_stored_is_used_and_a_flag_that_is_given_first(path, caplog):
+def test_stored_settings_are_used_but_a_passed_flag_has_priority(path, caplog):
   assert restored(path) == TRAINED and not caplog.records
-  given = {"max_seq_length": 128, "doc_stride": 64}
-  assert restored(path, given, **given) == {**TRAINED, "max_seq_length": 128}
+  passed = {"max_seq_length": 128, "doc_stride": 64}
+  assert restored(path, passed, **passed) == {**TRAINED, "max_seq_length": 128}
   assert caplog.messages == [
     "other input than in training: --max_seq_length=128 (trained with 256)"
   ]
 
 
-def test_the_model_of_the_output_folder_counts_first(path, tmp_path):
+def test_the_model_of_the_output_folder_has_priority(path, tmp_path):
   plain = tmp_path / "plain.json"
   plain.write_text(tiny_model.tiny().to_json_string())
   assert restored(plain) == {name: DEFAULTS[name] for name in TRAINED}

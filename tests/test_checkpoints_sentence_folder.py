@@ -1,4 +1,4 @@
-"""What sentence-transformers' folders say of vectors is read and written."""
+"""Settings of vectors are read from and written to sentence folders."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ def write_modules(folder, names, pooling):
   pooling_folder = folder / "_".join(["1", *names[1:2]])
   pooling_folder.mkdir(exist_ok=True)
   (pooling_folder / "config.json").write_text(json.dumps(pooling))
-  # As version 6 names them, and older ones.
+  # A type of version 6. In all versions, it ends in the class's name.
   (folder / "modules.json").write_text(
     json.dumps(
       [
@@ -54,12 +54,12 @@ THREE = "Transformer Pooling Normalize"
 )
 def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   folder = write_modules(tmp_path, names.split(), pooling)
-  found = sentence_folder.read(folder)
-  assert found == dict(zip(("pooling", "normalize"), expected))
+  settings = sentence_folder.read(folder)
+  assert settings == dict(zip(("pooling", "normalize"), expected))
 
 
 @pytest.mark.parametrize(
-  "names, pooling, files, said",
+  "names, pooling, files, message",
   [
     (
       "Transformer Pooling Dense Normalize",
@@ -114,16 +114,16 @@ def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
     ),
   ],
 )
-def test_what_is_not_computed_is_refused(
-  tmp_path, caplog, names, pooling, files, said
+def test_unsupported_vectors_are_refused(
+  tmp_path, caplog, names, pooling, files, message
 ):
   folder = write_modules(tmp_path, names.split(), pooling)
   for name, values in files.items():
     (tmp_path / f"{name}.json").write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match=said) as refused:
+  with pytest.raises(errors.InputError, match=message) as refused:
     sentence_folder.read(folder)
   assert "pass --pooling to compute different" in str(refused.value)
-  # The user has chosen: one warning, and the length alone is the folder's.
+  # With --pooling, there is a warning, and the folder gives only the length.
   (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 9}')
   if "tokenizer_config" not in files:
     assert sentence_folder.read(folder, {"pooling"}) == {"max_seq_length": 9}
@@ -150,7 +150,7 @@ def test_what_is_not_computed_is_refused(
       200,
     ),
     ({}, None),
-    # A tokenizer of transformers without a limit.
+    # transformers writes a huge number for a tokenizer without a limit.
     (
       {
         "tokenizer_config": {"model_max_length": 10**30},
@@ -195,7 +195,7 @@ def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
     assert caplog.text.count(text) == 1
 
 
-# Vectors of sentence-transformers, in every way in which vectors are made.
+# Every way to compute vectors must give those of sentence-transformers.
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "sentence_vectors"
 EXPECTED = json.loads((GOLDEN / "vectors.json").read_text())
@@ -254,7 +254,7 @@ WAYS = {
 @pytest.mark.parametrize(
   "way, case",
   [
-    # LiteRT computes the vectors of every head in its own tests.
+    # LiteRT's own tests check the outputs of every head.
     pytest.param(way, case, marks=[pytest.mark.slow] * (way == "litert"))
     for way in WAYS
     for case in EXPECTED["cases"]
@@ -262,9 +262,9 @@ WAYS = {
 )
 def test_vectors_equal_sentence_transformers(tmp_path, case, way):
   folder = write_case(tmp_path / "model", case)
-  found = WAYS[way](folder, EXPECTED["texts"], tmp_path)
+  vectors = WAYS[way](folder, EXPECTED["texts"], tmp_path)
   expected = EXPECTED["cases"][case]["vectors"]
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
@@ -279,21 +279,21 @@ def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
   }
   script_runner.succeed("extract_features.py", **flags)
   vectors = np.array(EXPECTED["cases"]["mean"]["vectors"][:2])
-  found = json.loads((tmp_path / "out.jsonl").read_text())["similarity"]
-  assert abs(found - vectors[0] @ vectors[1]) < 1e-5
-  # Another folder does not say how.
+  similarity = json.loads((tmp_path / "out.jsonl").read_text())["similarity"]
+  assert abs(similarity - vectors[0] @ vectors[1]) < 1e-5
+  # A folder without modules.json stores no pooling.
   (tmp_path / "model" / "modules.json").unlink()
   sentence = "--similarity needs --pooling"
   script_runner.refuse("extract_features.py", sentence, **flags)
 
 
-def test_a_pooling_that_is_given_overrides_the_folder(tmp_path, caplog):
+def test_a_passed_pooling_overrides_the_folder(tmp_path, caplog):
   folder = write_case(tmp_path / "model", "mean")
-  found = text_models.load(folder).embed(
+  vectors = text_models.load(folder).embed(
     EXPECTED["texts"][:1], pooling="cls", normalize=False
   )
   expected = EXPECTED["cases"]["cls"]["vectors"][:1]
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
   assert "--pooling=cls (trained with mean)" in caplog.text
 
 
@@ -305,7 +305,7 @@ def test_a_folder_without_modules_says_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "kind, states, changes, expected",
+  "mode, layers, changes, expected",
   [
     ("max", ((-1,),), {}, True),
     ("cls", ((1,),), {}, True),
@@ -315,14 +315,14 @@ def test_a_folder_without_modules_says_nothing(tmp_path):
     ("mean", ((-1,),), {"variant": "left_to_right"}, False),
   ],
 )
-def test_what_sentence_transformers_computes(kind, states, changes, expected):
+def test_poolings_of_sentence_transformers(mode, layers, changes, expected):
   config = modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
-  pooling = sentence_pooling.Pooling(kind, states)
+  pooling = sentence_pooling.Pooling(mode, layers)
   assert model_writer.is_for_sentences(config, pooling) == expected
 
 
 @pytest.mark.parametrize("variant", ["bert", "albert", "distilbert", "electra"])
-def test_a_folder_has_what_others_read(tmp_path, variant):
+def test_a_folder_has_all_files_of_a_sentence_model(tmp_path, variant):
   size = {"embedding_size": 8, "num_hidden_groups": 1}
   config = modeling.BertConfig.from_dict(
     {**tiny_model.TINY, "variant": variant, **size}
@@ -338,8 +338,8 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
     max_length=9,
     never_split=("a-b",),
   )
-  found = sentence_folder.read(str(tmp_path / "out"))
-  assert found == {"pooling": "max", "normalize": False, "max_seq_length": 9}
+  settings = sentence_folder.read(str(tmp_path / "out"))
+  assert settings == {"pooling": "max", "normalize": False, "max_seq_length": 9}
   names = {path.name for path in (tmp_path / "out").iterdir()}
   assert {
     "bert_config.json",
@@ -350,8 +350,8 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
   } <= names
   path = tmp_path / "out" / "tokenizer_config.json"
   assert json.loads(path.read_text())["never_split"] == ["a-b"]
-  read = stored_weights.read(str(tmp_path / "out"))
+  weights = stored_weights.read(str(tmp_path / "out"))
   for variable in model.variables:
     name = layers.variable_name(variable)
     if "/pooler/" not in name:
-      assert read[name].tobytes() == variable.numpy().tobytes()
+      assert weights[name].tobytes() == variable.numpy().tobytes()

@@ -1,4 +1,4 @@
-"""What a folder's tokenizer files say of its text is read, kept or refused."""
+"""Text rules of tokenizer files are followed, converted or refused."""
 
 import json
 
@@ -21,7 +21,7 @@ ADDED = [name for name in CASES if name.startswith("added")]
 
 
 def write_folder(folder, files):
-  """Writes a model's folder but for its weights; returns its vocabulary."""
+  """Writes a model folder without weights; returns its vocabulary file."""
   folder.mkdir(exist_ok=True)
   (folder / "vocab.txt").write_text("\n".join(GOLDEN["vocab"]) + "\n", "utf-8")
   for name, values in {"config.json": {"model_type": "bert"}, **files}.items():
@@ -50,7 +50,7 @@ def test_ids_are_those_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in LISTS if "None" not in name])
-def test_they_replace_the_rules_of_a_tokenizer_file(name, tmp_path):
+def test_configured_rules_replace_those_of_a_tokenizer_file(name, tmp_path):
   files = json.loads(json.dumps(CASES["added two"]["files"]))
   vocab = {word: number for number, word in enumerate(GOLDEN["vocab"])}
   files["tokenizer.json"]["model"]["vocab"] = vocab
@@ -72,7 +72,7 @@ def test_they_replace_the_rules_of_a_tokenizer_file(name, tmp_path):
       pytest.param(name, True, marks=pytest.mark.slow)
       for name in LISTS
       if "None" not in name
-    ),  # It stands for one of the two.
+    ),  # None means True or False.
   ],
 )
 def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
@@ -84,7 +84,7 @@ def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
     graph_tokenizer.check_same(graph, full)
 
 
-@pytest.mark.parametrize("kind", ["huggingface", "tf1", "tf2"])
+@pytest.mark.parametrize("to", ["huggingface", "tf1", "tf2"])
 @pytest.mark.parametrize(
   "name",
   [
@@ -93,7 +93,7 @@ def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
     "added two",
   ],
 )
-def test_conversions_keep_them(name, kind, tmp_path):
+def test_conversions_keep_the_rules(name, to, tmp_path):
   config = tiny_model.tiny(vocab_size=len(GOLDEN["vocab"]) + 2)
   folder = tmp_path / "model"
   vocab_file = write_folder(folder, CASES[name]["files"])
@@ -105,22 +105,24 @@ def test_conversions_keep_them(name, kind, tmp_path):
   )
   source = converter.open_source(str(tmp_path / "model"))
   assert source.vocab_file == vocab_file
-  converter.convert(source, str(tmp_path / "out"), kind)
+  converter.convert(source, str(tmp_path / "out"), to)
   assert (
     ids_of(model_folder.find(str(tmp_path / "out"))["vocab_file"])
     == (CASES[name]["ids"])
   )
-  if kind == "huggingface":
-    # What other programs read says the same.
-    found = vocabularies.make_tokenizer(str(tmp_path / "out/tokenizer.json"))
-    assert list(map(found.encode, GOLDEN["texts"])) == CASES[name]["ids"]
+  if to == "huggingface":
+    # Other programs read tokenizer.json, which has the same rules.
+    tokenizer = vocabularies.make_tokenizer(
+      str(tmp_path / "out/tokenizer.json")
+    )
+    assert list(map(tokenizer.encode, GOLDEN["texts"])) == CASES[name]["ids"]
 
 
 URL = {str(len(GOLDEN["vocab"])): {"content": "<URL>", "special": False}}
 
 
 @pytest.mark.parametrize(
-  "files, said",
+  "files, message",
   [
     (
       {"added_tokens.json": {"<URL>": 28}},
@@ -152,8 +154,8 @@ URL = {str(len(GOLDEN["vocab"])): {"content": "<URL>", "special": False}}
     ),
   ],
 )
-def test_what_cannot_be_read_is_refused(tmp_path, files, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_unsupported_rules_are_refused(tmp_path, files, message):
+  with pytest.raises(errors.InputError, match=message):
     tokenizer_of(write_folder(tmp_path, files))
 
 
@@ -191,7 +193,7 @@ def test_a_tokenizer_json_says_what_the_configuration_does_not(tmp_path):
   assert vocab_file.endswith("vocab.txt") and ids_of(vocab_file) == expected
 
 
-def test_what_is_not_read_is_named_once(tmp_path, caplog):
+def test_ignored_settings_are_named_once(tmp_path, caplog):
   files = json.loads(json.dumps(CASES["added plain"]["files"]))
   files["tokenizer.json"]["added_tokens"].pop()
   files["tokenizer.json"]["normalizer"]["strip_accents"] = False

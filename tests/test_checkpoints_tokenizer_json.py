@@ -18,18 +18,18 @@ SETTINGS = {"uncased": True, "cased": False, "multi_cased": False}
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def pair(request, tmp_path_factory):
-  """(case, ours, theirs) of a released vocabulary."""
+  """(do_lower_case, FullTokenizer, fast tokenizer) of a released vocabulary."""
   folder = tmp_path_factory.mktemp("tokenizer")
   source = folder / "source.txt"
   packed = GOLDEN / f"{request.param}_vocab.txt.gz"
   source.write_bytes(gzip.decompress(packed.read_bytes()))
   lower = SETTINGS[request.param]
   tokenizer_files.write(str(folder), str(source), lower, 512, fast=True)
-  ours = tokenization.FullTokenizer(
+  tokenizer = tokenization.FullTokenizer(
     str(folder / "vocab.txt"), do_lower_case=lower
   )
-  theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-  return lower, ours, theirs
+  fast = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+  return lower, tokenizer, fast
 
 
 def is_equal(pair, text):
@@ -44,8 +44,8 @@ def test_ordinary_text_has_equal_ids(pair):
 
 
 def test_characters_that_differ_are_rare(pair):
-  # Private use: white space here, as in the original, and letters there. The
-  # largest blocks of scripts are alike.
+  # Left out: private-use characters, white space here (as in the original) but
+  # letters in tokenizers; and large blocks, whose characters are all alike.
   codes = [
     code
     for code in (
@@ -60,22 +60,22 @@ def test_characters_that_differ_are_rare(pair):
   encoded = pair[2].encode_batch_fast(texts, add_special_tokens=False)
   different = [
     code
-    for code, text, theirs in zip(codes, texts, encoded)
-    if theirs.ids != list(pair[1].encode(text))
+    for code, text, encoding in zip(codes, texts, encoded)
+    if encoding.ids != list(pair[1].encode(text))
   ]
-  # The first is a mark of Arabic that came with Unicode 14.
+  # The first is an Arabic mark that Unicode 14 added.
   assert min(different) >= 0x61D
-  # 759 and 375 with Python 3.11; newer ones know more characters.
+  # 759 and 375 with Python 3.11; newer versions know more characters.
   assert len(different) < (850 if pair[0] else 450)
 
 
 def test_sequences_have_special_tokens_and_segments(tmp_path):
   vocab_file = write_vocabulary(tmp_path, ["a", "b"])
   tokenizer_files.write(str(tmp_path), vocab_file, True, 12, fast=True)
-  theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-  assert theirs.encode("A").tokens == ["[CLS]", "a", "[SEP]"]
-  # They find special tokens in a text, and this project does not.
-  encoded = theirs.encode("a [MASK]", "b")
+  fast = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+  assert fast.encode("A").tokens == ["[CLS]", "a", "[SEP]"]
+  # Unlike this project, tokenizers finds special tokens in a text.
+  encoded = fast.encode("a [MASK]", "b")
   assert encoded.tokens == ["[CLS]", "a", "[MASK]", "[SEP]", "b", "[SEP]"]
   assert encoded.type_ids == [0, 0, 0, 0, 1, 1]
   expected = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL))

@@ -1,4 +1,4 @@
-"""Files of PyTorch, pytorch_model.bin: read where torch is installed."""
+"""PyTorch's files (pytorch_model.bin) are read if torch is installed."""
 
 import collections
 import subprocess
@@ -97,9 +97,9 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, is_zip):
   torch = pytest.importorskip("torch")
   write(tmp_path, {"a": torch.ones(9)}, _use_new_zipfile_serialization=is_zip)
   path = tmp_path / "pytorch_model.bin"
-  whole = path.read_bytes()
-  for length in range(0, len(whole) - 1, 11):
-    path.write_bytes(whole[:length])
+  data = path.read_bytes()
+  for length in range(0, len(data) - 1, 11):
+    path.write_bytes(data[:length])
     with pytest.raises(errors.InputError, match=f"^{path} cannot .*copy it a"):
       weight_files.open_reader(str(path))
 
@@ -146,32 +146,32 @@ def test_torch_is_needed_for_its_files_alone(
   program.installed_version("torch") != "", reason="torch is installed"
 )
 @pytest.mark.parametrize(
-  "script, flag, others",
+  "script, flag, flags",
   [
     ("run_squad.py", "model_dir", {"do_predict": True, "output_dir": "out"}),
     ("convert_checkpoint.py", "input", {"to": "tf1", "output": "out"}),
   ],
 )
-def test_missing_torch_is_told_before_tensorflow_is_loaded(
-  script, flag, others, tmp_path
+def test_missing_torch_is_reported_before_tensorflow_is_loaded(
+  script, flag, flags, tmp_path
 ):
   (tmp_path / "config.json").write_text('{"model_type": "bert"}')
   (tmp_path / "pytorch_model.bin").touch()
   if script == "run_squad.py":
-    others = {**others, "predict_file": tmp_path / "config.json"}
-  done = subprocess.run(
+    flags = {**flags, "predict_file": tmp_path / "config.json"}
+  finished = subprocess.run(
     [
       sys.executable,
       "-X",
       "importtime",
       script,
-      *script_runner.command_line({flag: tmp_path, **others}),
+      *script_runner.command_line({flag: tmp_path, **flags}),
     ],
     capture_output=True,
     text=True,
     cwd=script_runner.ROOT,
   )
-  assert done.returncode == 1
+  assert finished.returncode == 1
   expected = f"error: {tmp_path}/pytorch_model.bin is read with torch 2.6"
-  assert expected in done.stderr
-  assert "| tensorflow" not in done.stderr
+  assert expected in finished.stderr
+  assert "| tensorflow" not in finished.stderr

@@ -1,4 +1,4 @@
-"""A model answers what its weights were trained for, and nothing else."""
+"""A model is used only for the task that its head was trained for."""
 
 import json
 
@@ -24,7 +24,7 @@ from serving_models import (
 GOLDEN = ROOT / "tests" / "golden"
 CLASSES = label_names("mixed", "negative", "positive")
 TAGS = label_names("O", "B-PER", "I-PER")
-# Makes the head, and what the configuration says of it.
+# (function that makes the head, entries of the configuration).
 MODELS = {
   "classification": (
     classifier(3),
@@ -37,7 +37,7 @@ MODELS = {
   "embedding": (None, {}),
 }
 STORED = {"tagging": {"max_seq_length": 16, "scheme": "iob2"}}
-SAID = {
+MESSAGES = {
   "classification": r"was trained to classify \(mixed, negative, positive\), ",
   "tagging": r"was trained to tag words \(O, B-PER, I-PER\), not to ",
   "span": "was trained to answer questions, not to ",
@@ -49,24 +49,24 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-  made = {}
+  by_head = {}
   for head, (make, task) in MODELS.items():
-    made[head] = serving_models.trained(
+    by_head[head] = serving_models.trained(
       tmp_path_factory.mktemp(head) / "model",
       make,
       stored=STORED.get(head, {"max_seq_length": 16}),
       **task,
     )
-  return made
+  return by_head
 
 
-def settings_of(folder, **others):
+def settings_of(folder, **changes):
   return run_settings.Settings(
     {
       "model_dir": str(folder),
       "init_checkpoint": str(folder),
       "bert_config_file": str(folder / "bert_config.json"),
-      **others,
+      **changes,
     }
   )
 
@@ -82,7 +82,7 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
   ):
     trained_head.require(head, settings)
     return
-  with pytest.raises(errors.InputError, match=SAID[trained]):
+  with pytest.raises(errors.InputError, match=MESSAGES[trained]):
     trained_head.require(head, settings)
 
 
@@ -109,14 +109,14 @@ PREDICTS = {
   ],
 )
 def test_scripts_say_what_the_model_does(folders, script, trained, flags):
-  sentence = SAID[trained].replace("\\", "").removesuffix(", ").strip()
-  done = script_runner.refuse(
+  sentence = MESSAGES[trained].replace("\\", "").removesuffix(", ").strip()
+  finished = script_runner.refuse(
     script, sentence, model_dir=folders[trained], **flags
   )
-  assert done.out == ""
+  assert finished.out == ""
 
 
-def test_weights_of_an_own_run_are_not_looked_at(folders, tmp_path):
+def test_the_head_of_the_runs_own_checkpoint_is_not_checked(folders, tmp_path):
   settings = settings_of(folders["span"], output_dir=str(tmp_path))
   with pytest.raises(errors.InputError):
     trained_head.require("tagging", settings)
@@ -124,8 +124,8 @@ def test_weights_of_an_own_run_are_not_looked_at(folders, tmp_path):
   trained_head.require("tagging", settings)
 
 
-def test_a_file_that_says_neither_may_be_both(folders, tmp_path):
-  """As the original's classifiers, of which no file says the classes."""
+def test_a_head_of_unknown_task_may_classify_or_tag(folders, tmp_path):
+  """The original's classifiers, for example, store no classes."""
   folder = folders["classification"]
   values = json.loads((folder / "bert_config.json").read_text())
   for name in ("id2label", "problem_type", "input_settings"):
@@ -140,7 +140,7 @@ def test_a_task_with_other_classes_is_refused(folders, tmp_path):
   (tmp_path / "dev.tsv").write_text(
     "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tthe a\tthe b\n"
   )
-  done = script_runner.refuse(
+  finished = script_runner.refuse(
     "run_classifier.py",
     "was trained to classify (mixed, negative, positive)",
     model_dir=folders["classification"],
@@ -149,7 +149,7 @@ def test_a_task_with_other_classes_is_refused(folders, tmp_path):
     data_dir=tmp_path,
     output_dir=tmp_path / "out",
   )
-  assert "MRPC has the classes 0, 1" in done.last_line
+  assert "MRPC has the classes 0, 1" in finished.last_line
 
 
 def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
@@ -169,7 +169,7 @@ TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 @pytest.mark.parametrize(
   "engine",
   [
-    # LiteRT's own checks go over all families and heads.
+    # LiteRT's own tests cover all families and heads.
     pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
     for engine in flag_values.ENGINES
   ],
@@ -230,14 +230,14 @@ CLASSIFIER = {
     ({"id2label": {"0": "no", "1": "yes"}}, ["no", "yes"], None),
   ],
 )
-def test_what_transformers_leaves_out(values, labels, problem):
+def test_defaults_that_transformers_does_not_write(values, labels, problem):
   config = modeling.BertConfig.from_dict({**CLASSIFIER, **values})
   assert config.label_names() == labels
   assert config.to_dict().get("problem_type") == problem
 
 
 def test_one_output_is_a_number(tmp_path):
-  """As of every cross-encoder: the logit, by Python and as a class's score."""
+  """Like every cross-encoder, the model gives a logit as its score."""
   folder = serving_models.trained(
     tmp_path / "model", classifier(1), stored={"max_seq_length": 16}
   )
@@ -264,11 +264,11 @@ def test_one_output_is_a_number(tmp_path):
     predict_file=tmp_path / "new.csv",
     output_dir=tmp_path / "run",
   )
-  found = (tmp_path / "run" / "test_results.tsv").read_text()
-  assert float(found) == pytest.approx(answer["score"], abs=1e-5)
+  score = (tmp_path / "run" / "test_results.tsv").read_text()
+  assert float(score) == pytest.approx(answer["score"], abs=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["torch.nn.Tanh", "theirs.Softplus"])
+@pytest.mark.parametrize("activation", ["torch.nn.Tanh", "custom.Softplus"])
 def test_an_unknown_activation_of_a_reranker_is_named_once(activation, caplog):
   section = {"sentence_transformers": {"activation_fn": activation}}
   for _ in range(2):

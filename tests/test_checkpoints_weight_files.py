@@ -1,4 +1,4 @@
-"""Checkpoints: found, read, written and loaded, and every fault of a file."""
+"""Checkpoints are found, read, written and loaded; faults are reported."""
 
 import pathlib
 import resource
@@ -105,9 +105,9 @@ def test_no_checkpoint(tmp_path, prefix):
   ],
 )
 @pytest.mark.parametrize(
-  "read, part, said",
+  "read, part, message",
   [
-    # An index at once, values when they are read.
+    # An index is checked on opening, tensors when they are read.
     (weight_files.open_reader, "index", r"ckpt\.index is not a readable index"),
     (
       stored_weights.read,
@@ -116,10 +116,10 @@ def test_no_checkpoint(tmp_path, prefix):
     ),
   ],
 )
-def test_damaged_files_are_named(prefix, read, part, said, change):
+def test_damaged_files_are_named(prefix, read, part, message, change):
   path = pathlib.Path(f"{prefix}.{part}")
   path.write_bytes(change(path.read_bytes()))
-  with pytest.raises(errors.InputError, match=said):
+  with pytest.raises(errors.InputError, match=message):
     read(prefix)
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
   try:
-    # Nothing of {{function_node ...}} and [Op:SaveV2].
+    # The message ends before {{function_node ...}} and [Op:SaveV2].
     message = r"cannot write the checkpoint .*ckpt: /[^{]*too large$"
     with pytest.raises(errors.InputError, match=message):
       weight_files.write_tf1(prefix, {"large": np.zeros(100_000)})
@@ -195,14 +195,14 @@ def test_remote_folders(tmp_path):
 
 
 def model(**shapes):
-  """Variables of zeros; `__` in an argument means a slash."""
+  """Returns variables of zeros; `__` in an argument means a slash."""
   return [
     tf.Variable(tf.zeros(shape), name=name.replace("__", "/"))
     for name, shape in shapes.items()
   ]
 
 
-def test_report_of_what_was_loaded(prefix):
+def test_report_of_loaded_weights(prefix):
   bias, head = model(bert__pooler__dense__bias=[2], output_bias=[3])
   report = weight_files.load([bias, head], prefix, allowed_missing=["^output_"])
   assert report.loaded == ["bert/pooler/dense/bias"]
@@ -266,7 +266,7 @@ def test_names_are_literal(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"no proto {"])
-def test_a_damaged_file_called_checkpoint_is_passed_over(tmp_path, content):
+def test_a_damaged_file_called_checkpoint_is_ignored(tmp_path, content):
   for step in (3, 20):
     weight_files.write_tf1(
       str(tmp_path / f"model.ckpt-{step}"), {"a": np.float32([step])}

@@ -1,4 +1,4 @@
-"""The rules of names: complete, one to one, and no number lost."""
+"""Names of weights map one to one, and layouts lose no value."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ NAMES = {
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
 }
-# Without the heads of other tasks; without segments and next sentences.
+# Model Garden lacks other tasks' heads; DistilBERT segments, next sentences.
 MISSING = {"bert": 0, "model_garden": 4, "distilbert": 3}
 
 
@@ -25,23 +25,23 @@ def test_names_are_complete_and_one_to_one(program):
   rows = weight_names.rows(program, NAMES)
   assert {row.tf1 for row in rows} <= NAMES.keys()
   assert len(rows) == len(NAMES) - MISSING[program]
-  theirs = {row.name for row in rows}
-  assert len(theirs) == len(rows)
-  # The layers are found from their names, too.
-  assert weight_names.rows(program, theirs) == rows
+  names = {row.name for row in rows}
+  assert len(names) == len(rows)
+  # The layers can be inferred from the program's own names, too.
+  assert weight_names.rows(program, names) == rows
 
 
 @pytest.mark.parametrize("layout", weight_names.LAYOUTS)
-def test_layouts_lead_back(layout):
+def test_layouts_can_be_reversed(layout):
   shape = (8,) if layout == "heads" else (8, 4)
   value = np.random.RandomState(0).rand(*shape)
-  there = weight_names.from_tf1(value, layout, 2)
-  assert there.flags.c_contiguous
-  assert weight_names.LAYOUTS[layout].shape(there.shape) == shape
-  np.testing.assert_array_equal(weight_names.to_tf1(there, layout), value)
+  converted = weight_names.from_tf1(value, layout, 2)
+  assert converted.flags.c_contiguous
+  assert weight_names.LAYOUTS[layout].shape(converted.shape) == shape
+  np.testing.assert_array_equal(weight_names.to_tf1(converted, layout), value)
 
 
-def test_layouts_cut_heads_where_they_are():
+def test_layouts_split_the_axis_of_the_heads():
   value = np.arange(16).reshape(4, 4)
   out = weight_names.from_tf1(value, "heads_out", 2)
   np.testing.assert_array_equal(out[:, 1], value[:, 2:])

@@ -1,4 +1,4 @@
-"""Texts that are classified, and files of predictions."""
+"""Classification of texts, and files of predictions."""
 
 import csv
 import functools
@@ -25,31 +25,31 @@ def vocab_file(tmp_path_factory):
   return tiny_model.write_vocabulary(tmp_path_factory.mktemp("vocabulary"))
 
 
-def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
-  """Returns a function of texts; `batches` gets the lengths of their rows."""
+def make(vocab_file, task_kind, max_seq_length=12, batches=None, **options):
+  """Returns a function of texts; it appends rows' lengths to `batches`."""
   chosen = sequences.InputOptions(
-    task_kind=kind,
-    labels=LABELS[kind],
+    task_kind=task_kind,
+    labels=LABELS[task_kind],
     vocab_file=vocab_file,
     max_seq_length=max_seq_length,
     **options,
   )
-  logits = logits_of(kind)
+  logits = logits_of(task_kind)
 
-  def noting(batch):
+  def recording(batch):
     assert batch["input_ids"].shape[1] == batch["input_mask"].sum(1).max()
     if batches is not None:
       batches.append(batch["input_mask"].sum(1).tolist())
     return logits(batch)
 
-  return functools.partial(answers.predict_texts, noting, chosen)
+  return functools.partial(answers.predict_texts, recording, chosen)
 
 
 @functools.cache
-def logits_of(kind):
-  """A function of a batch of sequences, each an example, and compiled once."""
+def logits_of(task):
+  """Returns a compiled function of a batch with one sequence per example."""
   network = model.ClassifierModel(
-    tiny_model.tiny(), kind, model.num_outputs(kind, LABELS[kind]), seed=3
+    tiny_model.tiny(), task, model.num_outputs(task, LABELS[task]), seed=3
   )
   return tf.function(
     lambda batch: network(
@@ -64,13 +64,13 @@ def test_short_texts_share_a_larger_batch(vocab_file):
   batches = []
   predict_texts = make(vocab_file, "single", 32, batches)
   assert len(predict_texts([("w1",)] * 10, 2)) == 10
-  # Of 3 tokens, as if of 8, in the room of 2 * 32.
+  # Rows of 3 tokens count as 8, and a batch has room for 2 * 32.
   assert batches == [[3] * 8, [3] * 2]
 
 
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
-def test_batches_of_like_length_answer_in_order(vocab_file, options):
-  """A text has its label, whatever its neighbours are."""
+def test_batches_of_similar_length_answer_in_order(vocab_file, options):
+  """A text's label does not depend on the other texts of its batch."""
   batches = []
   predict_texts = make(vocab_file, "single", batches=batches, **options)
   texts = [
@@ -89,11 +89,11 @@ def test_batches_of_like_length_answer_in_order(vocab_file, options):
   lengths = sum(batches, [])
   assert lengths == sorted(lengths, reverse=True)
   alone = [predict_texts([text], 1)[0] for text in texts]
-  for found in (together, alone):
-    for one, other in zip(found, expected, strict=True):
-      assert one["label"] == other["label"]
-      assert one["probabilities"] == pytest.approx(
-        other["probabilities"], abs=1e-6
+  for results in (together, alone):
+    for answer, wanted in zip(results, expected, strict=True):
+      assert answer["label"] == wanted["label"]
+      assert answer["probabilities"] == pytest.approx(
+        wanted["probabilities"], abs=1e-6
       )
 
 
@@ -117,16 +117,16 @@ def test_every_kind_answers_in_its_form(vocab_file):
 
 @pytest.fixture
 def written(tmp_path):
-  """A function of what `rows` takes; returns the cells of the file."""
+  """Returns a function that writes predictions and returns the cells."""
 
-  def write(kind, labels, examples, outputs, **options):
+  def write(task_kind, labels, examples, outputs, **options):
     outputs = np.array(outputs, np.float32)
     with answers.open_table(str(tmp_path / "p.tsv")) as write_rows:
-      # In two parts, as they come.
+      # In two parts, as predictions arrive.
       for part in (slice(0, 1), slice(1, None)):
         write_rows(
           answers.rows(
-            sequences.InputOptions(kind, labels, ""),
+            sequences.InputOptions(task_kind, labels, ""),
             examples[part],
             outputs[part],
             **options,
@@ -139,9 +139,9 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "kind, labels, examples, outputs, gold, expected",
+  "task_kind, labels, examples, outputs, gold, expected",
   [
-    # Of equals the first.
+    # Of equal probabilities, the first counts.
     (
       "single",
       ["bad", "good"],
@@ -154,7 +154,7 @@ def written(tmp_path):
         ["2", "bad", "0.5", "0.5", "0.5", "Ill."],
       ],
     ),
-    # What is right stands next to what is predicted.
+    # The gold label stands next to the predicted one.
     (
       "single",
       ["x", "label"],
@@ -217,10 +217,10 @@ def written(tmp_path):
   ],
 )
 def test_a_prediction_has_a_row(
-  written, kind, labels, examples, outputs, gold, expected
+  written, task_kind, labels, examples, outputs, gold, expected
 ):
   examples = [Example(*values) for values in examples]
-  assert written(kind, labels, examples, outputs, gold=gold) == expected
+  assert written(task_kind, labels, examples, outputs, gold=gold) == expected
 
 
 def test_numbers_come_back_as_they_were(written):
@@ -250,24 +250,24 @@ def test_an_output_for_every_example():
     )
 
 
-def write_predictions(folder, examples, parts, found=None):
+def write_predictions(folder, examples, parts, predicted=None):
   answers.write_predictions(
     str(folder),
     "_more",
     sequences.InputOptions("single", ("x", "y"), ""),
     examples,
     parts,
-    predicted=found,
+    predicted=predicted,
   )
 
 
 def test_scores_are_written_with_and_without_names(tmp_path):
-  """Whatever was given is written: its names were taken, and no others."""
-  taken = []
+  """No example is read before the outputs of the earlier ones are written."""
+  examples_read = []
 
   def examples():
     for number in range(1000):
-      taken.append(number)
+      examples_read.append(number)
       yield Example(f"x{number}", "a b" + " b" * (number % 5))
 
   rows = np.linspace(0, 1, 1000, dtype=np.float32)
@@ -275,12 +275,12 @@ def test_scores_are_written_with_and_without_names(tmp_path):
 
   def parts():
     for start in range(0, 1000, 50):
-      assert len(taken) == start
+      assert len(examples_read) == start
       yield rows[start : start + 50]
 
-  found = []
-  write_predictions(tmp_path, examples(), parts(), found=found)
-  assert found == ["y"] * 500 + ["x"] * 500
+  predicted = []
+  write_predictions(tmp_path, examples(), parts(), predicted=predicted)
+  assert predicted == ["y"] * 500 + ["x"] * 500
   named = (tmp_path / "predictions_more.tsv").read_text().splitlines()
   assert len(named) == 1001
   assert named[0] == "id\tlabel\tprobability\tx\ty\ttext"
@@ -295,7 +295,7 @@ def test_scores_are_written_with_and_without_names(tmp_path):
 def test_what_was_there_stays_until_all_is_written(tmp_path):
   names = ("predictions_more.tsv", "test_results_more.tsv")
   for name in names:
-    (tmp_path / name).write_text("of before\n")
+    (tmp_path / name).write_text("old\n")
 
   def parts():
     yield np.ones([600, 2], np.float32)
@@ -306,4 +306,4 @@ def test_what_was_there_stays_until_all_is_written(tmp_path):
     write_predictions(tmp_path, [Example("x", "a")] * 600, parts())
   assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
   for name in names:
-    assert (tmp_path / name).read_text() == "of before\n"
+    assert (tmp_path / name).read_text() == "old\n"

@@ -14,37 +14,37 @@ def test_balanced_weights_are_those_of_scikit_learn():
   expected = class_weight.compute_class_weight(
     "balanced", classes=np.array(["a", "b", "c"]), y=labels
   )
-  found = class_weights.parse(
+  weights = class_weights.parse(
     "balanced", labelled(*labels), ["a", "b", "c"], "single"
   )
-  assert found == pytest.approx(list(expected))
+  assert weights == pytest.approx(list(expected))
 
 
-def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
-  """So that being of a class counts as much as not being of it."""
+def test_balanced_multi_label_weights_are_negatives_per_positive():
+  """Positive and negative examples of a class then count the same in total."""
 
-  def found(*labels):
+  def weights(*labels):
     return class_weights.parse(
       "balanced", labelled(*labels), ["a", "b"], "multi_label"
     )
 
-  assert found(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
+  assert weights(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
   with pytest.raises(errors.InputError, match="every example is of class 'a'"):
-    found(("a",), ("a", "b"))
+    weights(("a",), ("a", "b"))
   with pytest.raises(errors.InputError, match="no example of class 'b'"):
-    found(("a",), ())
+    weights(("a",), ())
 
 
 @pytest.mark.parametrize(
-  "given, expected",
+  "flag, expected",
   [("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])],
 )
-def test_weights_are_given_in_order_or_by_name(given, expected):
-  assert class_weights.parse(given, [], ["no", "yes"], "single") == expected
+def test_weights_are_passed_in_order_or_by_name(flag, expected):
+  assert class_weights.parse(flag, [], ["no", "yes"], "single") == expected
 
 
 @pytest.mark.parametrize(
-  "given, said",
+  "flag, message",
   [
     ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
     ("1,2,3", "3 numbers for 2 classes"),
@@ -56,8 +56,8 @@ def test_weights_are_given_in_order_or_by_name(given, expected):
     ("balanced", "no example of class 'yes'"),
   ],
 )
-def test_weights_that_cannot_be_meant_are_refused(given, said):
-  with pytest.raises(errors.InputError, match=said):
-    class_weights.parse(given, labelled("no"), ["no", "yes"], "single")
+def test_invalid_weights_are_refused(flag, message):
+  with pytest.raises(errors.InputError, match=message):
+    class_weights.parse(flag, labelled("no"), ["no", "yes"], "single")
   with pytest.raises(errors.InputError, match="which regression lacks; leave"):
-    class_weights.parse(given, labelled(1.0), [], "regression")
+    class_weights.parse(flag, labelled(1.0), [], "regression")

@@ -1,4 +1,4 @@
-"""A model of two narrow layers, data for it and a training step."""
+"""A model with two narrow layers, batches for it and a training step."""
 
 import numpy as np
 import tensorflow as tf
@@ -32,7 +32,7 @@ def write_vocabulary(folder, words=WORDS, name="vocab.txt"):
 
 
 def write_shape(folder, words, **changes):
-  """Writes a vocabulary and a shape for it; returns the flags of both."""
+  """Writes a vocabulary and a configuration; returns the flags of both."""
   path = folder / "bert_config.json"
   size = len(SPECIAL) + len(words)
   path.write_text(tiny(vocab_size=size, **changes).to_json_string())
@@ -47,7 +47,7 @@ def tiny(**changes):
 
 
 def batch(rows=3, length=8, seed=0):
-  """Random ids [rows, length], a mask of 8, 7, 6 ... tokens, segments."""
+  """Returns ids [rows, length], a mask and segments; row n has n pads."""
   rng = np.random.RandomState(seed)
   ids = rng.randint(0, 30, [rows, length])
   mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)
@@ -55,12 +55,12 @@ def batch(rows=3, length=8, seed=0):
   return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
 
 
-# Tokens of the rows of `unequal_batch`.
+# The number of tokens in each row of `unequal_batch`.
 LENGTHS = np.array([8, 7, 3])
 
 
 def unequal_batch(**changes):
-  """A batch [3, 10] by name."""
+  """Returns a batch [3, 10] by feature name; its rows have LENGTHS tokens."""
   ids, _, segments = batch(3, 10)
   mask = np.arange(10) < LENGTHS[:, None]
   return {
@@ -72,7 +72,7 @@ def unequal_batch(**changes):
 
 
 def pretraining_batch(positions, weights, rows=3, length=8):
-  """A batch of masked words whose labels are random ids."""
+  """Returns a pre-training batch whose masked words have random labels."""
   rng = np.random.RandomState(0)
   ids, mask, segments = batch(rows, length)
   weights = np.array(weights, np.float32)
@@ -109,7 +109,7 @@ def classifier(config=None, **options):
 
 
 def write_masked_lm(folder, config, **options):
-  """Writes random weights of a variant as its class of masked words."""
+  """Writes a variant with random weights as its ...ForMaskedLM class."""
   encoder = registry.make_encoder(config)
   head = heads.MaskedLMHead(config, encoder.word_embeddings)
   huggingface.write(
@@ -131,24 +131,26 @@ class Pretraining:
     self.variables = [v for module in modules for v in module.variables]
 
   def losses(self, output, data):
-    """Returns a dict with the names of tests/golden/models."""
+    """Returns log probabilities and losses, named as in tests/golden/models."""
     logits = self.masked_lm(output.sequence_output, data["masked_lm_positions"])
-    words = tf.nn.log_softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
+    word_log_probs = tf.nn.log_softmax(
+      tf.reshape(logits, [-1, logits.shape[-1]])
+    )
     ids, weights, labels = (
       tf.reshape(data[name], [-1])
       for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
     )
-    word_loss = -tf.gather(words, ids, batch_dims=1)
+    word_loss = -tf.gather(word_log_probs, ids, batch_dims=1)
     masked_lm_loss = tf.reduce_sum(weights * word_loss)
     masked_lm_loss /= tf.reduce_sum(weights) + 1e-5
-    pairs = tf.nn.log_softmax(self.next_sentence(output.pooled_output))
-    pair_loss = -tf.gather(pairs, labels, batch_dims=1)
+    pair_log_probs = tf.nn.log_softmax(self.next_sentence(output.pooled_output))
+    pair_loss = -tf.gather(pair_log_probs, labels, batch_dims=1)
     next_sentence_loss = tf.reduce_mean(pair_loss)
     return {
-      "masked_lm_log_probs": words,
+      "masked_lm_log_probs": word_log_probs,
       "masked_lm_per_example_loss": word_loss,
       "masked_lm_loss": masked_lm_loss,
-      "next_sentence_log_probs": pairs,
+      "next_sentence_log_probs": pair_log_probs,
       "next_sentence_per_example_loss": pair_loss,
       "next_sentence_loss": next_sentence_loss,
       "total_loss": masked_lm_loss + next_sentence_loss,

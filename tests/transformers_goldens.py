@@ -1,4 +1,4 @@
-"""Models that transformers saved, with what it computed; see tests/golden."""
+"""Models that transformers saved, with its outputs; see tests/golden."""
 
 import pathlib
 
@@ -21,15 +21,15 @@ def tensors_of(folder):
   return tensors
 
 
-def check_equal(found, expected):
-  assert found.keys() == expected.keys()
+def check_equal(actual, expected):
+  assert actual.keys() == expected.keys()
   for name, value in expected.items():
-    assert found[name].dtype == value.dtype
-    np.testing.assert_array_equal(found[name], value)
+    assert actual[name].dtype == value.dtype
+    np.testing.assert_array_equal(actual[name], value)
 
 
 class Loaded:
-  """This project's encoder with the weights and shape of a golden folder."""
+  """This project's encoder with the weights and configuration of a folder."""
 
   def __init__(self, folder):
     self.expected = dict(np.load(folder.parent / "outputs.npz"))
@@ -55,7 +55,7 @@ class Loaded:
   def check(self, key, value):
     expected, value = self.expected[f"{self.name}/{key}"], np.asarray(value)
     mask = self.expected["attention_mask"]
-    # There RoBERTa's padding has one more position, which no token sees.
+    # In transformers, RoBERTa's padding has its own position: skip padding.
     if hasattr(self.config, "pad_token_id") and (
       value.ndim > 2 or value.shape == mask.shape
     ):
@@ -69,7 +69,7 @@ class Loaded:
     self.check("hidden_states", states)
 
   def check_head(self):
-    """Compares what the head of the folder's class computes."""
+    """Compares the output of the head of the class in the folder's name."""
     states, pooled = self.output.sequence_output, self.output.pooled_output
     task = self.name.partition("For")[2]
     if task == "MaskedLM":
@@ -79,12 +79,12 @@ class Loaded:
       start, end = self.head(heads.SpanHead(self.config))(states)
       self.check("start_logits", start)
       self.check("end_logits", end)
-    elif task == "PreTraining":  # Of ELECTRA.
+    elif task == "PreTraining":  # Only ELECTRA.
       head = heads.ReplacedTokenHead(self.config)
       self.check("logits", self.head(head)(states))
     else:
       count = self.reader.shapes["output_bias"][0]
-      of_tokens = task == "TokenClassification"
+      is_tagger = task == "TokenClassification"
       classes = heads.ClassificationHead, heads.TokenClassificationHead
-      head = self.head(classes[of_tokens](self.config, count))
-      self.check("logits", head(states if of_tokens else pooled))
+      head = self.head(classes[is_tagger](self.config, count))
+      self.check("logits", head(states if is_tagger else pooled))

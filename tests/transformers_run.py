@@ -1,8 +1,8 @@
-"""Runs a model of transformers, in a process without TensorFlow.
+"""Runs a model of transformers in a process without TensorFlow.
 
-PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's end
-a process that loads both. So this is run as a script, and imports nothing of
-the project: transformers_run.py FOLDER ARCHITECTURE GIVEN.npz FOUND.npz
+PyTorch's GPU wheels install triton. A process that loads triton's and
+TensorFlow's copies of LLVM crashes. So tests run this file as a script:
+transformers_run.py FOLDER ARCHITECTURE INPUTS.npz OUTPUTS.npz
 """
 
 import sys
@@ -11,12 +11,12 @@ import numpy as np
 import torch
 import transformers
 
-# What transformers calls the logits of its classes -> what we do
+# For each class of transformers: {its name of the logits: name here}.
 OUTPUTS = {
   "PreTraining": {
     "prediction_logits": "masked_lm",
     "seq_relationship_logits": "next_sentence",
-    "sop_logits": "next_sentence",  # Of ALBERT: the order of two sentences.
+    "sop_logits": "next_sentence",  # ALBERT: the order of two sentences.
   },
   "MaskedLM": {"logits": "masked_lm"},
   "NextSentencePrediction": {"logits": "next_sentence"},
@@ -24,9 +24,9 @@ OUTPUTS = {
 }
 
 
-def main(folder, architecture, given, found):
+def main(folder, architecture, inputs_path, outputs_path):
   model = getattr(transformers, architecture).from_pretrained(folder).eval()
-  with np.load(given) as batch:
+  with np.load(inputs_path) as batch:
     ids, mask, types = (
       torch.from_numpy(batch[name].astype(np.int64)) for name in batch.files
     )
@@ -41,12 +41,14 @@ def main(folder, architecture, given, found):
     if pooled is not None:
       outputs["pooled_output"] = pooled
   head = architecture.partition("For")[2]
-  for theirs, ours in OUTPUTS.get(head, {}).items():
-    if theirs in output:
-      outputs[ours] = output[theirs]
+  for output_name, name in OUTPUTS.get(head, {}).items():
+    if output_name in output:
+      outputs[name] = output[output_name]
   if head == "QuestionAnswering":
     outputs["span"] = torch.stack([output.start_logits, output.end_logits])
-  np.savez(found, **{name: value.numpy() for name, value in outputs.items()})
+  np.savez(
+    outputs_path, **{name: value.numpy() for name, value in outputs.items()}
+  )
 
 
 if __name__ == "__main__":

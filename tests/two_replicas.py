@@ -7,17 +7,17 @@ import tensorflow as tf
 
 @functools.cache
 def strategy():
-  """Returns it.
+  """Returns the strategy.
 
   Each new MirroredStrategy numbers its collective operations from the start,
-  and TensorFlow remembers the shapes of those numbers for the whole process:
-  a second strategy would fail with "Shape mismatch in the collective".
+  and TensorFlow remembers a tensor shape for each number for the whole process.
+  So a second strategy would fail with "Shape mismatch in the collective".
   """
   return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 def halves(batch):
-  """Returns a batch, tensors in any structure, of which each has half."""
+  """Splits a batch, tensors in any structure, between the two replicas."""
 
   def half(context):
     is_second = context.replica_id_in_sync_group

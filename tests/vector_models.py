@@ -1,11 +1,11 @@
-"""What a bi-encoder is made of, without a command line."""
+"""The settings and the task of a bi-encoder, without a command line."""
 
 from classification import task
 from common import run_settings
 
 
-def settings_and_task(kind, *, labels=(), splits=None, **changes):
-  """Returns run_settings.Settings and the task.ClassifierTask of own data."""
+def settings_and_task(task_kind, *, labels=(), splits=None, **changes):
+  """Returns run_settings.Settings and a ClassifierTask of a user's data."""
   settings = run_settings.Settings(
     {
       "pooling": "mean",
@@ -17,5 +17,5 @@ def settings_and_task(kind, *, labels=(), splits=None, **changes):
     }
   )
   return settings, task.ClassifierTask(
-    "own data", kind, labels, (), splits or {}
+    "own data", task_kind, labels, (), splits or {}
   )
