@@ -1,8 +1,8 @@
-"""Bi-encoders: losses, vectors, ranks, and a run from pairs to a folder.
+"""Bi-encoders: losses, vectors, ranks, and training on pairs of texts.
 
-The numbers of sentence-transformers are those of its version 6.2: the losses of
-`vectors()` by compute_loss_from_embeddings of MultipleNegativesRankingLoss, of
-scale 20, and of CosineSimilarityLoss.
+Expected losses are those of `vectors()` in sentence-transformers 6.2, computed
+by compute_loss_from_embeddings of MultipleNegativesRankingLoss (scale 20) and
+CosineSimilarityLoss.
 """
 
 import contextlib
@@ -45,10 +45,10 @@ def unit(values):
   return values / np.linalg.norm(values, axis=-1, keepdims=True)
 
 
-def make(kind, official=None, **changes):
-  settings, asked = settings_and_task(kind, **changes)
+def make(task_kind, official=None, **changes):
+  settings, task = settings_and_task(task_kind, **changes)
   return job.make_network(
-    settings, tiny_model.tiny(), asked._replace(official=official), seed=5
+    settings, tiny_model.tiny(), task._replace(official=official), seed=5
   )
 
 
@@ -75,29 +75,30 @@ def test_in_batch_losses_are_those_of_sentence_transformers(texts, expected):
 
 def test_an_equal_text_is_no_candidate():
   values = vectors()
-  # Rows 0 and 2 ask the same, so row 1's worse text is right for row 0, too;
-  # the worse text of row 3 is row 1's right one.
+  # Rows 0 and 2 have the same query, so row 1's negative text, which is right
+  # for row 2, is also right for row 0. Row 3's negative is right for row 1.
   ids = np.array([[1, 2, 3], [4, 5, 7], [1, 7, 8], [9, 10, 5]])
-  found = in_batch(values, ids, 0.5)
+  losses = in_batch(values, ids, 0.5)
   for row in range(4):
-    kept = [row]
+    candidates = [row]
     for text in range(1, 3):
-      for other in range(4):
-        if ids[other, text] not in ids[ids[:, 0] == ids[row, 0], 1]:
-          kept.append(other + 4 * (text - 1))
-    candidates = np.concatenate([unit(values)[:, 1], unit(values)[:, 2]])
-    logits = candidates[kept] @ unit(values)[row, 0] / 0.5
-    assert_close(found[row], np.log(np.exp(logits).sum()) - logits[0])
-  assert len(kept) == 8 and not np.allclose(found, in_batch(values, None, 0.5))
+      for other_row in range(4):
+        if ids[other_row, text] not in ids[ids[:, 0] == ids[row, 0], 1]:
+          candidates.append(other_row + 4 * (text - 1))
+    texts = np.concatenate([unit(values)[:, 1], unit(values)[:, 2]])
+    logits = texts[candidates] @ unit(values)[row, 0] / 0.5
+    assert_close(losses[row], np.log(np.exp(logits).sum()) - logits[0])
+  assert len(candidates) == 8
+  assert not np.allclose(losses, in_batch(values, None, 0.5))
 
 
 def test_a_cosine_is_learned_by_its_squared_error():
   gold = np.float32([0, 0.25, 0.5, 1])
   values = tf.constant(unit(vectors()[:, :2]))
   network = make("similarity")
-  found = network.example_losses(values, tf.constant(gold))
-  # sentence-transformers'.
-  assert np.mean(found) == pytest.approx(0.9216019511222839)
+  losses = network.example_losses(values, tf.constant(gold))
+  # The value of sentence-transformers.
+  assert np.mean(losses) == pytest.approx(0.9216019511222839)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
   assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
 
@@ -117,20 +118,20 @@ def batch(rows=3):
 )
 def test_vectors_are_those_of_the_texts_alone(pooling, layers):
   network = make("similarity", pooling=pooling, pooling_layer=layers)
-  found = network(batch())
-  assert found.shape == (3, 2, 16 * len(layers))
+  computed = network(batch())
+  assert computed.shape == (3, 2, 16 * len(layers))
   for row in range(3):
     for text in range(2):
       alone = [values[row, text][None] for values in batch().values()]
       expected = heads.pool(network.bert(*alone), alone[1], network.pooling)[0]
-      assert_close(found[row, text], unit(expected.numpy()))
+      assert_close(computed[row, text], unit(expected.numpy()))
 
 
 @pytest.mark.parametrize(
   "pooling, layers, count",
   [("mean", ["-1"], 37), ("mean", ["-2"], 21), ("pooled", ["-1"], 39)],
 )
-def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
+def test_variables_without_effect_are_not_trained(pooling, layers, count):
   network = make("retrieval", pooling=pooling, pooling_layer=layers)
   data = {**batch(), "label_ids": tf.reshape(tf.range(6), [3, 2])}
   data["is_real_example"] = tf.ones([3], tf.int32)
@@ -155,7 +156,7 @@ def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
     ({"train_batch_size": 1, "do_train": False}, None),
   ],
 )
-def test_what_can_teach_nothing_is_refused(changes, fault):
+def test_settings_that_teach_nothing_are_refused(changes, fault):
   settings, _ = settings_and_task(
     "retrieval",
     **{
@@ -178,20 +179,20 @@ def test_what_can_teach_nothing_is_refused(changes, fault):
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def step(folder, replicas, parts, *, changed=lambda _, each: each, **options):
-  """One step of 8 pairs with equal texts; one of them counts for nothing.
+def step(folder, replicas, parts, *, changed=lambda _, same: same, **options):
+  """Trains one step on 8 pairs, some with equal texts, and one not real.
 
-  Returns the loss, the metrics, the gradient's norm and, by name, a tenth of
-  the clipped gradients: Adam's first moments.
+  Returns the loss, the metrics, the gradient's norm and Adam's first moments by
+  name. After one step these are a tenth of the clipped gradients.
   """
   strategy = (
     two_replicas.strategy() if replicas == 2 else tf.distribute.get_strategy()
   )
-  settings, asked = settings_and_task("retrieval")
+  settings, task = settings_and_task("retrieval")
   config_changes = options.pop("config", NO_DROPOUT)
   with strategy.scope():
     network = job.make_network(
-      settings, tiny_model.tiny(**config_changes), asked, seed=5
+      settings, tiny_model.tiny(**config_changes), task, seed=5
     )
   rng = np.random.RandomState(2)
   pairs = {name: values.numpy() for name, values in batch(8).items()}
@@ -256,13 +257,13 @@ def test_both_passes_drop_the_same_units(tmp_path, uncut):
   def with_gap(network, _):
     passes = []
 
-    def spied(*args, **options):
+    def recording(*args, **options):
       passes.append(network(*args, **options))
       return passes[-1]
 
-    spied.task_kind, spied.compares_examples = "retrieval", True
-    spied.example_losses = network.example_losses
-    objective = model.objective(spied)
+    recording.task_kind, recording.compares_examples = "retrieval", True
+    recording.example_losses = network.example_losses
+    objective = model.objective(recording)
 
     def compare(share, vectors):
       return {**objective.compare(share, vectors), "first": vectors}
@@ -282,7 +283,7 @@ def test_both_passes_drop_the_same_units(tmp_path, uncut):
 
 
 def test_ranks_are_those_of_a_plain_search():
-  """Whole numbers in place of vectors of length 1: ties are ties."""
+  """Vectors of integers make equal similarities exact ties."""
   rng = np.random.RandomState(1)
   # Five queries, most of them with several right texts.
   gold = np.stack(
@@ -293,31 +294,32 @@ def test_ranks_are_those_of_a_plain_search():
   recalls, reciprocals = {1: [], 5: [], 10: []}, []
   for query in set(gold[:, 0]):
     right = set(gold[gold[:, 0] == query, 1])
-    near = {text: table[query] @ table[text] for text in set(gold[:, 1:].flat)}
-    ranks = [sum(near[r] <= each for each in near.values()) for r in right]
-    for k, found in recalls.items():
-      found.append(np.mean([rank <= k for rank in ranks]))
+    dots = {text: table[query] @ table[text] for text in set(gold[:, 1:].flat)}
+    ranks = [sum(dots[r] <= dot for dot in dots.values()) for r in right]
+    for k, shares in recalls.items():
+      shares.append(np.mean([rank <= k for rank in ranks]))
     reciprocals.append(1 / min(ranks))
   assert len(reciprocals) < len(np.unique(gold[:, :2], axis=0))
   results = scores.Results("retrieval", (), gold, None, 1, table[gold])
-  found = scores.compute(results, scores.default_metrics("retrieval", 0))
-  assert found == pytest.approx(
+  metrics = scores.compute(results, scores.default_metrics("retrieval", 0))
+  assert metrics == pytest.approx(
     {
       **{f"recall@{k}": np.mean(shares) for k, shares in recalls.items()},
       "mrr": np.mean(reciprocals),
     }
   )
-  assert 0 < found["recall@1"] < found["recall@5"] < found["recall@10"] < 1
+  recalls = [metrics[f"recall@{k}"] for k in recalls]
+  assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
 
 
 # Data.
 
 COLUMNS = {"text_column": "q", "text_b_column": "p"}
-WORSE = {**COLUMNS, "negative_column": "n"}
+NEGATIVE = {**COLUMNS, "negative_column": "n"}
 
 
 def write_pairs(folder, name="pairs.tsv", count=4, score=""):
-  """Rows whose second text has a word of the first, and whose third has not."""
+  """Writes rows; only the second text shares a word with the first."""
   head = "q\tp\tn" + "\tscore" * bool(score)
   rows = [
     f"w1 w{n}\tw2 w{n} w3\tw{n + 7}" + f"\t{score}" * bool(score)
@@ -327,9 +329,9 @@ def write_pairs(folder, name="pairs.tsv", count=4, score=""):
   return str(folder / name)
 
 
-def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
+def test_pairs_with_a_negative_text_become_three_sequences(tmp_path):
   path = write_pairs(tmp_path)
-  examples = data.read(path, read_settings(**WORSE), "retrieval")
+  examples = data.read(path, read_settings(**NEGATIVE), "retrieval")
   assert [example[1:5] for example in examples[:2]] == [
     ("w1 w0", "w2 w0 w3", 1.0, ("w7",)),
     ("w1 w1", "w2 w1 w3", 1.0, ("w8",)),
@@ -344,18 +346,18 @@ def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
   ids = inputs.label_ids([*examples, examples[0]], "retrieval", ())
   assert ids.shape == (5, 3) and len(set(ids.flat)) == 12
   assert (ids[4] == ids[0]).all() and np.abs(ids).max() <= 2**31
-  # What is to be predicted needs no worse text.
+  # Rows to predict need no negative text.
   to_predict = data.ExampleStream(
-    path, read_settings(**WORSE), "retrieval", has_labels=False
+    path, read_settings(**NEGATIVE), "retrieval", has_labels=False
   )
   assert next(iter(to_predict)).endings == ()
 
 
 def test_scores_out_of_their_range_are_listed_together(tmp_path):
   path = write_pairs(tmp_path, score="5.5")
-  given = read_settings(**COLUMNS, label_column="score")
+  settings = read_settings(**COLUMNS, label_column="score")
   with pytest.raises(errors.InputError) as refused:
-    data.read(path, given, "similarity")
+    data.read(path, settings, "similarity")
   for line in range(2, 6):
     assert f"{path}:{line}: label '5.5' is no number from 0 to 1; fix" in str(
       refused.value
@@ -367,21 +369,21 @@ def test_kinds_of_official_tasks(tmp_path):
     "index\tsentence1\tsentence2\tscore\n0\ta b\tc\t3.8\n"
   )
 
-  def kind(task_name, **given):
+  def kind_of(task_name, **flags):
     return read_task(
-      task_name=task_name, data_dir=str(tmp_path), **{"purposes": [], **given}
+      task_name=task_name, data_dir=str(tmp_path), **{"purposes": [], **flags}
     ).task_kind
 
-  assert kind("STS-B") == "regression"
-  assert kind("STS-B", task_kind="similarity", purposes=["eval"]) == (
+  assert kind_of("STS-B") == "regression"
+  assert kind_of("STS-B", task_kind="similarity", purposes=["eval"]) == (
     "similarity"
   )
-  for name, asked in (("STS-B", "retrieval"), ("MRPC", "similarity")):
-    with pytest.raises(errors.InputError, match=f"task_kind={asked}: {name} "):
-      kind(name, task_kind=asked)
+  for name, kind in (("STS-B", "retrieval"), ("MRPC", "similarity")):
+    with pytest.raises(errors.InputError, match=f"task_kind={kind}: {name} "):
+      kind_of(name, task_kind=kind)
   with pytest.raises(errors.InputError, match="pairs; pass --text_b_column"):
     read_task(purposes=["eval"], task_kind="similarity", eval_file="a.csv")
-  # A classifier's weights have learned no vectors.
+  # A classifier's weights were not trained for vectors.
   with pytest.raises(errors.InputError, match="was trained for regression"):
     read_task(
       config(problem_type="regression"),
@@ -403,7 +405,7 @@ def run(output_dir, **flags):
 
 def test_pairs_are_learned_and_the_folder_answers(tmp_path):
   path = write_pairs(tmp_path, count=12)
-  data = {"do_eval": True, "eval_file": path, **WORSE}
+  data = {"do_eval": True, "eval_file": path, **NEGATIVE}
   run(
     tmp_path / "run",
     **tiny_model.write_shape(tmp_path, tiny_model.WORDS),
@@ -428,7 +430,7 @@ def test_pairs_are_learned_and_the_folder_answers(tmp_path):
     "loss",
     "global_step",
   }
-  # Chance has 0.16 with 24 candidates.
+  # With 24 candidates, chance gives 0.16.
   assert results["eval_mrr"] > 0.6
   model = tmp_path / "run" / "final_model"
   run(tmp_path, model_dir=model, do_predict=True, predict_file=path, **data)

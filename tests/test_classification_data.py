@@ -1,4 +1,4 @@
-"""Tests of one's own data: three formats, the same examples, named faults."""
+"""Users' data: all formats give the same examples, and faults are named."""
 
 import itertools
 import json
@@ -43,8 +43,8 @@ FILES = {
 }
 
 
-def settings(**given):
-  return run_settings.Settings({**SETTINGS, **given})
+def settings(**flags):
+  return run_settings.Settings({**SETTINGS, **flags})
 
 
 def write(tmp_path, text, name="data.csv"):
@@ -53,17 +53,19 @@ def write(tmp_path, text, name="data.csv"):
   return str(path)
 
 
-def read(tmp_path, text, name="data.csv", kind="single", options=(), **given):
+def read(
+  folder, text, name="data.csv", task_kind="single", options=(), **flags
+):
   return data.read(
-    write(tmp_path, text, name), settings(**given), kind, **dict(options)
+    write(folder, text, name), settings(**flags), task_kind, **dict(options)
   )
 
 
-def labels_of(tmp_path, values, **given):
+def labels_of(tmp_path, values, **flags):
   text = "".join(
     json.dumps({"text": "A text.", "label": value}) + "\n" for value in values
   )
-  return [e.label for e in read(tmp_path, text, "d.jsonl", **given)]
+  return [e.label for e in read(tmp_path, text, "d.jsonl", **flags)]
 
 
 def labelled(*labels):
@@ -118,7 +120,7 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
   ],
 )
 def test_lists_as_other_programs_write_them(tmp_path, value, expected):
-  options = {"kind": "multi_label", "label_separator": ","}
+  options = {"task_kind": "multi_label", "label_separator": ","}
   if isinstance(expected, tuple):
     assert labels_of(tmp_path, [value], **options) == [expected]
     return
@@ -130,9 +132,9 @@ def test_a_column_that_no_row_has_is_one_sentence(tmp_path):
   lines = '{"text": "x"}\n' * 3
   with pytest.raises(errors.InputError) as refused:
     read(tmp_path, lines, "d.jsonl")
-  said = str(refused.value)
-  assert ":1: no 'label'" in said and said.endswith("(so are all 3 rows)")
-  assert "\n" not in said and "on_bad_row" not in said
+  message = str(refused.value)
+  assert ":1: no 'label'" in message and message.endswith("(so are all 3 rows)")
+  assert "\n" not in message and "on_bad_row" not in message
   with pytest.raises(errors.InputError, match="3 of 4 rows are bad; fix them"):
     read(tmp_path, lines + '{"text": "x", "label": "a"}\n', "d.jsonl")
 
@@ -145,7 +147,7 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "text, name, given, expected",
+  "text, name, flags, expected",
   [
     ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
     (
@@ -160,15 +162,15 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
     ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
   ],
 )
-def test_the_form_is_seen_or_given(tmp_path, text, name, given, expected):
-  (example,) = read(tmp_path, text, name, **given)
+def test_the_format_is_detected_or_set(tmp_path, text, name, flags, expected):
+  (example,) = read(tmp_path, text, name, **flags)
   assert (example.text_a, example.label) == (expected, "a")
 
 
 @pytest.mark.parametrize(
-  "kind, values, expected",
+  "task_kind, values, expected",
   [
-    # Classes of JSON are names, whatever their type.
+    # Classes in JSON become strings, whatever their type.
     ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
     ("regression", ["1.5", 2], [1.5, 2.0]),
     (
@@ -178,14 +180,15 @@ def test_the_form_is_seen_or_given(tmp_path, text, name, given, expected):
     ),
   ],
 )
-def test_labels_of_every_kind(tmp_path, kind, values, expected):
-  assert labels_of(tmp_path, values, kind=kind, label_separator=";") == expected
+def test_labels_of_every_kind(tmp_path, task_kind, values, expected):
+  options = {"task_kind": task_kind, "label_separator": ";"}
+  assert labels_of(tmp_path, values, **options) == expected
 
 
 ONE = "text,label\nOne.,a\n"
 FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
 TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
-FLAGS = {"kind": "multi_label", **TOXIC}
+FLAGS = {"task_kind": "multi_label", **TOXIC}
 FASTTEXT = {"file_format": "fasttext"}
 
 
@@ -193,7 +196,7 @@ def columns(text, label):
   return {"text_column": text, "label_column": label}
 
 
-# Name, content, sentence, settings.
+# File name, content, message and, if needed, settings.
 @pytest.mark.parametrize(
   "fault",
   [
@@ -259,27 +262,27 @@ def columns(text, label):
   ],
 )
 def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
-  name, text, said, given = (*fault, {})[:4]
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, name, **given)
+  name, text, message, flags = (*fault, {})[:4]
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text, name, **flags)
 
 
 @pytest.mark.parametrize(
-  "second, said",
+  "second, message",
   [
     ("1", ":3: duplicate id '1', first at .*:2; give each row"),
     (" ", ":3: 'id': an empty text"),
     ("\\udfff", ":3: '.*udfff' holds half a character"),
   ],
 )
-def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
+def test_ids_must_be_distinct_texts(tmp_path, second, message):
   text = "\n" + "".join(
     f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
     for name in ("1", second)
   )
   with pytest.raises(errors.InputError) as caught:
     read(tmp_path, text, "data.jsonl", id_column="id")
-  assert re.search(said, str(caught.value))
+  assert re.search(message, str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -287,11 +290,11 @@ def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
 )
 def test_a_score_that_is_no_number_is_refused(tmp_path, value):
   with pytest.raises(errors.InputError, match=":1: label .* is no number"):
-    labels_of(tmp_path, [value], kind="regression")
+    labels_of(tmp_path, [value], task_kind="regression")
 
 
 @pytest.mark.parametrize(
-  "value, separator, said",
+  "value, separator, message",
   [
     ("a;b", None, "the separator of its classes is unknown"),
     ("a;;b", ";", "label '' is no class"),
@@ -299,9 +302,10 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
     ([["a"]], ";", r"\['a'\] is no class"),
   ],
 )
-def test_lists_of_classes_are_checked(tmp_path, value, separator, said):
-  with pytest.raises(errors.InputError, match=said):
-    labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
+def test_lists_of_classes_are_checked(tmp_path, value, separator, message):
+  options = {"task_kind": "multi_label", "label_separator": separator}
+  with pytest.raises(errors.InputError, match=message):
+    labels_of(tmp_path, [value], **options)
 
 
 # Many bad rows.
@@ -324,13 +328,13 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
   first, *rows = str(caught.value).split("\n")
   assert "3 of 5 rows are bad; fix them, or pass --on_bad_row=skip" in first
   path = tmp_path / "data.csv"
-  for row, line, said in zip(
+  for row, line, message in zip(
     rows,
     (3, 4, 5),
     ("1 column, but 2", "'text': an empty", "label 'c' is none of 'a', 'b'"),
     strict=True,
   ):
-    assert row.startswith(f"  {path}:{line}: {said}")
+    assert row.startswith(f"  {path}:{line}: {message}")
   with pytest.raises(errors.InputError) as caught:
     read(tmp_path, "text,label\nx,a\n" + "x\n" * 50)
   lines = str(caught.value).split("\n")
@@ -338,7 +342,7 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
   assert lines[1].startswith(f"  {path}:3: ")
 
 
-def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
+def test_skipped_rows_are_counted_and_use_up_ids(tmp_path, caplog):
   caplog.set_level("DEBUG", "absl")
   examples = read(tmp_path, DIRTY, options={"labels": ("a", "b")}, **SKIP)
   assert [e.guid for e in examples] == ["train-1", "train-5"]
@@ -369,17 +373,17 @@ def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
   path = write(tmp_path, STREAMS[file_format], f"data.{file_format}")
   chosen = settings(id_column=ids, **SKIP)
   options = {"split": "predict", "has_labels": False}
-  whole = data.read(path, chosen, "single", **options)
-  # Bad: an empty text, a row without a key, and the second "a".
-  assert len(whole) == (2 if ids else 3 + (file_format == "jsonl"))
+  examples = data.read(path, chosen, "single", **options)
+  # Bad rows: an empty text, a row without a key, and the second "a".
+  assert len(examples) == (2 if ids else 3 + (file_format == "jsonl"))
   for limit in (0, 1, 9):
     stream = data.ExampleStream(path, chosen, "single", limit=limit, **options)
-    expected = whole[: limit or None]
+    expected = examples[: limit or None]
     assert list(stream) == list(stream) == expected
     assert len(stream) == len(expected)
 
 
-def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
+def test_a_file_that_changes_after_the_check_is_refused(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\n")
   stream = data.ExampleStream(path, settings(), "single", has_labels=False)
   write(tmp_path, "text\nOne\n")
@@ -404,17 +408,17 @@ def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
 
 
 @pytest.mark.parametrize(
-  "labels, said",
+  "labels, message",
   [(["a", "a"], r"\('a'\).*at least 2"), ([(), ()], r"\(none\).*at least 1")],
 )
-def test_too_few_classes_are_refused(labels, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_too_few_classes_are_refused(labels, message):
+  with pytest.raises(errors.InputError, match=message):
     data.label_list(labelled(*labels))
 
 
 def test_an_unknown_class_may_be_a_number():
-  said = data.unknown_class("4", ("1", "2.5", "3"))
-  assert "pass --task_kind=regression" in said
+  message = data.unknown_class("4", ("1", "2.5", "3"))
+  assert "pass --task_kind=regression" in message
   assert "regression" not in data.unknown_class("x", ("1", "2", "3"))
   assert data.unknown_class("x", list("a" * 50)).count("'a'") == 20
 
@@ -425,7 +429,7 @@ def test_training_needs_a_label_of_every_example():
     data.check_labelled(labelled("a", None))
 
 
-def test_each_class_is_divided_alike():
+def test_each_class_is_split_at_the_same_ratio():
   examples = labelled(*["a"] * 40, *["b"] * 20, *["c"] * 10)
   train, dev = data.split_off(examples, 0.2, seed=3)
   assert data.class_counts(dev, ["a", "b", "c"]) == {"a": 8, "b": 4, "c": 2}
@@ -435,21 +439,21 @@ def test_each_class_is_divided_alike():
   assert data.split_off(examples, 0.2, seed=4)[1] != dev
 
 
-def test_the_only_example_of_a_class_is_trained_on():
+def test_the_only_example_of_a_class_is_for_training():
   examples = labelled("a", "a", "b", "a", "a")
   for seed in range(20):
     train, dev = data.split_off(examples, 0.5, seed)
     assert examples[2] in train and len(dev) == 2
 
 
-def test_numbers_are_divided_along_their_range():
+def test_numbers_are_split_evenly_along_their_range():
   examples = labelled(*[float(n * 7 % 100) for n in range(100)])
   _, dev = data.split_off(examples, 0.1, seed=0)
   assert sorted(e.label // 10 for e in dev) == list(range(10))
 
 
 @pytest.mark.parametrize("fraction", [0.01, 1.0])
-def test_a_part_without_examples_is_refused(fraction):
+def test_a_split_without_examples_is_refused(fraction):
   with pytest.raises(errors.InputError, match="pass another fraction"):
     data.split_off(labelled("a", "a", "b", "b"), fraction, 0)
 
@@ -474,16 +478,16 @@ def test_columns_without_a_header_have_numbers(tmp_path, name, text):
 
 
 def test_a_header_may_consist_of_numbers(tmp_path):
-  """As pandas writes columns without names."""
+  """pandas writes such a header for columns without names."""
   columns = {"label_column": "0", "text_column": "1"}
   (row,) = read(tmp_path, "0,1,2\na,One.,x\n", **columns)
   assert row[1:4] == ("One.", None, "a")
-  # A row may have the numbers of columns in it.
+  # The first row of data may contain numbers of columns.
   columns = {"label_column": "1", "text_column": "2"}
   first, _ = read(tmp_path, "1,2 stars,2\n3,x,4\n", **columns)
   assert first[1:4] == ("2 stars", None, "1")
   rows = read(tmp_path, "1\t2 stars only\t2\n3\tx\t4\n", "d.tsv", **columns)
-  assert [each.label for each in rows] == ["1", "3"]
+  assert [example.label for example in rows] == ["1", "3"]
 
 
 def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
@@ -491,17 +495,17 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   (row,) = read(tmp_path, text, label_column="gold_label")
   assert row[:4] == ("train-2", "Two.", None, "neutral")
   assert "data.csv: 2 rows have no agreed label" in caplog.text
-  # Rows to predict stay, and elsewhere "-" may be a class.
+  # Rows to predict stay, and in a column of another name, "-" is a class.
   rows = read(
     tmp_path, text, label_column="gold_label", options={"has_labels": False}
   )
   assert len(rows) == 3
-  other = read(tmp_path, text.replace("gold_", ""))
-  assert [each.label for each in other] == ["-", "neutral", "-"]
+  examples = read(tmp_path, text.replace("gold_", ""))
+  assert [example.label for example in examples] == ["-", "neutral", "-"]
 
 
 def test_one_column_for_each_class(tmp_path):
-  examples = read(tmp_path, FLAGGED, kind="multi_label", **TOXIC)
+  examples = read(tmp_path, FLAGGED, task_kind="multi_label", **TOXIC)
   assert [e.label for e in examples] == [("toxic",), (), ("toxic", "obscene")]
   (unlabelled, *_) = data.ExampleStream(
     write(tmp_path, "id,text\n7,One.\n"),
@@ -515,7 +519,7 @@ def test_one_column_for_each_class(tmp_path):
 def test_lines_of_fasttext(tmp_path):
   text = "__label__good It works , well .\n__label__a-b __label__c Two.\n"
   first, second = read(
-    tmp_path, text, kind="multi_label", name="d.train", **FASTTEXT
+    tmp_path, text, task_kind="multi_label", name="d.train", **FASTTEXT
   )
   assert first[1:4] == ("It works , well .", None, ("good",))
   assert second[1:4] == ("Two.", None, ("a-b", "c"))

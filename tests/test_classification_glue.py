@@ -1,4 +1,4 @@
-"""Tests of the official files: a few lines of each, in their real layout."""
+"""Official data sets, tested with a few lines of each in its real layout."""
 
 import json
 import pathlib
@@ -31,7 +31,7 @@ def short(example):
   return [guid, text_a, list(endings) or text_b, label]
 
 
-def test_every_row_of_the_table_has_its_files_and_every_split_is_expected():
+def test_every_task_has_its_files_and_expected_examples():
   assert set(EXPECTED) == set(glue.TASKS)
   assert {path.name for path in DATA.iterdir()} == set(glue.TASKS)
   for name, task in glue.TASKS.items():
@@ -48,8 +48,8 @@ def test_the_official_files_are_read(name):
     for example in examples:
       file, line = example.place.rsplit(":", 1)
       text = pathlib.Path(file).read_text(encoding="utf-8")
-      cut = text.split("\n")[int(line) - 1].replace('""', '"')
-      assert example.text_a.split("\n")[0] in cut
+      row = text.split("\n")[int(line) - 1].replace('""', '"')
+      assert example.text_a.split("\n")[0] in row
       assert (example.text_b is None) == (
         len(example.endings) > 0 or name in ("cola", "sst-2", "imdb")
       )
@@ -57,15 +57,15 @@ def test_the_official_files_are_read(name):
 
 def test_metrics_and_labels_are_the_official_ones():
   """Labels are in the order of the original."""
-  found = {name: task.metrics for name, task in glue.TASKS.items()}
-  others = {
+  metrics = {name: task.metrics for name, task in glue.TASKS.items()}
+  exceptions = {
     "cola": ("matthews",),
     "ax": ("matthews",),
     "mrpc": ("f1", "accuracy"),
     "qqp": ("f1", "accuracy"),
     "sts-b": ("pearson", "spearman"),
   }
-  assert found == {name: ("accuracy",) for name in found} | others
+  assert metrics == {name: ("accuracy",) for name in metrics} | exceptions
   for name in ("mnli", "xnli", "ax"):
     assert glue.TASKS[name].labels == ("contradiction", "entailment", "neutral")
   for name in ("cola", "mrpc"):
@@ -80,7 +80,7 @@ def test_mnli_is_scored_on_matched_then_mismatched():
   assert glue.splits(glue.find("ax"), "eval") == []
 
 
-def test_a_task_is_found_however_it_is_written():
+def test_a_task_is_found_by_all_its_spellings():
   for name in ("STS-B", "sts-b", "stsb", "sts_b"):
     assert glue.find(name).name == "sts-b"
   with pytest.raises(errors.InputError, match="no such task; there are cola, "):
@@ -110,21 +110,21 @@ def test_another_language_is_read(folder, split, expected):
 
 
 @pytest.mark.parametrize(
-  "name, split, language, said",
+  "name, split, language, message",
   [
     ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
     ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
     ("cola", "dev", "fr", "--language=fr: CoLA has one language"),
   ],
 )
-def test_a_language_that_is_not_there_is_refused(name, split, language, said):
+def test_a_missing_language_is_refused(name, split, language, message):
   task = glue.find(name)
-  with pytest.raises(errors.InputError, match=said):
+  with pytest.raises(errors.InputError, match=message):
     glue.read(task, str(DATA / name), split, language=language)
 
 
 @pytest.mark.parametrize(
-  "split, kept, said",
+  "split, guid, message",
   [
     ("dev", "dev-2", "dev_2k.tsv: left out line 2: the text is 'NS'"),
     (
@@ -134,20 +134,20 @@ def test_a_language_that_is_not_there_is_refused(name, split, language, said):
     ),
   ],
 )
-def test_rows_without_a_translation_are_left_out(split, kept, said, caplog):
+def test_rows_without_a_translation_are_left_out(split, guid, message, caplog):
   folder = str(DATA / "paws-x")
   (example,) = glue.read(glue.find("paws-x"), folder, split, language="de")
-  assert example.guid == kept
+  assert example.guid == guid
   (record,) = caplog.records
-  assert said in record.getMessage()
+  assert message in record.getMessage()
 
 
-def test_a_cut_row_whose_other_half_is_elsewhere_is_left_out(tmp_path, caplog):
+def test_a_cut_row_that_cannot_be_joined_is_left_out(tmp_path, caplog):
   folder = changed(tmp_path, "qqp", "train.tsv", '\n"\tWhich', "\n7\t7\t")
   examples = glue.read(glue.find("qqp"), folder, "train")
   assert [example.guid for example in examples] == ["train-7", "train-4"]
-  said = "left out lines 3, 4: 4 columns, but 6 are in the header"
-  assert said in caplog.text
+  message = "left out lines 3, 4: 4 columns, but 6 are in the header"
+  assert message in caplog.text
 
 
 def test_more_broken_rows_than_official_are_refused(tmp_path):
@@ -173,7 +173,7 @@ def test_empty_texts_are_kept_where_the_original_keeps_them(tmp_path, name):
 
 
 def changed(tmp_path, name, file, old, new):
-  """Returns a folder with a copy of one file, in which `old` is `new`."""
+  """Copies a file, with `new` in place of `old`; returns the copy's folder."""
   text = (DATA / name / file).read_bytes().decode("utf-8")
   assert old in text
   (tmp_path / file).write_bytes(text.replace(old, new, 1).encode("utf-8"))
@@ -181,7 +181,7 @@ def changed(tmp_path, name, file, old, new):
 
 
 @pytest.mark.parametrize(
-  "file, old, new, said",
+  "file, old, new, message",
   [
     (
       "cola/dev.tsv",
@@ -205,11 +205,11 @@ def changed(tmp_path, name, file, old, new):
     ("swag/val.csv", "knit.", "", "2: an empty text"),
   ],
 )
-def test_a_fault_is_named_with_file_and_line(tmp_path, file, old, new, said):
+def test_a_fault_is_named_with_file_and_line(tmp_path, file, old, new, message):
   name, _, file = file.partition("/")
   folder = changed(tmp_path, name, file, old, new)
   split = "train" if "train" in file else "dev"
-  with pytest.raises(errors.InputError, match=f"{file}:{said}"):
+  with pytest.raises(errors.InputError, match=f"{file}:{message}"):
     glue.read(glue.find(name), folder, split)
 
 
@@ -221,7 +221,7 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-  "name, said",
+  "name, message",
   [
     (
       "cola",
@@ -241,8 +241,8 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
     ),
   ],
 )
-def test_what_is_missing_is_said(tmp_path, name, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_missing_data_is_reported(tmp_path, name, message):
+  with pytest.raises(errors.InputError, match=message):
     glue.read(glue.find(name), str(tmp_path), "train")
 
 
@@ -259,8 +259,8 @@ def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
   (tmp_path / "train" / "pos").mkdir()
   if text is not None:
     (tmp_path / "train" / "pos" / "0_9.txt").write_text(text)
-  said = "no .txt files in .*pos" if text is None else "0_9.txt:1: an empty"
-  with pytest.raises(errors.InputError, match=said):
+  message = "no .txt files in .*pos" if text is None else "0_9.txt:1: an empty"
+  with pytest.raises(errors.InputError, match=message):
     glue.read(glue.find("imdb"), str(tmp_path), "train")
 
 
@@ -309,7 +309,7 @@ def test_scores_are_cut_to_the_scale_and_have_three_decimals(tmp_path):
   )
 
 
-def test_another_number_of_rows_than_the_servers_is_said(tmp_path, caplog):
+def test_a_wrong_number_of_predictions_is_reported(tmp_path, caplog):
   submitted(tmp_path, "wnli", ["0"] * 146)
   assert not caplog.records
   submitted(tmp_path, "wnli", ["0"] * 145)

@@ -1,4 +1,4 @@
-"""Examples of a classifier -> records -> batches."""
+"""A classifier's examples become records, and records become batches."""
 
 import pathlib
 import types
@@ -40,7 +40,7 @@ def tokens_of(arrays, row):
 
 
 def batch_of(data):
-  """All records of ClassifierData as one batch."""
+  """Returns all records of ClassifierData as one batch."""
   serialized = list(tfrecord.read_serialized(data.records))
   batch = tf.io.parse_example(serialized, data.features)
   return {
@@ -50,7 +50,7 @@ def batch_of(data):
 
 
 def rows_of(examples, chosen):
-  """The tokens of each row, and how many rows each example has."""
+  """Returns the token ids of each row, and the number of rows per example."""
   arrays, counts = sequences.encode(examples, chosen)
   rows = [tokens_of(arrays, row) for row in range(sum(counts))]
   return rows, counts.tolist()
@@ -62,7 +62,7 @@ def test_one_text_and_two(vocab_file):
     Example("2", "a", "b c"),
     Example("3", LETTERS),
     Example("4", "a b", "c d e f g"),
-    # As in the original: a second text without a piece is none.
+    # As in the original: a second text without tokens counts as missing.
     Example("5", "a", " "),
   ]
   arrays, counts = sequences.encode(examples, options(vocab_file))
@@ -85,7 +85,7 @@ def test_one_text_and_two(vocab_file):
 
 
 def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
-  """The longer of two texts slides along the shorter."""
+  """Of two texts, the longer one is cut into windows."""
   rows, counts = rows_of(
     [
       Example("1", "a b c d e f g h i j"),
@@ -102,7 +102,7 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
     [CLS, *ids("abcdef"), SEP],
     [CLS, *ids("x"), SEP, *ids("abcd"), SEP],
     [CLS, *ids("x"), SEP, *ids("def"), SEP],
-    # The shorter has at most half the room.
+    # The shorter text has at most half the room.
     [CLS, *ids("abc"), SEP, *ids("xy"), SEP],
     [CLS, *ids("de"), SEP, *ids("xy"), SEP],
   ]
@@ -173,43 +173,43 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
 
 
-def test_records_are_made_again_where_something_differs(vocab_file, tmp_path):
+def test_records_are_rewritten_if_something_differs(vocab_file, tmp_path):
   path = tmp_path / "train.tf_record"
   examples = [Example("1", "a", None, "yes", place="here.tsv:1")]
-  made = []
+  write_times = []
 
-  def made_anew(examples, **changes):
+  def rewrites(examples, **changes):
     before = path.stat().st_mtime_ns if path.exists() else None
     chosen = options(vocab_file, **changes)
     inputs.prepare(str(path), examples, chosen)
-    made.append(path.stat().st_mtime_ns)
-    return made[-1] != before
+    write_times.append(path.stat().st_mtime_ns)
+    return write_times[-1] != before
 
-  assert made_anew(examples)
+  assert rewrites(examples)
   moved = [examples[0]._replace(place="there.tsv:1")]
-  assert not made_anew(moved)
-  assert made_anew([examples[0]._replace(text_a="b")])
-  assert made_anew([examples[0]._replace(label="no")])
-  assert made_anew(examples, max_seq_length=10)
-  assert made_anew(examples, do_lower_case=False)
+  assert not rewrites(moved)
+  assert rewrites([examples[0]._replace(text_a="b")])
+  assert rewrites([examples[0]._replace(label="no")])
+  assert rewrites(examples, max_seq_length=10)
+  assert rewrites(examples, do_lower_case=False)
   folder = pathlib.Path(vocab_file).parent
   tiny_model.write_vocabulary(folder, [*WORDS, "new"])
-  assert made_anew(examples, do_lower_case=False)
+  assert rewrites(examples, do_lower_case=False)
 
 
 def test_records_are_written_while_examples_are_read(vocab_file, monkeypatch):
-  """At most two blocks are read and not written yet."""
+  """At most two blocks of examples wait in memory."""
   monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 10)
-  taken, written = [], []
+  examples_read, written = [], []
 
   def examples():
     for number in range(1000):
-      taken.append(number)
+      examples_read.append(number)
       yield Example(f"x{number}", "a b", None, "no")
 
   def write_all(records):
     written.extend(records)
-    assert len(taken) - len(written) <= 20
+    assert len(examples_read) - len(written) <= 20
 
   facts = inputs.write_records(
     types.SimpleNamespace(write_all=write_all),
@@ -230,8 +230,8 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
     inputs.write_records(
       writer, examples, options(vocab_file), processes=number
     )
-  firsts = [record["input_ids"][1] for record in tfrecord.read_records(path)]
-  assert firsts == list(range(A, A + 26))
+  first_ids = [record["input_ids"][1] for record in tfrecord.read_records(path)]
+  assert first_ids == list(range(A, A + 26))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
     ({"doc_stride": 2, "task_kind": "choice"}, "not for choice"),
   ],
 )
-def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
+def test_invalid_options_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     options(vocab_file, **changes)
 
@@ -284,14 +284,16 @@ def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
   ]
 
 
-def test_unknown_pieces_and_empty_texts_are_told(vocab_file, tmp_path, caplog):
+def test_unknown_pieces_and_empty_texts_are_logged(
+  vocab_file, tmp_path, caplog
+):
   caplog.set_level("INFO", logger="absl")
   examples = [
     Example("1", "a b c ?", None, "yes", place="d.csv:2"),
     Example("2", "\x07", None, "no", place="d.csv:3"),
   ]
   path = str(tmp_path / "train.tf_record")
-  for _ in range(2):  # Made, and found again.
+  for _ in range(2):  # Written, then reused.
     caplog.clear()
     inputs.prepare(path, examples, options(vocab_file))
     assert "25.00 % of the tokens are [UNK]" in caplog.text
@@ -318,7 +320,7 @@ def frozen(seed=5):
   )
 
 
-def keep(network, data):
+def store_states(network, data):
   return inputs.store_states(
     network, data, strategy=tf.distribute.get_strategy(), batch_size=4
   )
@@ -340,16 +342,16 @@ def logits(network, data, seed=None):
   )
 
 
-def test_training_on_kept_states_is_training_on_texts(windows, monkeypatch):
-  """The records are read once, however many parts there are."""
-  reads, plain = [], pipeline.sequential_records
+def test_stored_states_give_the_logits_of_their_texts(windows, monkeypatch):
+  """The records are read once, although states are computed in parts."""
+  reads, original = [], pipeline.sequential_records
 
   def counted(files):
     def note(record):
       reads.append(record)
       return record
 
-    return plain(files).map(
+    return original(files).map(
       lambda record: tf.ensure_shape(
         tf.numpy_function(note, [record], tf.string), []
       )
@@ -359,25 +361,26 @@ def test_training_on_kept_states_is_training_on_texts(windows, monkeypatch):
   network = frozen()
   with monkeypatch.context() as patched:
     patched.setattr(pipeline, "sequential_records", counted)
-    kept = keep(network, windows)
+    stored = store_states(network, windows)
   assert len(reads) == 9 and windows.max_sequences == 4
   for seed in (None, tf.constant([1, 2], tf.int32)):
-    texts, states = logits(network, windows, seed), logits(network, kept, seed)
+    texts = logits(network, windows, seed)
+    states = logits(network, stored, seed)
     assert texts["label_ids"].tolist() == states["label_ids"].tolist()
     np.testing.assert_allclose(
       states["logits"], texts["logits"], rtol=0, atol=1e-5
     )
 
 
-def test_states_are_kept_for_the_same_encoder_only(windows, tmp_path):
+def test_stored_states_are_reused_for_the_same_encoder_only(windows, tmp_path):
   path = tmp_path / "train.features.tf_record"
   network = frozen()
-  keep(network, windows)
+  store_states(network, windows)
   written = path.stat().st_mtime_ns
-  # Another pooler and head: the encoder is what counts.
+  # A change in the head does not matter.
   network.head.variables[0].assign_add(tf.ones([2, 16]))
-  keep(network, windows)
+  store_states(network, windows)
   assert path.stat().st_mtime_ns == written
-  keep(frozen(seed=6), windows)
+  store_states(frozen(seed=6), windows)
   assert path.stat().st_mtime_ns > written
   assert tfrecord.count_records(str(path)) == 9

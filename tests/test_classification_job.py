@@ -1,4 +1,4 @@
-"""A classifier's evaluation, compared with numpy."""
+"""The evaluation of a classifier, compared with numpy."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def network():
 
 
 def one_by_one(network, data):
-  """The logits of each example, computed alone."""
+  """Yields the logits of each example, computed alone."""
   for record in tf.data.TFRecordDataset(data.records):
     example = tf.io.parse_example(record[None], data.features)
     yield network({k: tf.cast(v, tf.int32) for k, v in example.items()})[0]
@@ -68,16 +68,18 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
   norms = np.log(np.exp(logits).sum(axis=1))
   losses = norms - logits[np.arange(7), gold]
   evaluator = job.Evaluator(network, strategy)
-  found = evaluator.evaluate(task, data, batch_size=3, report_dir=str(tmp_path))
-  # The last batch is short: a mean over batches, and one over examples.
-  tiny_model.assert_close(
-    found["loss"], (losses[:3].mean() + losses[3:6].mean() + losses[6]) / 3
+  results = evaluator.evaluate(
+    task, data, batch_size=3, report_dir=str(tmp_path)
   )
-  tiny_model.assert_close(found["eval_loss"], losses.mean())
-  assert abs(found["loss"] - found["eval_loss"]) > 1e-3
-  assert found["eval_accuracy"] == np.mean(logits.argmax(axis=1) == gold)
-  assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
-  assert set(found) == set(job.result_names(task, data))
+  # As the last batch is short, means over batches and over examples differ.
+  tiny_model.assert_close(
+    results["loss"], (losses[:3].mean() + losses[3:6].mean() + losses[6]) / 3
+  )
+  tiny_model.assert_close(results["eval_loss"], losses.mean())
+  assert abs(results["loss"] - results["eval_loss"]) > 1e-3
+  assert results["eval_accuracy"] == np.mean(logits.argmax(axis=1) == gold)
+  assert set(results) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
+  assert set(results) == set(job.result_names(task, data))
   assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
   rows = (tmp_path / "eval_predictions.tsv").read_text().splitlines()
   named = [dict(zip(rows[0].split("\t"), row.split("\t"))) for row in rows[1:]]
@@ -94,7 +96,7 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
 def test_no_window_of_padding_is_computed(
   data, monkeypatch, skip_padding, computed
 ):
-  """The texts have 1, 1, 1, 2, 2, 3 and 3."""
+  """The texts have 1, 1, 1, 2, 2, 3 and 3 windows."""
   network = make(skip_padding=skip_padding)
   encode, sequences = network.bert.encode, []
 

@@ -1,4 +1,4 @@
-"""The classifier of every kind: logits, losses, windows, replicas."""
+"""Classifiers of every task kind: logits, losses, windows, replicas."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from tiny_model import assert_close
 SEED = tf.constant([1, 2], tf.int32)
 
 
-def make(kind, outputs=3, **options):
+def make(task_kind, outputs=3, **options):
   return model.ClassifierModel(
-    tiny_model.tiny(), kind, outputs, seed=5, **options
+    tiny_model.tiny(), task_kind, outputs, seed=5, **options
   )
 
 
 def batch(labels, *, sequences=1, length=8, seed=0, empty=()):
-  """Random ids [B, W, T]; `empty` are (row, sequence) without tokens."""
+  """Returns inputs [B, W, T]; `empty` lists (row, sequence) without tokens."""
   rows = len(labels)
   arrays = tiny_model.batch(rows * sequences, length, seed)
   names = ("input_ids", "input_mask", "segment_ids")
@@ -27,7 +27,7 @@ def batch(labels, *, sequences=1, length=8, seed=0, empty=()):
     name: tf.reshape(array, [rows, sequences, length]).numpy()
     for name, array in zip(names, arrays)
   }
-  # tiny_model's mask gets shorter from row to row: here all have tokens.
+  # In tiny_model's mask, later rows have fewer tokens and may be empty.
   result["input_mask"][...] = 1
   for row, sequence in empty:
     for name in names:
@@ -64,8 +64,8 @@ def test_one_class_of_several_is_cross_entropy():
   assert_close(loss, losses.mean())
   right = (logits.argmax(1) == [0, 2, 1]).sum()
   assert metrics["classifier_accuracy"][0].numpy() == right
-  found = network.example_losses(tf.constant(logits), data["label_ids"])
-  assert_close(found, losses)
+  computed = network.example_losses(tf.constant(logits), data["label_ids"])
+  assert_close(computed, losses)
   # Class weights make a weighted mean.
   loss, _ = loss_of(network, data, class_weights=[1.0, 2.0, 0.5])
   assert_close(loss, (losses * [1, 0.5, 2]).sum() / 3.5)
@@ -91,7 +91,7 @@ def test_several_classes_at_once_have_a_sigmoid_each():
   assert_close(loss_of(network, data)[0], losses.mean())
   weights = [1.0, 3.0, 0.5]
   loss, _ = loss_of(network, data, class_weights=weights)
-  # What is not of a class counts as before.
+  # The weight of a class does not apply to its negative examples.
   assert_close(loss, (losses * np.where(labels, weights, 1)).mean())
   assert_close(scores.of_logits("multi_label", logits), probabilities)
 
@@ -138,24 +138,24 @@ def test_windows_without_tokens_change_nothing(skip_padding):
   assert_close(logits[1], windows[0][1])
 
 
-def test_a_frozen_encoder_drops_nothing():
+def test_a_frozen_encoder_has_no_dropout():
   network, data = make("single", is_frozen=True), batch([0, 2])
   states, mask = network.first_states(data)
   cached = {"first_states": states, "sequence_mask": mask}
   assert_close(network(cached), network(data))
-  # In training the head drops, and nothing else does.
+  # In training, only the head has dropout.
   assert_close(network(cached, SEED), network(data, SEED))
   assert np.abs(network(data, SEED) - network(data)).max() > 1e-3
   trained = make("single")
   assert np.abs(trained(data, SEED) - network(data, SEED)).max() > 1e-3
 
 
-def test_states_that_are_kept_in_half_precision_are_the_same():
+def test_stored_states_of_half_precision_are_exact():
   network = make("single", is_frozen=True, compute_dtype=tf.bfloat16)
   data = batch([0, 2])
   states, mask = network.first_states(data)
-  kept = tf.cast(states, tf.float32)
-  cached = {"first_states": kept, "sequence_mask": mask}
+  stored = tf.cast(states, tf.float32)
+  cached = {"first_states": stored, "sequence_mask": mask}
   assert_close(network(cached), network(data), 0)
 
 
@@ -172,7 +172,7 @@ def test_a_batch_whose_classes_weigh_nothing_teaches_nothing():
 
 @pytest.mark.parametrize("labels", [[0, 2, 1, 1], [0, 0, 1, 2]])
 def test_two_replicas_learn_as_one_device(labels):
-  """The first of them may have nothing but a class that weighs nothing."""
+  """The first replica may have only examples whose class has the weight 0."""
   strategy = two_replicas.strategy()
   data = batch(labels, sequences=2, empty=[(0, 1), (3, 1)])
   alone, weights = make("single", skip_padding=True), [0.0, 1.0, 2.0]
@@ -181,9 +181,9 @@ def test_two_replicas_learn_as_one_device(labels):
 
   def loss_and_gradients(network, data, total=lambda weights: weights):
     objective = model.objective(network, weights)
-    whole = total(objective.weights(data))["classifier"]
+    divisor = total(objective.weights(data))["classifier"]
     with tf.GradientTape() as tape:
-      loss = objective.sums(data, None)[0]["classifier"] / whole
+      loss = objective.sums(data, None)[0]["classifier"] / divisor
     return loss, [
       tf.convert_to_tensor(gradient)
       for gradient in tape.gradient(loss, network.trainable_variables)
@@ -202,8 +202,8 @@ def test_two_replicas_learn_as_one_device(labels):
       strategy.run(step, args=(values,)),
     )
 
-  found = run(two_replicas.halves(data))
-  for ours, expected in zip(
-    tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(alone, data))
+  computed = run(two_replicas.halves(data))
+  for result, expected in zip(
+    tf.nest.flatten(computed), tf.nest.flatten(loss_and_gradients(alone, data))
   ):
-    assert_close(ours, expected)
+    assert_close(result, expected)

@@ -1,4 +1,4 @@
-"""Rerankers: groups, losses, ranks, other people's folders, and a run."""
+"""Rerankers: losses, ranks, groups, folders of other programs, and a run."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ def losses_of(loss, logits, relevances):
 
 
 def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
-  # By torch 2.13; a relevance of 2 is as good as 1.
+  # Computed by torch 2.13. A relevance of 2 counts as 1.
   assert_close(
     losses_of(
       "pointwise", [[0.3], [-1.2], [2.0], [0.7]], [[1.0], [0.0], [0.5], [2.0]]
@@ -55,7 +55,7 @@ def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
     [0.5543552, 0.2632824, 1.1269280, 0.4031861],
     1e-6,
   )
-  # Evaluation has no groups.
+  # Evaluation has no groups, so every loss is the pointwise one.
   for loss in ("pairwise", "listwise"):
     assert_close(losses_of(loss, [[0.3]], [[1.0]]), [0.5543552], 1e-6)
 
@@ -63,7 +63,7 @@ def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
 def test_losses_of_groups():
   logits = [[0.8392295, 0.8083774, 0.3008495, 9.0], [1.0, 2.0, 0.0, 1.0]]
   relevances = [[1.0, 0.0, 3.0, -1.0], [0.0, 1.0, 0.0, 3.0]]
-  # RankNetLoss of sentence-transformers 6.2, whose logarithm has the base 2.
+  # From RankNetLoss of sentence-transformers 6.2, which takes logarithms to 2.
   first, second = losses_of("pairwise", logits, relevances)
   assert first == pytest.approx(1.2766642 * np.log(2), abs=1e-6)
   pairs = [(2.0, 1.0), (2.0, 0.0), (1.0, 1.0), (1.0, 2.0), (1.0, 0.0)]
@@ -73,10 +73,10 @@ def test_losses_of_groups():
   weights = np.exp(logits) * (np.array(relevances) >= 0)
   logs = np.log(weights[:, :3] / weights.sum(1, keepdims=True)[:, :3])
   expected = -(logs[0, 0] + 3 * logs[0, 2]) / 4
-  found = losses_of("listwise", logits, relevances)
-  assert found[0] == pytest.approx(expected, abs=1e-6)
+  losses = losses_of("listwise", logits, relevances)
+  assert losses[0] == pytest.approx(expected, abs=1e-6)
   share = np.log(weights[1] / weights[1].sum())
-  assert found[1] == pytest.approx(-(share[1] + 3 * share[3]) / 4, abs=1e-6)
+  assert losses[1] == pytest.approx(-(share[1] + 3 * share[3]) / 4, abs=1e-6)
 
 
 # Ranks.
@@ -93,7 +93,7 @@ def results_of(values, gold, queries, task_kind="ranking"):
 
 
 def test_gains_are_those_of_scikit_learn():
-  """The numbers are sklearn.metrics.ndcg_score(k=10) of version 1.9."""
+  """The expected gains are sklearn.metrics.ndcg_score(k=10) of version 1.9."""
   rng = np.random.RandomState(5)
   values, gold, queries = [], [], []
   for query in range(6):
@@ -114,29 +114,29 @@ def test_gains_are_those_of_scikit_learn():
   # Rows of a query need not be neighbours.
   order = rng.permutation(len(values))
   values, gold, queries = (
-    np.array(each)[order] for each in (values, gold, queries)
+    np.array(array)[order] for array in (values, gold, queries)
   )
   for task_kind in data.OF_RANKS:
-    found = scores.compute(
+    metrics = scores.compute(
       results_of(values, gold, queries, task_kind), ["ndcg@10"]
     )
-    assert found["ndcg@10"] == pytest.approx(np.mean(expected), abs=1e-9)
+    assert metrics["ndcg@10"] == pytest.approx(np.mean(expected), abs=1e-9)
   assert max(np.bincount(queries)) > 10
   for query in range(6):
     chosen = queries == query
-    found = scores.discounted_gain(
+    gain = scores.discounted_gain(
       10, results_of(values[chosen], gold[chosen], queries[chosen] * 0)
     )
-    assert found == pytest.approx(expected[query], abs=1e-9)
+    assert gain == pytest.approx(expected[query], abs=1e-9)
 
 
 def test_reciprocal_ranks():
-  # The second of 3; the eleventh; the first; none.
+  # The first relevant passage is second, eleventh, first, or missing.
   gold = [0, 1, 2] + [0] * 10 + [1] + [3, 0] + [0, 0]
   values = [3, 1, 2] + list(range(20, 9, -1)) + [5, 4] + [1, 2]
   queries = [0] * 3 + [1] * 11 + [2] * 2 + [3] * 2
-  found = scores.compute(results_of(values, gold, queries), ["mrr@10"])
-  assert found == {"mrr@10": pytest.approx((1 / 2 + 0 + 1 + 0) / 4)}
+  metrics = scores.compute(results_of(values, gold, queries), ["mrr@10"])
+  assert metrics == {"mrr@10": pytest.approx((1 / 2 + 0 + 1 + 0) / 4)}
 
 
 def test_of_equal_scores_the_less_relevant_comes_first():
@@ -145,16 +145,16 @@ def test_of_equal_scores_the_less_relevant_comes_first():
   assert scores.compute(results, ["mrr@10", "ndcg@10"]) == pytest.approx(
     {"mrr@10": 1 / 2, "ndcg@10": (1 / np.log2(3) + 2 / 2) / ideal}
   )
-  # In files the order of the rows decides.
-  places = scores.ranks(np.array([0, 1, 0, 0]), np.array([1.0, 9, 1, 2]))
-  assert places.tolist() == [2, 1, 3, 1]
+  # In files, passages of equal scores have the order of their rows.
+  ranks = scores.ranks(np.array([0, 1, 0, 0]), np.array([1.0, 9, 1, 2]))
+  assert ranks.tolist() == [2, 1, 3, 1]
 
 
 # Data.
 
 
 def rows(*relevances_of_queries):
-  """Examples of queries q0, q1, ... with passages of such relevances."""
+  """Returns examples of q0, q1, ...; each argument has a query's relevances."""
   return [
     data.Example(
       f"{query}-{place}",
@@ -174,26 +174,27 @@ def grouped(examples, size):
 
 def test_passages_of_a_query_become_one_example():
   examples = rows([0, 2, 1], [1, 0])
-  mixed = [examples[place] for place in (3, 0, 4, 2, 1)]
-  first, second = sorted(grouped(mixed, 3), key=lambda each: each.text_a)
+  mixed = [examples[number] for number in (3, 0, 4, 2, 1)]
+  first, second = sorted(grouped(mixed, 3), key=lambda group: group.text_a)
   assert first[1:5] == ("q0", None, (2.0, 1.0, 0.0), ("p0 1", "p0 2", "p0 0"))
-  # As wide as the largest group.
+  # Filled up to the size of the largest group.
   assert second[1:5] == ("q1", None, (1.0, 0.0, -1.0), ("p1 0", "p1 1"))
 
 
-def test_a_large_group_is_dealt_by_relevance(caplog):
+def test_a_large_group_is_split_by_relevance(caplog):
   caplog.set_level("INFO")
-  found = grouped(rows([1, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0], [1] + [0] * 8), 4)
+  groups = grouped(rows([1, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0], [1] + [0] * 8), 4)
   by_query = {}
-  for each in found:
-    by_query.setdefault(each.text_a, []).append(each)
-    assert each.label[0] == 1 and set(each.label[1:]) <= {0, -1}
-  # Both relevant passages have other neighbours; the last query's has three.
-  passages = [text for each in by_query["q0"] for text in each.endings]
+  for group in groups:
+    by_query.setdefault(group.text_a, []).append(group)
+    assert group.label[0] == 1 and set(group.label[1:]) <= {0, -1}
+  # Each relevant passage of q0 has three others; so has the one of q2, whose
+  # remaining passages are left out.
+  passages = [text for group in by_query["q0"] for text in group.endings]
   assert len(by_query["q0"]) == 2 and sorted(passages) == [
     f"p0 {n}" for n in range(8)
   ]
-  assert [len(each.endings) for each in by_query["q2"]] == [3]
+  assert [len(group.endings) for group in by_query["q2"]] == [3]
   assert set(by_query) == {"q0", "q2"}
   assert "11 of 20 passages are in 3 groups of at most 4" in caplog.text
 
@@ -206,7 +207,7 @@ def test_nothing_to_compare_is_refused():
 def test_a_query_is_in_one_part():
   examples = rows(*[[1, 0, 0]] * 10)
   parts = ranking.split_off(examples, 0.3, 1)
-  sizes = [len({each.text_a for each in part}) for part in parts]
+  sizes = [len({example.text_a for example in part}) for part in parts]
   assert sizes == [7, 3] and [len(part) for part in parts] == [21, 9]
   with pytest.raises(errors.InputError, match="0.1 of 1 queries leaves 0 to"):
     ranking.split_off(rows([1, 0, 0]), 0.1, 1)
@@ -216,7 +217,7 @@ def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
   examples = rows([0, 0, 2, 1], [1, 0], [0, 0], [0, 1])
   results = results_of(
     [0.7, 0.9, 0.1, 0.4, 0.8, 0.2, 0.5, 0.6, 0.5, 0.5],
-    [each.label for each in examples],
+    [example.label for example in examples],
     data.query_numbers(examples),
   )
   # The last query's scores are equal; the third has no relevant passage.
@@ -257,7 +258,7 @@ NESTED = {
 
 
 def write_lists(folder, rows=LISTS, ending="jsonl"):
-  """Writes objects in either form of JSON, or in Parquet."""
+  """Writes objects as JSON lines, a JSON array or Parquet."""
   path = folder / f"lists.{ending}"
   if ending == "parquet":
     pyarrow = pytest.importorskip("pyarrow")
@@ -289,7 +290,7 @@ def test_a_list_of_passages_is_a_row_for_each(tmp_path):
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
 def test_lists_in_an_object(tmp_path, ending):
-  """The form of MS MARCO."""
+  """MS MARCO has this form."""
   path = write_lists(
     tmp_path,
     [
@@ -319,7 +320,7 @@ def test_lists_in_an_object(tmp_path, ending):
 
 
 @pytest.mark.parametrize(
-  "changes, said",
+  "changes, message",
   [
     (
       {"passages": []},
@@ -333,18 +334,18 @@ def test_lists_in_an_object(tmp_path, ending):
     ({"passages": "b"}, "label [0, 1.5] is no number from 0"),
   ],
 )
-def test_bad_lists_are_named(tmp_path, changes, said):
+def test_bad_lists_are_named(tmp_path, changes, message):
   path = write_lists(tmp_path, [LISTS[1], LISTS[0] | changes])
   with pytest.raises(errors.InputError, match=re.escape(f"{path}:2: ")) as bad:
     data.read(path, read_settings(**OF_LISTS), "ranking")
-  assert said in str(bad.value)
-  # A classifier reads no lists of texts.
+  assert message in str(bad.value)
+  # Only rankers read lists of texts.
   with pytest.raises(errors.InputError, match="not a text"):
     data.read(write_lists(tmp_path), read_settings(**OF_LISTS), "regression")
 
 
 @pytest.mark.parametrize(
-  "relevance, options, said",
+  "relevance, options, message",
   [
     ("high", {}, "label 'high' is no number from 0 to"),
     ("-1", {}, "label '-1' is no number from 0 to"),
@@ -357,13 +358,13 @@ def test_bad_lists_are_named(tmp_path, changes, said):
     ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
   ],
 )
-def test_relevances(tmp_path, relevance, options, said):
+def test_relevances(tmp_path, relevance, options, message):
   path = write(
     tmp_path / "a.tsv", ["query\tpassage\trelevance", f"a\tb\t{relevance}"]
   )
   settings = read_settings(**COLUMNS, **options)
-  if said:
-    with pytest.raises(errors.InputError, match=f"a.tsv:2: .*{said}"):
+  if message:
+    with pytest.raises(errors.InputError, match=f"a.tsv:2: .*{message}"):
       data.read(path, settings, "ranking")
   else:
     (example,) = data.read(path, settings, "ranking")
@@ -371,16 +372,16 @@ def test_relevances(tmp_path, relevance, options, said):
 
 
 def test_the_kind_of_a_model():
-  def kind(problem, **given):
-    return read_task(config(problem_type=problem), **given).task_kind
+  def kind_of(problem, **flags):
+    return read_task(config(problem_type=problem), **flags).task_kind
 
   for problem in ("ranking", "ranking_logit"):
-    assert kind(problem) == kind(problem, task_kind="ranking") == problem
-  assert kind("regression", task_kind="ranking") == "ranking"
+    assert kind_of(problem) == kind_of(problem, task_kind="ranking") == problem
+  assert kind_of("regression", task_kind="ranking") == "ranking"
   # Cross-encoders may also score similarity.
-  assert kind("ranking", task_kind="regression") == "regression"
+  assert kind_of("ranking", task_kind="regression") == "regression"
   with pytest.raises(errors.InputError, match="ranking, but .* for single"):
-    kind("single_label_classification", task_kind="ranking")
+    kind_of("single_label_classification", task_kind="ranking")
   with pytest.raises(errors.InputError, match="ranking is of pairs; pass"):
     read_task(purposes=["eval"], task_kind="ranking", eval_file="a.csv")
 
@@ -436,7 +437,7 @@ def run(output_dir, **flags):
 
 
 def write_rows(path, count=12):
-  """A query's right passage has the word w13; rows of a query lie apart."""
+  """Writes rows; w13 marks relevant passages. A query's rows lie apart."""
   lines = [
     f"w1 w{n}\tw2 w{(n + shift) % count} w{13 + shift}\t{int(shift == 0)}"
     for shift in (1, 0, 5, 3)
@@ -481,7 +482,7 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
     "loss",
     "global_step",
   }
-  # Of 4 passages: 0.52 by chance.
+  # With 4 passages, chance gives 0.52.
   assert results["eval_mrr@10"] > 0.9 and results["global_step"] == 60
   header, *lines = [
     line.split("\t")
@@ -489,10 +490,10 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   ]
   assert header == ["id", "score", "rank", "text", "text_b"]
   for query in {line[3] for line in lines}:
-    near = [line for line in lines if line[3] == query]
-    near.sort(key=lambda line: int(line[2]))
-    assert [int(line[2]) for line in near] == [*range(1, len(near) + 1)]
-    values = [float(line[1]) for line in near]
+    ranked = [line for line in lines if line[3] == query]
+    ranked.sort(key=lambda line: int(line[2]))
+    assert [int(line[2]) for line in ranked] == [*range(1, len(ranked) + 1)]
+    values = [float(line[1]) for line in ranked]
     assert values == sorted(values, reverse=True) and 0 < values[-1] < 1
   gold = (tmp_path / "run" / "eval_predictions.tsv").read_text().splitlines()
   assert gold[0].split("\t")[:4] == ["id", "gold", "predicted", "rank"]
@@ -521,15 +522,15 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
   )
   network = tf.saved_model.load(str(tmp_path / "saved" / "1"))
   first, second = map(tf.constant, zip(*texts))
-  found = network.signatures["serving_default"](text_a=first, text_b=second)
-  assert_close(found["score"], [answer["score"] for answer in answers])
+  outputs = network.signatures["serving_default"](text_a=first, text_b=second)
+  assert_close(outputs["score"], [answer["score"] for answer in answers])
   card = (folder / "README.md").read_text()
   assert "pipeline_tag: text-ranking" in card
 
 
 @pytest.mark.parametrize("loss", ["pairwise", "listwise"])
 def test_parts_add_up_to_the_batch(loss):
-  """The second half has no third passages, so its sequences are cut."""
+  """The second part has no third passages, so only two sequences are passed."""
   names = ("input_ids", "input_mask", "segment_ids")
   batch = {
     name: tf.reshape(values[:, :4], [4, 3, 4])
@@ -552,10 +553,10 @@ def test_parts_add_up_to_the_batch(loss):
   losses, weights = zip(
     *[
       (
-        float(objective.sums(each, None)[0]["classifier"]),
-        float(objective.weights(each)["classifier"]),
+        float(objective.sums(part, None)[0]["classifier"]),
+        float(objective.weights(part)["classifier"]),
       )
-      for each in [batch, *parts]
+      for part in [batch, *parts]
     ]
   )
   assert losses[0] == pytest.approx(losses[1] + losses[2], rel=1e-5)

@@ -1,4 +1,4 @@
-"""Scores of classifiers: by hand, and as scikit-learn and SciPy have them."""
+"""Scores of classifiers, checked by hand, with scikit-learn and with SciPy."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from classification.scores import Results
 from common import errors
 
 GOLD = np.array([0, 0, 1, 1, 1, 0, 1, 1])
-# Positive class, with a tie between a right and a wrong one.
+# Probabilities of "yes", with a tie between a "yes" and a "no".
 POSITIVE = np.array([0.1, 0.6, 0.6, 0.9, 0.3, 0.2, 0.7, 0.8])
 
 
@@ -48,7 +48,7 @@ def all_of(results):
 
 
 def test_two_classes_by_hand():
-  # Right: 2 of "no", 4 of "yes"; one of each taken for the other.
+  # Right: 2 of 3 "no" and 4 of 5 "yes".
   values = all_of(binary())
   assert values["accuracy"] == 6 / 8
   assert values["precision"] == values["recall"] == values["f1"] == 4 / 5
@@ -56,7 +56,7 @@ def test_two_classes_by_hand():
   assert values["f1_macro"] == pytest.approx((4 / 5 + 2 / 3) / 2)
   # (TP TN - FP FN) / sqrt((TP+FP) (TP+FN) (TN+FP) (TN+FN))
   assert values["matthews"] == pytest.approx((4 * 2 - 1) / 15)
-  # Of 15 pairs 3 in the wrong order by 0.3 against 0.6 ... one tie.
+  # Of 15 pairs of "yes" and "no", 0.3 and 0.6 are in the wrong order.
   wrong, tied = 1, 1
   assert values["auc"] == pytest.approx((15 - wrong - tied / 2) / 15)
 
@@ -67,8 +67,8 @@ def test_the_positive_class_may_be_the_first():
   assert first["f1_macro"] == all_of(binary())["f1_macro"]
 
 
-def test_a_class_that_is_nowhere_is_in_no_mean():
-  """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
+def test_an_absent_class_is_in_no_mean():
+  """scikit-learn also leaves out c, which is neither gold nor predicted."""
   predicted = np.array([0, 1, 1, 1, 4])
   results = Results(
     "single", list("abcde"), np.array([0, 0, 1, 3, 3]), np.eye(5)[predicted]
@@ -80,13 +80,13 @@ def test_a_class_that_is_nowhere_is_in_no_mean():
   assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 4)
   last = scores.report(results).splitlines()[6]
   assert last.split() == ["macro", "avg", "0.3333", "0.3750", "0.2917", "5"]
-  # Several classes at once: all columns.
+  # A multi-label mean is over all classes.
   gold = np.array([[1, 0], [1, 0]])
   values = all_of(Results("multi_label", ["a", "b"], gold, gold))
   assert values["f1_macro"] == 0.5
 
 
-def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
+def test_loss_is_the_mean_over_batches_even_if_the_last_is_short():
   losses = np.array([1, 2, 3, 4, 10], np.float32)
   mean = scores.mean_over_batches
   assert mean(losses, 2) == (1.5 + 3.5 + 10) / 3
@@ -128,14 +128,14 @@ def test_correlations_are_scipys(seed):
   assert values["spearman"] == pytest.approx(stats.spearmanr(*pair)[0])
 
 
-def test_what_others_leave_undefined_is_a_number():
-  """The best model of a run is found by comparing, which nan spoils."""
-  one = np.tile([[0.8, 0.2]], [4, 1])
-  values = all_of(Results("single", ["0", "1"], np.zeros(4, int), one))
+def test_undefined_scores_are_numbers():
+  """A run compares scores to find its best model, and NaN would break that."""
+  outputs = np.tile([[0.8, 0.2]], [4, 1])
+  values = all_of(Results("single", ["0", "1"], np.zeros(4, int), outputs))
   assert values["matthews"] == 0 and values["f1"] == 0
   assert values["auc"] == 0.5
-  same, others = np.full([4], 2.7, np.float32), np.arange(4.0)
-  for gold, outputs in ((others, same), (same, others)):
+  constant, distinct = np.full([4], 2.7, np.float32), np.arange(4.0)
+  for gold, outputs in ((distinct, constant), (constant, distinct)):
     values = all_of(Results("regression", [], gold, outputs[:, None]))
     assert values == {"pearson": 0, "spearman": 0}
 
@@ -150,10 +150,10 @@ def test_metrics_that_a_task_does_not_have_are_refused():
 
 
 def test_every_kind_has_its_defaults():
-  for kind in scores.METRICS:
+  for task_kind in scores.METRICS:
     for size in (2, 3):
-      names = scores.default_metrics(kind, size)
-      scores.check_metrics(names, kind, size)
+      names = scores.default_metrics(task_kind, size)
+      scores.check_metrics(names, task_kind, size)
 
 
 def test_the_report_has_a_row_for_each_class_and_the_confusions():
@@ -179,14 +179,14 @@ def test_the_report_of_numbers_says_how_far_off_they_are():
   assert "root mean squared error       1.7321" in text
 
 
-def test_the_report_of_several_classes_at_once_has_no_confusions():
-  """The support counts each class of an example, as scikit-learn sums it."""
+def test_a_multi_label_report_has_no_confusions():
+  """An example with two classes counts twice, as in scikit-learn."""
   gold = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
   results = Results("multi_label", ["a", "b", "c"], gold, gold)
   *lines, mean = scores.report(results).splitlines()
   assert len(lines) == 4 and not any("rows: right" in line for line in lines)
-  theirs = metrics.classification_report(gold, gold, output_dict=True)
-  assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
+  expected = metrics.classification_report(gold, gold, output_dict=True)
+  assert float(mean.split()[-1]) == expected["macro avg"]["support"] == 5
 
 
 def test_an_error_is_what_the_correct_class_or_number_lacks():

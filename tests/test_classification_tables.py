@@ -1,4 +1,4 @@
-"""Tests of TSV, CSV and JSON lines: every row comes, or its line is named."""
+"""TSV, CSV and JSON: every row is read, or its line is reported."""
 
 import csv
 import functools
@@ -55,10 +55,10 @@ read_csv = functools.partial(read_as, "csv")
       {},
       (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3]),
     ),
-    # With a header, a row may say the same.
+    # A row may equal the header.
     ("id\ttext\nid\ttext\n", {}, (["id", "text"], [["id", "text"]], [2])),
     ("7\tOne.", {"names": ["2"]}, (["1", "2"], [["7", "One."]], [1])),
-    # Only before the line feed a carriage return is part of the line's end.
+    # A carriage return ends a line only before a line feed.
     (
       "id\ttext\r\n1\ttop\rdown\r\n",
       {},
@@ -91,7 +91,7 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "row, said",
+  "row, message",
   [
     ("1", "1 column, but 2 are in the header"),
     ("1\ttwo\t3", "3 columns, but 2 are in the header"),
@@ -99,15 +99,15 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
     ("1\tcaf\udce9", "not UTF-8: the byte 0xe9 after"),
   ],
 )
-def test_a_row_that_is_none_is_named(tmp_path, row, said):
+def test_a_bad_row_is_named(tmp_path, row, message):
   text = f"a\tb\n0\tone\n{row}\n2\ttwo\n".encode("utf-8", "surrogateescape")
   table = read_tsv(tmp_path, text)
   assert table.lines == [2, 4]
   ((line, fault),) = table.faults
-  assert line == 3 and fault.startswith(said)
+  assert line == 3 and fault.startswith(message)
 
 
-def test_rows_cut_by_a_newline_are_joined_where_such_are_known(tmp_path):
+def test_rows_cut_by_a_newline_are_joined_on_request(tmp_path):
   text = 'a\tb\tc\n1\t"cut\n"\tx\n2\t"twice\n\nso\ty\n3\twhole\tz\n4\tlost\n'
   table = read_tsv(tmp_path, text, joins_cut_rows=True)
   assert table.rows == [
@@ -116,11 +116,11 @@ def test_rows_cut_by_a_newline_are_joined_where_such_are_known(tmp_path):
     ["3", "whole", "z"],
   ]
   assert table.lines == [2, 4, 7]
-  ((line, said),) = table.faults
-  assert line == 8 and said.startswith("2 columns, but 3")
+  ((line, fault),) = table.faults
+  assert line == 8 and fault.startswith("2 columns, but 3")
 
 
-def test_what_does_not_fit_together_is_not_joined(tmp_path):
+def test_lines_that_do_not_fit_together_are_not_joined(tmp_path):
   text = "a\tb\tc\n1\tx\n2\ty\tz\n3\n"
   table = read_tsv(tmp_path, text, joins_cut_rows=True)
   assert table.rows == [["2", "y", "z"]]
@@ -128,7 +128,7 @@ def test_what_does_not_fit_together_is_not_joined(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "text, said",
+  "text, fault",
   [
     (b"", "the file is empty"),
     (b"a\tb\n", "no rows, only a header"),
@@ -137,10 +137,10 @@ def test_what_does_not_fit_together_is_not_joined(tmp_path):
   ],
 )
 @pytest.mark.parametrize("file_format", ["tsv", "csv"])
-def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
+def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, fault):
   if text is not None:
     write(tmp_path, text)
-  with pytest.raises(errors.InputError, match=said):
+  with pytest.raises(errors.InputError, match=fault):
     read(tables.open_table(str(tmp_path / "table"), file_format))
 
 
@@ -152,27 +152,27 @@ def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
 def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
   lines = ["text,label", "Zürich 雪,a", "\U0001f600,b", ""]
   path = write(tmp_path, end.join(lines), encoding)
-  # A byte-order mark goes before what is given for several files.
-  given = "latin-1" if encoding in ("utf-8-sig", "utf-16", "utf-32") else None
-  for chosen in {None, given}:
-    assert read(tables.open_table(path, "csv", encoding=chosen)) == Read(
+  # A byte-order mark overrides the encoding that is passed for all files.
+  has_mark = encoding in ("utf-8-sig", "utf-16", "utf-32")
+  for passed in [None, "latin-1"][: 1 + has_mark]:
+    assert read(tables.open_table(path, "csv", encoding=passed)) == Read(
       ["text", "label"], [["Zürich 雪", "a"], ["\U0001f600", "b"]], [2, 3], []
     )
 
 
-def test_the_encoding_may_be_given(tmp_path):
+def test_the_encoding_may_be_passed(tmp_path):
   text = "text\nZürich €\n".encode("cp1252")
   table = read_tsv(tmp_path, text, encoding="cp1252")
   assert table.rows == [["Zürich €"]]
   table = read_tsv(tmp_path, b"text\ncaf\xe9\n", encoding="latin-1")
   assert table.rows == [["caf\xe9"]]
-  # A byte that it has no character for.
+  # cp1252 has no character for this byte.
   table = read_tsv(tmp_path, b"text\na\nb\x81\n", encoding="cp1252")
   assert table.faults[0][1].startswith("not CP1252: the byte 0x81 after 'b'")
 
 
 @pytest.mark.parametrize("name", ["none", "rot13", "utf-8\0"])
-def test_what_is_no_encoding_is_refused(name):
+def test_an_unknown_encoding_is_refused(name):
   tables.check_encoding("latin-1")
   with pytest.raises(errors.InputError, match="such as utf-8, latin-1"):
     tables.check_encoding(name)
@@ -186,7 +186,7 @@ def test_a_csv_record_may_span_lines(tmp_path):
   assert table.lines == [2, 4]
 
 
-def test_a_csv_field_may_be_longer_than_the_csv_module_likes(tmp_path):
+def test_a_csv_field_may_exceed_the_limit_of_the_csv_module(tmp_path):
   limit = csv.field_size_limit()
   text = f"text;label\n{'long ' * 50_000};b\n"
   table = read_csv(tmp_path, text, delimiter=";")
@@ -237,7 +237,7 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "line, said",
+  "line, message",
   [
     (b"{'a': 1}", "not JSON"),
     (b"[1]", "expected an object in JSON, got [1]"),
@@ -246,12 +246,12 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
     (b"[" * 100_000, "not JSON"),
   ],
 )
-def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
+def test_a_line_without_the_expected_object_is_named(tmp_path, line, message):
   text = b'{"a": 1}\n' + line + b'\n{"a": 2}'
   table = read_as("jsonl", tmp_path, text, names=["a"])
   assert (table.rows, table.lines) == ([[1], [2]], [1, 3])
   ((number, fault),) = table.faults
-  assert number == 2 and fault.startswith(said)
+  assert number == 2 and fault.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -267,11 +267,11 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
     ("review", "\x1f"),
   ],
 )
-def test_the_header_tells_the_separator(header, expected):
+def test_the_separator_is_inferred_from_the_header(header, expected):
   assert tables.guess_delimiter(header, ["text", "label"]) == expected
 
 
-def test_a_separator_that_numbers_leave_open_is_asked_for(tmp_path):
+def test_an_ambiguous_separator_must_be_passed(tmp_path):
   names = ("1", "2")
   with pytest.raises(errors.InputError, match=":1: .* ',' or ';'; pass --sepa"):
     read_csv(tmp_path, "Well, it;good\n", delimiter=None, names=names)
@@ -279,7 +279,7 @@ def test_a_separator_that_numbers_leave_open_is_asked_for(tmp_path):
   assert table.rows == [["Well, it", "good"]]
 
 
-def test_packed_files_and_lines_of_json_are_named(tmp_path):
+def test_files_of_another_format_are_reported(tmp_path):
   packed = gzip.compress(b"text,label\n")
   with pytest.raises(errors.InputError, match=r"packed \(gzip\); unpack it"):
     read_csv(tmp_path, packed)
@@ -305,7 +305,7 @@ def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "text, given, said",
+  "text, encoding, message",
   [
     (b"text\nsaid \x93so\x94\n", None, "0x93 after 'said '; .* as cp1252"),
     (b"text\ncaf\xe9\n", None, "such as latin-1"),
@@ -317,9 +317,9 @@ def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
     ),
   ],
 )
-def test_the_encoding_that_fits_is_named(tmp_path, text, given, said):
-  ((_, fault),) = read_tsv(tmp_path, text, encoding=given).faults
-  assert re.search(said, fault)
+def test_the_encoding_that_fits_is_named(tmp_path, text, encoding, message):
+  ((_, fault),) = read_tsv(tmp_path, text, encoding=encoding).faults
+  assert re.search(message, fault)
 
 
 @pytest.mark.parametrize("order", ["le", "be"])

@@ -1,4 +1,4 @@
-"""Kinds, classes, metrics and examples from files and configurations."""
+"""Task kinds, classes, metrics and examples from files and configurations."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def write(path, *lines):
   return str(path)
 
 
-def read_task(model=None, purposes=(), **given):
+def read_task(model=None, purposes=(), **flags):
   defaults = {
     **SETTINGS,
     "task_name": None,
@@ -46,7 +46,7 @@ def read_task(model=None, purposes=(), **given):
       f"max_{name}_examples": 0,
     }
   return task.read_task(
-    run_settings.Settings({**defaults, **given}), model or config()
+    run_settings.Settings({**defaults, **flags}), model or config()
   )
 
 
@@ -63,13 +63,13 @@ def write_mnli(folder, *splits):
     )
 
 
-def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
+def test_all_evaluation_sets_that_exist_are_read(tmp_path):
   write_mnli(tmp_path, "train", "dev_matched")
   assert list(read_mnli(tmp_path).splits) == ["eval"]
   write_mnli(tmp_path, "dev_mismatched")
-  asked = read_mnli(tmp_path, purposes=["train", "eval"])
-  assert list(asked.splits) == ["train", "eval", "eval_mismatched"]
-  assert asked.labels == NLI and asked.metrics == ("accuracy",)
+  mnli = read_mnli(tmp_path, purposes=["train", "eval"])
+  assert list(mnli.splits) == ["train", "eval", "eval_mismatched"]
+  assert mnli.labels == NLI and mnli.metrics == ("accuracy",)
   with pytest.raises(errors.InputError, match="no such file.*test_matched"):
     read_mnli(tmp_path, purposes=["predict"])
   with pytest.raises(errors.InputError, match="needs --data_dir"):
@@ -79,11 +79,11 @@ def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
 def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   write_mnli(tmp_path, "train", "dev_matched")
   order = ("entailment", "neutral", "contradiction")
-  theirs = named(*order)
-  assert read_mnli(tmp_path, theirs).labels == order
-  # Not if it learns them anew.
-  asked = read_mnli(tmp_path, theirs, purposes=["train", "eval"])
-  assert asked.labels == NLI
+  trained = named(*order)
+  assert read_mnli(tmp_path, trained).labels == order
+  # Training uses the official order.
+  mnli = read_mnli(tmp_path, trained, purposes=["train", "eval"])
+  assert mnli.labels == NLI
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   ],
 )
 def test_other_names_of_classes_are_known(caplog, name, learned, labels):
-  read = read_task(named(*learned), task_name=name)
-  assert read.labels == labels and not caplog.records
-  # F1 is of the official positive class, whatever its place.
-  assert len(labels) > 2 or labels[read.positive] in ("1", "pos")
+  loaded = read_task(named(*learned), task_name=name)
+  assert loaded.labels == labels and not caplog.records
+  # F1 is that of the official positive class, whatever its index.
+  assert len(labels) > 2 or labels[loaded.positive] in ("1", "pos")
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_other_names_of_classes_are_known(caplog, name, learned, labels):
     ("mnli", ["entailment", "Entailment", "neutral"]),
   ],
 )
-def test_names_that_nobody_knows_are_said(caplog, name, learned):
-  read = read_task(named(*learned), task_name=name)
-  assert read.labels == read.official.labels
+def test_unknown_class_names_are_reported(caplog, name, learned):
+  loaded = read_task(named(*learned), task_name=name)
+  assert loaded.labels == loaded.official.labels
   (record,) = caplog.records
   assert record.levelname == "WARNING"
-  for names in (learned, read.labels):
+  for names in (learned, loaded.labels):
     assert ", ".join(names) in record.getMessage()
 
 
@@ -132,32 +132,32 @@ def test_a_model_of_another_kind_is_refused(files):
   evaluated = {"eval": files["eval"]}
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
     read_own(evaluated, numbers, task_kind="single", labels=["good", "bad"])
-  # What is trained may become another kind; if not told, it stays.
-  asked = read_own(files, task_kind="single", model=numbers)
-  assert asked.task_kind == "single"
+  # Training may change the model's kind, but only if --task_kind says so.
+  trained = read_own(files, task_kind="single", model=numbers)
+  assert trained.task_kind == "single"
   with pytest.raises(errors.InputError, match="'good' is no number"):
     read_own(files, model=numbers)
 
 
 def test_a_task_of_several_languages_says_which():
-  for given, name in ((None, "zh"), ("de", "de")):
-    assert read_task(task_name="XNLI", language=given).name == (
+  for language, name in ((None, "zh"), ("de", "de")):
+    assert read_task(task_name="XNLI", language=language).name == (
       f"classification, xnli, {name}"
     )
 
 
 @pytest.mark.parametrize(
-  "purpose, said",
+  "purpose, message",
   [("train", "AX has no train data"), ("eval", "AX has no data to eval, only")],
 )
-def test_a_diagnostic_set_has_nothing_to_learn(tmp_path, purpose, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_a_diagnostic_set_has_nothing_to_learn(tmp_path, purpose, message):
+  with pytest.raises(errors.InputError, match=message):
     read_task(purposes=[purpose], task_name="ax", data_dir=str(tmp_path))
 
 
-def read_own(paths, model=None, **given):
+def read_own(paths, model=None, **flags):
   files = {f"{name}_file": path for name, path in paths.items()}
-  return read_task(model, paths, **files, **given)
+  return read_task(model, paths, **files, **flags)
 
 
 @pytest.fixture
@@ -170,13 +170,13 @@ def files(tmp_path):
   }
 
 
-def test_classes_are_those_given_learned_or_known_to_the_model(files):
-  asked = read_own(files)
-  assert asked.labels == ("bad", "fair", "good")
-  assert asked.metrics == ("accuracy", "f1_macro")
-  assert [e.label for e in asked.splits["predict"]] == [None]
-  given = read_own(files, labels=["good", "bad", "fair"])
-  assert given.labels == ("good", "bad", "fair")
+def test_classes_come_from_the_flag_the_data_or_the_model(files):
+  loaded = read_own(files)
+  assert loaded.labels == ("bad", "fair", "good")
+  assert loaded.metrics == ("accuracy", "f1_macro")
+  assert [e.label for e in loaded.splits["predict"]] == [None]
+  with_labels = read_own(files, labels=["good", "bad", "fair"])
+  assert with_labels.labels == ("good", "bad", "fair")
   evaluated = {"eval": files["eval"]}
   with pytest.raises(errors.InputError, match="no classes known"):
     read_own(evaluated)
@@ -188,7 +188,7 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
 
 
 @pytest.mark.parametrize(
-  "learned, given, said",
+  "learned, labels, fault",
   [
     (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
     (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
@@ -197,9 +197,9 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
     ([], ["good"], "one class leaves nothing to learn"),
   ],
 )
-def test_classes_that_a_model_lacks_are_refused(files, learned, given, said):
-  with pytest.raises(errors.InputError, match=said):
-    read_own({"eval": files["eval"]}, model=named(*learned), labels=given)
+def test_classes_that_a_model_lacks_are_refused(files, learned, labels, fault):
+  with pytest.raises(errors.InputError, match=fault):
+    read_own({"eval": files["eval"]}, model=named(*learned), labels=labels)
 
 
 def test_a_model_knows_its_kind(tmp_path):
@@ -207,13 +207,13 @@ def test_a_model_knows_its_kind(tmp_path):
   known = config(
     id2label={"0": "x", "1": "y"}, problem_type="multi_label_classification"
   )
-  asked = read_own({"eval": path}, model=known)
-  assert asked.task_kind == "multi_label"
-  assert asked.splits["eval"][0].label == ("x", "y")
-  # What is trained anew may be told its kind.
+  loaded = read_own({"eval": path}, model=known)
+  assert loaded.task_kind == "multi_label"
+  assert loaded.splits["eval"][0].label == ("x", "y")
+  # In training, --task_kind may change the kind.
   numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
-  asked = read_own({"train": numbers}, model=known, task_kind="regression")
-  assert asked.labels == () and asked.metrics == ("pearson", "spearman")
+  loaded = read_own({"train": numbers}, model=known, task_kind="regression")
+  assert loaded.labels == () and loaded.metrics == ("pearson", "spearman")
   with pytest.raises(errors.InputError, match="problem_type"):
     task.model_kind(config(problem_type="other"))
   with pytest.raises(errors.InputError, match="--task_name=swag"):
@@ -223,19 +223,19 @@ def test_a_model_knows_its_kind(tmp_path):
 
 
 def test_the_configuration_tells_what_was_trained(files):
-  asked = read_own(files)
-  trained = task.trained_config(config(), asked)
-  assert tuple(trained.label_names()) == asked.labels
+  loaded = read_own(files)
+  trained = task.trained_config(config(), loaded)
+  assert tuple(trained.label_names()) == loaded.labels
   assert task.model_kind(trained) == "single"
-  # Classes of a task before are forgotten.
-  numbers = asked._replace(task_kind="regression", labels=())
+  # The classes of the previous task are removed.
+  numbers = loaded._replace(task_kind="regression", labels=())
   after = task.trained_config(trained, numbers).to_dict()
   assert "id2label" not in after and after["problem_type"] == "regression"
 
 
-def test_accuracy_is_always_reported_of_classes(files):
-  asked = read_own(files, metrics=["matthews"])
-  assert asked.metrics == ("matthews", "accuracy")
+def test_accuracy_is_always_reported_for_classes(files):
+  loaded = read_own(files, metrics=["matthews"])
+  assert loaded.metrics == ("matthews", "accuracy")
   with pytest.raises(
     errors.InputError, match="--metrics=bleu: this task .single, 3 classes"
   ):
@@ -247,7 +247,7 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
   cut = read_own(files, **limits).splits
   assert [len(examples) for examples in cut.values()] == [2, 1, 1]
   assert isinstance(cut["predict"], data.ExampleStream)
-  # An official set's texts to predict lose their labels.
+  # In prediction, the labels of an official set are ignored.
   write(tmp_path / "test.tsv", "sentence\tlabel", "a\t1", "b\t0", "c\t1")
   cut = read_task(
     purposes=["predict"],
@@ -255,28 +255,28 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
     data_dir=str(tmp_path),
     max_predict_examples=2,
   )
-  found = [(e.text_a, e.label) for e in cut.splits["predict"]]
-  assert found == [("a", None), ("b", None)]
+  examples = [(e.text_a, e.label) for e in cut.splits["predict"]]
+  assert examples == [("a", None), ("b", None)]
 
 
-def own(train, scored=None):
-  """A task of texts that are letters; their labels are given or numbers."""
+def make_task(train, evaluated=None):
+  """Returns a task of {text: label} for training and evaluation."""
 
   def examples(texts):
     return [data.Example(text, text, label=texts[text]) for text in texts]
 
   labels = tuple(sorted(set(train.values())))
   splits = {"train": examples(train)}
-  if scored:
-    splits["eval"] = examples(scored)
+  if evaluated:
+    splits["eval"] = examples(evaluated)
   return task.ClassifierTask("own data", "single", labels, (), splits)
 
 
-def test_the_classes_of_the_training_data_are_logged_with_doubts(caplog):
+def test_the_classes_of_the_training_data_are_logged_with_warnings(caplog):
   caplog.set_level("INFO", logger="absl")
-  asked = own({"a": "Good", **dict.fromkeys("bcd", "bad"), "e": "good"})
-  asked = asked._replace(labels=(*asked.labels, "odd"))
-  task.log_examples(asked, [1.0, 2.5, 1.0, 1.0])
+  loaded = make_task({"a": "Good", **dict.fromkeys("bcd", "bad"), "e": "good"})
+  loaded = loaded._replace(labels=(*loaded.labels, "odd"))
+  task.log_examples(loaded, [1.0, 2.5, 1.0, 1.0])
   table = [
     record.getMessage().split()
     for record in caplog.records
@@ -289,27 +289,28 @@ def test_the_classes_of_the_training_data_are_logged_with_doubts(caplog):
     ["good", "1", "1"],
     ["odd", "0", "1"],
   ]
-  said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-  assert said[0].startswith("classes that differ only in case: 'Good', 'good'")
-  assert said[1].startswith("class 'Good' has a single example")
-  assert said[3] == "class 'odd' has no example to train on" and len(said) == 4
+  log = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+  assert log[0].startswith("classes that differ only in case: 'Good', 'good'")
+  assert log[1].startswith("class 'Good' has a single example")
+  assert log[3] == "class 'odd' has no example to train on" and len(log) == 4
   caplog.clear()
-  task.log_examples(asked._replace(splits={}))
-  task.log_examples(own(dict.fromkeys("abc", "x") | dict.fromkeys("de", "y")))
+  task.log_examples(loaded._replace(splits={}))
+  both = dict.fromkeys("abc", "x") | dict.fromkeys("de", "y")
+  task.log_examples(make_task(both))
   assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
-def test_numbers_may_be_meant_as_numbers(caplog):
-  task.log_examples(own({"a": "1", "b": "2.5", "c": "3"}))
-  said = "all 3 classes are numbers"
-  assert said in caplog.text and "--task_kind=regression" in caplog.text
+def test_classes_that_are_numbers_suggest_regression(caplog):
+  task.log_examples(make_task({"a": "1", "b": "2.5", "c": "3"}))
+  message = "all 3 classes are numbers"
+  assert message in caplog.text and "--task_kind=regression" in caplog.text
 
 
-def test_scores_of_texts_that_were_learned_are_told(caplog):
+def test_evaluation_on_training_texts_is_reported(caplog):
   train = dict.fromkeys("abc", "x")
-  task.log_examples(own(train, dict.fromkeys("ad", "x")))
+  task.log_examples(make_task(train, dict.fromkeys("ad", "x")))
   assert "is trained on" not in caplog.text
-  task.log_examples(own(train, dict.fromkeys("ca", "x")))
+  task.log_examples(make_task(train, dict.fromkeys("ca", "x")))
   assert "all that is scored is trained on" in caplog.text
   assert "--eval_fraction" in caplog.text
 

@@ -12,7 +12,7 @@ import script_flags
 import test_layout
 from common import command, flag_help, flags, program
 
-# An import of any of them ends the script with an ImportError.
+# Importing one of these modules ends the script with an ImportError.
 BLOCKED = """
 import runpy, sys
 for name in ("tensorflow", "tensorflow_text", "numpy", "torch"):
@@ -22,10 +22,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run(*words, **options):
-  """Returns a finished process that can import the project."""
+def run(*arguments, **options):
+  """Runs a command that can import the project; returns its process."""
   return subprocess.run(
-    words,
+    arguments,
     capture_output=True,
     text=True,
     env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
@@ -40,18 +40,18 @@ def run_blocked(script, *arguments):
 @pytest.mark.parametrize("name", test_layout.VERBS)
 def test_help_and_mistakes_need_no_tensorflow(name):
   script = str(test_layout.VERBS[name])
-  done = run_blocked(script, "--help")
-  assert done.returncode == 1  # What absl gives after any help.
+  process = run_blocked(script, "--help")
+  assert process.returncode == 1  # absl's exit code after --help.
   for flag in test_layout.flags_of(name):
-    assert f"--{flag}:" in done.stdout or f"--[no]{flag}:" in done.stdout
-  assert max(map(len, done.stdout.splitlines())) <= 80
-  done = run_blocked(script, "--no_such_flag=1")
-  assert done.returncode == 1
-  assert done.stderr == (
+    assert f"--{flag}:" in process.stdout or f"--[no]{flag}:" in process.stdout
+  assert max(map(len, process.stdout.splitlines())) <= 80
+  process = run_blocked(script, "--no_such_flag=1")
+  assert process.returncode == 1
+  assert process.stderr == (
     f"{name}.py: error: Unknown command line flag 'no_such_flag'; --help lists "
     "all flags\n"
   )
-  # The block is real: past the flags, TensorFlow is wanted.
+  # The script parses its flags before it needs TensorFlow.
   assert "parse_flags" in test_layout.VERBS[name].read_text()
 
 
@@ -97,49 +97,49 @@ def test_the_groups_name_flags_that_exist_and_each_once():
   "flag, near",
   [
     ("do_trian", " (did you mean --do_train or --doc_stride?)"),
-    # absl has flags that are nearer.
+    # Flags of absl are similar, but are not suggested.
     ("only_check", ""),
     ("op_conversion_fallback_to_while", ""),
     ("verbos", " (did you mean --verbose?)"),
   ],
 )
 def test_suggestions_are_flags_of_the_script(flag, near):
-  done = run_blocked(test_layout.VERBS["run_squad"], f"--{flag}=1")
-  assert done.stderr == (
+  process = run_blocked(test_layout.VERBS["run_squad"], f"--{flag}=1")
+  assert process.stderr == (
     f"run_squad.py: error: Unknown command line flag '{flag}'{near}; --help "
     "lists all flags\n"
   )
 
 
 def run_without(line, script):
-  """Returns what a script says where a line of Python has changed the rest."""
+  """Returns a script's error messages if `line` of Python runs before it."""
   code = BLOCKED.replace("import runpy, sys", f"import runpy, sys\n{line}")
-  done = run(sys.executable, "-c", code, script, "--help")
-  assert done.returncode == 1
-  return done.stderr
+  process = run(sys.executable, "-c", code, script, "--help")
+  assert process.returncode == 1
+  return process.stderr
 
 
 @pytest.mark.parametrize("name", test_layout.VERBS)
-def test_an_empty_environment_and_an_old_python_are_said(name):
+def test_an_empty_environment_and_an_old_python_are_reported(name):
   script = test_layout.VERBS[name]
   for line in ("sys.modules['absl'] = None", "sys.version_info = (3, 9, 18)"):
-    said = run_without(line, script)
-    assert said.startswith(f"error: {sys.executable} is Python 3.")
-    assert said.endswith(
+    message = run_without(line, script)
+    assert message.startswith(f"error: {sys.executable} is Python 3.")
+    assert message.endswith(
       ", for which the packages of this project are not installed (they need "
       "3.10 to 3.13): run python3.12 -m venv .venv, then .venv/bin/pip install "
       "-e .\n"
     )
-  # Python reads the whole file before it runs the first line.
+  # Any Python must be able to parse the file, to run its first line.
   ast.parse(script.read_text(), feature_version=(3, 8))
 
 
-def test_garbage_is_collected_in_main_but_not_in_what_was_imported(tmp_path):
+def test_garbage_collection_in_main_skips_imported_objects(tmp_path):
   script = tmp_path / "script.py"
   script.write_text("""
 import atexit, gc
 from common import command
-# Called last: in the reverse order of registering.
+# Runs last: atexit reverses the order of registration.
 atexit.register(lambda: print(gc.get_freeze_count()))
 command.parse_flags(__name__, imports_tensorflow=False)
 imported = [[]]
@@ -149,9 +149,9 @@ def main(_):
   print(gc.get_freeze_count())
 command.run(main)
 """)
-  done = run(sys.executable, script)
-  assert done.returncode == 0, done.stderr
-  in_main, at_exit = map(int, done.stdout.split())
+  process = run(sys.executable, script)
+  assert process.returncode == 0, process.stderr
+  in_main, at_exit = map(int, process.stdout.split())
   assert 0 < in_main < at_exit
 
 
@@ -160,9 +160,9 @@ def run_shell(line, script):
   return run("bash", "-c", line, "sh", sys.executable, script)
 
 
-def test_what_a_command_lacks_is_one_sentence():
-  done = run_blocked(test_layout.VERBS["convert_checkpoint"])
-  assert done.stderr == (
+def test_all_missing_flags_are_named_at_once():
+  process = run_blocked(test_layout.VERBS["convert_checkpoint"])
+  assert process.stderr == (
     "convert_checkpoint.py: error: Flag --input or --model_dir must have a "
     "value. Flag --output must have a value. Flag --to must have a "
     "value; --help lists all flags\n"
@@ -178,15 +178,15 @@ command.{command.run_installed.__name__}()
 
 
 def test_an_installed_command_names_itself_and_its_version():
-  done = run(sys.executable, "-c", INSTALLED, "--help")
-  assert "\n  bert-run-squad --do_train" in done.stdout
-  assert "\nMain:\n" in done.stdout
-  assert ".py" not in done.stdout.replace(".python", "")
-  done = run(sys.executable, "-c", INSTALLED, "--version")
-  assert done.returncode == 0
+  process = run(sys.executable, "-c", INSTALLED, "--help")
+  assert "\n  bert-run-squad --do_train" in process.stdout
+  assert "\nMain:\n" in process.stdout
+  assert ".py" not in process.stdout.replace(".python", "")
+  process = run(sys.executable, "-c", INSTALLED, "--version")
+  assert process.returncode == 0
   assert re.fullmatch(
     r"bert-run-squad \(bert-tf2 [\d.]+, TensorFlow 2\.2\d\.\d+, Python .*\)\n",
-    done.stdout,
+    process.stdout,
   )
 
 
@@ -203,9 +203,10 @@ def test_hints_name_what_was_called(monkeypatch):
   assert program.hint(text) == "bert-fill-mask --text=a; see modeling.py"
 
 
-def test_help_for_a_reader_who_leaves(tmp_path):
-  done = run_shell('"$1" "$2" --help | head -1', test_layout.VERBS["run_squad"])
-  assert (done.stderr, done.stdout.count("\n")) == ("", 1)
+def test_help_into_a_closed_pipe_ends_quietly(tmp_path):
+  line = '"$1" "$2" --help | head -1'
+  process = run_shell(line, test_layout.VERBS["run_squad"])
+  assert (process.stderr, process.stdout.count("\n")) == ("", 1)
 
 
 SCRIPT = """
@@ -224,25 +225,25 @@ command.run(main)
 
 
 @pytest.mark.parametrize(
-  "rest, code, said",
+  "rest, code, message",
   [
-    # Closed standard streams are no files of ours.
+    # Files that open in place of closed standard streams get no output.
     ("<&- >&- 2>&-", 0, ""),
     ("--verbosity=0 True", 1, "script.py: error: unexpected True: flags "),
     # An interrupt before main.
     ("--", 130, "\nscript.py: interrupted\n"),
   ],
 )
-def test_how_a_script_ends(tmp_path, monkeypatch, rest, code, said):
+def test_how_a_script_ends(tmp_path, monkeypatch, rest, code, message):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "script.py").write_text(SCRIPT)
-  done = run_shell(f'"$1" "$2" {rest}', "script.py")
-  assert done.returncode == code and done.stderr.startswith(said)
+  process = run_shell(f'"$1" "$2" {rest}', "script.py")
+  assert process.returncode == code and process.stderr.startswith(message)
   if code == 0:
     assert (tmp_path / "out.txt").read_text() == "a"
 
 
-def test_a_bad_path_and_a_missing_tensorflow_are_said(monkeypatch, capsys):
+def test_a_bad_path_and_a_missing_tensorflow_are_reported(monkeypatch, capsys):
   monkeypatch.setattr(command.gc, "disable", lambda: None)
   monkeypatch.setattr(sys, "argv", ["run.py", "--model_dir=a\udcff"])
   with pytest.raises(SystemExit, match="1"):
@@ -253,18 +254,18 @@ def test_a_bad_path_and_a_missing_tensorflow_are_said(monkeypatch, capsys):
   monkeypatch.delattr("common.lean_tensorflow", raising=False)
   with pytest.raises(SystemExit, match="1"):
     command.begin_imports(True)
-  said = capsys.readouterr().err
-  assert "TensorFlow cannot be loaded (" in said
-  assert 'run pip install "tensorflow>=2.20,<2.22" (with Python 3.1' in said
+  message = capsys.readouterr().err
+  assert "TensorFlow cannot be loaded (" in message
+  assert 'run pip install "tensorflow>=2.20,<2.22" (with Python 3.1' in message
 
 
-@pytest.mark.parametrize("words, level", [([], "3"), (["--verbose"], "0")])
-def test_tensorflow_is_quiet_unless_asked(words, level, monkeypatch):
+@pytest.mark.parametrize("arguments, level", [([], "3"), (["--verbose"], "0")])
+def test_tensorflow_is_quiet_unless_asked(arguments, level, monkeypatch):
   monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
   code = (
     "import os\nfrom common import command\n"
     "command.parse_flags('__main__', imports_tensorflow=False)\n"
     "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
   )
-  done = run(sys.executable, "-c", code, *words)
-  assert done.stdout.strip() == level, done.stderr
+  process = run(sys.executable, "-c", code, *arguments)
+  assert process.stdout.strip() == level, process.stderr

@@ -1,4 +1,4 @@
-"""Little on the screen, everything in the run's log file."""
+"""The screen shows few messages, and the run's log file has all of them."""
 
 import io
 import logging
@@ -11,7 +11,7 @@ from common import console
 
 @pytest.fixture
 def screen(monkeypatch, capsys):
-  """A capsys; handlers are as they were afterwards."""
+  """Yields capsys, and restores the log handlers and the verbosity."""
   root = logging.getLogger()
   handlers, verbosity = [*root.handlers], absl_logging.get_verbosity()
   monkeypatch.setattr(console, "_keeper", console._make_keeper())
@@ -20,7 +20,7 @@ def screen(monkeypatch, capsys):
   absl_logging.set_verbosity(verbosity)
 
 
-def say():
+def log_every_level():
   absl_logging.debug("a detail")
   absl_logging.info("news")
   absl_logging.warning("%s", "careful")
@@ -50,9 +50,9 @@ def shown(capsys):
     ),
   ],
 )
-def test_the_screen_has_what_is_asked_for(screen, prepare, lines):
+def test_the_screen_shows_the_levels_of_its_mode(screen, prepare, lines):
   prepare()
-  say()
+  log_every_level()
   assert shown(screen) == lines
 
 
@@ -61,7 +61,7 @@ def test_the_file_has_everything_from_the_start(screen, tmp_path):
   absl_logging.debug("before the folder is known \udcff")
   console.keep_in(str(tmp_path / "none"))
   console.keep_in(str(tmp_path))
-  say()
+  log_every_level()
   (tmp_path / "seed_1").mkdir()
   console.keep_in(str(tmp_path / "seed_1"))
   lines = (tmp_path / "log.txt").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The one sentence that a user's mistake ends a script with."""
+"""A user's mistake ends a script with one sentence."""
 
 import errno
 
@@ -22,7 +22,7 @@ def raising(error):
 
 
 def report(error, capsys):
-  """Returns the exit code and what was said."""
+  """Returns the exit code and the text on standard error."""
   with pytest.raises(SystemExit) as stopped:
     errors.report_input_errors(raising(error))(["run_thing.py"])
   printed = capsys.readouterr()
@@ -31,7 +31,7 @@ def report(error, capsys):
 
 
 @pytest.mark.parametrize(
-  "error, said",
+  "error, start",
   [
     (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
     (
@@ -54,29 +54,31 @@ def report(error, capsys):
     ),
   ],
 )
-def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, said):
+def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, start):
   code, text = report(error, capsys)
   assert code == 1 and text.count("\n") == 1
-  assert text.startswith(f"run_thing.py: error: {said}")
+  assert text.startswith(f"run_thing.py: error: {start}")
 
 
 @pytest.mark.parametrize(
-  "error, said",
+  "error, line",
   [
     (KeyError("ours"), "KeyError: 'ours'"),
     (ValueError("ours\nin two lines"), "ValueError: ours"),
     (AssertionError(), "AssertionError"),
   ],
 )
-def test_a_fault_of_ours_has_a_file(capsys, monkeypatch, tmp_path, error, said):
+def test_a_bug_is_described_in_a_file(
+  capsys, monkeypatch, tmp_path, error, line
+):
   monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
   code, text = report(error, capsys)
   [path] = tmp_path.iterdir()
   assert code == 1
-  assert text == f"run_thing.py: error: {said}; the details are in {path}\n"
+  assert text == f"run_thing.py: error: {line}; the details are in {path}\n"
   assert path.name.startswith("run_thing-")
   assert "raise error" in path.read_text()
-  # A full disk: shown instead.
+  # If the file cannot be written, the traceback is shown.
   monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
   assert "raise error" in report(error, capsys)[1]
 
@@ -98,14 +100,14 @@ def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  "error, code, said",
+  "error, code, message",
   [
     (KeyboardInterrupt(), 130, "\nrun_thing.py: interrupted\n"),
     (SystemExit(75), 75, ""),
   ],
 )
-def test_other_ends_keep_their_code(capsys, error, code, said):
-  assert report(error, capsys) == (code, said)
+def test_other_exits_keep_their_code(capsys, error, code, message):
+  assert report(error, capsys) == (code, message)
 
 
 def test_a_main_without_errors_is_left_alone():

@@ -1,4 +1,4 @@
-"""data_files: reading, writing whole files, TFRecords."""
+"""file_io.py and tfrecord.py: reading, atomic writing and TFRecords."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ def test_patterns_are_sorted_and_kept_in_the_order_of_the_flag(tmp_path):
   assert list(names) == ["z", "a.txt", "b.txt"]
 
 
-def test_what_is_there_under_the_very_name_of_a_pattern_is_meant(tmp_path):
+def test_an_existing_path_is_not_taken_for_a_pattern(tmp_path):
   (tmp_path / "run[1]").mkdir()
   for name in ["a[1].txt", "a1.txt", "a,b", "run[1]/c1", "run[1]/c[1]"]:
     (tmp_path / name).touch()
@@ -40,8 +40,8 @@ def test_what_is_there_under_the_very_name_of_a_pattern_is_meant(tmp_path):
     "run[1]/c?": ["run[1]/c1"],
     "run[1]": ["run[1]"],
   }.items():
-    found = file_io.expand_file_patterns(f"{tmp_path}/{pattern}")
-    assert found == [f"{tmp_path}/{name}" for name in names]
+    paths = file_io.expand_file_patterns(f"{tmp_path}/{pattern}")
+    assert paths == [f"{tmp_path}/{name}" for name in names]
 
 
 def test_pattern_without_a_match(tmp_path):
@@ -51,7 +51,7 @@ def test_pattern_without_a_match(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_lines_end_at_line_feeds_only(tmp_path, scheme):
-  """A carriage return stays where it is, locally and through TensorFlow."""
+  """Carriage returns are kept, locally and through TensorFlow."""
   path = tmp_path / "text"
   path.write_bytes("a\rb\u2028c\n\n é\r\n".encode())
   lines = list(file_io.read_lines(f"{scheme}{path}"))
@@ -136,7 +136,7 @@ def test_fifos_and_devices_are_written_to_and_stay(tmp_path):
     file_io.write_text(str(tmp_path), "text")
 
 
-def parsed_and_written_again(serialized):
+def parse_and_serialize(serialized):
   example = tf.train.Example.FromString(serialized)
   return example, example.SerializeToString(deterministic=True)
 
@@ -151,13 +151,13 @@ def test_serialized_example_is_the_parsers_deterministic_form():
     "é" * 70: [7],
   }
   serialized = tfrecord.serialize_example(features)
-  example, again = parsed_and_written_again(serialized)
-  assert serialized == again
+  example, reserialized = parse_and_serialize(serialized)
+  assert serialized == reserialized
   assert set(example.features.feature) == set(features)
   for name, values in features.items():
     feature = example.features.feature[name]
-    kind = getattr(feature, feature.WhichOneof("kind"))
-    assert list(kind.value) == list(values), name
+    value_list = getattr(feature, feature.WhichOneof("kind"))
+    assert list(value_list.value) == list(values), name
 
 
 def test_many_examples_are_the_single_ones(tmp_path):
@@ -172,7 +172,7 @@ def test_many_examples_are_the_single_ones(tmp_path):
   for row, record in enumerate(records):
     single = {name: values[row] for name, values in batch.items()}
     assert record == tfrecord.serialize_example(single)
-    assert record == parsed_and_written_again(record)[1]
+    assert record == parse_and_serialize(record)[1]
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
@@ -183,13 +183,14 @@ def test_records_come_back(tmp_path, name):
     writer.write_all(map(tfrecord.serialize_example, rows))
   assert tfrecord.count_records(path) == 2
   assert tfrecord.is_gzip(path) == name.endswith(".gz")
-  found = list(tfrecord.read_records(path))
-  assert [{k: v.tolist() for k, v in row.items()} for row in found] == rows
-  assert found[0]["x"].dtype == np.int64 and found[0]["y"].dtype == np.float32
+  records = list(tfrecord.read_records(path))
+  assert [{k: v.tolist() for k, v in row.items()} for row in records] == rows
+  dtypes = {name: values.dtype for name, values in records[0].items()}
+  assert dtypes == {"x": np.int64, "y": np.float32}
 
 
 def test_records_are_written_as_tensorflow_does(tmp_path):
-  # 2 MB in all: more than the writer keeps back.
+  # 2 MB in total, more than the writer's buffer holds.
   records = [b"", b"a", *map(bytes, range(100, 2000))]
   with tfrecord.RecordWriter(str(tmp_path / "ours")) as writer:
     writer.write_all(records)
@@ -203,7 +204,7 @@ def test_records_are_written_as_tensorflow_does(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 3 << 20])
 def test_a_full_disk_is_reported(size):
-  """As /dev/full does, when the writer's buffer is written."""
+  """/dev/full fails when the writer's buffer is written."""
   with pytest.raises(errors.InputError, match="write /dev/full: No space left"):
     with tfrecord.RecordWriter("/dev/full") as writer:
       writer.write(bytes(size))
@@ -220,11 +221,11 @@ def test_unwritable_output(tmp_path):
       pass
 
 
-@pytest.mark.parametrize("kept", [1, 11, 12, 20])
-def test_truncated_record_is_named(tmp_path, kept):
+@pytest.mark.parametrize("num_bytes", [1, 11, 12, 20])
+def test_truncated_record_is_named(tmp_path, num_bytes):
   path = write_records(tmp_path / "a", [1, 2])
   size = os.path.getsize(path) // 2
-  os.truncate(path, size + kept)
+  os.truncate(path, size + num_bytes)
   with pytest.raises(
     errors.InputError, match=f"a: record 2, .* byte {size}, is cut off"
   ):
@@ -240,8 +241,8 @@ def test_truncated_gzip_file(tmp_path):
   os.truncate(path, os.path.getsize(path) - 20)
   with pytest.raises(errors.InputError, match="record [12], .* is cut off"):
     tfrecord.count_records(path)
-  whole = write_records(tmp_path / "b", [1, 2])
-  with open(whole, "rb") as stream, gzip.open(path, "wb") as compressed:
+  unpacked = write_records(tmp_path / "b", [1, 2])
+  with open(unpacked, "rb") as stream, gzip.open(path, "wb") as compressed:
     compressed.write(stream.read()[: size + 12])
   with pytest.raises(errors.InputError, match=f"record 2, .* byte {size},"):
     tfrecord.count_records(path)
@@ -249,10 +250,10 @@ def test_truncated_gzip_file(tmp_path):
 
 def test_a_damaged_gzip_file_is_named(tmp_path):
   path = write_records(tmp_path / "a.gz", range(9))
-  whole = bytearray(pathlib.Path(path).read_bytes())
-  for place in range(3, len(whole) * 8, 5):
-    damaged = bytearray(whole)
-    damaged[place // 8] ^= 1 << place % 8
+  intact = bytearray(pathlib.Path(path).read_bytes())
+  for bit in range(3, len(intact) * 8, 5):
+    damaged = bytearray(intact)
+    damaged[bit // 8] ^= 1 << bit % 8
     pathlib.Path(path).write_bytes(damaged)
     try:
       assert tfrecord.count_records(path) == 9
@@ -276,36 +277,36 @@ def test_damaged_records_are_named(tmp_path):
 
 
 def test_two_writers_of_one_name_do_not_meet(tmp_path, monkeypatch):
-  # Containers number their processes alike.
+  # In two containers, processes may have the same number.
   monkeypatch.setattr(file_io.os, "getpid", lambda: 1)
   path = str(tmp_path / "a")
-  with file_io.atomic_write(path) as one:
-    with file_io.atomic_write(path) as other:
-      pathlib.Path(one).write_text("one")
-      pathlib.Path(other).write_text("other")
-    assert pathlib.Path(path).read_text() == "other"
-  assert pathlib.Path(path).read_text() == "one"
+  with file_io.atomic_write(path) as first:
+    with file_io.atomic_write(path) as second:
+      pathlib.Path(first).write_text("first")
+      pathlib.Path(second).write_text("second")
+    assert pathlib.Path(path).read_text() == "second"
+  assert pathlib.Path(path).read_text() == "first"
   assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
+def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   path = str(tmp_path / "a")
   gone = subprocess.Popen(["true"])
   gone.wait()
-  own = file_io.temporary_path(path)
-  of_pid = f"{own.rpartition('-')[0]}-"
-  dead = f"{of_pid}{gone.pid}"
+  own_path = file_io.temporary_path(path)
+  prefix = f"{own_path.rpartition('-')[0]}-"
+  dead = f"{prefix}{gone.pid}"
   kept = {
-    # Of processes that run, one of them another user's.
-    own,
-    f"{of_pid}1",
+    # Files of running processes, one of them another user's.
+    own_path,
+    f"{prefix}1",
     f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
-    # Of other files: one named b, one whose name begins alike, a copy.
+    # Files for b, ab and a.a, and a copy.
     *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
     f"{dead}~",
   }
   part = f"{dead}.data-00000-of-00001.tempstate1"
-  for name in (dead, f"{of_pid}{1 << 80}", part, *kept):
+  for name in (dead, f"{prefix}{1 << 80}", part, *kept):
     pathlib.Path(name).touch()
   os.mkdir(f"{dead}.folder")
   pathlib.Path(f"{dead}.folder/file").touch()
@@ -313,23 +314,23 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   pathlib.Path(old).touch()
   os.utime(old, (0, 0))
   file_io.write_text(path, "whole")
-  assert {str(found) for found in tmp_path.iterdir()} == {path, *kept}
+  assert {str(entry) for entry in tmp_path.iterdir()} == {path, *kept}
 
 
 def test_names_and_sizes_change_with_the_files(tmp_path):
   for name in ("a.txt", "b.txt"):
     (tmp_path / name).write_text("12345")
   paths = [f"{tmp_path}/{name}" for name in ("b.txt", "a.txt")]
-  told = file_io.names_and_sizes(paths)
-  assert told.startswith("2 files, 10 bytes, checksum of names and sizes ")
-  assert file_io.names_and_sizes(paths[::-1]) == told
+  before = file_io.names_and_sizes(paths)
+  assert before.startswith("2 files, 10 bytes, checksum of names and sizes ")
+  assert file_io.names_and_sizes(paths[::-1]) == before
   (tmp_path / "a.txt").write_text("1234")
   (tmp_path / "b.txt").write_text("123456")
   # A folder means all of its files.
   (tmp_path / "folder").mkdir()
-  other = file_io.names_and_sizes([str(tmp_path)])
-  assert other == file_io.names_and_sizes(paths)
-  assert "2 files, 10 bytes" in other and other != told
+  after = file_io.names_and_sizes([str(tmp_path)])
+  assert after == file_io.names_and_sizes(paths)
+  assert "2 files, 10 bytes" in after and after != before
 
 
 def fill(path):
@@ -341,7 +342,7 @@ def fill(path):
 def test_an_empty_folder_that_cannot_be_removed_is_filled(
   tmp_path, monkeypatch
 ):
-  """A link, the working directory, a mounted volume."""
+  """Such as a link, the working directory or a mounted volume."""
   (tmp_path / "real").mkdir()
   (tmp_path / "link").symlink_to("real")
   fill(tmp_path / "link")
@@ -368,7 +369,7 @@ def test_an_empty_folder_that_cannot_be_removed_is_filled(
 
 
 @pytest.mark.parametrize("char", ["n", "\u00e9", "\u6771"])
-def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path, char):
+def test_a_name_may_have_the_maximum_length(tmp_path, char):
   name = char * (255 // len(char.encode()))
   for text in ("one", "two"):
     file_io.write_text(str(tmp_path / name), text)

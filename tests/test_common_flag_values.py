@@ -1,4 +1,4 @@
-"""The names that flags offer are those that the code behind them knows."""
+"""The values that flags offer are those that the code implements."""
 
 import optimization
 from classification import data

@@ -1,4 +1,4 @@
-"""Flags say when they count; those that would have no effect are refused."""
+"""Flags know when they apply, and are refused where they have no effect."""
 
 import pytest
 from absl import flags as absl_flags
@@ -43,7 +43,7 @@ SIMILAR, RETRIEVED = "task_kind=similarity ", "task_kind=retrieval "
 RANKED = "task_kind=ranking "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
-# What asks for something needs its file, and a folder for the results.
+# Each action needs its input file, and a folder for the results.
 FILES = [
   ("do_train", "train_file=a", "train_file=a output_dir=a"),
   ("do_train", "output_dir=a", "train_file=a output_dir=a"),
@@ -53,8 +53,8 @@ FILES = [
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
   ("do_predict", "predict_file=a", "predict_file=a output_dir=a"),
 ]
-# script: (flags, next to what each is refused, next to what each counts)
 LAYERED = ("pooled", "last_four_concat")
+# script: (flags, others with which each is refused, others that it needs)
 CASES = {
   "run_pretraining": [
     (TRAINING, "do_eval", "do_train"),
@@ -104,12 +104,12 @@ CASES = {
     ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
     ("glue_submission_dir=x", OFFICIAL, OFFICIAL + "do_predict"),
     *(
-      ("pooling=max pooling_layer=-2 normalize", "do_train", kind)
-      for kind in (SIMILAR, RETRIEVED)
+      ("pooling=max pooling_layer=-2 normalize", "do_train", task)
+      for task in (SIMILAR, RETRIEVED)
     ),
     *(
-      ("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
-      for kind in LAYERED
+      ("pooling_layer=-2", SIMILAR + f"pooling={mode}", SIMILAR)
+      for mode in LAYERED
     ),
     ("temperature=.1", SIMILAR, RETRIEVED),
     ("negative_column=a", RETRIEVED, RETRIEVED + "text_b_column=a"),
@@ -136,10 +136,10 @@ CASES = {
     *(
       (
         "freeze_encoder class_weights=1,2",
-        "do_train " + kind,
+        "do_train " + task,
         "do_train train_file=a",
       )
-      for kind in (SIMILAR, RETRIEVED)
+      for task in (SIMILAR, RETRIEVED)
     ),
     ("engine=onnx", "do_eval", "do_predict"),
     *(
@@ -261,10 +261,10 @@ CASES = {
     *(
       (
         "pooling_layer=-2",
-        f"output_file=a pooling={kind}",
+        f"output_file=a pooling={mode}",
         "output_file=a pooling=mean",
       )
-      for kind in LAYERED
+      for mode in LAYERED
     ),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
     ("similarity", "attention_html=a", VECTORS),
@@ -332,10 +332,10 @@ CASES = {
     *(
       (
         "pooling_layer=-2",
-        f"head=embedding pooling={kind}",
+        f"head=embedding pooling={mode}",
         "head=embedding pooling=mean",
       )
-      for kind in LAYERED
+      for mode in LAYERED
     ),
     ("top_k=3", CLASSES, "head=masked_lm"),
     (
@@ -375,7 +375,7 @@ REQUIRED = {
 
 
 def read(verb, *texts):
-  """Returns the settings of a command line, of which nothing is refused."""
+  """Returns the settings of a command line without checking its flags."""
   parsed = " ".join([REQUIRED.get(verb, ""), *texts]).split()
   absl_flags.FLAGS.unparse_flags()
   absl_flags.FLAGS([verb, *(f"--{flag}" for flag in parsed)])
@@ -383,7 +383,7 @@ def read(verb, *texts):
 
 
 def refusing(settings, name):
-  """Returns the Rules that refuse a flag as the others are."""
+  """Returns the Rules that refuse a flag next to the other settings."""
   return {
     rule
     for rule in settings.rules
@@ -401,17 +401,17 @@ def test_every_rule_refuses_and_accepts(verb):
       for flag in flags.split()
     ):
       name = flag.partition("=")[0]
-      found = refusing(read(verb, flag, ignored), name)
-      assert found, (flag, ignored)
+      refusals = refusing(read(verb, flag, ignored), name)
+      assert refusals, (flag, ignored)
       assert not refusing(read(verb, flag, used), name), (flag, used)
-      seen |= found
+      seen |= refusals
       with pytest.raises(errors.InputError, match=f"--{name} .*; "):
         run_settings.refuse_ignored(read(verb, flag, ignored))
     rules = {
       rule
       for name in absl_flags.FLAGS
       for rule in getattr(absl_flags.FLAGS[name], "rules", ())
-      # Nearly all flags are shared, so a sample will do.
+      # Nearly all flags have this rule, so CASES tests it for a sample.
       if rule.not_with != "evaluate_only"
     }
   assert rules <= seen
@@ -454,7 +454,7 @@ def test_numbers_out_of_range_are_refused(flag):
       read("run_classifier", flag)
 
 
-def test_the_help_says_when_a_flag_counts():
+def test_the_help_says_when_a_flag_applies():
   with script_flags.defined("run_squad"):
     help_of = {name: absl_flags.FLAGS[name].help for name in absl_flags.FLAGS}
   assert help_of["freeze_layers"].endswith(
@@ -463,7 +463,7 @@ def test_the_help_says_when_a_flag_counts():
 
 
 def test_a_command_of_the_original_passes_with_its_training_flags():
-  """Its page on SQuAD 2.0 predicts with --train_file and --do_train=False."""
+  """The original's page on SQuAD 2.0 passes training flags to predict."""
   command = (
     "vocab_file=a bert_config_file=a init_checkpoint=a do_train=False "
     "train_file=a do_predict=True predict_file=a train_batch_size=24 "
@@ -481,7 +481,7 @@ def test_a_flag_that_asks_for_nothing_passes():
       run_settings.refuse_ignored(
         read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)
       )
-    # 0 asks for something, and all faults are named.
+    # A flag of 0 is not without effect, and all faults are named.
     with pytest.raises(errors.InputError) as refused:
       read("run_classifier", "freeze_layers=0 optimizer=lamb")
       flags.read_settings()

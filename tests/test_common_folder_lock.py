@@ -1,4 +1,4 @@
-"""The lock on a folder: held, refused with its owner, free after any end."""
+"""A folder's lock names its owner, and is free after the owner's end."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ sys.stdin.read()
 
 
 def start_holder(folder):
-  """Starts another process that has the lock of a folder."""
+  """Starts another process that locks a folder."""
   process = subprocess.Popen(
     [sys.executable, "-c", HOLDER, folder],
     text=True,
@@ -39,7 +39,7 @@ def test_a_lock_holds_while_its_process_lives(tmp_path):
       folder_lock.acquire(folder)
     holder.kill()
   folder_lock.acquire(folder)
-  folder_lock.acquire(f"{folder}/../{tmp_path.name}")  # Held already.
+  folder_lock.acquire(f"{folder}/../{tmp_path.name}")  # The same folder.
   line = (tmp_path / folder_lock.FILE).read_text()
   assert line.startswith(f"process {os.getpid()} on ")
   folder_lock.release(folder)
@@ -48,7 +48,7 @@ def test_a_lock_holds_while_its_process_lives(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b'{"host": "x"}'])
-def test_what_a_lock_says_is_no_lock(tmp_path, content):
+def test_the_content_of_a_lock_file_locks_nothing(tmp_path, content):
   path = tmp_path / folder_lock.FILE
   path.write_bytes(content)
   folder_lock.acquire(str(tmp_path))
@@ -73,9 +73,7 @@ def test_folders_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
   assert "cannot be locked (no locks here): let no second" in caplog.text
 
 
-def test_a_lock_that_is_about_to_be_released_is_waited_for(
-  tmp_path, monkeypatch, caplog
-):
+def test_acquire_waits_for_a_lock_to_be_released(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(folder_lock, "WAIT_SECONDS", 30)
   with start_holder(str(tmp_path)) as holder:
     threading.Timer(0.5, holder.kill).start()

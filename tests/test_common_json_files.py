@@ -1,4 +1,4 @@
-"""json_files: one good way and every bad one."""
+"""json_files.py: what is written, what is read, and faults of files."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_missing_file(tmp_path):
     json_files.read(f"{tmp_path}/none")
 
 
-def test_kinds_are_told_apart(tmp_path):
+def test_the_type_of_the_whole_is_checked(tmp_path):
   path = tmp_path / "a.json"
   path.write_text("[1]")
   assert json_files.read(str(path), list) == [1]
@@ -63,7 +63,7 @@ def test_a_line_of_json_is_utf_8_whatever_is_in_it():
 
 
 @pytest.mark.parametrize(
-  "kind, good, bad",
+  "field_type, good, bad",
   [
     (str, "a", 1),
     (bool, True, 1),
@@ -74,10 +74,10 @@ def test_a_line_of_json_is_utf_8_whatever_is_in_it():
     (dict[str, str], {"a": "b"}, {"a": ["b"]}),
   ],
 )
-def test_a_field_has_its_type(kind, good, bad):
-  assert json_files.field({"a": good}, "a", kind, "f.json") == good
+def test_a_field_has_its_type(field_type, good, bad):
+  assert json_files.field({"a": good}, "a", field_type, "f.json") == good
   with pytest.raises(errors.InputError, match="^f.json: a is .*; expected "):
-    json_files.field({"a": bad}, "a", kind, "f.json", good)
+    json_files.field({"a": bad}, "a", field_type, "f.json", good)
   with pytest.raises(errors.InputError, match="^f.json: a is missing; exp"):
-    json_files.field({}, "a", kind, "f.json")
-  assert json_files.field({"a": None}, "a", kind, "f.json", None) is None
+    json_files.field({}, "a", field_type, "f.json")
+  assert json_files.field({"a": None}, "a", field_type, "f.json", None) is None

@@ -1,4 +1,4 @@
-"""TensorFlow is imported without Keras, and Keras is there afterwards."""
+"""TensorFlow is imported without Keras, which can be imported afterwards."""
 
 import importlib.metadata
 import os
@@ -10,7 +10,7 @@ import pytest
 import test_layout
 from common import program
 
-# In place of the real ones, whose import takes seconds.
+# In place of the real packages, whose import takes seconds.
 TENSORFLOW = f"""
 __version__ = "{importlib.metadata.version("tensorflow")}"
 try:
@@ -27,7 +27,7 @@ FILES = {
 
 
 def refusal(folder, **versions):
-  """Returns the words that refuse the versions of metadata and of the files."""
+  """Returns the message for versions in metadata and in TensorFlow's files."""
   files = {
     f"{name}-{version}.dist-info/METADATA": (
       f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -35,10 +35,10 @@ def refusal(folder, **versions):
     for name, version in versions.items()
     if name != "files"
   }
-  [said] = run(
+  [message] = run(
     folder,
     [
-      "from absl import logging; logging.warning = lambda _, said: print(said)",
+      "from absl import logging; logging.warning = lambda _, text: print(text)",
       "from common import errors",
       "try: from common import lean_tensorflow; "
       "lean_tensorflow.import_tensorflow_text()",
@@ -51,21 +51,21 @@ def refusal(folder, **versions):
       and f"__version__ = {versions['files']!r}",
     },
   )
-  return said
+  return message
 
 
 PIP = 'run pip install "tensorflow>=2.20,<2.22"'
 
 
 @pytest.mark.parametrize(
-  "versions, said",
+  "versions, text",
   [
     (
       {"tensorflow": "2.15.1", "files": "2.15.1"},
       "refused: TensorFlow 2.15 is installed, and 2.20 or 2.21 is needed: "
       + PIP,
     ),
-    # A build of one's own has another name, or none.
+    # A newer version only causes a warning.
     (
       {"tensorflow": "2.22.0", "files": "2.22.0.dev1"},
       "TensorFlow 2.22 is installed, and 2.20 or 2.21 is needed: " + PIP,
@@ -84,8 +84,8 @@ PIP = 'run pip install "tensorflow>=2.20,<2.22"'
     ),
   ],
 )
-def test_another_tensorflow_is_named_with_the_remedy(tmp_path, versions, said):
-  assert refusal(tmp_path, **versions) == said
+def test_another_tensorflow_is_named_with_the_remedy(tmp_path, versions, text):
+  assert refusal(tmp_path, **versions) == text
 
 
 def test_the_range_is_the_one_that_pip_installs():
@@ -95,20 +95,20 @@ def test_the_range_is_the_one_that_pip_installs():
 
 
 def run(folder, lines, files=FILES):
-  """Runs Python with `files` in place of the real ones; returns its output."""
+  """Runs Python with `files` in place of packages; returns its output."""
   for name, text in files.items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
   path = os.pathsep.join([str(folder), str(test_layout.ROOT)])
-  done = subprocess.run(
+  finished = subprocess.run(
     [sys.executable, "-c", "\n".join(lines)],
     capture_output=True,
     text=True,
     env={**os.environ, "PYTHONPATH": path},
   )
-  assert done.returncode == 0, done.stderr
-  return done.stdout.splitlines()
+  assert finished.returncode == 0, finished.stderr
+  return finished.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""No command overwrites what it reads."""
+"""No command overwrites its input files."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def inside(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  "values, said",
+  "values, message",
   [
     *(
       ({"input_file": "*.txt", "output_file": name}, "--input_file reads")
@@ -62,8 +62,8 @@ def inside(tmp_path, monkeypatch):
     ),
   ],
 )
-def test_an_output_that_is_an_input_is_refused(inside, values, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_an_output_that_is_an_input_is_refused(inside, values, message):
+  with pytest.raises(errors.InputError, match=message):
     overwriting.refuse(run_settings.Settings(values))
 
 
@@ -77,7 +77,7 @@ def test_an_output_that_is_an_input_is_refused(inside, values, said):
     {"input_file": "a.txt", "output_file": "gs://a/c"},
   ],
 )
-def test_others_pass(inside, values):
+def test_other_outputs_pass(inside, values):
   overwriting.refuse(run_settings.Settings(values))
 
 

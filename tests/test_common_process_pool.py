@@ -1,4 +1,4 @@
-"""process_pool: order, errors, dead workers."""
+"""process_pool.py: order of results, errors and killed workers."""
 
 import multiprocessing
 import os
@@ -38,9 +38,9 @@ def test_one_process_works_here_and_reads_no_further_than_needed():
   assert [value for value, _ in results] == [n * n for n in range(1, 10)]
 
 
-def test_one_block_or_none_is_not_worth_a_process():
-  found = process_pool.in_order(square_and_pid, [5], processes=4)
-  assert list(found) == [(25, os.getpid())]
+def test_one_block_or_none_starts_no_process():
+  results = process_pool.in_order(square_and_pid, [5], processes=4)
+  assert list(results) == [(25, os.getpid())]
   assert not list(process_pool.in_order(die, [], processes=2))
 
 
@@ -69,5 +69,5 @@ def test_workers_have_ended_with_their_block():
   assert set(multiprocessing.active_children()) == before
 
 
-def test_default_is_what_this_process_may_use():
+def test_default_is_the_number_of_available_cpus():
   assert process_pool.default_processes() == len(os.sched_getaffinity(0))

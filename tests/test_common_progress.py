@@ -1,4 +1,4 @@
-"""progress: the line, and when it is shown."""
+"""progress.py: the line of progress, and when it is shown."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from common import progress
 
 
 class Screen(io.StringIO):
-  """A terminal."""
+  """A stream that claims to be a terminal."""
 
   def isatty(self):
     return True
@@ -22,18 +22,18 @@ def make(stream):
 
 
 def finished(stream):
-  """Returns what a stream got of four parts."""
-  done = make(stream)
+  """Reports four parts; returns the text that the stream received."""
+  bar = make(stream)
   for _ in range(4):
-    done.advance(50, 1)
+    bar.advance(50, 1)
   return stream.getvalue()
 
 
 def test_line():
-  done = make(io.StringIO())
-  assert "100" not in done.line(0.0)
-  done.advance(50, 30000)
-  assert done.line(100.0) == " 25.0%  1/4 shards  300 words/s  ETA 05:00"
+  bar = make(io.StringIO())
+  assert "100" not in bar.line(0.0)
+  bar.advance(50, 30000)
+  assert bar.line(100.0) == " 25.0%  1/4 shards  300 words/s  ETA 05:00"
 
 
 def test_a_file_gets_the_last_line_at_once():

@@ -25,7 +25,7 @@ def test_values_are_attributes_and_frozen():
     SETTINGS.pick("seed speed")
 
 
-def test_replace_keeps_what_was_given():
+def test_replace_keeps_the_names_of_passed_flags():
   changed = SETTINGS.replace(seed=2)
   assert (SETTINGS.seed, changed.seed) == (1, 2)
   assert changed.given == {"seed"}
@@ -33,7 +33,7 @@ def test_replace_keeps_what_was_given():
     SETTINGS.replace(speed=1)
 
 
-def test_values_from_elsewhere_are_parsed_as_the_flag_does():
+def test_values_of_other_sources_are_parsed_like_flags():
   assert SETTINGS.parse("seed", "x") == "x"
   settings = run_settings.Settings(
     {"seed": 1}, parse=lambda name, value: int(value)
@@ -43,7 +43,7 @@ def test_values_from_elsewhere_are_parsed_as_the_flag_does():
     settings.parse("seed", "x")
 
 
-def test_a_flag_without_effect_is_refused_where_it_was_given():
+def test_a_flag_without_effect_is_refused_if_it_was_passed():
   rules = [run_settings.Rule("names seed", "", "names", ", as told")]
   with pytest.raises(
     errors.InputError,

@@ -1,4 +1,4 @@
-"""A vocabulary that does not fit the text is noticed."""
+"""A vocabulary that does not fit the text causes a warning."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""convert_checkpoint.py as a user types it."""
+"""Runs convert_checkpoint.py as a user does."""
 
 import re
 
@@ -24,11 +24,11 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
     "outputs: the same (largest difference 0 of labels, pooled_output, "
     "sequence_output; rounding stays below 0.001)"
   )
-  # Without --verbose, the result alone.
+  # Without --verbose, there is no line for each weight.
   quiet = convert(**flags, output=tmp_path / "quiet")
-  said = finished.out.replace(str(tmp_path / "o"), str(tmp_path / "quiet"))
+  expected = finished.out.replace(str(tmp_path / "o"), str(tmp_path / "quiet"))
   assert quiet.out.split("\n") == [
-    line for line in said.split("\n") if " -> " not in line
+    line for line in expected.split("\n") if " -> " not in line
   ]
   assert "loaded from" not in quiet.err
   names = sorted(path.name for path in (tmp_path / "o").iterdir())
@@ -54,13 +54,13 @@ def test_optimizer_state_is_left_out_on_request(tmp_path):
 
 
 def test_faults_are_one_sentence(tmp_path):
-  for flags, said in (
+  for flags, message in (
     (dict(input=tmp_path / "none"), "no checkpoint at "),
     (dict(input=TRAINING), "give --bert_config_file"),
     (dict(input=MODEL, architecture="BertModel"), "--architecture needs --to="),
   ):
     script_runner.refuse(
-      "convert_checkpoint.py", said, output=tmp_path / "o", to="tf1", **flags
+      "convert_checkpoint.py", message, output=tmp_path / "o", to="tf1", **flags
     )
   assert not list(tmp_path.iterdir())
 

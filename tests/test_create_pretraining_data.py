@@ -1,4 +1,4 @@
-"""create_pretraining_data.py as a user types it."""
+"""Runs create_pretraining_data.py as a user does."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
 @pytest.fixture
 def small(tmp_path):
-  """Gives the flags for a small text and vocabulary in tmp_path."""
+  """Returns flags for a small text and vocabulary in tmp_path."""
   return {
     "input_file": small_corpus.write_text(tmp_path),
     "vocab_file": small_corpus.write_vocab(tmp_path),
@@ -46,17 +46,17 @@ def read_features(*paths):
 def test_several_inputs_and_outputs(tmp_path):
   folder = tmp_path / "out"
   names = [f"multi_io.tfrecord-{index:05}-of-00003" for index in range(3)]
-  done = run(
+  finished = run(
     input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
     vocab_file=small_corpus.released_vocab(tmp_path),
     dupe_factor=5,
     verbose=True,
   )
-  assert "Wrote 72 instances" in done.err
-  assert "Instance 0: [CLS] " in done.err
-  assert "5/5 passes" in done.err
-  assert "single document" not in done.err
+  assert "Wrote 72 instances" in finished.err
+  assert "Instance 0: [CLS] " in finished.err
+  assert "5/5 passes" in finished.err
+  assert "single document" not in finished.err
   assert (
     sorted(
       name
@@ -73,7 +73,7 @@ def test_several_inputs_and_outputs(tmp_path):
 
 
 def test_a_single_document_works_with_a_warning(tmp_path):
-  done = run(
+  finished = run(
     input_file=f"{INPUTS}/single_doc.txt",
     output_file=f"{tmp_path}/a.tfrecord",
     vocab_file=small_corpus.released_vocab(tmp_path),
@@ -81,7 +81,7 @@ def test_a_single_document_works_with_a_warning(tmp_path):
     max_predictions_per_seq=5,
     dupe_factor=5,
   )
-  assert "its text is a single document" in done.err
+  assert "its text is a single document" in finished.err
 
 
 def test_whole_words_and_compression(small, tmp_path):
@@ -91,7 +91,7 @@ def test_whole_words_and_compression(small, tmp_path):
   ids = read_features(small["output_file"])
   piece = small_corpus.TOKENS.index("##s")
   assert (ids["masked_lm_ids"] == piece).any()
-  # "##s" is masked only where the word before it is.
+  # "##s" is masked only together with the piece before it.
   for labels in ids["masked_lm_ids"].tolist():
     assert labels[0] != piece or labels[1] == 0
 
@@ -125,24 +125,24 @@ WARNING = "of the tokens are [UNK], and the model learns nothing"
 
 
 def test_the_share_of_unknown_tokens(small, tmp_path):
-  """When data are made, in one text and in shards."""
+  """The share is logged for a single file and for shards."""
   text = "the cat sat .\nthe dog {} .\n\non the mat .\nthe cat ran .\n" * 9
   path = pathlib.Path(small["input_file"])
   path.write_text(text.replace("{}", "ran"))
-  done = run(**small)
-  assert UNKNOWN.findall(done.err) == ["0.00"]
-  assert WARNING not in done.err
+  finished = run(**small)
+  assert UNKNOWN.findall(finished.err) == ["0.00"]
+  assert WARNING not in finished.err
   path.write_text(text.replace("{}", "zzz zzz zzz"))
   for shards in ({}, {"shard_size_mb": 1, "output_file": tmp_path / "shards"}):
-    done = run(**{**small, **shards})
-    assert UNKNOWN.findall(done.err) == ["16.67"]
-    assert WARNING in done.err
+    finished = run(**{**small, **shards})
+    assert UNKNOWN.findall(finished.err) == ["16.67"]
+    assert WARNING in finished.err
 
 
 def test_shards_are_finished_by_the_next_run(small, tmp_path):
   small["shard_size_mb"] = 0.002
-  done = run(**small, num_processes=2)
-  assert "100.0%" in done.err
+  finished = run(**small, num_processes=2)
+  assert "100.0%" in finished.err
   folder = tmp_path / "out"
   names = sorted(os.listdir(folder))
   assert names[-1] == "a.tfrecord.manifest.json"
@@ -153,8 +153,8 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
   assert len(shards) > 1
   before = [shard.read_bytes() for shard in shards]
   shards[1].unlink()
-  done = run(**small)
-  assert f"{len(shards) - 1} of {len(shards)} shards are finished" in done.err
+  log = run(**small).err
+  assert f"{len(shards) - 1} of {len(shards)} shards are finished" in log
   assert [shard.read_bytes() for shard in shards] == before
   script_runner.refuse(
     SCRIPT,
@@ -170,8 +170,8 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   tiny_model.write_shape(folder, words, max_position_embeddings=16)
   (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
   del small["max_seq_length"], small["vocab_file"]
-  done = run(**small, model_dir=folder)
-  assert "do_lower_case is False, by the tokenizer_config.json" in done.err
+  finished = run(**small, model_dir=folder)
+  assert "do_lower_case is False, by the tokenizer_config.json" in finished.err
   expected = pathlib.Path(small["output_file"]).read_bytes()
   assert read_features(small["output_file"])["input_ids"].shape[1] == 16
   run(
@@ -182,16 +182,16 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   )
   assert pathlib.Path(small["output_file"]).read_bytes() == expected
   os.remove(folder / "vocab.txt")
-  for words, said in (
+  for options, message in (
     ({"model_dir": folder}, "has none of vocab.txt"),
     ({"model_dir": tmp_path / "none"}, "no such folder"),
     ({}, "Flag --vocab_file or --model_dir must have a value"),
   ):
-    script_runner.refuse(SCRIPT, said, **small, **words)
+    script_runner.refuse(SCRIPT, message, **small, **options)
 
 
 @pytest.mark.parametrize(
-  "flags, said",
+  "flags, message",
   [
     ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
     ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
@@ -210,14 +210,14 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
     ),
   ],
 )
-def test_bad_input_leaves_nothing(small, tmp_path, flags, said):
+def test_bad_input_leaves_nothing(small, tmp_path, flags, message):
   (tmp_path / "blank.txt").write_text("\n\n")
   before = set(os.listdir(tmp_path))
   flags = {
     name: value.format(folder=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
-  script_runner.refuse(SCRIPT, said, **{**small, **flags})
+  script_runner.refuse(SCRIPT, message, **{**small, **flags})
   out = tmp_path / "out"
   assert set(os.listdir(tmp_path)) - {"out"} == before
   assert not out.exists() or not os.listdir(out)
@@ -233,25 +233,25 @@ def test_bad_input_leaves_nothing(small, tmp_path, flags, said):
     ("short_seq_prob", 0, 1),
   ],
 )
-def test_impossible_numbers(name, least, most):
+def test_bounds_of_numbers(name, least, most):
   with script_flags.defined("create_pretraining_data"):
     parser = flags.FLAGS[name].parser
   assert (parser.lower_bound, parser.upper_bound) == (least, most)
 
 
 @pytest.mark.parametrize(
-  "flags, num_places, num_masked",
+  "flags, num_positions, num_masked",
   [
     ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
     ({"max_predictions_per_seq": 0}, 0, {0}),
     ({"masked_lm_prob": 0.0}, 5, {1}),
   ],
 )
-def test_what_the_original_accepts(small, flags, num_places, num_masked):
-  """More places than tokens (20 of 16, its default), none, probability 0."""
+def test_what_the_original_accepts(small, flags, num_positions, num_masked):
+  """20 predictions (the default) in 16 tokens, none, or a probability of 0."""
   run(**{**small, **flags})
   weights = read_features(small["output_file"])["masked_lm_weights"]
-  assert weights.shape[1] == num_places
+  assert weights.shape[1] == num_positions
   assert set(weights.sum(axis=1)) == num_masked
 
 
@@ -267,7 +267,7 @@ def test_a_pipe_is_refused(tmp_path):
 
 
 def test_records_of_another_vocabulary_are_refused(tmp_path):
-  """By the mark next to a file, and by the manifest next to shards."""
+  """A file next to the records, or the shards' manifest, has a checksum."""
   (tmp_path / "text.txt").write_text("a b a.\nb a b a.\n\nb b a.\na a b.\n" * 9)
   for name, words in (("one.txt", "ab."), ("other.txt", "ba.")):
     tiny_model.write_vocabulary(tmp_path, words, name)
@@ -287,7 +287,7 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
     tfrecord.check_vocabulary(files, str(tmp_path / "one.txt"))
     with pytest.raises(errors.InputError, match="made with another vocabulary"):
       tfrecord.check_vocabulary(files, str(tmp_path / "other.txt"))
-  # A pattern matches records, not what stands next to them.
+  # A pattern matches only records, not the files next to them.
   assert tfrecord.find_files(str(tmp_path / "None.*")) == [
     str(tmp_path / "None.tfrecord")
   ]

@@ -1,4 +1,4 @@
-"""create_vocabulary.py as a user types it."""
+"""Runs create_vocabulary.py as a user does."""
 
 import pytest
 
@@ -12,7 +12,7 @@ TEXTS = {
 }
 SAMPLE = script_runner.ROOT / "sample_text.txt"
 
-# What is wrong: the flags, what the one sentence must say.
+# (wrong flags, part of the error message)
 BAD = [
   ({"input_file": "none*.txt"}, "no file matches 'none*.txt'"),
   ({"input_file": "empty.txt"}, "no word in empty.txt"),
@@ -37,20 +37,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, monkeypatch):
-  """A function that runs the script there and returns its messages."""
+  """Returns a function that runs the script in `folder`; it returns the log."""
   monkeypatch.chdir(folder)
 
   def run_script(**flags):
     script = script_runner.start("create_vocabulary.py", **flags)
-    _, said = script.communicate()
-    assert script.returncode == 0, said
-    return said
+    _, log = script.communicate()
+    assert script.returncode == 0, log
+    return log
 
   return run_script
 
 
 def test_a_vocabulary(folder, run):
-  said = run(
+  log = run(
     input_file="*[abc].txt",
     output_file="new/vocab.txt",
     vocab_size=100,
@@ -61,13 +61,13 @@ def test_a_vocabulary(folder, run):
   tokens = path.read_text(encoding="utf-8").splitlines()
   assert tokens[:4] == ["[PAD]", "[unused1]", "[unused2]", "[UNK]"]
   assert "{" not in tokens and "\u00df" in tokens
-  assert "3/3 files" in said
-  assert f"Wrote {len(tokens)} tokens to new/vocab.txt" in said
-  assert "Fewer than --vocab_size=100" in said
+  assert "3/3 files" in log
+  assert f"Wrote {len(tokens)} tokens to new/vocab.txt" in log
+  assert "Fewer than --vocab_size=100" in log
 
 
 def test_two_runs_write_the_same_bytes(folder, run, monkeypatch):
-  # Many pairs of this text are equally frequent, also at the limits.
+  # Many pairs of this text are equally frequent, even at the size limit.
   for seed in ("1", "2"):
     monkeypatch.setenv("PYTHONHASHSEED", seed)
     monkeypatch.setenv("RAYON_NUM_THREADS", seed)
@@ -90,8 +90,8 @@ def test_no_word_of_the_sample_is_unknown(folder, run):
   assert "[UNK]" not in tokens and "The" in tokens
 
 
-@pytest.mark.parametrize("flags, said", BAD)
-def test_bad_input_is_said_in_one_sentence(flags, said, folder, monkeypatch):
+@pytest.mark.parametrize("flags, message", BAD)
+def test_bad_input_is_reported(flags, message, folder, monkeypatch):
   monkeypatch.chdir(folder)
-  script_runner.refuse("create_vocabulary.py", said, **flags)
+  script_runner.refuse("create_vocabulary.py", message, **flags)
   assert not (folder / "vocab.txt").exists()

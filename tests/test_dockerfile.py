@@ -1,4 +1,4 @@
-"""The Dockerfile, without Docker: its instructions."""
+"""Checks the instructions of the Dockerfile without Docker."""
 
 import ast
 import fnmatch
@@ -14,7 +14,7 @@ from common import flags
 from test_layout import FOLDERS, ROOT, SOURCES
 
 DOCKERFILE = ROOT / "Dockerfile"
-# [(name, arguments)] of its instructions, continuations joined.
+# [[name, arguments]] of all instructions; continued lines are joined.
 INSTRUCTIONS = [
   line.split(maxsplit=1)
   for line in re.sub(
@@ -28,38 +28,38 @@ ARGUMENTS = dict(
 )
 # [(name, value)] of every --build-arg that a reader is shown.
 SHOWN = [
-  found
+  name_and_value
   for path in [DOCKERFILE, ROOT / "README.md", *ROOT.glob("docs/*.md")]
-  for found in re.findall(
+  for name_and_value in re.findall(
     r"--build-arg (\w+)=(\S+)", path.read_text(encoding="utf-8")
   )
 ]
 
 
 def project():
-  """Returns what pyproject.toml says of the project."""
+  """Returns the [project] table of pyproject.toml."""
   tomllib = pytest.importorskip("tomllib")  # Since Python 3.11.
   return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_what_a_reader_passes_is_an_argument():
+def test_shown_build_arguments_exist():
   assert (
     {name for name, _ in SHOWN} == set(ARGUMENTS) == {"BASE_IMAGE", "EXTRAS"}
   )
   for name, value in [*SHOWN, *ARGUMENTS.items()]:
     if name == "EXTRAS":
       assert set(value.split(",")) <= set(project()["optional-dependencies"])
-    else:  # A tag, and not a moving one.
+    else:  # An image with a fixed version.
       assert re.fullmatch(r"[\w./-]+:\d+\.\d+[\w.-]*", value), value
 
 
-def test_python_of_the_base_images_is_one_that_the_package_takes():
-  found = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project()["requires-python"])
-  low, high = map(int, found.groups())
-  # What Ubuntu's releases have as python3.
-  of_ubuntu = {"22.04": 10, "24.04": 12}
+def test_the_package_supports_python_of_the_base_images():
+  bounds = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project()["requires-python"])
+  low, high = map(int, bounds.groups())
+  # Ubuntu release: minor version of its python3.
+  ubuntu_minors = {"22.04": 10, "24.04": 12}
   minors = [
-    of_ubuntu[value.rpartition("ubuntu")[2]]
+    ubuntu_minors[value.rpartition("ubuntu")[2]]
     for name, value in SHOWN
     if name == "BASE_IMAGE"
   ]
@@ -67,18 +67,18 @@ def test_python_of_the_base_images_is_one_that_the_package_takes():
   assert len(minors) > 1 and all(low <= minor < high for minor in minors)
 
 
-def test_it_ends_as_a_user_who_is_not_root_with_a_command_of_the_package():
-  found = dict(INSTRUCTIONS)
-  assert found["USER"] == "1000"
+def test_an_ordinary_user_runs_a_command_of_the_package():
+  last = dict(INSTRUCTIONS)
+  assert last["USER"] == "1000"
   assert any(
     "useradd --create-home --uid=1000" in value
     for name, value in INSTRUCTIONS
     if name == "RUN"
   )
-  assert ast.literal_eval(found["CMD"])[0] in project()["scripts"]
+  assert ast.literal_eval(last["CMD"])[0] in project()["scripts"]
 
 
-def test_what_is_copied_holds_the_whole_package_and_no_more():
+def test_the_whole_package_and_no_more_is_copied():
   copied = [value.split()[0] for name, value in INSTRUCTIONS if name == "COPY"]
   # The layer of the dependencies depends on one file.
   assert copied == ["pyproject.toml", "."]
@@ -104,7 +104,7 @@ def test_what_is_copied_holds_the_whole_package_and_no_more():
     assert is_left_out(ROOT / name), name
 
 
-def test_the_server_listens_where_it_is_asked_for_its_health():
+def test_the_health_check_uses_the_port_of_the_server():
   stages = {name: value for name, value in INSTRUCTIONS if name != "ARG"}
   with script_flags.defined("serve"):
     port = str(flags.FLAGS["port"].default)
@@ -118,6 +118,6 @@ def test_the_server_listens_where_it_is_asked_for_its_health():
   with local_server.serve({"/healthz": b""}) as server:
     code = code.replace(port, server.url.rpartition(":")[2])
     server.statuses = [503]
-    # One is ill, the next healthy.
+    # The first check gets status 503, the second 200.
     assert subprocess.call([sys.executable, "-c", code]) == 1
     assert subprocess.call([sys.executable, "-c", code]) == 0

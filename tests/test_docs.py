@@ -36,7 +36,7 @@ CODE = sorted(
   path
   for pattern in ("*.py", "*/*.py", "Makefile", "*.sh")
   for path in ROOT.glob(pattern)
-  if path.name != "test_docs.py"  # It names the words.
+  if path.name != "test_docs.py"  # This file lists the words.
 )
 
 
@@ -79,7 +79,7 @@ def test_pictures_are_small():
 def test_texts_use_plain_words(files):
   archaic = re.compile(rf"\b({'|'.join(ARCHAIC)})\b", re.IGNORECASE)
   assert files
-  found = [
+  uses = [
     f"{path.relative_to(ROOT)}:{number}: {match[0]}"
     for path in files
     for number, line in enumerate(
@@ -87,12 +87,12 @@ def test_texts_use_plain_words(files):
     )
     for match in archaic.finditer(line)
   ]
-  assert not found
+  assert not uses
 
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-  """Makes a working folder with the models and files that the pages name."""
+  """Changes into a folder with the models and files that the pages name."""
   monkeypatch.chdir(tmp_path)
   for name in ("sample_bert_config.json", "tests"):
     (tmp_path / name).symlink_to(ROOT / name)
@@ -121,15 +121,15 @@ def models(tmp_path, monkeypatch):
 
 
 def make_head(name, task, config, bert):
-  """Returns a head of modeling for an encoder."""
+  """Returns a head for an encoder, or both heads of pre-training."""
   if name == "PreTraining":
     both = (
       *heads.MaskedLMHead(config, bert.word_embeddings).variables,
       *heads.NextSentenceHead(config).variables,
     )
     return types.SimpleNamespace(variables=both)
-  kind = getattr(heads, f"{name}Head")
-  return kind(config, *([len(task["id2label"])] if task else []))
+  head_class = getattr(heads, f"{name}Head")
+  return head_class(config, *([len(task["id2label"])] if task else []))
 
 
 @pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
@@ -148,7 +148,7 @@ def known_flags(script):
   if script.removesuffix(".py") in VERBS:
     return flags_of(script.removesuffix(".py"))
   source = (ROOT / script).read_text(encoding="utf-8")
-  # Some take the names of their flags from a dict, here or in another module.
+  # Some scripts take names of flags from a dict, which may be in table_work.
   if script == "benchmarks/table.py":
     source += "".join(f'"--{name}"' for name in table_work.DATA)
   pattern = r'DEFINE_\w+\(\s*"(\w+)"|"--(\w+)"|^ +"(\w+)": \('
@@ -156,19 +156,19 @@ def known_flags(script):
 
 
 def test_commands_name_scripts_and_flags_that_exist():
-  """Every command line that a reader is shown, in pages and in code."""
+  """Checks every command line in pages and in code."""
   script = r"(?<![\w/])((?:\w+/)*[a-z_]+\.py)"
-  shape = re.compile(rf"python {script}([^|;&\n`]*)|{script}( +--\w[^|;&\n]*)")
+  regex = re.compile(rf"python {script}([^|;&\n`]*)|{script}( +--\w[^|;&\n]*)")
   always = {"help", "helpfull", "flagfile", "alsologtostderr", "verbosity"}
   count, unknown = 0, []
   for page in [*PAGES, ROOT / "Makefile", *SOURCES]:
     text = re.sub(r"\\\n", " ", page.read_text(encoding="utf-8"))
-    for found in shape.finditer(text):
-      script, rest = found[1] or found[3], found[2] or found[4] or ""
+    for command in regex.finditer(text):
+      script, rest = command[1] or command[3], command[2] or command[4] or ""
       count += 1
       assert (ROOT / script).exists(), f"{page.name}: {script}"
       known = known_flags(script) | always
-      # Behind a bare -- are flags of another script.
+      # Flags after a bare -- belong to another script.
       for flag in re.findall(r"(?<!\S)--(\w+)", rest.partition(" -- ")[0]):
         if flag not in known and flag.removeprefix("no") not in known:
           unknown.append(f"{page.name}: {script} --{flag}")
@@ -193,9 +193,9 @@ def test_commands_name_scripts_and_flags_that_exist():
   ],
 )
 def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
-  own = flags.FlagValues()
-  define(name="a", default=default, help=meaning, flag_values=own)
-  assert make_flags.row(own["a"]) == f"| `--a` {line}"
+  flag_values = flags.FlagValues()
+  define(name="a", default=default, help=meaning, flag_values=flag_values)
+  assert make_flags.row(flag_values["a"]) == f"| `--a` {line}"
 
 
 def test_a_changed_page_is_shown_line_by_line():

@@ -1,4 +1,4 @@
-"""download.py: a local mirror, a server that misbehaves, and bad archives."""
+"""download.py with a local mirror, a faulty server and bad archives."""
 
 import contextlib
 import hashlib
@@ -37,32 +37,32 @@ def zipped(files):
   return data.getvalue()
 
 
-def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
-  # A zip as the original's: a folder with weights, shape and vocabulary.
+def test_a_model_is_downloaded_once(tmp_path):
+  # As in the original's zip: one folder of weights, configuration, vocabulary.
   release = zipped(
     {f"{MODEL}/{path.name}": path.read_bytes() for path in GOLDEN.iterdir()}
   )
   with local_server.serve({MODEL_PATH: release}) as server:
     server.cuts, server.cut_after = 1, 1000
     flags = {"dir": tmp_path / "d", "model": MODEL, "base_url": server.url}
-    done = script_runner.succeed("download.py", **flags)
-    assert f"{MODEL}: downloaded. Flags for the scripts:" in done.out
+    finished = script_runner.succeed("download.py", **flags)
+    assert f"{MODEL}: downloaded. Flags for the scripts:" in finished.out
     folder = tmp_path / "d" / MODEL
-    assert f"  --model_dir={folder}\n" in done.out
-    found = model_folder.find(str(folder))
-    assert found["vocab_file"] == f"{folder}/vocab.txt"
-    assert weight_files.find_prefix(found["init_checkpoint"])
+    assert f"  --model_dir={folder}\n" in finished.out
+    paths = model_folder.find(str(folder))
+    assert paths["vocab_file"] == f"{folder}/vocab.txt"
+    assert weight_files.find_prefix(paths["init_checkpoint"])
     num_requests = len(server.requests)
-    done = script_runner.succeed("download.py", **flags)
-    assert f"{MODEL}: already there" in done.out
+    finished = script_runner.succeed("download.py", **flags)
+    assert f"{MODEL}: already there" in finished.out
     assert len(server.requests) == num_requests
   assert [path.name for path in (tmp_path / "d").iterdir()] == [MODEL]
 
 
 def test_list_and_mistakes(tmp_path):
-  done = script_runner.succeed("download.py", list=True)
+  finished = script_runner.succeed("download.py", list=True)
   for name in (*catalog.MODELS, *catalog.DATA, *catalog.ELSEWHERE):
-    assert f"  {name}" in done.out
+    assert f"  {name}" in finished.out
   for flags, message in [
     ({}, "nothing to do: pass --model, --data or --list"),
     ({"model": "bert"}, "--model=bert is unknown; --list prints all names"),
@@ -91,7 +91,7 @@ def download(server, folder, file=FILE):
 @pytest.mark.parametrize(
   "name, starts",
   [
-    # Whole blocks are kept; without a checksum inside, a file is begun again.
+    # A zip file resumes after a block. A table has no checksum and restarts.
     ("some/file.zip", [131_072, 262_144, 393_216]),
     ("table", [None] * 3),
   ],
@@ -100,7 +100,7 @@ def test_cut_connections_are_continued(server, tmp_path, name, starts):
   server.cuts, server.cut_after = 3, 150_000
   file = catalog.File(f"https://data.example/{name}")
   assert download(server, tmp_path, file) == DATA
-  assert [wanted for _, wanted in server.requests] == [
+  assert [byte_range for _, byte_range in server.requests] == [
     None,
     *(start and f"bytes={start}-" for start in starts),
   ]
@@ -113,7 +113,7 @@ def test_another_command_continues_an_archive(server, tmp_path):
     download(server, tmp_path)
   assert (tmp_path / "file.zip.part").read_bytes() == DATA[: 5 * (1 << 16)]
   assert download(server, tmp_path) == DATA
-  # A part that is not shorter than the file is begun again.
+  # A part as long as the file is downloaded again.
   os.rename(tmp_path / "file.zip", tmp_path / "file.zip.part")
   assert download(server, tmp_path) == DATA
 
@@ -125,7 +125,7 @@ def test_another_command_continues_an_archive(server, tmp_path):
     (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
   ],
 )
-def test_another_file_than_the_published_one(server, tmp_path, file, message):
+def test_a_changed_file_is_refused(server, tmp_path, file, message):
   with pytest.raises(errors.InputError, match=message):
     download(server, tmp_path, file)
   assert not os.listdir(tmp_path)
@@ -134,7 +134,7 @@ def test_another_file_than_the_published_one(server, tmp_path, file, message):
     download(server, tmp_path, file)
 
 
-def test_a_busy_server_is_asked_again_a_refusal_counts(server, tmp_path):
+def test_a_busy_server_is_asked_again_but_not_after_404(server, tmp_path):
   server.statuses = [503, 429]
   download(server, tmp_path)
   assert len(server.requests) == 3
@@ -143,7 +143,7 @@ def test_a_busy_server_is_asked_again_a_refusal_counts(server, tmp_path):
   assert len(server.requests) == 4
 
 
-def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
+def test_without_a_network_the_error_says_where_to_put_the_file(tmp_path):
   path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
   sentence = f"no connection.*file as MIRROR{PATH}; or bring .* to {path}$"
   with pytest.raises(errors.InputError, match=sentence):
@@ -152,7 +152,7 @@ def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
   assert downloads.download(FILE, str(tmp_path), url) == str(path)
 
 
-def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
+def test_a_silent_server_is_not_waited_for(tmp_path, monkeypatch):
   monkeypatch.setattr(downloads, "_TIMEOUT", (0.1, 0.1))
   with socket.create_server(("127.0.0.1", 0)) as silent:
     url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -207,7 +207,7 @@ def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
   if expected:
     assert unpacked(path) == expected
     return
-  # Refused, or put into the folder.
+  # The archive is refused, or all its files are put into the folder.
   with contextlib.suppress(errors.InputError):
     unpacked(path)
   assert {file.name for file in tmp_path.iterdir()} <= {name, "out"}
@@ -232,7 +232,7 @@ def test_links_to_outside_and_damage_are_refused(tmp_path):
 
 
 def mirrored(name, *contents):
-  """Returns a catalog.Entry without sums, and its files in a mirror."""
+  """Returns a catalog.Entry without checksums, and its mirror {path: bytes}."""
   entry = catalog.DATA[name]
   files = [catalog.File(file.url) for file in entry.files]
   paths = [file.url.removeprefix("https:/") for file in files]
@@ -248,7 +248,7 @@ IDS = "1\t101\n3\t103\n"
 def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
   entry, files = mirrored("mrpc", *map(str.encode, (TRAIN, TRAIN, IDS)))
   with local_server.serve(files) as server, monkeypatch.context() as patch:
-    # A run that is interrupted leaves no folder, but the files.
+    # An interrupted run leaves its downloaded files, but no folder.
     patch.delattr(downloads, "split_mrpc")
     with pytest.raises(NameError):
       downloads.fetch(entry, str(tmp_path), server.url)
@@ -258,23 +258,23 @@ def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
     assert is_new and len(server.requests) == 3
     assert not downloads.fetch(entry, str(tmp_path), "http://x")[1]
   task = glue.find("MRPC")
-  read = {s: glue.read(task, folder, s) for s in ("train", "dev", "test")}
-  assert [e.text_a for e in read["train"]] == ["left 0", "left 2", "left 4"]
-  assert [e.text_b for e in read["dev"]] == ["right 1", "right 3"]
-  assert len(read["test"]) == 5
+  examples = {s: glue.read(task, folder, s) for s in ("train", "dev", "test")}
+  assert [e.text_a for e in examples["train"]] == ["left 0", "left 2", "left 4"]
+  assert [e.text_b for e in examples["dev"]] == ["right 1", "right 3"]
+  assert len(examples["test"]) == 5
   record = json.loads((tmp_path / "mrpc" / "download.json").read_text())
   assert record["files"] == [file.url for file in entry.files]
 
 
-def test_several_archives_of_one_data_set_stay_apart(tmp_path):
+def test_each_archive_of_a_data_set_has_its_folder(tmp_path):
   entry, files = mirrored(
     "xnli",
     *(zipped({f"{name}/a.tsv": "x"}) for name in ("XNLI-1.0", "XNLI-MT-1.0")),
   )
   with local_server.serve(files) as server:
     folder, _ = downloads.fetch(entry, str(tmp_path), server.url)
-  found = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
-  assert found == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
+  tables = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
+  assert tables == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
 
 
 # The published lines have a space at both ends.
@@ -327,7 +327,7 @@ Ann came .
   )
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+def test_a_folder_of_another_origin_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
   with pytest.raises(errors.InputError, match="is not made by download.py"):
     downloads.fetch(catalog.DATA["mrpc"], str(tmp_path))
