@@ -121,19 +121,19 @@ def logged(folder):
 
 def refuse(script, message, *arguments, **flags):
   """Returns Finished of a run that must end with an error with `message`."""
-  done = run(script, *arguments, **flags)
+  finished = run(script, *arguments, **flags)
   # If a file has several faults, the error has a line for each.
-  _, mark, error = f"\n{done.err}".rpartition(f"\n{script}: error: ")
-  assert done.code == 1 and mark, done.err
-  assert message in error and "Traceback" not in done.err, done.err
-  return done
+  _, mark, error = f"\n{finished.err}".rpartition(f"\n{script}: error: ")
+  assert finished.code == 1 and mark, finished.err
+  assert message in error and "Traceback" not in finished.err, finished.err
+  return finished
 
 
 def _run_here(script, arguments, streams, folder, environment):
   """Runs the script as this process's main program."""
   os.environ.update({**_environment(), **(environment or {})})
   # A forked process does not delete its temporary files (autograph writes one
-  # for each function that it compiles). They are deleted with this folder.
+  # for each function that it compiles), so they go into `run`'s folder.
   tempfile.tempdir = folder
   for number, path in enumerate(streams):
     os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)

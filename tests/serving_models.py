@@ -49,7 +49,7 @@ def make(head, **options):
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
-  # Outputs of a new head hardly depend on its inputs: use larger weights.
+  # Outputs of a new head hardly vary with inputs: use larger weights.
   for variable in model.variables:
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
@@ -85,7 +85,7 @@ def label_names(*labels):
 
 
 def trained(folder, head, *, stored, pooler=True, **task):
-  """Writes a model folder as scripts do; its outputs depend on its inputs.
+  """Writes a model folder as scripts do. The model's outputs vary with inputs.
 
   Args:
     folder: pathlib.Path.
@@ -105,7 +105,7 @@ def trained(folder, head, *, stored, pooler=True, **task):
     else [v for v in bert.variables if "/pooler/" not in v.name]
   )
   if head:
-    # Outputs of a new head hardly depend on its inputs.
+    # Outputs of a new head hardly vary with inputs.
     module = head(model_config, bert)
     for variable in module.variables:
       seed = [1, len(variable.name)]

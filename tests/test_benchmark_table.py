@@ -36,7 +36,7 @@ def time_row(**options):
 @pytest.mark.parametrize(
   "options, contenders, result, best",
   [
-    # The median counts, and the best peer.
+    # Compares the median with that of the best peer.
     ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, "fast"),
     (
       {"peers": "padded"},
@@ -45,7 +45,7 @@ def time_row(**options):
       "padded",
     ),
     ({"result": "speedup"}, dict(here=[2], peer=[28]), 14, "peer"),
-    # The best of several contenders of this project counts.
+    # Compares the best of several contenders of this project.
     ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, "c"),
     (
       {"ours": "int8", "result": "difference", "peers": "f"},

@@ -49,7 +49,7 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
   cells = [cell.strip() for cell in row.split("|")[1:-1]]
   assert cells[0].startswith(f"tiny, {method}") and cells[1] == "4 × 32"
   first, median, _ = map(float, cells[-1].split(", "))
-  # The first value, the loss, depends on dropout: its masks are equal bits.
+  # The first value is the loss. Equal dropout masks make it equal, too.
   # Gradients that would be 0 but for rounding have large relative differences.
   assert first < 1e-6 and median < 1e-5
   with np.load(next(tmp_path.glob("*.npz"))) as saved:

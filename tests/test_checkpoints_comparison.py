@@ -78,7 +78,7 @@ def test_transformers_computes_the_same_with_the_written_files(tmp_path, name):
     check=True,
   )
   expected = comparison.outputs(source)
-  # comparison.outputs takes a head of labels for one of tokens.
+  # comparison.outputs computes labels of tokens for this class, too.
   if name == "BertForSequenceClassification":
     del expected["labels"]
   with np.load(outputs) as arrays:

@@ -86,7 +86,7 @@ def test_weights_that_bert_lacks(model, tmp_path):
   safetensors.numpy.save_file(tensors, path)
   conversion = convert(model, tmp_path / "tf1", "tf1")
   assert list(conversion.left_out) == ["adapter.up"]
-  # A TF1 checkpoint may hold any names, and keeps them in a TF1 conversion.
+  # A TF1 checkpoint may have any names, which a conversion to TF1 keeps.
   weights = stored_weights.read(f"{tmp_path}/tf1")
   weight_files.write_tf1(
     f"{tmp_path}/tf1/bert_model.ckpt", {**weights, "mine": np.ones(2, "f")}
@@ -109,7 +109,7 @@ def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
   assert case_of(tmp_path / "out") is lower
   convert(model, tmp_path / "told", "huggingface", do_lower_case=not lower)
   assert case_of(tmp_path / "told") is not lower
-  # A stored setting has priority over the look of the words.
+  # A stored do_lower_case overrides what the words suggest.
   convert(tmp_path / "told", tmp_path / "tf1", "tf1")
   convert(tmp_path / "tf1", tmp_path / "again", "huggingface")
   assert case_of(tmp_path / "again") is not lower
@@ -118,7 +118,7 @@ def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
 def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
   model = HUGGINGFACE / "BertForTokenClassification"
   source = converter.open_source(str(model))
-  # A tagger that was trained from a classifier has its problem_type.
+  # A tagger trained from a classifier inherits its problem_type.
   values = {
     **source.config.to_dict(),
     "problem_type": "single_label_classification",

@@ -1,4 +1,4 @@
-"""Model Garden checkpoints, read from and written for the installed package."""
+"""Reads and writes Model Garden checkpoints; the package checks the results."""
 
 import numpy as np
 import pytest

@@ -108,7 +108,7 @@ def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
   torch = pytest.importorskip("torch")
   write(tmp_path, {"bert.a": torch.full([9], 0.1)})
   path = tmp_path / "pytorch_model.bin"
-  weight_files.open_reader(str(path))  # The whole file is fine, and is cached.
+  weight_files.open_reader(str(path))  # Caches that the file is intact.
   value = np.float32(0.1).tobytes()
   path.write_bytes(path.read_bytes().replace(value, b"\0" + value[1:], 1))
   with pytest.raises(errors.InputError, match="data/0 in it is damaged.*copy"):

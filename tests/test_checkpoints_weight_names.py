@@ -16,7 +16,8 @@ NAMES = {
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
 }
-# Model Garden lacks other tasks' heads; DistilBERT segments, next sentences.
+# Weights without a name: in Model Garden, those of other tasks' heads; in
+# DistilBERT, those of segments and of next-sentence prediction.
 MISSING = {"bert": 0, "model_garden": 4, "distilbert": 3}
 
 

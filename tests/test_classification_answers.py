@@ -26,8 +26,8 @@ def vocab_file(tmp_path_factory):
 
 
 def make(vocab_file, task_kind, max_seq_length=12, batches=None, **options):
-  """Returns a function of texts; it appends rows' lengths to `batches`."""
-  chosen = sequences.InputOptions(
+  """Returns a function of texts; it adds each batch's lengths to `batches`."""
+  input_options = sequences.InputOptions(
     task_kind=task_kind,
     labels=LABELS[task_kind],
     vocab_file=vocab_file,
@@ -42,7 +42,7 @@ def make(vocab_file, task_kind, max_seq_length=12, batches=None, **options):
       batches.append(batch["input_mask"].sum(1).tolist())
     return logits(batch)
 
-  return functools.partial(answers.predict_texts, recording, chosen)
+  return functools.partial(answers.predict_texts, recording, input_options)
 
 
 @functools.cache
@@ -64,7 +64,7 @@ def test_short_texts_share_a_larger_batch(vocab_file):
   batches = []
   predict_texts = make(vocab_file, "single", 32, batches)
   assert len(predict_texts([("w1",)] * 10, 2)) == 10
-  # Rows of 3 tokens count as 8, and a batch has room for 2 * 32.
+  # Rows of 3 tokens count as 8, and a batch has room for 2 * 32 tokens.
   assert batches == [[3] * 8, [3] * 2]
 
 
@@ -141,7 +141,7 @@ def written(tmp_path):
 @pytest.mark.parametrize(
   "task_kind, labels, examples, outputs, gold, expected",
   [
-    # Of equal probabilities, the first counts.
+    # Of equal probabilities, the first is predicted.
     (
       "single",
       ["bad", "good"],
@@ -262,7 +262,7 @@ def write_predictions(folder, examples, parts, predicted=None):
 
 
 def test_scores_are_written_with_and_without_names(tmp_path):
-  """No example is read before the outputs of the earlier ones are written."""
+  """No example is read until the outputs of all earlier ones are written."""
   examples_read = []
 
   def examples():

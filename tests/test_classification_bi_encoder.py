@@ -97,7 +97,7 @@ def test_a_cosine_is_learned_by_its_squared_error():
   values = tf.constant(unit(vectors()[:, :2]))
   network = make("similarity")
   losses = network.example_losses(values, tf.constant(gold))
-  # The value of sentence-transformers.
+  # As in sentence-transformers.
   assert np.mean(losses) == pytest.approx(0.9216019511222839)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
   assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
@@ -180,10 +180,10 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def step(folder, replicas, parts, *, changed=lambda _, same: same, **options):
-  """Trains one step on 8 pairs, some with equal texts, and one not real.
+  """Trains one step on 8 pairs, with some equal texts and one padding pair.
 
   Returns the loss, the metrics, the gradient's norm and Adam's first moments by
-  name. After one step these are a tenth of the clipped gradients.
+  name. After one step the moments are a tenth of the clipped gradients.
   """
   strategy = (
     two_replicas.strategy() if replicas == 2 else tf.distribute.get_strategy()

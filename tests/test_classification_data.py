@@ -371,13 +371,13 @@ STREAMS = {
 @pytest.mark.parametrize("file_format", STREAMS)
 def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
   path = write(tmp_path, STREAMS[file_format], f"data.{file_format}")
-  chosen = settings(id_column=ids, **SKIP)
+  flags = settings(id_column=ids, **SKIP)
   options = {"split": "predict", "has_labels": False}
-  examples = data.read(path, chosen, "single", **options)
+  examples = data.read(path, flags, "single", **options)
   # Bad rows: an empty text, a row without a key, and the second "a".
   assert len(examples) == (2 if ids else 3 + (file_format == "jsonl"))
   for limit in (0, 1, 9):
-    stream = data.ExampleStream(path, chosen, "single", limit=limit, **options)
+    stream = data.ExampleStream(path, flags, "single", limit=limit, **options)
     expected = examples[: limit or None]
     assert list(stream) == list(stream) == expected
     assert len(stream) == len(expected)
@@ -495,7 +495,7 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   (row,) = read(tmp_path, text, label_column="gold_label")
   assert row[:4] == ("train-2", "Two.", None, "neutral")
   assert "data.csv: 2 rows have no agreed label" in caplog.text
-  # Rows to predict stay, and in a column of another name, "-" is a class.
+  # Rows to predict are kept. In another column, "-" may be a class.
   rows = read(
     tmp_path, text, label_column="gold_label", options={"has_labels": False}
   )

@@ -1,4 +1,4 @@
-"""Official data sets, tested with a few lines of each in its real layout."""
+"""Reads a few lines of each official data set in its real layout."""
 
 import json
 import pathlib
@@ -21,8 +21,8 @@ SUBMITTED = [
   "wnli",
   "ax",
 ]
-# For each row of the table: every split's [guid, text_a, text_b, label] or,
-# for choices, [guid, text_a, endings, label].
+# {task: {split: [[guid, text_a, text_b, label], ...]}}. For choices, text_b is
+# the list of endings.
 EXPECTED = json.loads((DATA.parent / "glue.json").read_text(encoding="utf-8"))
 
 

@@ -49,9 +49,9 @@ def batch_of(data):
   }
 
 
-def rows_of(examples, chosen):
+def rows_of(examples, input_options):
   """Returns the token ids of each row, and the number of rows per example."""
-  arrays, counts = sequences.encode(examples, chosen)
+  arrays, counts = sequences.encode(examples, input_options)
   rows = [tokens_of(arrays, row) for row in range(sum(counts))]
   return rows, counts.tolist()
 
@@ -107,17 +107,17 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
     [CLS, *ids("de"), SEP, *ids("xy"), SEP],
   ]
   assert counts == [3, 1, 2, 2]
-  chosen = options(vocab_file, doc_stride=2, max_windows=2)
-  assert rows_of([Example("1", LETTERS)], chosen)[1] == [2]
+  input_options = options(vocab_file, doc_stride=2, max_windows=2)
+  assert rows_of([Example("1", LETTERS)], input_options)[1] == [2]
 
 
 def test_each_ending_is_a_sequence(vocab_file):
-  chosen = options(vocab_file, task_kind="choice", labels=("0", "1", "2"))
+  choice = options(vocab_file, task_kind="choice", labels=("0", "1", "2"))
   examples = [
     Example("1", "a b", label="2", endings=("c", "d e", "f")),
     Example("2", "g", label="0", endings=("h", "i", "j")),
   ]
-  rows, counts = rows_of(examples, chosen)
+  rows, counts = rows_of(examples, choice)
   assert counts == [3, 3]
   assert rows[1] == [CLS, *ids("ab"), SEP, *ids("de"), SEP]
   assert rows[5] == [CLS, *ids("g"), SEP, *ids("j"), SEP]
@@ -129,7 +129,7 @@ def test_an_unknown_label_is_refused():
     inputs.label_ids(wrong, "single", ["no", "yes"])
 
 
-def test_records_are_the_originals(vocab_file, tmp_path):
+def test_records_have_the_features_of_the_original(vocab_file, tmp_path):
   path = str(tmp_path / "train.tf_record")
   examples = [Example("1", "a", "b", "yes"), Example("2", "c", None, "no")]
   data = inputs.prepare(path, examples, options(vocab_file))
@@ -145,8 +145,8 @@ def test_records_are_the_originals(vocab_file, tmp_path):
   batch = batch_of(data)
   assert batch["input_ids"].shape == [2, 1, 8]
   assert batch["label_ids"].numpy().tolist() == [1, 0]
-  chosen = options(vocab_file, task_kind="regression", labels=())
-  data = inputs.prepare(path, [Example("1", "a", None, 3.25)], chosen)
+  input_options = options(vocab_file, task_kind="regression", labels=())
+  data = inputs.prepare(path, [Example("1", "a", None, 3.25)], input_options)
   assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
 
 
@@ -156,8 +156,8 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
     Example("1", LETTERS, None, ("yes",)),
     Example("2", "a", None, ()),
   ]
-  chosen = options(vocab_file, task_kind="multi_label", doc_stride=6)
-  data = inputs.prepare(path, examples, chosen)
+  input_options = options(vocab_file, task_kind="multi_label", doc_stride=6)
+  data = inputs.prepare(path, examples, input_options)
   assert data.max_sequences == 5
   batch = batch_of(data)
   mask = batch["input_mask"].numpy()
@@ -180,8 +180,8 @@ def test_records_are_rewritten_if_something_differs(vocab_file, tmp_path):
 
   def rewrites(examples, **changes):
     before = path.stat().st_mtime_ns if path.exists() else None
-    chosen = options(vocab_file, **changes)
-    inputs.prepare(str(path), examples, chosen)
+    input_options = options(vocab_file, **changes)
+    inputs.prepare(str(path), examples, input_options)
     write_times.append(path.stat().st_mtime_ns)
     return write_times[-1] != before
 
@@ -263,8 +263,8 @@ def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
   with pytest.raises(errors.InputError, match=f"room .* {length + 1} or more"):
     sequences.options_of(settings, "single", ("a",))
   longer = settings.replace(max_seq_length=length + 1)
-  chosen = sequences.options_of(longer, "single", ("a",))
-  assert sequences.encode([Example("1", "the house", "it")], chosen)[1] > 0
+  enough = sequences.options_of(longer, "single", ("a",))
+  assert sequences.encode([Example("1", "the house", "it")], enough)[1] > 0
 
 
 def test_no_examples_are_refused(vocab_file, tmp_path):
@@ -306,12 +306,12 @@ def test_unknown_pieces_and_empty_texts_are_logged(
 @pytest.fixture
 def windows(vocab_file, tmp_path):
   """Records of 9 texts with one to four windows."""
-  chosen = options(vocab_file, doc_stride=4)
   examples = [
     Example(str(n), " ".join(WORDS[: 2 * n]), None, ("no", "yes")[n % 2])
     for n in range(1, 10)
   ]
-  return inputs.prepare(str(tmp_path / "train.tf_record"), examples, chosen)
+  path = str(tmp_path / "train.tf_record")
+  return inputs.prepare(path, examples, options(vocab_file, doc_stride=4))
 
 
 def frozen(seed=5):

@@ -63,7 +63,7 @@ def test_losses_of_single_passages_are_torchs_binary_cross_entropy():
 def test_losses_of_groups():
   logits = [[0.8392295, 0.8083774, 0.3008495, 9.0], [1.0, 2.0, 0.0, 1.0]]
   relevances = [[1.0, 0.0, 3.0, -1.0], [0.0, 1.0, 0.0, 3.0]]
-  # From RankNetLoss of sentence-transformers 6.2, which takes logarithms to 2.
+  # From RankNetLoss of sentence-transformers 6.2, which uses log2.
   first, second = losses_of("pairwise", logits, relevances)
   assert first == pytest.approx(1.2766642 * np.log(2), abs=1e-6)
   pairs = [(2.0, 1.0), (2.0, 0.0), (1.0, 1.0), (1.0, 2.0), (1.0, 0.0)]
@@ -123,9 +123,9 @@ def test_gains_are_those_of_scikit_learn():
     assert metrics["ndcg@10"] == pytest.approx(np.mean(expected), abs=1e-9)
   assert max(np.bincount(queries)) > 10
   for query in range(6):
-    chosen = queries == query
+    of_query = queries == query
     gain = scores.discounted_gain(
-      10, results_of(values[chosen], gold[chosen], queries[chosen] * 0)
+      10, results_of(values[of_query], gold[of_query], queries[of_query] * 0)
     )
     assert gain == pytest.approx(expected[query], abs=1e-9)
 
@@ -188,8 +188,7 @@ def test_a_large_group_is_split_by_relevance(caplog):
   for group in groups:
     by_query.setdefault(group.text_a, []).append(group)
     assert group.label[0] == 1 and set(group.label[1:]) <= {0, -1}
-  # Each relevant passage of q0 has three others; so has the one of q2, whose
-  # remaining passages are left out.
+  # Each relevant passage has three others, which is all that q2 can use.
   passages = [text for group in by_query["q0"] for text in group.endings]
   assert len(by_query["q0"]) == 2 and sorted(passages) == [
     f"p0 {n}" for n in range(8)
@@ -437,7 +436,7 @@ def run(output_dir, **flags):
 
 
 def write_rows(path, count=12):
-  """Writes rows; w13 marks relevant passages. A query's rows lie apart."""
+  """Writes rows; w13 marks relevant passages. A query's rows are scattered."""
   lines = [
     f"w1 w{n}\tw2 w{(n + shift) % count} w{13 + shift}\t{int(shift == 0)}"
     for shift in (1, 0, 5, 3)

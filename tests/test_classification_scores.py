@@ -56,7 +56,7 @@ def test_two_classes_by_hand():
   assert values["f1_macro"] == pytest.approx((4 / 5 + 2 / 3) / 2)
   # (TP TN - FP FN) / sqrt((TP+FP) (TP+FN) (TN+FP) (TN+FN))
   assert values["matthews"] == pytest.approx((4 * 2 - 1) / 15)
-  # Of 15 pairs of "yes" and "no", 0.3 and 0.6 are in the wrong order.
+  # Of 15 pairs of a "yes" and a "no", one is reversed (0.3, 0.6) and one tied.
   wrong, tied = 1, 1
   assert values["auc"] == pytest.approx((15 - wrong - tied / 2) / 15)
 

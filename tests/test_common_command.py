@@ -94,7 +94,7 @@ def test_the_groups_name_flags_that_exist_and_each_once():
 
 
 @pytest.mark.parametrize(
-  "flag, near",
+  "flag, hint",
   [
     ("do_trian", " (did you mean --do_train or --doc_stride?)"),
     # Flags of absl are similar, but are not suggested.
@@ -103,10 +103,10 @@ def test_the_groups_name_flags_that_exist_and_each_once():
     ("verbos", " (did you mean --verbose?)"),
   ],
 )
-def test_suggestions_are_flags_of_the_script(flag, near):
+def test_suggestions_are_flags_of_the_script(flag, hint):
   process = run_blocked(test_layout.VERBS["run_squad"], f"--{flag}=1")
   assert process.stderr == (
-    f"run_squad.py: error: Unknown command line flag '{flag}'{near}; --help "
+    f"run_squad.py: error: Unknown command line flag '{flag}'{hint}; --help "
     "lists all flags\n"
   )
 
@@ -130,7 +130,7 @@ def test_an_empty_environment_and_an_old_python_are_reported(name):
       "3.10 to 3.13): run python3.12 -m venv .venv, then .venv/bin/pip install "
       "-e .\n"
     )
-  # Any Python must be able to parse the file, to run its first line.
+  # An old Python parses the whole file before it runs the first line.
   ast.parse(script.read_text(), feature_version=(3, 8))
 
 
@@ -227,7 +227,7 @@ command.run(main)
 @pytest.mark.parametrize(
   "rest, code, message",
   [
-    # Files that open in place of closed standard streams get no output.
+    # A file opened in place of a closed standard stream gets no output.
     ("<&- >&- 2>&-", 0, ""),
     ("--verbosity=0 True", 1, "script.py: error: unexpected True: flags "),
     # An interrupt before main.

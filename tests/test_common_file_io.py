@@ -160,7 +160,7 @@ def test_serialized_example_is_the_parsers_deterministic_form():
     assert list(value_list.value) == list(values), name
 
 
-def test_many_examples_are_the_single_ones(tmp_path):
+def test_many_examples_equal_single_ones(tmp_path):
   rng = np.random.default_rng(0)
   batch = {
     "input_ids": rng.integers(0, 1 << 17, (50, 130)),
@@ -296,17 +296,17 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   own_path = file_io.temporary_path(path)
   prefix = f"{own_path.rpartition('-')[0]}-"
   dead = f"{prefix}{gone.pid}"
-  kept = {
-    # Files of running processes, one of them another user's.
+  remaining = {
+    # Temporary files of running processes, one of them another user's.
     own_path,
     f"{prefix}1",
     f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
-    # Files for b, ab and a.a, and a copy.
+    # Temporary files of b, ab and a.a, and a copy.
     *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
     f"{dead}~",
   }
   part = f"{dead}.data-00000-of-00001.tempstate1"
-  for name in (dead, f"{prefix}{1 << 80}", part, *kept):
+  for name in (dead, f"{prefix}{1 << 80}", part, *remaining):
     pathlib.Path(name).touch()
   os.mkdir(f"{dead}.folder")
   pathlib.Path(f"{dead}.folder/file").touch()
@@ -314,7 +314,7 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   pathlib.Path(old).touch()
   os.utime(old, (0, 0))
   file_io.write_text(path, "whole")
-  assert {str(entry) for entry in tmp_path.iterdir()} == {path, *kept}
+  assert {str(entry) for entry in tmp_path.iterdir()} == {path, *remaining}
 
 
 def test_names_and_sizes_change_with_the_files(tmp_path):

@@ -1,4 +1,4 @@
-"""Flags know when they apply, and are refused where they have no effect."""
+"""Flags state when they apply, and a flag without effect is refused."""
 
 import pytest
 from absl import flags as absl_flags
@@ -54,7 +54,7 @@ FILES = [
   ("do_predict", "predict_file=a", "predict_file=a output_dir=a"),
 ]
 LAYERED = ("pooled", "last_four_concat")
-# script: (flags, others with which each is refused, others that it needs)
+# script: [(flags, others that rule each of them out, others that allow it)]
 CASES = {
   "run_pretraining": [
     (TRAINING, "do_eval", "do_train"),
@@ -463,7 +463,7 @@ def test_the_help_says_when_a_flag_applies():
 
 
 def test_a_command_of_the_original_passes_with_its_training_flags():
-  """The original's page on SQuAD 2.0 passes training flags to predict."""
+  """The original's command to predict SQuAD 2.0 has training flags."""
   command = (
     "vocab_file=a bert_config_file=a init_checkpoint=a do_train=False "
     "train_file=a do_predict=True predict_file=a train_batch_size=24 "
@@ -481,7 +481,7 @@ def test_a_flag_that_asks_for_nothing_passes():
       run_settings.refuse_ignored(
         read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)
       )
-    # A flag of 0 is not without effect, and all faults are named.
+    # Unlike an empty value, 0 has an effect. The error names all faults.
     with pytest.raises(errors.InputError) as refused:
       read("run_classifier", "freeze_layers=0 optimizer=lamb")
       flags.read_settings()

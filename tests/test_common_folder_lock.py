@@ -1,4 +1,4 @@
-"""A folder's lock names its owner, and is free after the owner's end."""
+"""A folder's lock names its owner, and is released when the owner ends."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""json_files.py: what is written, what is read, and faults of files."""
+"""json_files.py reads and writes JSON, and reports faulty files."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_missing_file(tmp_path):
     json_files.read(f"{tmp_path}/none")
 
 
-def test_the_type_of_the_whole_is_checked(tmp_path):
+def test_the_outermost_type_is_checked(tmp_path):
   path = tmp_path / "a.json"
   path.write_text("[1]")
   assert json_files.read(str(path), list) == [1]

@@ -95,7 +95,7 @@ def test_the_range_is_the_one_that_pip_installs():
 
 
 def run(folder, lines, files=FILES):
-  """Runs Python with `files` in place of packages; returns its output."""
+  """Runs Python with `files` on its path; returns the lines of its output."""
   for name, text in files.items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)

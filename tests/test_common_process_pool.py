@@ -25,16 +25,16 @@ def die(number):
 
 
 def test_one_process_works_here_and_reads_no_further_than_needed():
-  read = []
+  blocks_read = []
 
   def blocks():
     for number in range(10):
-      read.append(number)
+      blocks_read.append(number)
       yield number
 
   results = process_pool.in_order(square_and_pid, blocks(), processes=1)
   assert next(results) == (0, os.getpid())
-  assert len(read) <= 2
+  assert len(blocks_read) <= 2
   assert [value for value, _ in results] == [n * n for n in range(1, 10)]
 
 

@@ -267,7 +267,7 @@ def test_a_pipe_is_refused(tmp_path):
 
 
 def test_records_of_another_vocabulary_are_refused(tmp_path):
-  """A file next to the records, or the shards' manifest, has a checksum."""
+  """The vocabulary's checksum is next to a file, or in the shards' manifest."""
   (tmp_path / "text.txt").write_text("a b a.\nb a b a.\n\nb b a.\na a b.\n" * 9)
   for name, words in (("one.txt", "ab."), ("other.txt", "ba.")):
     tiny_model.write_vocabulary(tmp_path, words, name)

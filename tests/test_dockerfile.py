@@ -80,7 +80,7 @@ def test_an_ordinary_user_runs_a_command_of_the_package():
 
 def test_the_whole_package_and_no_more_is_copied():
   copied = [value.split()[0] for name, value in INSTRUCTIONS if name == "COPY"]
-  # The layer of the dependencies depends on one file.
+  # The layer of the dependencies changes only with pyproject.toml.
   assert copied == ["pyproject.toml", "."]
   ignored = [
     line.removeprefix("**/")

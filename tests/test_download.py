@@ -91,7 +91,7 @@ def download(server, folder, file=FILE):
 @pytest.mark.parametrize(
   "name, starts",
   [
-    # A zip file resumes after a block. A table has no checksum and restarts.
+    # A zip file, which has checksums, resumes after a block; a table restarts.
     ("some/file.zip", [131_072, 262_144, 393_216]),
     ("table", [None] * 3),
   ],
