@@ -59,7 +59,7 @@ def test_our_steps_train(compiled):
     assert any(changed) == (method != "predict")
 
 
-def test_who_takes_part_in_a_work():
+def test_contenders_of_a_work():
   predict = step_speed.Work("predict", "float32", 8, 128)
   # In prediction, torch.compile takes part even without compiled peers.
   for method, takes_part in (("predict", True), ("train", False)):

@@ -86,7 +86,7 @@ def test_both_spellings_are_one_module(first, second):
   )
 
 
-def test_a_users_own_modules_stay_theirs(tmp_path):
+def test_a_users_modules_of_the_same_name_are_not_replaced(tmp_path):
   (tmp_path / "common.py").write_text("mine = 1")
   run(
     [

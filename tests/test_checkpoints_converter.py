@@ -79,7 +79,7 @@ def test_the_folder_of_a_run_needs_no_configuration_file(tmp_path):
   assert len(converted.shapes) == 30
 
 
-def test_weights_that_bert_lacks(model, tmp_path):
+def test_weights_that_bert_does_not_have(model, tmp_path):
   path = model / "model.safetensors"
   tensors = safetensors.numpy.load_file(path)
   tensors["adapter.up"] = np.ones(2, np.float32)
@@ -103,7 +103,9 @@ def case_of(folder):
 @pytest.mark.parametrize(
   "words, lower", [(VOCABULARY, True), (VOCABULARY + "Été\nWord\n", False)]
 )
-def test_the_vocabulary_tells_the_case(model, tmp_path, words, lower):
+def test_the_case_is_inferred_from_the_vocabulary(
+  model, tmp_path, words, lower
+):
   (model / "vocab.txt").write_text(words, encoding="utf-8")
   convert(model, tmp_path / "out", "huggingface")
   assert case_of(tmp_path / "out") is lower
@@ -184,7 +186,9 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
     ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
   ],
 )
-def test_a_configuration_of_another_model(model, tmp_path, change, message):
+def test_a_configuration_of_another_model_is_refused(
+  model, tmp_path, change, message
+):
   values = {**configuration.read(str(model / "config.json")), **change}
   config_file = tmp_path / "other.json"
   config_file.write_text(json.dumps(values))
@@ -197,7 +201,7 @@ def test_a_configuration_of_another_model(model, tmp_path, change, message):
   )
 
 
-def test_what_does_not_fit_together(model, tmp_path):
+def test_inconsistent_models_are_refused(model, tmp_path):
   convert(model, tmp_path / "garden", "model_garden")
   path = tmp_path / "garden/bert_config.json"
   values = {**json.loads(path.read_text()), "num_attention_heads": 4}

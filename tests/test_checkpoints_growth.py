@@ -183,7 +183,7 @@ def test_a_word_is_added_in_its_normalized_form(source, tmp_path, caplog):
   assert tokenizer.tokenize("NA\u00cfVE ok") == ["naive", "ok"]
 
 
-def test_what_cannot_grow(source, tmp_path):
+def test_impossible_growth_is_refused(source, tmp_path):
   with pytest.raises(errors.InputError, match="max_position_embeddings 100000"):
     grown(source, tmp_path, None, max_position_embeddings=10**12)
   with pytest.raises(errors.InputError, match="words.txt: no word in it"):

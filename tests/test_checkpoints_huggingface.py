@@ -68,7 +68,7 @@ def test_outputs_are_those_of_transformers():
   model.check("seq_relationship_logits", head(model.output.pooled_output))
 
 
-def test_names_of_old_files(model):
+def test_old_names_of_weights_are_read(model):
   expected = stored_weights.read(str(model))
 
   def as_before_2019(tensors):
@@ -125,7 +125,7 @@ def test_names_of_other_models_are_reported_as_unused(model):
 
 
 @pytest.mark.parametrize("subfolder", ["", "0_Transformer"])
-def test_sentence_transformers(model, subfolder, tmp_path):
+def test_a_sentence_transformers_folder_is_read(model, subfolder, tmp_path):
   top = tmp_path / "sentence"
   shutil.copytree(model, top / subfolder)
   (top / "1_Pooling").mkdir()

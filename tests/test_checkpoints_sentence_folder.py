@@ -52,7 +52,9 @@ THREE = "Transformer Pooling Normalize"
     (THREE, {"pooling_mode": ["max"]}, ("max", True)),
   ],
 )
-def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
+def test_the_pooling_is_read_from_the_modules(
+  tmp_path, names, pooling, expected
+):
   folder = write_modules(tmp_path, names.split(), pooling)
   settings = sentence_folder.read(folder)
   assert settings == dict(zip(("pooling", "normalize"), expected))
@@ -171,7 +173,7 @@ def test_unsupported_vectors_are_refused(
     ),
   ],
 )
-def test_the_length_is_the_folders(tmp_path, files, length):
+def test_the_length_is_read_from_the_folder(tmp_path, files, length):
   folder = write_modules(tmp_path, THREE.split(), OLD)
   for name, values in files.items():
     (tmp_path / f"{name}.json").write_text(json.dumps(values))
@@ -297,7 +299,7 @@ def test_a_passed_pooling_overrides_the_folder(tmp_path, caplog):
   assert "--pooling=cls (trained with mean)" in caplog.text
 
 
-def test_a_folder_without_modules_says_nothing(tmp_path):
+def test_a_folder_without_modules_has_no_settings(tmp_path):
   assert sentence_folder.read(str(tmp_path)) == {}
   (tmp_path / "modules.json").write_text("[1]")
   with pytest.raises(errors.InputError, match="modules.json"):

@@ -40,7 +40,7 @@ def tensors_of_all_types(torch):
 
 @pytest.mark.parametrize("is_nested", [False, True])
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_values_are_pytorchs(tmp_path, is_zip, is_nested):
+def test_tensors_equal_those_of_pytorch(tmp_path, is_zip, is_nested):
   torch = pytest.importorskip("torch")
   tensors = tensors_of_all_types(torch)
   state = {"epoch": 3, "state_dict": tensors} if is_nested else tensors

@@ -63,7 +63,7 @@ def test_every_way_to_name_a_checkpoint(prefix, tmp_path):
     assert weight_files.find_prefix(path) == prefix
 
 
-def test_which_checkpoint_of_a_folder(tmp_path):
+def test_the_checkpoint_that_is_found_in_a_folder(tmp_path):
   def found_after_writing(name):
     weight_files.write_tf1(f"{tmp_path}/{name}", {"a": np.zeros(1)})
     return pathlib.Path(weight_files.find_prefix(str(tmp_path))).name
@@ -77,7 +77,7 @@ def test_which_checkpoint_of_a_folder(tmp_path):
   assert found_after_writing("bert_model.ckpt") == "bert_model.ckpt"
 
 
-def test_no_checkpoint(tmp_path, prefix):
+def test_a_missing_checkpoint_is_reported(tmp_path, prefix):
   for name in ("empty", "adapter"):
     (tmp_path / name).mkdir()
   (tmp_path / "adapter" / "adapter_config.json").write_text("{}")

@@ -223,7 +223,7 @@ def test_a_prediction_has_a_row(
   assert written(task_kind, labels, examples, outputs, gold=gold) == expected
 
 
-def test_numbers_come_back_as_they_were(written):
+def test_numbers_are_written_exactly(written):
   outputs = np.random.default_rng(0).random((50, 2)).astype(np.float32)
   examples = [Example(str(n), "t") for n in range(50)]
   rows = written("single", "ab", examples, outputs)[1:]
@@ -232,14 +232,14 @@ def test_numbers_come_back_as_they_were(written):
   assert [row[2] for row in rows] == [max(row[3:5], key=float) for row in rows]
 
 
-def test_ids_and_texts_come_back_as_they_were(written):
+def test_ids_and_texts_are_written_exactly(written):
   names = ["a\tb", "a b", "a\nb", "a\rb", 'a"b', " a", "a\u2028b", "a\r\nb"]
   examples = [Example(name, f"{name}\t") for name in names]
   rows = written("single", ["x"], examples, [[1]] * len(names))
   assert [(row[0], row[-1]) for row in rows[1:]] == [e[:2] for e in examples]
 
 
-def test_an_output_for_every_example():
+def test_missing_outputs_are_refused():
   with pytest.raises(ValueError, match="shorter"):
     list(
       answers.rows(
@@ -292,7 +292,7 @@ def test_scores_are_written_with_and_without_names(tmp_path):
   )
 
 
-def test_what_was_there_stays_until_all_is_written(tmp_path):
+def test_old_files_stay_until_all_is_written(tmp_path):
   names = ("predictions_more.tsv", "test_results_more.tsv")
   for name in names:
     (tmp_path / name).write_text("old\n")

@@ -63,9 +63,6 @@ def in_batch(values, ids=None, temperature=0.05):
   ).numpy()
 
 
-# Losses.
-
-
 @pytest.mark.parametrize(
   "texts, expected", [(2, 13.536844253540039), (3, 18.32876968383789)]
 )
@@ -101,9 +98,6 @@ def test_a_cosine_is_learned_by_its_squared_error():
   assert np.mean(losses) == pytest.approx(0.9216019511222839)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
   assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
-
-
-# Vectors.
 
 
 def batch(rows=3):
@@ -173,8 +167,6 @@ def test_settings_that_teach_nothing_are_refused(changes, fault):
   ):
     bi_encoder.check(settings, tiny_model.tiny(), "retrieval")
 
-
-# A batch in parts.
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -279,9 +271,6 @@ def test_both_passes_drop_the_same_units(tmp_path, uncut):
   assert abs(loss - uncut[0]) > 0.01 and float(metrics["gap"][0]) < 1e-5
 
 
-# Ranks.
-
-
 def test_ranks_are_those_of_a_plain_search():
   """Vectors of integers make equal similarities exact ties."""
   rng = np.random.RandomState(1)
@@ -311,8 +300,6 @@ def test_ranks_are_those_of_a_plain_search():
   recalls = [metrics[f"recall@{k}"] for k in recalls]
   assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
 
-
-# Data.
 
 COLUMNS = {"text_column": "q", "text_b_column": "p"}
 NEGATIVE = {**COLUMNS, "negative_column": "n"}
@@ -392,9 +379,6 @@ def test_kinds_of_official_tasks(tmp_path):
       eval_file="a.csv",
       **COLUMNS,
     )
-
-
-# A run.
 
 
 def run(output_dir, **flags):

@@ -56,7 +56,7 @@ def rows_of(examples, input_options):
   return rows, counts.tolist()
 
 
-def test_one_text_and_two(vocab_file):
+def test_sequences_of_one_text_and_of_two(vocab_file):
   examples = [
     Example("1", "a b"),
     Example("2", "a", "b c"),

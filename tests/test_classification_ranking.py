@@ -29,9 +29,6 @@ COLUMNS = {
 }
 
 
-# Losses.
-
-
 def make(loss, **options):
   return reranker.Reranker(
     tiny_model.tiny(), "ranking", 1, loss=loss, seed=5, **options
@@ -77,9 +74,6 @@ def test_losses_of_groups():
   assert losses[0] == pytest.approx(expected, abs=1e-6)
   share = np.log(weights[1] / weights[1].sum())
   assert losses[1] == pytest.approx(-(share[1] + 3 * share[3]) / 4, abs=1e-6)
-
-
-# Ranks.
 
 
 def results_of(values, gold, queries, task_kind="ranking"):
@@ -148,9 +142,6 @@ def test_of_equal_scores_the_less_relevant_comes_first():
   # In files, passages of equal scores have the order of their rows.
   ranks = scores.ranks(np.array([0, 1, 0, 0]), np.array([1.0, 9, 1, 2]))
   assert ranks.tolist() == [2, 1, 3, 1]
-
-
-# Data.
 
 
 def rows(*relevances_of_queries):
@@ -357,7 +348,7 @@ def test_bad_lists_are_named(tmp_path, changes, message):
     ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
   ],
 )
-def test_relevances(tmp_path, relevance, options, message):
+def test_relevances_are_checked(tmp_path, relevance, options, message):
   path = write(
     tmp_path / "a.tsv", ["query\tpassage\trelevance", f"a\tb\t{relevance}"]
   )
@@ -383,9 +374,6 @@ def test_the_kind_of_a_model():
     kind_of("single_label_classification", task_kind="ranking")
   with pytest.raises(errors.InputError, match="ranking is of pairs; pass"):
     read_task(purposes=["eval"], task_kind="ranking", eval_file="a.csv")
-
-
-# Folders of sentence-transformers.
 
 
 @pytest.mark.parametrize("activation", ["Sigmoid", "Identity"])
@@ -424,9 +412,6 @@ def test_a_folder_scores_as_in_sentence_transformers(
   assert_close(
     [answer["score"] for answer in answers], golden["scores"][activation]
   )
-
-
-# A run.
 
 
 def run(output_dir, **flags):

@@ -98,7 +98,7 @@ def test_loss_is_the_mean_over_batches_even_if_the_last_is_short():
 @pytest.mark.parametrize(
   "results", [*map(random_single, range(3)), random_multi_label()]
 )
-def test_scores_of_classes_are_scikit_learns(results):
+def test_scores_of_classes_equal_those_of_scikit_learn(results):
   gold, predicted = results.gold, results.predicted
   values = all_of(results)
   assert values["accuracy"] == metrics.accuracy_score(gold, predicted)
@@ -120,7 +120,7 @@ def test_scores_of_classes_are_scikit_learns(results):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_correlations_are_scipys(seed):
+def test_correlations_equal_those_of_scipy(seed):
   results = random_regression(seed)
   values = all_of(results)
   pair = results.predicted, results.gold

@@ -176,7 +176,7 @@ def test_many_examples_equal_single_ones(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
-def test_records_come_back(tmp_path, name):
+def test_records_are_read_back(tmp_path, name):
   path = str(tmp_path / name)
   rows = [{"x": [3, 4], "y": [0.5]}, {"x": [5, 6], "y": [1.5]}]
   with tfrecord.RecordWriter(path) as writer:
@@ -276,7 +276,7 @@ def test_damaged_records_are_named(tmp_path):
   assert tfrecord.count_records(path) == 0
 
 
-def test_two_writers_of_one_name_do_not_meet(tmp_path, monkeypatch):
+def test_two_writers_of_one_name_do_not_collide(tmp_path, monkeypatch):
   # In two containers, processes may have the same number.
   monkeypatch.setattr(file_io.os, "getpid", lambda: 1)
   path = str(tmp_path / "a")
@@ -297,11 +297,11 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   prefix = f"{own_path.rpartition('-')[0]}-"
   dead = f"{prefix}{gone.pid}"
   remaining = {
-    # Temporary files of running processes, one of them another user's.
+    # Of running processes, one of them another user's, and of another machine.
     own_path,
     f"{prefix}1",
     f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
-    # Temporary files of b, ab and a.a, and a copy.
+    # Temporary files of b, ab and a.a, and a copy of one.
     *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
     f"{dead}~",
   }

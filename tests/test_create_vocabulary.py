@@ -49,7 +49,7 @@ def run(folder, monkeypatch):
   return run_script
 
 
-def test_a_vocabulary(folder, run):
+def test_the_vocabulary_and_its_log(folder, run):
   log = run(
     input_file="*[abc].txt",
     output_file="new/vocab.txt",

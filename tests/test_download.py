@@ -72,9 +72,6 @@ def test_list_and_mistakes(tmp_path):
   assert not (tmp_path / "d").exists()
 
 
-# Files.
-
-
 @pytest.fixture
 def server(monkeypatch):
   monkeypatch.setattr(downloads, "_PAUSE", 0.0)
@@ -160,9 +157,6 @@ def test_a_silent_server_is_not_waited_for(tmp_path, monkeypatch):
       downloads.download(FILE, str(tmp_path), url)
 
 
-# Archives.
-
-
 def write_zip(path, names):
   path.write_bytes(zipped({name: f"text of {name}" for name in names}))
   return path
@@ -226,9 +220,6 @@ def test_links_to_outside_and_damage_are_refused(tmp_path):
     with pytest.raises(errors.InputError, match="be unpacked .*download it"):
       unpacked(path)
   assert not (tmp_path / "out").exists()
-
-
-# Folders.
 
 
 def mirrored(name, *contents):
