@@ -23,7 +23,7 @@ def write_modules(folder, names, pooling):
   pooling_folder = folder / "_".join(["1", *names[1:2]])
   pooling_folder.mkdir(exist_ok=True)
   (pooling_folder / "config.json").write_text(json.dumps(pooling))
-  # A type of version 6. In all versions, it ends in the class's name.
+  # Types of version 6; in all versions, a type ends in the class's name.
   (folder / "modules.json").write_text(
     json.dumps(
       [
