@@ -1,11 +1,10 @@
-"""Provides the package bert_tf2: `from bert_tf2.serving import text_models`.
+"""Makes the modules importable as `from bert_tf2.serving import text_models`.
 
 In the wheel, this file is the package's __init__.py. In a clone, and after
-`pip install -e .`, it finds the modules next to it and rewrites their imports
-(`import modeling`, `from squad import answers`) as the wheel's build does, so
-common names such as `tokenization` exist only inside the package. If a script
-of the clone has imported `modeling`, `bert_tf2.modeling` is the same module
-object, and vice versa.
+`pip install -e .`, it loads the modules next to it. It rewrites their imports
+(`import modeling`, `from squad import answers`) as the wheel's build does, to
+keep common names such as `tokenization` inside the package. `modeling`, as a
+script of the clone imports it, and `bert_tf2.modeling` are one module object.
 """
 
 import importlib.abc
@@ -17,8 +16,8 @@ import re
 import sys
 
 _ROOT = pathlib.Path(__file__).parent
-_OTHERS = {"setup", "bert_tf2"}
-MODULES = sorted({path.stem for path in _ROOT.glob("*.py")} - _OTHERS)
+_NOT_MODULES = {"setup", "bert_tf2"}
+MODULES = sorted({path.stem for path in _ROOT.glob("*.py")} - _NOT_MODULES)
 FOLDERS = sorted(path.parent.name for path in _ROOT.glob("*/__init__.py"))
 _MODULE_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
 _FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
@@ -46,32 +45,32 @@ class _Rewriting(importlib.machinery.SourceFileLoader):
   """Loads a module from the clone and rewrites its imports."""
 
   def path_stats(self, path):
-    raise OSError  # Skips cached bytecode, which has the original imports.
+    raise OSError  # Skips cached bytecode, whose imports are not rewritten.
 
   def source_to_code(self, data, path, **options):
     source = rewritten(importlib.util.decode_source(data))
     return super().source_to_code(source, path, **options)
 
 
-class _Same(importlib.abc.Loader):
-  """Makes a second name import an existing module object."""
+class _SameModule(importlib.abc.Loader):
+  """Loads a module under a second name: both names get the same object."""
 
   def __init__(self, name):
     self._name = name
 
   def exec_module(self, module):
-    # After this call, Python returns the entry of sys.modules.
+    # Python returns this entry of sys.modules instead of `module`.
     sys.modules[module.__name__] = importlib.import_module(self._name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds `bert_tf2.x`, and gives the clone's `x` the same module object."""
+  """Finds `bert_tf2.x` and makes the clone's `x` the same module object."""
 
   def find_spec(self, name, path=None, target=None):
     first, _, rest = name.partition(".")
     if first == "bert_tf2":
       if _is_here(getattr(sys.modules.get(rest), "__spec__", None)):
-        return importlib.machinery.ModuleSpec(name, _Same(rest))
+        return importlib.machinery.ModuleSpec(name, _SameModule(rest))
       spec = importlib.machinery.PathFinder.find_spec(name, path)
       if spec and rest.split(".")[0] in (*MODULES, *FOLDERS):
         spec.loader = _Rewriting(name, spec.origin)
@@ -80,12 +79,14 @@ class _Finder(importlib.abc.MetaPathFinder):
       loaded = sys.modules.get(first)
       module_or_spec = loaded or importlib.machinery.PathFinder.find_spec(first)
       if _is_here(getattr(module_or_spec, "__spec__", module_or_spec)):
-        return importlib.machinery.ModuleSpec(name, _Same(f"bert_tf2.{name}"))
+        return importlib.machinery.ModuleSpec(
+          name, _SameModule(f"bert_tf2.{name}")
+        )
     return None
 
 
 def _is_here(spec):
-  """Whether a module's file is in this folder or below it."""
+  """Returns whether a module's file is in this folder or below it."""
   origin = os.path.realpath(spec.origin) if spec and spec.origin else ""
   return _ROOT.resolve() in pathlib.Path(origin).parents
 

@@ -1,8 +1,8 @@
 """Model configurations: hyperparameters, shapes of variables, memory needed.
 
-This module reads two JSON formats: the original's bert_config.json, which it
-also writes, and Hugging Face's config.json.
-The formats share most names, but not the meaning of hidden_act: Hugging Face's
+This module converts between two JSON formats: the original's bert_config.json
+and Hugging Face's config.json.
+The formats share most keys, but not the meaning of hidden_act: Hugging Face's
 "gelu" is the exact function with erf, which this project calls "gelu_erf"; the
 original's "gelu" is the approximation with tanh, which Hugging Face calls
 "gelu_new". Confusing the two changes every hidden state by about 1e-3 and
@@ -80,14 +80,14 @@ class BertConfig:
     self.check_number("initializer_range", (int, float), low=0)
     if self.hidden_size % self.num_attention_heads:
       raise errors.InputError(
-        f"hidden_size {self.hidden_size} cannot be divided among "
-        f"{self.num_attention_heads} attention heads; make it a multiple"
+        f"hidden_size {self.hidden_size} is not a multiple of "
+        f"num_attention_heads {self.num_attention_heads}; change either"
       )
-    # Otherwise, an unknown name would fail only at the first batch.
+    # Without this check, an unknown name would fail only at the first batch.
     check_activation(self.hidden_act)
 
   def check_number(self, name: str, types, *, low, below=math.inf):
-    """Raises InputError unless a field has this type and low <= it < below."""
+    """Raises InputError unless a field has one of `types` and is in range."""
     value = getattr(self, name, None)  # A variant's field may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
@@ -110,7 +110,7 @@ class BertConfig:
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
-    of_a_task(json_object)
+    of_a_task(json_object)  # Checks the types of the task's entries.
     known = {field.name for field in dataclasses.fields(cls)}
     fields = {k: v for k, v in json_object.items() if k in known}
     # `check` refuses a missing vocab_size.
@@ -118,7 +118,8 @@ class BertConfig:
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # The key would hide a method such as to_dict.
         raise errors.InputError(
-          f"{_SOURCE} has a key {key!r}, a name reserved for code; remove it"
+          f"{_SOURCE} has a key {key!r}, a name reserved for a method; remove "
+          "the key"
         )
       setattr(config, key, json_object[key])
     config.check()
@@ -132,7 +133,7 @@ class BertConfig:
       return cls.from_dict(json_object)
 
   def to_dict(self) -> dict:
-    """Returns all fields, including unknown keys of the file."""
+    """Returns all fields, including the unknown keys of the file."""
     return dict(vars(self))
 
   def to_json_string(self) -> str:
@@ -142,15 +143,15 @@ class BertConfig:
   def label_names(self) -> list[str]:
     """Returns the label names of a trained head, or [] without one.
 
-    The key `id2label` has them, as in Hugging Face's configurations. Raises
-    InputError: the labels are not numbered from 0.
+    They are the values of `id2label`, as in Hugging Face's configurations.
+    Raises InputError: the labels are not numbered from 0.
     """
     return _label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table.
 
-    With fewer ids it only warns, because tables may be padded to a round size.
+    Fewer ids only cause a warning, because some tables are padded.
     """
     if num_tokens > self.vocab_size:
       raise errors.InputError(
@@ -159,9 +160,9 @@ class BertConfig:
       )
     if num_tokens < self.vocab_size:
       logging.warning(
-        "%s has %d tokens, fewer than the vocab_size %d of %s: fine if it was "
-        "rounded up on purpose; otherwise check that the vocabulary fits the "
-        "model",
+        "%s has %d tokens, fewer than the vocab_size %d of %s: this is fine if "
+        "vocab_size was rounded up on purpose; otherwise check that the "
+        "vocabulary fits the model",
         source,
         num_tokens,
         self.vocab_size,
@@ -169,11 +170,11 @@ class BertConfig:
       )
 
   def check_pairs(self, segment_b: int) -> None:
-    """Raises InputError if second texts have no segment embedding."""
+    """Raises InputError if the model has no embedding for `segment_b`."""
     if segment_b >= self.type_vocab_size:
       raise errors.InputError(
         f"two texts need {segment_b + 1} segments, and {_SOURCE} says "
-        f"type_vocab_size {self.type_vocab_size}; use a model for pairs"
+        f"type_vocab_size {self.type_vocab_size}; use a model for text pairs"
       )
 
   def check_sequence_length(self, length: int) -> None:
@@ -182,15 +183,15 @@ class BertConfig:
       raise errors.InputError(
         f"sequence length {length} is more than the model's "
         f"max_position_embeddings {self.max_position_embeddings}; shorten the "
-        "sequences (--max_seq_length) or take a model made for longer ones"
+        "sequences (--max_seq_length) or use a model with more positions"
       )
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
-    """Counts an encoder's parameters; `shapes` is bert_shapes by default."""
-    # Only one layer's names are listed: all names could exhaust the memory.
-    one = copy.copy(self)
-    one.num_hidden_layers = 1
-    table = (shapes or bert_shapes)(one)
+    """Returns an encoder's parameter count, by default for bert_shapes."""
+    # Lists one layer: the names of 10**9 mistyped layers would fill the memory.
+    one_layer = copy.copy(self)
+    one_layer.num_hidden_layers = 1
+    table = (shapes or bert_shapes)(one_layer)
     sizes = {name: math.prod(shape) for name, shape in table.items()}
     in_layer = sum(s for name, s in sizes.items() if "/layer_0/" in name)
     return sum(sizes.values()) + (self.num_hidden_layers - 1) * in_layer
@@ -198,7 +199,7 @@ class BertConfig:
   def check_memory(self, shapes: Callable | None = None) -> None:
     """Raises InputError if this machine cannot hold the weights of `shapes`.
 
-    Without this check, a mistyped number would lead to an allocation error that
+    Without this check, a mistyped number would cause an allocation error that
     does not name it, or the system would kill the process.
     """
     present, needed = memory.total_bytes(), 4 * self.num_parameters(shapes)
@@ -217,7 +218,7 @@ class BertConfig:
 
 # Hugging Face's config.json has one of these weight files next to it.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-# The keys that both formats have, with our names.
+# The keys that both formats have, under our names.
 _SHARED = (
   *_COUNTS,
   "hidden_act",
@@ -233,7 +234,7 @@ class _ModelFormat(NamedTuple):
   Attributes:
     defaults: {our name of a key: its default in transformers}, where that
       differs from BertConfig's default.
-    names: {our name: transformers' name}, where they differ; None: it has none.
+    names: {our name: transformers' name, or None}, where the names differ.
     others: further keys of this model type, not in `_SHARED`.
   """
 
@@ -246,7 +247,7 @@ _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 # The epsilon of BERT's layer norm; the original's file does not contain it.
 _EPSILON = 1e-12
 _ROBERTA = _ModelFormat(
-  # BertConfig's max_position_embeddings excludes the rows before position 0.
+  # Unlike BertConfig's, this max_position_embeddings counts all table rows.
   defaults={
     "vocab_size": 50265,
     "type_vocab_size": 2,
@@ -270,9 +271,9 @@ _OTHER_NETWORKS = {
   "is_decoder": False,
   "add_cross_attention": False,
 }
-_OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
+_ROBERTA_TYPES = ("camembert", "roberta", "xlm-roberta")
 # {model_type: _ModelFormat}; a model_type is also the name of a variant.
-_KINDS = {
+_FORMATS = {
   "bert": _ModelFormat(defaults=_BERT, others=("layer_norm_eps",)),
   "distilbert": _ModelFormat(
     defaults={**_BERT, "num_hidden_layers": 6},
@@ -316,8 +317,8 @@ _KINDS = {
   "roberta": _ROBERTA,
   "xlm-roberta": _ROBERTA,
 }
-# A fine-tuned model's keys for its task; only this project has the last two.
-_OF_A_TASK = {
+# Keys that describe a fine-tuned model's task; only we write the last two.
+_TASK_KEYS = {
   "id2label": dict[str, str],
   "problem_type": str,
   "input_settings": dict,
@@ -344,7 +345,7 @@ PROBLEMS = {
   ),
   "ranking": Problem("classification", "ranking", "relevance"),
   "ranking_logit": Problem("classification", "ranking_logit", "linear"),
-  # KIND_OF_ACTIVATION keeps the last "linear", which does not imply a ranking.
+  # Must follow "ranking_logit": in KIND_OF_ACTIVATION the last "linear" wins.
   "regression": Problem("classification", "regression", "linear"),
   "multiple_choice": Problem("classification", "choice"),
   "similarity": Problem("embedding", "similarity"),
@@ -358,8 +359,8 @@ KIND_OF_ACTIVATION = {
 }
 # {problem_type of a reranker: torch class that turns logits into scores}
 RERANKERS = {"ranking": "Sigmoid", "ranking_logit": "Identity"}
-# Newer folders of sentence-transformers name that class in this file.
-_OF_SCORES = "config_sentence_transformers.json"
+# Newer versions of sentence-transformers write that class to this file.
+_RERANKER_FILE = "config_sentence_transformers.json"
 # {end of a class name in transformers: head}
 _CLASS_HEADS = {
   "ForSequenceClassification": "classification",
@@ -374,15 +375,15 @@ _ACTIVATIONS = {
   "gelu_fast": "gelu",
   "gelu_pytorch_tanh": "gelu",
 }
-# Our name -> theirs; other activations have the same name.
+# Our name -> Hugging Face's; other activations have the same name.
 THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
 
 def is_huggingface(values: dict, path: str | None = None) -> bool:
   """Returns whether the values of a JSON file have Hugging Face's format.
 
-  In files from 2019 no key shows the format, but the file name in `path` and
-  the weights next to the file do.
+  No key of a file from 2019 shows the format. The file name in `path` and the
+  weights next to the file then decide.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):
@@ -401,8 +402,8 @@ def read(path: str) -> dict:
   values = json_files.read(path)
   with errors.placed(path):
     if is_huggingface(values, path):
-      _, newer = json_files.read_optional(os.path.dirname(path), _OF_SCORES)
-      if "activation_fn" in newer:  # Older versions write it in config.json.
+      _, newer = json_files.read_optional(os.path.dirname(path), _RERANKER_FILE)
+      if "activation_fn" in newer:  # Older versions write it to config.json.
         values["sentence_transformers"] = newer
       return from_huggingface(values)
     _check_network(values)
@@ -423,48 +424,50 @@ def _check_network(values):
 
 
 def from_huggingface(values: dict) -> dict:
-  """Turns a config.json into the values of a bert_config.json.
+  """Converts a config.json to the values of a bert_config.json.
 
-  It keeps the keys for a fine-tuned model's task, such as "id2label", which
-  maps a number as a string to a name. Raises InputError: the model is neither
-  BERT nor a variant of it.
+  The result keeps the keys that describe a fine-tuned model's task, such as
+  "id2label", a dict from a number (as a string) to a name. Raises InputError:
+  the model is neither BERT nor a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant == "ernie" and not values.get("use_task_id"):
-    variant = "bert"  # Only a task embedding would make the network different.
-  if variant not in _KINDS:
+    variant = "bert"  # Without a task embedding, ERNIE has BERT's network.
+  if variant not in _FORMATS:
     raise errors.InputError(
-      f"model_type is {variant!r}; only models of "
-      + ", ".join(map(repr, sorted(_KINDS)))
+      f"model_type is {variant!r}; only the types "
+      + ", ".join(map(repr, sorted(_FORMATS)))
       + " can be read"
     )
-  known = _KINDS[variant]
+  known = _FORMATS[variant]
   _check_network(values)
-  their_names = {n: known.names.get(n, n) for n in (*_SHARED, *known.others)}
+  huggingface_names = {
+    n: known.names.get(n, n) for n in (*_SHARED, *known.others)
+  }
   config = {
     **known.defaults,
-    **{name: values[n] for name, n in their_names.items() if n in values},
+    **{name: values[n] for name, n in huggingface_names.items() if n in values},
   }
   if before := _rows_before(config):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
     config["max_position_embeddings"] = rows - before
-  if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
+  if variant not in _ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
   # BERT's file has no `variant`, because the original must be able to read it.
   if variant != "bert":
     config["variant"] = variant
-  # `check` refuses a value of another type, like an unknown activation.
+  # `check` refuses a value that is not a string, as it does an unknown name.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
   if variant == "electra" and config["hidden_act"] != "gelu_erf":
-    # Unlike the authors' generator, transformers' always uses the exact GELU.
+    # transformers' generator always uses the exact GELU; the authors' does not.
     config["masked_lm_act"] = "gelu_erf"
   return {**config, **_with_defaults(values)}
 
 
 def _with_defaults(values):
-  """Returns `of_a_task` plus the defaults that transformers does not write."""
+  """Returns of_a_task(values) and the defaults that transformers leaves out."""
   task, head = of_a_task(values), head_of(values)
   if head:
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
@@ -479,7 +482,7 @@ def _with_defaults(values):
 
 
 def _reranker(values):
-  """Returns the problem_type of sentence-transformers' cross-encoder, or {}."""
+  """Returns the problem_type entry of a cross-encoder; {} for other models."""
   section = values.get("sentence_transformers")
   activation = (
     section.get("activation_fn") if isinstance(section, dict) else None
@@ -489,24 +492,24 @@ def _reranker(values):
   name = str(activation).split(".")[-1]
   if name not in RERANKERS.values():
     errors.warn_once(
-      f"{_SOURCE} has {activation} for the score of a pair in "
-      "sentence-transformers; scores here are the logits before it"
+      f"{_SOURCE} has {activation} as sentence-transformers' activation of "
+      "scores, which is not supported; the scores will be the logits"
     )
   is_sigmoid = name == RERANKERS["ranking"]
   return {"problem_type": "ranking" if is_sigmoid else "ranking_logit"}
 
 
 def head_of(values: dict) -> str | None:
-  """Returns the head that a model's JSON names, or None if it names none.
+  """Returns the head that a configuration names, or None if it names no head.
 
-  Weights of "classification" and "tagging" have the same names.
+  The weights cannot tell it: "classification" and "tagging" share their names.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():
     for ending, head in _CLASS_HEADS.items():
       if str(name).endswith(ending):
         return head
-  # Only taggers have a scheme; they may inherit a classifier's problem_type.
+  # Only taggers have a scheme. Their problem_type may come from a classifier.
   if "scheme" in (values.get("input_settings") or ()):
     return "tagging"
   problem = PROBLEMS.get(str(values.get("problem_type")))
@@ -519,13 +522,13 @@ def _rows_before(config):
 
 
 def of_a_task(values: dict) -> dict:
-  """Returns the task's entries of a configuration of either format.
+  """Returns the entries of a configuration that describe its task.
 
-  Raises InputError: an entry has another type.
+  Both formats share them. Raises InputError: an entry has the wrong type.
   """
   entries = {
     name: json_files.field(values, name, entry_type, _SOURCE, None)
-    for name, entry_type in _OF_A_TASK.items()
+    for name, entry_type in _TASK_KEYS.items()
   }
   return {name: value for name, value in entries.items() if value}
 
@@ -537,7 +540,7 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
   generator, whatever the encoder's activation is.
   """
   values = config.to_dict()
-  if values.get("variant") in _OF_ROBERTA:
+  if values.get("variant") in _ROBERTA_TYPES:
     return "gelu_erf"
   return values.get("masked_lm_act", config.hidden_act)
 
@@ -545,22 +548,22 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 def only_here(config: BertConfig) -> str:
   """Returns the variant's name if transformers has no class for it, or ""."""
   variant = config.to_dict().get("variant", "bert")
-  return "" if variant in _KINDS else variant
+  return "" if variant in _FORMATS else variant
 
 
 def check_huggingface(config: BertConfig) -> None:
   """Raises InputError for a model that transformers has no class for."""
-  if part := only_here(config):
+  if variant := only_here(config):
     raise errors.InputError(
-      f"transformers has no class for {part}: such a model can be written as "
-      "this project's own files alone (--to=tf1, --to=tf2, SavedModel)"
+      f"transformers has no class for {variant}: write the model in this "
+      "project's own formats (--to=tf1, --to=tf2, SavedModel)"
     )
 
 
 def to_huggingface(config: dict, architecture: str) -> dict:
-  """Converts our values to a config.json for a class of transformers."""
+  """Converts our values to a config.json for `architecture`, a torch class."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
-  known = _KINDS[variant]
+  known = _FORMATS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
   values = {
     known.names.get(name, name): config[name]
@@ -588,7 +591,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if "layer_norm_eps" in known.others:
     values.setdefault("layer_norm_eps", _EPSILON)
   return {
-    # [PAD] and <pad> come first in the released vocabularies.
+    # The id of [PAD] in BERT's released vocabularies and of <pad> in ALBERT's.
     "pad_token_id": 0,
     **values,
     "architectures": [architecture],
@@ -597,17 +600,17 @@ def to_huggingface(config: dict, architecture: str) -> dict:
 
 
 def _label_names(by_number):
-  """Returns the names in {number as a string: name}, in order from 0."""
+  """Returns the names of {number as a string: name}, ordered by number."""
   try:
     return [by_number[str(number)] for number in range(len(by_number))]
   except KeyError as error:
     raise errors.InputError(
-      f"id2label in {_SOURCE} has no {error}; number the labels from 0 on"
+      f"id2label in {_SOURCE} has no {error}; number the labels from 0"
     ) from error
 
 
 def check_activation(activation) -> None:
-  """Raises InputError unless it is a name in ACTIVATIONS or a function.
+  """Raises InputError unless the value is a name in ACTIVATIONS or a function.
 
   None and "" mean linear; case does not matter.
   """
@@ -625,7 +628,7 @@ def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
   """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
   width, inner_width = config.hidden_size, config.intermediate_size
   shapes: dict[str, tuple] = {
-    # It must come first: BertModel.word_embeddings takes the first variable.
+    # This comes first, because BertModel.word_embeddings is the first variable.
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
@@ -646,12 +649,12 @@ def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
 
 
 def dense_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of layers.dense."""
+  """Returns {name: shape} of layers.dense's weights."""
   return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
 
 
 def norm_shapes(name: str, width: int) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of layers.layer_norm."""
+  """Returns {name: shape} of layers.layer_norm's weights."""
   return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
 
 

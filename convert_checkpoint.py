@@ -4,9 +4,9 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
       --output=bert-base-uncased --to=huggingface --verify
 
 The script detects the input's format from its files. It prints which weights it
-leaves out and why (with --verbose, every weight under both names). --verify
-checks that both checkpoints compute the same outputs. BERT-base takes a few
-seconds. --add_tokens and --max_position_embeddings make the model larger.
+leaves out and why; --verbose prints every weight under both names. --verify
+checks that both checkpoints compute the same outputs. Converting BERT-base
+takes a few seconds. --add_tokens and --max_position_embeddings enlarge it.
 """
 
 from common import command, flag_values, flags
@@ -28,8 +28,8 @@ flags.DEFINE_enum(
   "to",
   None,
   flag_values.CHECKPOINT_KINDS,
-  "Format of the output. tf1 and tf2 are the same: this project stores weights "
-  "as the original did.",
+  "Format of the output. tf1 and tf2 are equal: this project stores weights as "
+  "google-research/bert does.",
   required=True,
 )
 flags.DEFINE_string(
@@ -44,8 +44,8 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "do_lower_case",
   None,
-  "Whether the tokenizer of a Hugging Face output lower-cases, and new words "
-  "are lower-cased; by default detected from the vocabulary.",
+  "Whether the tokenizer of a Hugging Face output lower-cases text, and new "
+  "words are lower-cased; by default detected from the vocabulary.",
   needs="to=huggingface|add_tokens",
 )
 flags.DEFINE_enum(
@@ -66,14 +66,14 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "use_unused_tokens",
   False,
-  "Whether new words first take the places of [unused...] tokens.",
+  "Whether new words first replace the vocabulary's [unused...] tokens.",
   needs="add_tokens",
 )
 flags.DEFINE_integer(
   "max_position_embeddings",
   None,
-  "Makes a larger model, with this many positions; new positions repeat the "
-  "learned embeddings except the first.",
+  "Number of positions of the output, more than the input's. New positions "
+  "repeat the learned embeddings of positions 1 and later.",
   lower_bound=1,
 )
 flags.DEFINE_bool(
@@ -83,7 +83,7 @@ flags.DEFINE_bool(
   "random input, and compare all outputs.",
 )
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import tempfile
@@ -99,18 +99,18 @@ from checkpoints import (
 )
 from common import console, errors, file_io
 
-# Float32 rounding explains differences up to this.
+# Differences up to this value come from float32 rounding.
 TOLERANCE = 1e-3
 
 
 def print_conversion(settings, source, conversion):
-  """Prints weights (with --verbose), then those left out, then notes."""
+  """Prints a summary, weights left out and notes; --verbose: all weights."""
   reasons = {}
   for name, reason in sorted(conversion.left_out.items()):
     reasons.setdefault(reason, []).append(name)
   if settings.verbose:
-    for name, there in sorted(conversion.names.items()):
-      print(f"{name} {list(source.reader.shapes[name])} -> {there}")
+    for name, new_name in sorted(conversion.names.items()):
+      print(f"{name} {list(source.reader.shapes[name])} -> {new_name}")
   for reason, names in reasons.items():
     shown = ", ".join(names) if settings.verbose else file_io.listed(names)
     print(f"left out: {shown} ({reason})")
@@ -124,23 +124,23 @@ def print_conversion(settings, source, conversion):
 
 
 def print_new_words(settings, source, words):
-  """Prints the ids and former pieces of the words of --add_tokens."""
+  """Prints how many words --add_tokens added; with --verbose, each word."""
   if not words:
     return
   for word in words if settings.verbose else ():
-    print(f"{word.word} is token {word.token_id}, made of tokens {word.pieces}")
-  kept = tokenizer_files.read_never_split(source.vocab_file)
-  kept = [word.word for word in words if word.word in kept]
+    print(f"{word.word} is token {word.token_id}, the mean of {word.pieces}")
+  never_split = tokenizer_files.read_never_split(source.vocab_file)
+  unsplit = [word.word for word in words if word.word in never_split]
   print(
     f"{len(words)} new words; the word embedding table has "
     f"{source.config.vocab_size} rows"
   )
-  if kept:
-    print(f"added to never_split due to punctuation: {file_io.listed(kept)}")
+  if unsplit:
+    print(f"added to never_split due to punctuation: {file_io.listed(unsplit)}")
 
 
 def verify(settings, source):
-  """Prints the largest output difference; InputError if above TOLERANCE."""
+  """Prints the largest output difference. InputError: it exceeds TOLERANCE."""
   differences = comparison.compare(source, settings.output)
   largest = np.max(list(differences.values()))
   summary = f"largest difference {largest:.2g} of {', '.join(differences)}"
@@ -150,11 +150,11 @@ def verify(settings, source):
       f"{settings.input} and {settings.output} compute different outputs "
       f"({summary}); is the configuration the right one?"
     )
-  print(f"outputs: the same ({summary}; rounding stays below {TOLERANCE:g})")
+  print(f"outputs: the same ({summary}; up to {TOLERANCE:g} is rounding)")
 
 
 def main(_):
-  """Converts a model, and compares the outputs with --verify."""
+  """Converts a model; with --verify, compares the outputs of both versions."""
   settings = flags.read_settings()
   if not settings.verbose:
     # The printed summary repeats the log.
@@ -168,7 +168,7 @@ def main(_):
   source = converter.open_source(
     settings.input, **settings.pick("bert_config_file vocab_file")
   )
-  # The folder holds the vocabulary of a model that grows.
+  # The folder holds the vocabulary with the new words until convert copies it.
   with tempfile.TemporaryDirectory() as folder:
     source, words = growth.grow(
       source,

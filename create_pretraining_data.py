@@ -1,4 +1,4 @@
-r"""Text -> TFRecords of masked sentence pairs for run_pretraining.py.
+r"""Converts text to TFRecords of masked sentence pairs for run_pretraining.py.
 
   python create_pretraining_data.py \
     --input_file=sample_text.txt \
@@ -12,8 +12,8 @@ in the same order. For a text that does not fit into memory add
 
     --shard_size_mb=50 --num_processes=8
 
-which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
-50 MB of text. Running the same command again makes only the missing files.
+to write one file for every 50 MB of text: /tmp/sample.tfrecord-00000-of-00012
+and so on. If you run the command again, it writes only the missing files.
 """
 
 from common import command, flags
@@ -27,36 +27,37 @@ flags.DEFINE_string(
   "output_file",
   None,
   "TFRecord files to write, separated by commas; record i goes to file i "
-  "modulo their number. A name that ends in .gz is compressed. With "
-  "--shard_size_mb: the prefix of all file names.",
+  "modulo the number of files. A file whose name ends in .gz is compressed. "
+  "With --shard_size_mb: the prefix of all file names.",
 )
 common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
 common_flags.define_tokenizer_flags()
 common_flags.define_masking_flags()
-# Unlike the original: flags have bounds. There, --max_seq_length has no upper
-# limit, and below 5 (two tokens, [CLS] and two [SEP]) an assertion fails;
-# --dupe_factor=0 writes no records; a negative --masked_lm_prob masks one token
-# per record; and a --short_seq_prob above 1 acts like 1.
+# Unlike the original: flags have bounds. In the original, --max_seq_length has
+# no upper limit, and below 5 (two tokens, [CLS] and two [SEP]) an assertion
+# fails. --dupe_factor=0 writes no records, a negative --masked_lm_prob masks
+# one token per record, and a --short_seq_prob above 1 acts like 1.
 flags.DEFINE_integer(
   "max_seq_length",
   128,
-  "Length of every record, padding included.",
+  "Length of every record in tokens, including padding.",
   lower_bound=5,
   upper_bound=1 << 16,
 )
-flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
+flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
 flags.DEFINE_integer(
   "dupe_factor",
   10,
-  "Passes through the text, each with different masks; by default 1 with "
-  "--dynamic_masking.",
+  "Number of passes over the text, each with different masks. Default with "
+  "--dynamic_masking: 1.",
   lower_bound=1,
 )
 flags.DEFINE_float(
   "short_seq_prob",
   0.1,
-  "Fraction of the documents in each pass that give shorter records. If "
-  "--packing=full_sentences: fraction of the records, by default 0.",
+  "Fraction of the documents, chosen anew in each pass, whose records have a "
+  "random shorter length. With --packing=full_sentences: fraction of the "
+  "records, by default 0.",
   lower_bound=0.0,
   upper_bound=1.0,
 )
@@ -67,7 +68,7 @@ flags.DEFINE_bool(
   "segmented_text",
   False,
   "Whether the input is Chinese text in which a segmenter has separated words "
-  "by white space, for --do_whole_word_mask. The spaces do not change tokens.",
+  "by white space, for --do_whole_word_mask. The token ids stay the same.",
   needs="do_whole_word_mask|dynamic_masking",
 )
 
@@ -77,15 +78,15 @@ flags.DEFINE_enum(
   "packing",
   "sentence_pairs",
   ["sentence_pairs", "full_sentences"],
-  "sentence_pairs: two segments, with the label whether the second follows; "
-  "full_sentences: as many sentences as fit, also from several documents, "
-  "without a label.",
+  "sentence_pairs: two segments, and a label that says whether the second "
+  "follows the first. full_sentences: as many sentences as fit, even from "
+  "several documents, without a label.",
 )
 flags.DEFINE_bool(
   "dynamic_masking",
   False,
-  "Store no masks: records say where words start, and run_pretraining.py "
-  "masks anew in every epoch.",
+  "Store where words start instead of masks: run_pretraining.py then chooses "
+  "new masks in every epoch.",
 )
 
 # Texts of any size.
@@ -93,16 +94,16 @@ flags.DEFINE_bool(
 flags.DEFINE_float(
   "shard_size_mb",
   0,
-  "Make a file for every N megabytes (10**6 bytes) of text, from that text "
-  "alone, which limits the memory. 0: process the whole text at once, as the "
-  "original does.",
+  "Write a file for every N megabytes (10**6 bytes) of text. Memory stays "
+  "limited, because each file depends only on its part of the text. 0: process "
+  "the whole text at once, as google-research/bert does.",
   lower_bound=0,
 )
 flags.DEFINE_integer(
   "num_processes",
   1,
-  "Processes of this machine that make shards. The files do not depend on "
-  "their number.",
+  "Processes on this machine that write shards. Any number gives the same "
+  "files.",
   lower_bound=1,
   needs="shard_size_mb|num_processes=1",
   not_with="beam_options",
@@ -111,20 +112,20 @@ flags.DEFINE_string(
   "beam_options",
   None,
   "Beam's own flags, such as "
-  '--beam_options="--runner=FlinkRunner --flink_master=host:8081": Apache '
-  'Beam (pip install "bert-tf2[beam]") makes shards with the same bytes.',
+  '--beam_options="--runner=FlinkRunner --flink_master=host:8081". Apache '
+  'Beam (pip install "bert-tf2[beam]") then writes the same shards.',
   needs="shard_size_mb",
 )
 flags.rule(
   "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
-  why=", which stores no masks (run_pretraining.py has this flag, too)",
+  why=", which stores no masks (pass the flag to run_pretraining.py instead)",
 )
 flags.mark_flag_as_required("output_file")
 
 
 def check_beam():
-  """Refuses invalid Beam flags, or a missing Beam, before anything is read."""
+  """Refuses invalid Beam flags, or a missing Beam, before the text is read."""
   if flags.FLAGS.beam_options is not None:
     beam.make_pipeline(flags.FLAGS.beam_options)
 
@@ -165,7 +166,7 @@ def main(_):
 
 
 def make_record_options(settings):
-  """Returns the instance_maker.RecordOptions for the flags."""
+  """Returns the instance_maker.RecordOptions that the flags select."""
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
   values["mask_shares"] = masks.parse_shares(settings.mask_shares)
@@ -177,7 +178,7 @@ def make_record_options(settings):
   else:
     is_whole = settings.do_whole_word_mask
     values["masking"] = "whole_words" if is_whole else "pieces"
-  # Without pairs no record needs to be short.
+  # Full sentences fill every record, unless --short_seq_prob is given.
   has_pairs = settings.packing == "sentence_pairs"
   if not has_pairs and "short_seq_prob" not in settings.given:
     values["short_seq_prob"] = 0.0
@@ -185,11 +186,11 @@ def make_record_options(settings):
 
 
 def write_files(settings, options, inputs):
-  """Makes the records of a whole text; returns their number and the files."""
+  """Writes the whole text's records; returns their number and the files."""
   outputs = split_outputs(settings.output_file)
   maker = record_maker.RecordMaker(options)
   with contextlib.ExitStack() as stack:
-    # Opened first: an output that cannot be written stops the run at once.
+    # Opens the outputs first, to fail at once if one cannot be written.
     writers = [
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
@@ -204,7 +205,7 @@ def write_files(settings, options, inputs):
     if not corpus.num_documents:
       raise errors.InputError(
         f"--input_file={settings.input_file}: no record in it: give text with "
-        "one sentence a line and blank lines between documents"
+        "one sentence per line and blank lines between documents"
       )
     unknown_tokens.log_share(
       settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
@@ -233,7 +234,7 @@ def show_examples(features, tokenizer):
 
 
 def example_line(record, tokenizer):
-  """Returns a record (dict of arrays) as a line of tokens."""
+  """Returns one line that shows a record (dict of arrays) as tokens."""
   ids = record["input_ids"][: int(record["input_mask"].sum())]
   parts = [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist()))]
   if "masked_lm_ids" in record:
@@ -252,12 +253,12 @@ def example_line(record, tokenizer):
 
 
 def write_shards(settings, options, inputs):
-  """Makes one file for each shard; returns their records' number and paths."""
+  """Writes one file per shard; returns the number of records and the files."""
   output, *others = split_outputs(settings.output_file)
   if others:
     raise errors.InputError(
-      f"--output_file={settings.output_file}: with --shard_size_mb give one "
-      "name, the prefix of all files' names"
+      f"--output_file={settings.output_file}: with --shard_size_mb, give one "
+      "name, the prefix of all file names"
     )
   run = sharding.ShardedRun(
     options,
@@ -278,7 +279,7 @@ def split_outputs(names):
   outputs = [name.strip() for name in names.split(",")]
   if "" in outputs:
     raise errors.InputError(
-      f"--output_file={names}: an empty name; give names, separated by commas"
+      f"--output_file={names} has an empty name; give names separated by commas"
     )
   return outputs
 

@@ -1,15 +1,15 @@
-"""Text -> a WordPiece vocabulary, vocab.txt.
+"""Learns a WordPiece vocabulary, vocab.txt, from text.
 
   python create_vocabulary.py --input_file="text/*.txt" --output_file=vocab.txt
 
-The text is UTF-8, read line by line. 20 MB of novels (4.5 million words) take
-6 s on two CPU cores: half to count, half to learn. The same text gives the same
-bytes.
+The text must be UTF-8. The script reads it line by line. 20 MB of novels (4.5
+million words) take 6 s on two CPU cores: half to count words, half to learn the
+vocabulary. The same text always gives the same file.
 
-Rows: [PAD], up to 99 [unused] tokens, [UNK], [CLS], [SEP], [MASK] and the other
-[unused] tokens, as in the released vocabularies (with --num_unused_tokens=99
-or more, [UNK] is row 100 from 0); then the characters, then the longer pieces,
-the most frequent first.
+The vocabulary starts like the released ones: [PAD], up to 99 [unused] tokens,
+[UNK] (id 100 after 99 [unused] tokens), [CLS], [SEP], [MASK] and the other
+[unused] tokens. The characters follow, then the longer pieces, the most
+frequent first.
 """
 
 from common import command, flags
@@ -17,7 +17,7 @@ from training import common_flags
 
 common_flags.define_text_flag()
 flags.DEFINE_string(
-  "output_file", "vocab.txt", "File to write, one token a line."
+  "output_file", "vocab.txt", "File to write, one token per line."
 )
 flags.DEFINE_integer(
   "vocab_size", 30522, "Maximum number of tokens.", lower_bound=1
@@ -25,25 +25,25 @@ flags.DEFINE_integer(
 flags.DEFINE_bool(
   "do_lower_case",
   True,
-  "Lower-case the text and strip its accents: for an uncased model.",
+  "Lower-case the text and strip accents, for an uncased model.",
 )
 flags.DEFINE_integer(
   "num_unused_tokens",
   0,
-  "Number of rows [unused1], [unused2], ... for tokens of your own.",
+  "Number of tokens [unused1], [unused2], ... that you can replace later.",
   lower_bound=0,
 )
 flags.DEFINE_integer(
   "min_frequency",
   2,
-  "Minimum count of a piece of several characters.",
+  "Minimum number of occurrences of a piece of several characters.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_characters",
   1000,
-  "The N most frequent characters get rows of their own, and so are never "
-  "[UNK]. Chinese or Japanese text needs more, some 8000.",
+  "The N most frequent characters enter the vocabulary and are never [UNK]. "
+  "Chinese or Japanese text needs about 8000.",
   lower_bound=1,
 )
 
@@ -59,7 +59,7 @@ def main(_):
   """Learns a vocabulary and writes it."""
   settings = flags.read_settings()
   paths = file_io.expand_file_patterns(settings.input_file)
-  # Opening first finds an unwritable file before hours of reading.
+  # Opens the output first, to fail before hours of reading if it is unwritable.
   with file_io.open_for_writing(settings.output_file) as stream:
     words, characters = vocabulary.count_words(
       read_lines(paths), settings.do_lower_case
@@ -81,15 +81,15 @@ def main(_):
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
     logging.warning(
-      "Fewer than --vocab_size=%d: no other piece occurs %d times. For more, "
-      "give more text or a smaller --min_frequency",
+      "Fewer than --vocab_size=%d: no other piece occurs %d times. For a "
+      "larger vocabulary, give more text or a smaller --min_frequency",
       settings.vocab_size,
       settings.min_frequency,
     )
 
 
 def read_lines(paths):
-  """Yields the lines of text in files, with progress.
+  """Yields the lines of text in files, and shows the progress.
 
   Raises InputError: a line is not UTF-8.
   """

@@ -11,21 +11,23 @@ downloads. The script prints the flags with which other scripts use the files.
 
 from common import command, flags
 
-flags.DEFINE_list("model", [], "Names of models, see --list.")
+flags.DEFINE_list("model", [], "Names of models from --list.")
 flags.DEFINE_list(
-  "data", [], "Names of data sets, see --list; glue: all of GLUE, squad: both."
+  "data",
+  [],
+  "Names of data sets from --list. glue: all of GLUE; squad: both versions.",
 )
-flags.DEFINE_string("dir", "downloads", "Folder of all downloads.")
+flags.DEFINE_string("dir", "downloads", "Folder for all downloads.")
 flags.DEFINE_string(
   "base_url",
   None,
-  "A mirror: https://host/path is read from BASE_URL/host/path.",
+  "URL of a mirror: https://host/path is downloaded from BASE_URL/host/path.",
 )
 flags.DEFINE_bool(
-  "list", False, "Print all names with licence and size, and do nothing."
+  "list", False, "Print all names with licence and size, and download nothing."
 )
 
-# --help and mistakes are answered before the rest is imported.
+# --help and flag errors do not need the other imports.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
@@ -84,7 +86,7 @@ def main(_):
   ]
   if not entries:
     raise errors.InputError("nothing to do: pass --model, --data or --list")
-  # Both a group and a name may select an entry: it is fetched once.
+  # A group and a name may both select an entry: fetch it only once.
   for entry in {entry.name: entry for entry in entries}.values():
     folder, is_new = downloads.fetch(entry, settings.dir, settings.base_url)
     state = "downloaded" if is_new else "already there"

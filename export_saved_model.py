@@ -1,19 +1,19 @@
-r"""Writes a model for other programs: as a SavedModel, as ONNX or for LiteRT.
+r"""Exports a model for other programs, as a SavedModel, for ONNX or for LiteRT.
 
   python export_saved_model.py --head=classification \
       --model_dir=sst2_output/final_model --export_dir=models/sentiment
 
-The export takes the sequence length, the windows for long texts and the labels
-from the model folder; flags override them.
+The model folder sets the sequence length, the windows for long texts and the
+labels; flags override them.
 
-A SavedModel takes raw text: the tokenizer becomes part of the graph, and the
-script compares it with tokenization.py before it writes anything. This takes
-less than a minute on 2 CPU cores. serve.py and TensorFlow Serving serve the
-result, and users of TF Hub can train it.
+A SavedModel takes raw text, because the tokenizer becomes part of the graph.
+The script first compares it with tokenization.py, in less than a minute on 2
+CPU cores. serve.py and TensorFlow Serving serve the result, and users of
+TensorFlow Hub can fine-tune it.
 
 --format=onnx writes the network for ONNX Runtime, OpenVINO and programs built
-on them, with Hugging Face's tokenizer and configuration files; --format=litert
-writes the same for LiteRT, for the sequence lengths in --lengths.
+on them, with Hugging Face's tokenizer and configuration files. --format=litert
+writes the same files for LiteRT, for the sequence lengths in --lengths.
 """
 
 from common import command, flag_values, flags
@@ -27,20 +27,20 @@ flags.mark_flag_as_required("head")
 flags.DEFINE_string(
   "export_dir",
   None,
-  "Folder of the model; a SavedModel becomes its subfolder --version.",
+  "Folder for the export; a SavedModel goes to its subfolder --version.",
   required=True,
 )
 flags.DEFINE_enum(
   "format",
   "saved_model",
   ["saved_model", *flag_values.ENGINES[1:]],
-  "SavedModel, or ONNX or LiteRT with Hugging Face's names and files.",
+  "SavedModel, or ONNX or LiteRT with Hugging Face's tensor and file names.",
 )
 flags.DEFINE_list(
   "lengths",
   [],
-  "Sequence lengths, ascending: a text is padded to the first that it fits "
-  "in, and cut to the last. By default powers of 2 from 16 and "
+  "Sequence lengths, ascending: a text is padded to the first length that it "
+  "fits in, or cut to the last. By default the powers of 2 from 16 on, and "
   "--max_seq_length.",
   needs="format=litert",
 )
@@ -50,8 +50,8 @@ flags.define_options(
 flags.DEFINE_string(
   "calibration_file",
   None,
-  "File of texts whose outputs are compared, one a line, two texts with a tab "
-  "between; four built-in sentences if not given.",
+  "File of texts whose outputs are compared before and after, one text or two "
+  "separated by a tab per line; by default four built-in sentences.",
   needs="quantize=int8",
 )
 flags.DEFINE_float(
@@ -76,7 +76,7 @@ flags.rule(
   "max_seq_length", not_with="lengths", why=", whose last value replaces it"
 )
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import os
@@ -92,12 +92,12 @@ from serving import (
   saved_model,
 )
 
-# TensorFlow Serving warms up with this text; the masked-LM head needs a [MASK].
+# TensorFlow Serving's warm-up request; the masked-LM head needs a [MASK].
 WARMUP_TEXT = "The keeper lit the [MASK]."
 
 
 def read_texts(path, names):
-  """Returns the texts to compare, a list of tuples of strings."""
+  """Returns the calibration texts, a list of tuples of strings."""
   if not path:
     return [(text,) * len(names) for text in network_export.COMPARED_TEXTS]
   texts = []
@@ -105,7 +105,7 @@ def read_texts(path, names):
     texts.append(tuple(line.split("\t")))
     if len(texts[-1]) != len(names):
       raise errors.InputError(
-        f"{path}:{number}: {len(texts[-1])} texts with tabs between them; this "
+        f"{path}:{number}: {len(texts[-1])} texts separated by tabs; this "
         f"model takes {len(names)} ({', '.join(names)})"
       )
   return texts
@@ -128,9 +128,9 @@ def main(_):
     return
   raw = raw_text.RawText(model)
   model.load()
-  # This check runs last because it is slow: it tries every character.
+  # This check comes last, because it is slow: it tries every character.
   graph_tokenizer.check_same(raw.tokenizer, tokenizer)
-  # TensorFlow Serving looks for folders with numbers.
+  # TensorFlow Serving looks for folders whose names are numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
     folder,

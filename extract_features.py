@@ -1,23 +1,23 @@
-r"""Writes BERT's vectors: one for each token, or one for each line of text.
+r"""Writes BERT's vectors for text: one per token, or one per line.
 
   python extract_features.py --input_file=lines.txt --output_file=out.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt --layers=-1,-2
 
-A line is one text or two, "text one ||| text two". --pooling writes one vector
-for each line, and --similarity the cosine of its two texts:
+A line has one text, or two as in "text one ||| text two". --pooling writes one
+vector per line, --similarity the cosine similarity of a line's two texts:
 
   python extract_features.py --similarity --pooling=mean \
       --input_file=pairs.txt --output_file=cosines.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
 
---search prints the nearest lines for each line of another:
+--search=FILE prints the lines of --input_file nearest to each line of FILE:
 
   python extract_features.py --search=queries.txt --top_k=3 --pooling=mean \
       --input_file=lines.txt --output_file=vectors.npz --model_dir=final_model
 
---sparse writes words and their weights (SPLADE):
+--sparse writes sparse vectors (SPLADE), as tokens and their weights:
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model
@@ -33,15 +33,15 @@ common_flags.define_device_flags()
 flags.DEFINE_string(
   "input_file",
   None,
-  "Lines of text: one text, or two as 'a ||| b'.",
+  "File with one text per line, or two as 'a ||| b'.",
   required=True,
 )
-flags.DEFINE_string("output_file", None, "The file to write.")
+flags.DEFINE_string("output_file", None, "File to write.")
 flags.DEFINE_enum(
   "output_format",
   "jsonl",
   flag_values.FEATURE_FILE_FORMATS,
-  "jsonl: as the original. npz: for numpy, and with --search.",
+  "jsonl: as google-research/bert. npz: for NumPy, required by --search.",
   needs="output_file",
 )
 flags.DEFINE_list(
@@ -51,15 +51,15 @@ flags.DEFINE_list(
   "last.",
   needs="output_file",
   not_with="pooling sparse",
-  why=", which makes one vector of a line",
+  why=", which makes one vector per line",
 )
 flags.DEFINE_enum(
   "pooling",
   None,
   flag_values.SENTENCE_POOLINGS,
-  "Writes one vector for each line, pooled from its tokens, instead of "
-  "--layers. A sentence-transformers folder sets --max_seq_length and "
-  "--normalize, and with --similarity and --search the pooling.",
+  "Writes one vector per line, pooled from its tokens, instead of --layers. A "
+  "sentence-transformers folder sets the defaults of --max_seq_length and "
+  "--normalize and, with --similarity and --search, of --pooling.",
   needs="output_file|vectors_file",
 )
 flags.define_options(
@@ -68,7 +68,7 @@ flags.define_options(
 flags.DEFINE_bool(
   "sparse",
   False,
-  "Writes {word: weight} for each line, from the logits of the masked-LM head.",
+  "Writes {token: weight} per line, from the logits of the masked-LM head.",
   needs="output_file",
   not_with="pooling output_format=npz",
 )
@@ -78,38 +78,36 @@ flags.define_options(
 flags.DEFINE_bool(
   "similarity",
   False,
-  "Writes the cosine between the vectors (see --pooling) of the two texts of "
-  "each line.",
+  "Writes the cosine similarity of each line's two texts (see --pooling).",
   needs="output_file pooling",
 )
 flags.DEFINE_string(
   "search",
   None,
-  "A file of texts, one a line. Prints for each, as JSON, the nearest lines of "
-  "--input_file; if the files are equal, a line never matches itself.",
+  "File of texts, one per line. Prints, as JSON, the lines of --input_file "
+  "nearest to each text. If the files are equal, no line matches itself.",
   needs="pooling output_file|vectors_file",
   not_with="similarity output_format=jsonl",
 )
 flags.DEFINE_integer(
   "top_k",
   10,
-  "Lines that --search prints for each text.",
+  "Number of lines that --search prints for each text.",
   lower_bound=1,
   needs="search",
 )
 flags.DEFINE_string(
   "vectors_file",
   None,
-  "The --output_file of an earlier --search in the same "
-  "lines with the same model, instead of new vectors.",
+  "The --output_file of an earlier --search with the same --input_file and "
+  "model: reuses its vectors.",
   needs="search",
   not_with="output_file",
 )
 flags.DEFINE_bool(
   "normalize",
   False,
-  "Scales each vector of --pooling to length 1: dot products of such vectors "
-  "are cosines.",
+  "Scales the vectors of --pooling to norm 1: dot products become cosines.",
   needs="output_file|vectors_file pooling",
   not_with="similarity",
   why=", whose cosines it does not change",
@@ -117,25 +115,25 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
   "batch_size",
   32,
-  "Texts in a batch; more if texts are short and shapes vary.",
+  "Texts in a batch. If shapes may vary, batches of short texts are larger.",
   lower_bound=1,
   needs="output_file|vectors_file",
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings",
   False,
-  "Looks words up by a matrix product, as is always done on a TPU.",
+  "Looks up embeddings by a matrix product, as always on a TPU.",
 )
 flags.DEFINE_string(
   "attention_html",
   None,
-  "Writes a page for the browser: the attention of every layer and head in "
+  "HTML file to write: it shows the attention of every layer and head for "
   "--picture_lines.",
 )
 flags.DEFINE_list(
   "picture_lines",
   ["0"],
-  "Lines of --input_file on the page, from 0.",
+  "Numbers of the lines of --input_file to show, from 0.",
   needs="attention_html",
 )
 flags.rule("jit_compile", needs="output_file|vectors_file")
@@ -146,7 +144,7 @@ flags.rule(
   not_with="engine=onnx engine=litert",
 )
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import os
@@ -168,7 +166,7 @@ from training import distribution, run_setup
 
 
 def computes_vectors(settings):
-  """Whether the flags need vectors, not only a page of attention."""
+  """Returns whether the flags need vectors, not only --attention_html."""
   return bool(settings.output_file or settings.vectors_file)
 
 
@@ -179,20 +177,20 @@ def check_flags(settings):
       "nothing to do: pass --output_file or --attention_html"
     )
   if not settings.init_checkpoint:
-    raise errors.InputError("pass --init_checkpoint: the weights to use")
+    raise errors.InputError("pass --init_checkpoint, the weights to use")
   for path in (settings.search, settings.input_file) if settings.search else ():
-    # Reading every line also finds bad UTF-8 before hours of work.
+    # Reads every line, to find invalid UTF-8 before hours of work.
     if not sum(1 for _ in file_io.read_lines(path)):
       raise errors.InputError(f"{path} has no line")
   if not all(text.isdecimal() for text in settings.picture_lines):
     raise errors.InputError(
-      f"--picture_lines={','.join(settings.picture_lines)}: expected "
-      "numbers of lines, say 0,3"
+      f"--picture_lines={','.join(settings.picture_lines)}: expected line "
+      "numbers, such as 0,3"
     )
 
 
 def read_settings():
-  """Returns settings, completed by the model's folder.
+  """Returns the settings from the flags and the model's folder.
 
   Raises InputError: see model_settings and run_settings.
   """
@@ -215,13 +213,13 @@ def read_settings():
 def write_features(settings, tokenizer, encode, computer, layers):
   """Writes --output_file."""
   path = settings.input_file
-  # Counting for the progress bar finds bad UTF-8 before hours of work.
+  # The progress bar needs the count, which also finds invalid UTF-8 early.
   num_lines = sum(1 for _ in file_io.read_lines(path))
   if not num_lines:
     if settings.output_format != "jsonl":
       raise errors.InputError(f"{path} has no line")
-    # As in the original: no line in, no line out.
-    logging.warning("the input has no line: the output has none either")
+    # As in the original: an empty input gives an empty output.
+    logging.warning("the input has no lines, and neither has the output")
     file_io.write_text(settings.output_file, "")
     return
   bar = progress.Progress(
@@ -287,7 +285,7 @@ def write_attention(settings, model, tokenizer):
     f"Attention in {os.path.basename(settings.input_file)}",
   )
   file_io.write_text(settings.attention_html, page)
-  logging.info("attention is shown in %s", settings.attention_html)
+  logging.info("Wrote the attention page to %s", settings.attention_html)
 
 
 def main(_):
@@ -303,8 +301,8 @@ def main(_):
   strategy = run_setup.make_strategy(settings)
   if distribution.is_multi_worker(strategy):
     raise errors.InputError(
-      "one process writes one file: cut --input_file and run the script once "
-      "for each part, without TF_CONFIG"
+      "this script runs in one process: split --input_file and run the script "
+      "once per part, without TF_CONFIG"
     )
   model, head = text_vectors.load_model(settings, config, strategy)
   if computes:

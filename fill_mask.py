@@ -9,11 +9,12 @@ r"""Fills each [MASK] of a text with the most likely word pieces.
       --text="The keeper lit the lamp. ||| The street was bright." \
       --model_dir=pretraining_output/final_model
 
-For one text it prints the perplexity of a word piece, the sum of the pieces'
-log-probabilities, each masked in turn (arXiv 1910.14659), and their number; for
-two texts, the probability that the second follows. The text is the last column.
+For one text, it masks each word piece in turn (arXiv 1910.14659). It prints the
+perplexity per piece, the sum of the log-probabilities, and the number of
+pieces. For two texts, it prints the probability that the second follows the
+first. The last column is the text.
 
-Filling needs no pooler, so Hugging Face's BertForMaskedLM works, too.
+Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 """
 
 from common import command, errors, flags
@@ -23,15 +24,15 @@ from training import common_flags
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_multi_string(
-  "text", [], "Text with one [MASK] or more; may be given several times."
+  "text", [], "Text with one or more [MASK]; the flag may be repeated."
 )
-flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
+flags.DEFINE_string("input_file", None, "File of such texts, one per line.")
 flags.define_options(export_options.for_script("top_k", not_with="score"))
 flags.DEFINE_bool(
   "score",
   False,
-  "Fill nothing: say how likely each text is or, of two texts "
-  'with " ||| " between them, whether the second follows.',
+  "Instead of filling, print how likely each text is. For two texts separated "
+  'by " ||| ", print how likely the second follows the first.',
 )
 
 
@@ -42,7 +43,7 @@ def check_texts():
 
 
 command.check_early(check_texts)
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 from common import console, file_io
@@ -52,7 +53,7 @@ from serving import text_models
 
 
 def texts_to_fill(texts, input_file):
-  """Yields (place, text) for each text that the flags name."""
+  """Yields (source, text) for each text of the flags."""
   for text in texts:
     yield "--text", text
   if input_file:
@@ -63,7 +64,7 @@ def texts_to_fill(texts, input_file):
 
 
 def described(text, answer, mask):
-  """Returns a text and, for each `mask`, a line with the best tokens."""
+  """Returns a text and, for each `mask`, a line with the most likely tokens."""
   lines = [text]
   rows = zip(answer["fillings"], answer["probabilities"])
   for number, (tokens, probabilities) in enumerate(rows, 1):
@@ -76,7 +77,7 @@ def described(text, answer, mask):
 
 
 def scored(model, text, where):
-  """Returns the scores of a text, or of two, and the text."""
+  """Returns a line with the scores of a text or a text pair, and the text."""
   first, second = text_batches.split_pair(text)
   if second:
     answer = model.next_sentence((first, second))

@@ -1,4 +1,4 @@
-"""The heads on top of the encoder; logits are float32 in any compute_dtype.
+"""Heads on top of the encoder; logits are float32 for every compute_dtype.
 
 Shapes use the letters of modeling.py.
 """
@@ -12,8 +12,8 @@ import layers
 # of their input even if the configuration's hidden_dropout_prob is 0.
 _HEAD_STDDEV = 0.02
 _HEAD_DROPOUT = 0.1
-# These variables may be missing in a checkpoint if the head does not read the
-# pooled output: several of Hugging Face's classes have no pooler.
+# If the head does not read the pooled output, a checkpoint may lack these
+# variables: several of Hugging Face's classes have no pooler.
 POOLER = ("^bert/pooler/",)
 
 
@@ -38,7 +38,7 @@ def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
 
 
 class MaskedLMHead(layers.Weights):
-  """Predicts the words at some positions, with the encoder's word table."""
+  """Predicts masked tokens, with the encoder's word embeddings."""
 
   def __init__(
     self,
@@ -48,7 +48,7 @@ class MaskedLMHead(layers.Weights):
     seed: int = 12345,
     fused: bool = False,
   ):
-    """Makes the head with the table [V, E] of the encoder; E is H in BERT.
+    """Creates the head with the encoder's table [V, E]; in BERT, E is H.
 
     `fused` is for inference only, see layers.get_activation.
     """
@@ -57,8 +57,8 @@ class MaskedLMHead(layers.Weights):
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
-    # A function hides the table from this head's variables, so joining the
-    # encoder's and the head's variables lists the table once.
+    # The function hides the table from this head's variables, which otherwise
+    # would repeat it when they are joined with the encoder's variables.
     self._table = lambda: word_embeddings
 
   def __call__(
@@ -66,12 +66,12 @@ class MaskedLMHead(layers.Weights):
   ) -> tf.Tensor:
     """Returns logits [B, P, V] at positions [B, P] of [B, T, H].
 
-    Without positions, sequence_output is [B, P, H], the states of these tokens.
+    Without positions, sequence_output is [B, P, H], states of masked tokens.
     """
     weights = self.weights_below("cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
-      # Only masked tokens enter the product with V columns, the slowest part.
+      # Gathers first, because the slowest part is the product with V columns.
       x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
     x = layers.dense(x, weights, "transform/dense", self._activation)
     x = layers.layer_norm(
@@ -89,8 +89,8 @@ def word_weights(
 ) -> tf.Tensor:
   """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
 
-  SPLADE: log(1 + relu(logit)) of each token, pooled to the maximum (arXiv
-  2109.10086) or the sum (2107.05720).
+  SPLADE: log(1 + relu(logit)), pooled over the text by the maximum (arXiv
+  2109.10086) or the sum (arXiv 2107.05720).
 
   Args:
     states: the last states [B, T, H].
@@ -100,9 +100,9 @@ def word_weights(
   """
 
   def of_text(text):
-    # Padding gets the logit 0, and so the weight 0.
+    # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
-    if pooling == "max":  # Larger logits have larger weights.
+    if pooling == "max":  # The weight grows with the logit.
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
     weights = tf.math.log1p(tf.nn.relu(weights))
     if activation == "log1p_relu":
@@ -133,7 +133,7 @@ class ReplacedTokenHead(layers.Weights):
     self._activation = layers.get_activation(config.hidden_act)
 
   def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, T] of [B, T, H], above 0 for a replaced token."""
+    """Returns logits [B, T] from [B, T, H], above 0 for a replaced token."""
     weights = self.weights_below("cls/replaced_tokens/")
     x = layers.dense(sequence_output, weights, "dense", self._activation)
     return layers.output_logits(
@@ -154,7 +154,7 @@ class _OutputHead(layers.Weights):
 
 
 class NextSentenceHead(_OutputHead):
-  """Predicts whether segment B follows segment A (label 0) or is random (1)."""
+  """Predicts whether segment B follows segment A (label 0) or not (label 1)."""
 
   def __init__(self, config, *, seed: int = 12345):
     super().__init__(
@@ -166,12 +166,12 @@ class NextSentenceHead(_OutputHead):
     )
 
   def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, 2] of the pooled output [B, H]."""
+    """Returns logits [B, 2] from the pooled output [B, H]."""
     return self._logits(pooled_output)
 
 
 class ClassificationHead(_OutputHead):
-  """Scores labels (or one number, for regression) of whole sequences."""
+  """Scores the labels of a whole sequence; regression has one output."""
 
   def __init__(self, config, num_labels: int, *, seed: int = 12345):
     super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
@@ -179,7 +179,7 @@ class ClassificationHead(_OutputHead):
   def __call__(
     self, output: tf.Tensor, training: bool = False, *, dropout_seed=None
   ) -> tf.Tensor:
-    """Returns logits [B, L] of the pooled output [B, H].
+    """Returns logits [B, L] from the pooled output [B, H].
 
     `dropout_seed` is the seed passed to `BertModel`.
     """
@@ -187,7 +187,7 @@ class ClassificationHead(_OutputHead):
 
 
 class TokenClassificationHead(ClassificationHead):
-  """Scores labels of tokens: [B, T, L] of the sequence output [B, T, H]."""
+  """Scores labels of tokens: [B, T, L] from the sequence output [B, T, H]."""
 
 
 class SpanHead(_OutputHead):
@@ -199,7 +199,7 @@ class SpanHead(_OutputHead):
     )
 
   def __call__(self, sequence_output: tf.Tensor) -> tuple:
-    """Returns start and end logits, [B, T] each, of [B, T, H]."""
+    """Returns start and end logits, each [B, T], from [B, T, H]."""
     start, end = tf.unstack(self._logits(sequence_output), axis=-1)  # [B, T]
     return start, end
 
@@ -219,7 +219,7 @@ def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
 def _pooled(output, input_mask, pooling):
   if pooling.mode == "pooled":
     return tf.cast(output.pooled_output, tf.float32)
-  # A graph skips the layers above the last one that is summed here.
+  # A graph does not compute the layers above the last one summed here.
   computed = output.all_encoder_layers
   states = tf.concat(
     [
@@ -232,9 +232,9 @@ def _pooled(output, input_mask, pooling):
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
   if pooling.mode == "max":
-    # states * mask would give padding a 0, larger than negative states.
+    # With states * mask, the 0 of padding would exceed negative states.
     return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
   mask = tf.cast(is_token, tf.float32)
-  # Rows without tokens, which fill up the last batch, must not become NaN.
+  # Empty examples, which fill up the last batch, must not become NaN.
   count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
   return tf.reduce_sum(states * mask, axis=1) / count

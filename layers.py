@@ -19,8 +19,8 @@ import configuration
 _NORM_EPSILON = 1e-12  # BERT's value.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # N(0, 1) at 0.
-# This is added to scores of masked positions. As in the original: it is finite,
-# so a row whose mask is all zero attends everywhere instead of giving NaN.
+# Added to the scores of masked positions. As in the original: the value is
+# finite, so a sequence without tokens attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
 
 
@@ -32,11 +32,11 @@ def gelu(x):
   """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
 
   As in the original: the approximation, not the error function. Returns x (1 +
-  tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), in the type of `x`.
+  tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), in the dtype of `x`.
   """
-  # These are the widest activations of the network, so this uses few passes
-  # over them and keeps only x for the gradient. It computes in float32, because
-  # the gradient contains 1 - sigmoid, of which bfloat16 would lose the digits.
+  # These are the network's widest activations, so this function makes few
+  # passes over them and stores only x for the gradient. It computes in float32,
+  # because bfloat16 would lose the digits of 1 - sigmoid in the gradient.
   x = tf.convert_to_tensor(x)
 
   def share_of(wide, square):
@@ -62,8 +62,8 @@ def gelu(x):
 def gelu_erf(x):
   """Gaussian error linear unit with the exact normal distribution function.
 
-  Hugging Face's "gelu" means this form.
-  Returns x (1 + erf(x / sqrt(2))) / 2, in the type of `x`.
+  Hugging Face calls this form "gelu". Returns x (1 + erf(x / sqrt(2))) / 2, in
+  the dtype of `x`.
   """
   x = tf.convert_to_tensor(x)
 
@@ -105,9 +105,9 @@ def get_activation(activation, *, fused: bool = False):
   Args:
     activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
       "tanh"; None or "" means linear; a function is returned unchanged.
-    fused: whether to use TensorFlow's own function if it has one. At
-      inference, where no gradient needs the matrix product's result,
-      TensorFlow computes both in one kernel.
+    fused: whether to use TensorFlow's own function, if any. At inference, where
+      no gradient needs the matrix product, TensorFlow computes the product and
+      the function in one kernel.
   """
   configuration.check_activation(activation)
   function = activation
@@ -143,7 +143,7 @@ def _normalization(epsilon):
   def normalize(x, beta, gamma):
     # A custom gradient stores one activation instead of three.
     wide = tf.cast(x, tf.float32)
-    # In one pass, E[x^2] - E[x]^2 would lose the digits of a small variance.
+    # Two passes, because E[x^2] - E[x]^2 loses the digits of a small variance.
     centred = wide - _last_mean(wide)
     rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + epsilon)
     normed = centred * rsqrt  # [..., H]
@@ -165,15 +165,15 @@ def _normalization(epsilon):
 
 
 def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
-  """Returns activation(x @ kernel + bias), computed in the type of `x`.
+  """Returns activation(x @ kernel + bias), computed in the dtype of `x`.
 
   `x` is [..., in]; `weights` has "<name>/kernel" [in, out] and "<name>/bias"
   [out].
   """
   kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [in, out]
   bias = tf.cast(weights[f"{name}/bias"], x.dtype)  # [out]
-  # x becomes one matrix: TensorFlow's product of a batch of matrices with one
-  # shared matrix is slower, and so is its gradient.
+  # Reshapes x to one matrix, because TensorFlow's product of a batch of
+  # matrices with a shared matrix is slower, and so is its gradient.
   is_matrix = len(x.shape) == 2
   rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])  # [M, in]
   product = _add_bias(tf.matmul(rows, kernel), bias)  # [M, out]
@@ -197,17 +197,17 @@ def _add_bias(x, bias):
 
 
 def output_logits(x: tf.Tensor, weights, bias) -> tf.Tensor:
-  """Returns float32 logits [..., O] of x [..., H] and weights [O, H]."""
+  """Returns float32 logits [..., O] from x [..., H] and weights [O, H]."""
   rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
   weights = tf.cast(weights, x.dtype)
   logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
-  # The bias is added in float32: bfloat16 would round every logit once more.
+  # Adds the bias in float32: bfloat16 would round every logit once more.
   logits = tf.nn.bias_add(logits, bias)
   return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
 
 
 def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
-  """Returns rows [..., H] of the table, zeros where an id is out of range."""
+  """Returns the table's rows [..., H] at ids, or zeros for an unknown id."""
   hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
 
@@ -216,8 +216,8 @@ def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
 def dense_lookup(table, numbers):
   """Gathers the rows of a table [V, H] at integers [S]; its gradient is dense.
 
-  As in the original: position embeddings are a slice there, so the gradient is
-  summed over the batch before the global norm for clipping is computed.
+  As in the original: the gradient of position embeddings is summed over the
+  batch before the global norm is computed. (The original slices the table.)
   """
   count = table.shape[0]
 
@@ -228,7 +228,7 @@ def dense_lookup(table, numbers):
 
 
 def attention_bias(input_mask) -> tf.Tensor | None:
-  """Returns float32 [B, 1, 1, T] to add to the scores of a mask [B, T]."""
+  """Returns float32 [B, 1, 1, T] to add to the scores, from a mask [B, T]."""
   if input_mask is None:
     return None
   mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis]
@@ -243,7 +243,7 @@ def pick_bias(bias, positions: tf.Tensor):
 
 
 def later_tokens_bias(length) -> tf.Tensor:
-  """Returns float32 [T, T] to add: no token attends to a later one."""
+  """Returns a float32 bias [T, T] that hides later tokens from each token."""
   position = tf.range(length)
   is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
   # This is more negative than padding's bias, so a token that follows only
@@ -276,7 +276,7 @@ def variable_name(variable: tf.Variable) -> str:
 
 
 class Weights(tf.Module):
-  """A module whose variables are made from a table of names and shapes."""
+  """A module whose variables are created from a table of names and shapes."""
 
   def __init__(
     self,
@@ -301,11 +301,11 @@ class Weights(tf.Module):
     )
 
   def replace_weights(self, make: Callable) -> None:
-    """Replaces each variable by make(variable), one after another."""
+    """Replaces each variable with make(variable), one at a time."""
     self._weights = tuple(map(make, self._weights))
 
   def weights_below(self, prefix):
-    """Returns {rest of the name: variable} of the names below `prefix`."""
+    """Returns {rest of the name: variable} for names with this prefix."""
     return {
       name.removeprefix(prefix): weight
       for name, weight in zip(self._names, self._weights)
@@ -313,7 +313,7 @@ class Weights(tf.Module):
     }
 
   def summary(self) -> None:
-    """Prints the name, shape and parameters of each variable, and the sum."""
+    """Prints each variable's name, shape and parameter count, and the total."""
     rows = [
       (variable_name(weight), tuple(weight.shape), weight.shape.num_elements())
       for weight in self.variables
@@ -325,7 +325,7 @@ class Weights(tf.Module):
     print(f"{'parameters':<{width}}  {'':<14}  {total:>12,}")
 
 
-# {name: shape} of variables that will be loaded, set per thread.
+# {name: shape} of variables that will be loaded later, set per thread.
 _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
   contextvars.ContextVar("_loaded_later", default=None)
 )
@@ -333,9 +333,9 @@ _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
 
 @contextlib.contextmanager
 def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
-  """Makes new variables with these names and shapes start at zero.
+  """Initializes new variables with these names and shapes to zero.
 
-  They are loaded later, and drawing BERT-base's random weights takes seconds.
+  Loading replaces them, and drawing BERT-base's random weights takes seconds.
   """
   before = _loaded_later.set(shapes)
   try:
@@ -345,7 +345,7 @@ def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
 
 
 def _make_variable(name, shape, *, stddev, seed, dtype):
-  # The CPU draws them, so that a seed gives equal weights on any accelerator.
+  # Draws on the CPU: a seed then gives the same weights on any accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev=stddev, seed=seed)
     initial = tf.cast(initial, dtype)  # Drawn in float32 for any dtype.
@@ -355,7 +355,7 @@ def _make_variable(name, shape, *, stddev, seed, dtype):
 
 
 def _initial_value(name, shape, *, stddev, seed):
-  """Returns float32 initial weights, a function of only (seed, name).
+  """Returns float32 initial weights that depend only on shape, seed and name.
 
   As in the original: the normal is truncated at two standard deviations and
   not rescaled, so stddev 0.02 gives weights of standard deviation 0.0176.
@@ -375,10 +375,10 @@ def _initial_value(name, shape, *, stddev, seed):
 
 
 class Dropout(NamedTuple):
-  """Zeroes a share of units in training and scales up the others.
+  """Zeroes a random share of the units in training and scales up the rest.
 
   `Dropout(seed).at("layer_0/output")(x, rate)`: the mask depends only on the
-  seed and the name of the site. Seed and counter are tensors, so all layers can
+  seed and the name of the site. Seed and counter are tensors to let all layers
   call one traced function.
 
   Attributes:
@@ -386,7 +386,7 @@ class Dropout(NamedTuple):
     counter: int32 [2, 2], the words of the Philox counter at which the site's
       numbers begin; each site has 2^64 blocks (Salmon et al., "Parallel random
       numbers: as easy as 1, 2, 3", 2011).
-    is_for_tpu: whether to draw 32 bits for each unit, from the generator that
+    is_for_tpu: whether to draw 32 bits per unit with the generator that
       TensorFlow selects (on a TPU, the TPU's own). The masks then differ from
       other devices' masks, and each site has 2^32 blocks.
   """
@@ -399,7 +399,7 @@ class Dropout(NamedTuple):
   def of_call(
     cls, training: bool, seed=None, *, is_for_tpu: bool = False
   ) -> "Dropout":
-    """Returns the dropout of a call; draws a seed, int32 [2], if None."""
+    """Returns the dropout for a call; if `seed` is None, draws an int32 [2]."""
     if not training:
       return cls()
     if seed is None:
@@ -444,18 +444,18 @@ class Dropout(NamedTuple):
         # tf.where would be several times slower in bfloat16.
         return values * (tf.cast(keep, values.dtype) * (1.0 / (1.0 - rate)))
 
-      # `kept` is linear and so its own gradient, which stores only `keep`.
+      # `kept` is linear, so it is its own gradient, which stores only `keep`.
       return kept(x), kept
 
     return masked(x)
 
 
 def _random_int16(shape, seed, counter):
-  """Returns int16 uniform over all values, a function of all arguments."""
+  """Returns uniform random int16 values, determined by the arguments."""
   # Integers from a fixed generator give equal masks in every compute_dtype,
-  # under XLA and on all devices except TPUs. Random numbers take much of
-  # dropout's time on a CPU, so one 32-bit number serves two units. On a TPU,
-  # moving the halves to their places would take half of the step.
+  # under XLA and on all devices except TPUs. Drawing numbers takes much of
+  # dropout's time on a CPU, so each 32-bit number serves two units. On a TPU,
+  # rearranging the halves would take half of the step.
   count = tf.reduce_prod(shape)
   algorithm = tf.random.Algorithm.PHILOX
   pairs = _random_int32([(count + 1) // 2], seed, counter, algorithm)
@@ -464,9 +464,9 @@ def _random_int16(shape, seed, counter):
 
 
 def _random_int32(shape, seed, counter, algorithm):
-  """Returns int32 uniform over all values, a function of all arguments."""
-  # The seed is the generator's key, unhashed: TensorFlow's own functions would
-  # hash it with some twenty operations at each site.
+  """Returns uniform random int32 values, determined by the arguments."""
+  # Uses the seed as the generator's key without a hash, because the hash in
+  # TensorFlow's own functions takes some twenty operations per site.
   return tf.raw_ops.StatelessRandomUniformFullIntV2(
     shape=shape,
     key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),

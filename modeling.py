@@ -19,9 +19,9 @@
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
 
 The heads on the right are in heads.py, the building blocks of a layer in
-layers.py. Every variable is made from a table of names and shapes in
-configuration.py and has its name in the released TF1 checkpoints. Tensor shapes
-are written with these letters:
+layers.py. Every variable is created from a table of names and shapes in
+configuration.py, under its name in the released TF1 checkpoints. Tensor shapes
+use these letters:
 
   B  batch                        T  sequence length (F from, T to in attention)
   H  width of the hidden states   N  attention heads
@@ -43,7 +43,7 @@ from common import errors
 
 # As in the original: BertConfig can be imported from modeling.
 BertConfig = configuration.BertConfig
-# The places in a layer where dropout is applied.
+# The sites in a layer where dropout is applied.
 _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
@@ -64,9 +64,9 @@ def attention(
   """Computes multi-head attention from some hidden states to a sequence.
 
   Args:
-    from_states: hidden states [S, H] that attend: `to_states`, or the states of
-      some positions; `from_rows` describes their rows.
-    to_states: hidden states [S, H] that are attended to; `to_rows` describes
+    from_states: hidden states [S, H] of the queries: `to_states`, or its states
+      at some positions; `from_rows` describes their rows.
+    to_states: hidden states [S, H] of the keys and values; `to_rows` describes
       their rows.
     weights: {name below "layer_<n>/": tensor}.
     bias: float32 [B, 1, F or 1, T] added to the scores, or None.
@@ -86,14 +86,14 @@ def attention(
   value = to_rows.dense_to_heads(
     to_states, weights, "attention/self/value", heads
   )
-  # Unlike the original: the query [F, D] is scaled, not the scores [F, T].
+  # Unlike the original: scales the query [F, D], not the larger scores [F, T].
   query = query * tf.cast(
     1.0 / math.sqrt(config.hidden_size // heads), query.dtype
   )
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
-  # Softmax runs in float32: bfloat16 has only 8 bits for a sum of exponentials.
+  # Softmax sums exponentials in float32, because bfloat16 has only 8 bits.
   probs = tf.cast(tf.nn.softmax(scores), query.dtype)  # [B, N, F, T]
   dropped = dropout(probs, config.attention_probs_dropout_prob)
   context = tf.matmul(dropped, value)  # [B, N, F, D]
@@ -112,13 +112,13 @@ def transformer_layer(
   dropout: dict[str, layers.Dropout],
   return_attention: bool = False,
 ) -> tuple:
-  """Computes one layer: attention, feed-forward, with residuals and norms.
+  """Computes one layer: attention and feed-forward, with residuals and norms.
 
   Args:
     x: hidden states [S, H], in the dtype of the computation.
     weights: {name below "layer_<n>/": tensor}.
     rows: maps the rows of x to positions of the batch; see unpadding.py.
-    positions: int32 [B, P], the only tokens whose output is computed; they
+    positions: int32 [B, P]; only these tokens' output is computed, and they
       attend to all tokens. None computes all rows.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
     dropout: {name in _LAYER_SITES: dropout}.
@@ -150,7 +150,7 @@ def transformer_layer(
   x = layers.layer_norm(
     from_states + attended, weights, "attention/output/LayerNorm", epsilon
   )
-  # Without dropout this is inference: see layers.get_activation.
+  # Inactive dropout means inference: see layers.get_activation.
   fused = not dropout["output"].is_active
   activation = layers.get_activation(config.hidden_act, fused=fused)
   inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
@@ -161,8 +161,8 @@ def transformer_layer(
 
 
 def _recomputed(layer):
-  """Returns the layer as a function that keeps only x and weights."""
-  # recompute_grad gives gradients to arguments only: weights are arguments.
+  """Returns a layer that stores only x and weights for the gradient."""
+  # recompute_grad differentiates only arguments, so the weights are arguments.
 
   def run(x, weights, **options):
     return tf.recompute_grad(functools.partial(layer, **options))(x, weights)
@@ -182,7 +182,7 @@ class BertOutput(NamedTuple):
       with `positions` the last is [B, P, H].
     sequence_output: the hidden states of the last layer.
     pooled_output: [B, H], a dense tanh layer on the first token's state
-      (a variant may pool another: see `BertModel.pooled_positions`).
+      (variants may pool another token's: see `BertModel.pooled_positions`).
     attention_probs: tuple of [B, N, F, T] before dropout, or None.
   """
 
@@ -215,10 +215,10 @@ class BertModel(layers.Weights):
     is_for_tpu: bool = False,
     scope: str = "bert",
   ):
-    """Makes the variables, under the names of the released checkpoints.
+    """Creates the variables, under the names in the released checkpoints.
 
-    Raises InputError: the configuration cannot be used, or this machine cannot
-    hold the weights.
+    Raises InputError: the configuration is invalid, or this machine cannot hold
+    the weights.
 
     Args:
       seed: initial weights depend only on the seed and the variable's name.
@@ -226,21 +226,21 @@ class BertModel(layers.Weights):
         and layer norm stay float32.
       storage_dtype: type of the variables that are matrices; a narrower type
         saves memory at inference. Vectors stay float32.
-      use_one_hot_embeddings: look words up by a matrix product (TPU), not by
-        a gather.
-      recompute_activations: keep only the input of every layer for the
-        gradient and recompute the rest: less memory, a third more time.
-      skip_padding: leave padding out of everything but attention. The states
-        of padding are 0; without dropout, whose masks depend on the row, the
-        states of tokens do not change. XLA cannot compile this, because shapes
-        depend on the number of tokens.
+      use_one_hot_embeddings: look up embeddings by a matrix product, for TPUs,
+        not by a gather.
+      recompute_activations: store only each layer's input for the gradient and
+        recompute the rest. This needs less memory and a third more time.
+      skip_padding: leave padding out of everything except attention. The hidden
+        states of padding are 0. The hidden states of tokens do not change
+        unless dropout is active, whose masks depend on the row. XLA cannot
+        compile this, because shapes depend on the number of tokens.
       is_for_tpu: compute dropout and attention in the forms that are fastest on
         a TPU, see layers.Dropout and unpadding.TpuRows.
-      scope: first part of every name. Unlike the original: a second model is
-        not renamed to "bert_1" automatically.
+      scope: first part of every variable name. Unlike the original: a second
+        model is not renamed to "bert_1" automatically.
     """
     config.check()
-    # TensorFlow's allocation error would not name the number that is too large.
+    # TensorFlow's allocation error would not name the setting at fault.
     config.check_memory(self.shapes)
     super().__init__(
       self.shapes(config, scope),
@@ -258,7 +258,7 @@ class BertModel(layers.Weights):
 
   @property
   def word_embeddings(self):
-    """The variable [V, H], in storage_dtype."""
+    """The word embedding table, a variable [V, H] in storage_dtype."""
     return self._weights[0]
 
   @property
@@ -298,7 +298,7 @@ class BertModel(layers.Weights):
   ) -> BertOutput:
     """Encodes sequences.
 
-    Raises InputError: a static shape that is not [B, T], or longer than
+    Raises InputError: input_ids is not [B, T], or a static T is larger than
     max_position_embeddings.
 
     Args:
@@ -306,10 +306,10 @@ class BertModel(layers.Weights):
       input_mask: [B, T], 1 for a token and 0 for padding; None means all ones.
       token_type_ids: integers [B, T]; None means all zeros.
       training: whether to apply dropout.
-      dropout_seed: integers [2] that determine all dropout of this call. None
-        with training=True draws a seed from TensorFlow's generator.
-      positions: integers [B, P], the only tokens whose last hidden states are
-        computed. If the pooled output is needed, `pooled_positions` come first.
+      dropout_seed: integers [2] that determine all dropout masks of this call.
+        None with training=True draws a seed from TensorFlow's generator.
+      positions: integers [B, P]; only these tokens' last hidden states are
+        computed. If you need the pooled output, put `pooled_positions` first.
         None computes the whole sequence.
       return_attention: whether to return the attention probabilities.
     """
@@ -326,7 +326,7 @@ class BertModel(layers.Weights):
     run_layer = self._layer_function(training, return_attention)
     depth = self.config.num_hidden_layers
     for number in range(depth):
-      # Only the last layer may skip positions: the next layer attends to all.
+      # Only the last layer may skip positions: the layer above attends to all.
       computed = positions if number == depth - 1 else None
       weights = {
         name: tf.convert_to_tensor(weight)
@@ -374,15 +374,15 @@ class BertModel(layers.Weights):
     return rows_class.like(input_ids)
 
   def _layer_function(self, training, return_attention):
-    """Returns a function of x, weights and options of `transformer_layer`."""
+    """Returns `transformer_layer` with this model's options, maybe traced."""
     layer = functools.partial(
       transformer_layer, config=self.config, return_attention=return_attention
     )
     if self._recompute_activations:
       layer = _recomputed(layer)
-    # XLA would treat the inputs of a function with gradients as constants and
-    # recompile every step. Otherwise all layers of a graph share one trace,
-    # because tracing takes most of the time before the first step.
+    # All layers of a graph share one trace, because tracing takes most of the
+    # time before the first step. This excludes gradients under XLA, which
+    # would treat the function's inputs as constants and recompile every step.
     xla_may_compile_gradients = training and not self._skip_padding
     if tf.inside_function() and not xla_may_compile_gradients:
       layer = tf.function(layer, autograph=False)
@@ -394,7 +394,7 @@ class BertModel(layers.Weights):
     return layers.attention_bias(input_mask)
 
   def _embed(self, rows, input_ids, token_type_ids, dropout):
-    """Returns word + segment + position, after norm and dropout, [S, H]."""
+    """Returns the summed embeddings after norm and dropout, [S, H]."""
     weights = self.embeddings
     # Embeddings are summed in float32.
     words = rows.unpad(input_ids)  # [S]
@@ -402,7 +402,7 @@ class BertModel(layers.Weights):
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
       # Gathering before the cast keeps the gradient a list of rows, one per
-      # token, and the optimizer takes the norm of that list. Gathering from
+      # token, whose norm the optimizer computes. Gathering from
       # the value, not the variable, keeps TensorFlow from copying the whole
       # table at every read and every update.
       words_table = tf.convert_to_tensor(weights["word_embeddings"])
@@ -443,7 +443,7 @@ class BertModel(layers.Weights):
     return states[:, 0]
 
   def pool(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
-    """Returns the pooled output [B, H] of the `pooled_states` [B, H].
+    """Returns the pooled output [B, H] from the `pooled_states` [B, H].
 
     `fused` is for inference only, see layers.get_activation.
     """

@@ -2,12 +2,12 @@
 
 The formulas are pure functions of tensors (`learning_rate`,
 `adam_weight_decay_update`, `clip_scale`); the classes only keep the moments and
-move data. The training loop, not this module, sums gradients over replicas; it
-then calls `update_all`.
+move data. The training loop sums gradients over replicas before it calls
+`update_all`.
 
-As in the original: one step scales all gradients so that their norm is at
-most 1, updates the moments with the scaled gradients, adds weight decay to
-Adam's direction and multiplies the sum by the learning rate.
+As in the original: one step scales all gradients to a global norm of at most 1,
+updates the moments with the scaled gradients, adds weight decay to Adam's
+direction and multiplies the sum by the learning rate.
 """
 
 import functools
@@ -26,13 +26,13 @@ from common import errors
 NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
 
 
-# {name: function of the initial rate and the share of the run that is done (0
-# to 1), which returns the rate after the warm-up}
+# {name: function that returns the rate after the warm-up, from init_lr and the
+# completed share of the run (0 to 1)}
 SCHEDULES: dict[str, Callable] = {
   "linear": lambda rate, done: rate * (1.0 - done),
   "constant": lambda rate, done: rate * tf.ones_like(done),
   "cosine": lambda rate, done: rate * 0.5 * (1.0 + tf.cos(math.pi * done)),
-  # LAMB is usually run with this exponent.
+  # NVIDIA's pre-training with LAMB uses this exponent.
   "polynomial": lambda rate, done: rate * tf.pow(1.0 - done, 0.5),
 }
 
@@ -45,16 +45,16 @@ def learning_rate(
   num_warmup_steps: int,
   schedule: str = "linear",
 ) -> tf.Tensor:
-  """Returns the learning rate of the update after `step` updates.
+  """Returns the learning rate for the update that follows `step` updates.
 
   The rate rises linearly from 0 at step 0 to `init_lr` at `num_warmup_steps`,
   then decays and is 0 (except "constant") from `num_train_steps` on.
   As in the original: the decay counts from step 0, not from the end of the
-  warm-up, so the rate jumps down there. With 20 steps, 5 of them warm-up, and
-  init_lr 1e-3, rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, 7e-4, ... 5e-5.
+  warm-up, so the rate then drops abruptly. With 20 steps, 5 of them warm-up,
+  and init_lr 1e-3, rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, 7e-4, ... 5e-5.
 
-  Unlike the original: there, reading the step raced with its increment, so an
-  update randomly got the rate of its own step or of the next step.
+  Unlike the original: an update always gets the rate of its own step. In the
+  original, reading the step raced with its increment.
 
   Raises InputError: the schedule is unknown, or there are no steps to train.
   """
@@ -72,21 +72,20 @@ def learning_rate(
   warmup = tf.cast(num_warmup_steps, tf.float32)
   init_lr = tf.cast(init_lr, tf.float32)
   # In a graph, TensorFlow turns a division into a product with the reciprocal.
-  # Writing the product gives the original's bits, also in eager mode.
+  # With an explicit product, eager mode gives the original's bits, too.
   progress = tf.minimum(step, total) * (1.0 / total)
   decayed = SCHEDULES[schedule](init_lr, progress)
-  # The maximum only keeps 0 / 0 out of the branch that is not taken.
+  # The maximum only avoids 0 / 0 in the branch that is not taken.
   climbing = init_lr * (step / tf.maximum(warmup, 1.0))
   return tf.where(step < warmup, climbing, decayed)
 
 
 def rows_squared_norm(grads: list) -> tf.Tensor:
-  """Returns the sum of the squared rows of all tf.IndexedSlices in `grads`.
+  """Returns the squared norm of the rows of all tf.IndexedSlices in `grads`.
 
-  As in the original: the norm of an embedding gradient counts each of its rows,
-  before the rows of a repeated word are added up. Replicas and parts of a batch
-  have separate rows, so the sum of their results is the whole batch's squared
-  norm.
+  As in the original: the rows of a repeated token count separately; they are
+  not summed first. Replicas and parts of a batch have separate rows, so their
+  results add up to the whole batch's squared norm.
   """
   return squared_norm(
     [g.values for g in grads if isinstance(g, tf.IndexedSlices)]
@@ -103,23 +102,23 @@ def squared_norm(tensors: list) -> tf.Tensor:
 
 
 def global_norm(grads: list) -> tf.Tensor:
-  """Returns the norm of one device's gradients, without adding up rows.
+  """Returns the norm of one device's gradients; repeated rows stay separate.
 
   A word table that is also the masked-LM output layer has a dense gradient: as
-  in 1.15, TensorFlow adds the rows up to add them to the output layer's tensor.
+  in version 1.15, TensorFlow sums the rows to add the output layer's gradient.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
 
 
 def clip_scale(norm: tf.Tensor) -> tf.Tensor:
-  """Returns the factor that clips gradients of norm `norm` to the norm 1.
+  """Returns the factor that clips gradients with norm `norm` to norm 1.
 
   It is 1 for smaller gradients. If the norm is not finite, the factor is
   meaningless, and the caller should skip the step.
   """
-  # TF1's clip_by_global_norm does the same. At norm 0 the first term is
-  # infinite, so the minimum is the second.
+  # TF1's clip_by_global_norm does the same. At norm 0, the first term is
+  # infinite and the minimum is 1.
   return tf.minimum(1.0 / norm, 1.0)
 
 
@@ -129,14 +128,14 @@ def adam_direction(
   """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
   As in the original: epsilon is outside the root, and without
-  `correction_step` the moments are not corrected. They start at 0, so m is too
-  small for some tens of updates, and v for a few thousand. Returns the
+  `correction_step` the moments have no bias correction. They start at 0, so m
+  is too small for some tens of updates, and v for a few thousand. Returns the
   direction, the new m and the new v.
 
   Args:
     grad, m, v: gradient, first and second moment, which share a shape.
-    correction_step: number of this update, from 1, to divide the moments by
-      1 - beta^step; None for the original's form.
+    correction_step: number of this update, from 1; divides the moments by
+      1 - beta^step. None: no correction, as in the original.
   """
   m = beta_1 * m + (1.0 - beta_1) * grad
   v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)
@@ -181,8 +180,7 @@ def adam_weight_decay_update(
     direction += weight_decay_rate * param
   if layer_adaptation:
     param_norm, norm = tf.norm(param), tf.norm(direction)
-    # Both branches of a `where` are computed, so the divisor is made 1 where
-    # the ratio is not used.
+    # `where` computes both branches: the divisor is 1 where it is not used.
     usable = tf.logical_and(param_norm > 0.0, norm > 0.0)
     trust_ratio = tf.where(
       usable, param_norm / tf.where(usable, norm, 1.0), tf.ones_like(norm)
@@ -192,9 +190,9 @@ def adam_weight_decay_update(
 
 
 def _scaled(grad, scale):
-  """Returns a dense float32 gradient times a scalar, 0 if the scalar is 0."""
+  """Returns grad * scale as a dense float32 tensor, 0 if the scale is 0."""
   if isinstance(grad, tf.IndexedSlices):
-    # Rows are scaled before they expand to a table of all words.
+    # Scales the rows before they expand to the whole embedding table.
     values = _times(grad.values, scale)
     return tf.convert_to_tensor(
       tf.IndexedSlices(values, grad.indices, grad.dense_shape)
@@ -209,7 +207,7 @@ def _times(grad, scale):
 
 
 def _kernel_share(beta):
-  """Returns the ratio of Adam's kernel's 1 - float32(beta) to 1 - beta."""
+  """Returns the kernel's 1 - float32(beta) divided by the exact 1 - beta."""
   rounded = float(np.float32(beta))
   return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
 
@@ -240,13 +238,13 @@ class AdamWeightDecay:
     """Makes an optimizer; the defaults are the original's fixed values.
 
     Args:
-      bias_correction: True makes it AdamW.
+      bias_correction: whether to correct the bias of the moments (AdamW).
       rate_multipliers: {variable name: factor of the learning rate} (see
         `learning_rate_multipliers`); missing names have 1.
-      jit_compile: whether XLA compiles the formula, once for each shape. It
-        helps if XLA compiles the whole step, and for LAMB, whose dozen passes
-        over memory become one. Adam uses TensorFlow's kernel, which is as
-        fast and needs no compiler.
+      jit_compile: whether XLA compiles the formula, once per shape. This helps
+        if XLA compiles the whole step, and for LAMB, whose dozen passes over
+        memory become one. Otherwise, Adam uses TensorFlow's kernel, which is as
+        fast without a compiler.
     """
     self.slots: dict[str, tf.Variable] = {}
     self._weight_decay_rate = weight_decay_rate
@@ -260,7 +258,7 @@ class AdamWeightDecay:
       self._formula = tf.function(self._new_values, jit_compile=True)
 
   def create_slots(self, variables: list[tf.Variable]) -> None:
-    """Makes zero moments for the variables that will have a gradient.
+    """Creates zero moments for the variables that will have a gradient.
 
     Call it inside `strategy.scope()`. As in the original: a variable without a
     gradient (the pooler in SQuAD) is never updated or decayed and has no
@@ -277,7 +275,7 @@ class AdamWeightDecay:
           )
 
   def decays(self, name: str) -> bool:
-    """Returns whether a variable of this name gets weight decay."""
+    """Returns whether the variable with this name gets weight decay."""
     return not any(part in name for part in NOT_DECAYED)
 
   def update_all(
@@ -288,14 +286,14 @@ class AdamWeightDecay:
     Args:
       variables: the tf.Variables passed to `create_slots`, or one replica's
         copies of them.
-      grads: as many tensors (or tf.IndexedSlices), summed over replicas.
+      grads: one tensor or tf.IndexedSlices per variable, summed over replicas.
       learning_rate: scalar, see `learning_rate`.
-      step: updates made before this one; only bias correction reads it.
+      step: number of earlier updates; only bias correction uses it.
       grad_scale: scalar that multiplies the gradients (`clip_scale`).
-      apply: bool or bool tensor; False keeps the variables and their moments
-        bit for bit, even if a gradient is not finite.
+      apply: bool or bool tensor; False leaves all bits of the variables and
+        moments unchanged, even if a gradient is not finite.
     """
-    # Python numbers would make tf.function trace the formula for each value.
+    # With Python numbers, tf.function would trace the formula once per value.
     apply = tf.cast(apply, tf.bool)
     learning_rate = tf.cast(learning_rate, tf.float32)
     step = tf.cast(step, tf.float32)
@@ -341,14 +339,15 @@ class AdamWeightDecay:
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):
-    """Returns factors of gradient, rate and epsilon for an exact Adam step.
+    """Returns factors for gradient, rate and epsilon that make Adam exact.
 
-    The kernel weighs a gradient g by 1 - float32(beta), which is s (1 - beta):
-    s is 0.999987 for beta_2 = 0.999. From g / sqrt(s2) it computes the exact v,
-    and m s1 / sqrt(s2), which is 7e-6 too large; the rate compensates for that.
-    (If m was loaded from another program, the error ends after some ten steps.)
+    The kernel weights a gradient g by 1 - float32(beta) = s (1 - beta), where s
+    is 0.999987 for beta_2 = 0.999. From g / sqrt(s2), it computes the exact v
+    and m s1 / sqrt(s2), which is 7e-6 too large. The rate's factor corrects
+    this. (An m from another program lacks the error, so some ten updates are
+    7e-6 too small.)
 
-    If the moments are divided by c1 and c2 (see `adam_direction`),
+    With bias correction by c1 and c2 (see `adam_direction`), the direction
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
     """
     s1, s2 = map(_kernel_share, self._betas.values())
@@ -364,7 +363,7 @@ class AdamWeightDecay:
     It uses few operations per variable and no branches: each operation costs
     time in every step, and more while the step is traced.
     """
-    # Betas of 1, a zero rate and zero gradients make the kernel do nothing.
+    # Without `apply`, betas of 1 and zero rates and gradients change nothing.
     betas = [
       tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
     ]
@@ -374,7 +373,7 @@ class AdamWeightDecay:
     epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
     no_correction = tf.zeros([])
     rates = {
-      # Rates are computed once for each multiplier, not for each variable.
+      # Computes the rates once per multiplier, not once per variable.
       multiplier: (rate * rate_scale, rate * self._weight_decay_rate)
       for multiplier in {self._multiplier(v) for v, _ in pairs}
       for rate in [learning_rate * multiplier]
@@ -389,8 +388,8 @@ class AdamWeightDecay:
         tf.raw_ops.ResourceApplyGradientDescent(
           var=variable.handle, alpha=decay, delta=variable.read_value()
         )
-      # This kernel's bias correction does not scale epsilon as the paper does:
-      # powers of 0 turn it off.
+      # This kernel's bias correction does not scale epsilon as the paper does,
+      # so beta powers of 0 turn it off.
       tf.raw_ops.ResourceApplyAdam(
         var=variable.handle,
         m=m.handle,
@@ -407,8 +406,7 @@ class AdamWeightDecay:
   def apply_gradients(self, grads, variables, *, learning_rate, step):
     """Clips and applies all gradients of one device.
 
-    Returns the global norm before clipping. A gradient of None skips its
-    variable.
+    Returns the global norm before clipping. Skips gradients that are None.
     """
     norm = global_norm(grads)
     # As in the original: variables that the loss does not reach are skipped.
@@ -437,8 +435,7 @@ class AdamWeightDecay:
       layer_adaptation=self._adapts_layers and decay,
       **self._adam,
     )
-    # tf.where, unlike a product by 0, keeps the old bits even if the new are
-    # NaN.
+    # tf.where, unlike a product by 0, keeps the old bits if new values are NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
 
@@ -452,7 +449,7 @@ class Lamb(AdamWeightDecay):
   _adapts_layers = True
 
 
-# name of --optimizer -> function that takes the options of `AdamWeightDecay`
+# {value of --optimizer: function that takes the options of AdamWeightDecay}
 OPTIMIZERS: dict[str, Callable[..., AdamWeightDecay]] = {
   "bertadam": AdamWeightDecay,
   "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
@@ -476,7 +473,7 @@ def make_optimizer(name: str, **options) -> AdamWeightDecay:
 
 
 def layer_of(name: str, num_layers: int) -> int:
-  """Returns the depth of a variable, from its name.
+  """Returns the depth of the variable with this name.
 
   It is 0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
   for the pooler and every head. Weights of the encoder that several layers
@@ -508,10 +505,10 @@ def learning_rate_multipliers(
 def trainable_names(
   names: Iterable[str], num_layers: int, *, freeze_layers: int = 0
 ) -> list[str]:
-  """Returns the names of the variables that are trained with frozen layers.
+  """Returns the names of the variables that stay trainable with frozen layers.
 
-  The embeddings and the lowest `freeze_layers` encoder layers are frozen; 0
-  freezes nothing, `num_layers` everything but the pooler and the heads. Raises
+  Freezes the embeddings and the lowest `freeze_layers` encoder layers. 0
+  freezes nothing; `num_layers` freezes all but the pooler and the heads. Raises
   InputError: freeze_layers is not from 0 to num_layers.
   """
   if not 0 <= freeze_layers <= num_layers:

@@ -1,4 +1,4 @@
-r"""Reproduces published results and compares scores, one command per row.
+r"""Reproduces published results (rows of a table) and compares the scores.
 
   python reproduce.py --list
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \
@@ -14,19 +14,19 @@ import shlex
 
 from common import command, flags
 
-flags.DEFINE_list("row", [], "Names of rows, see --list.")
-flags.DEFINE_bool("list", False, "Print all rows and do nothing.")
+flags.DEFINE_list("row", [], "Names of rows from --list.")
+flags.DEFINE_bool("list", False, "Print all rows and run nothing.")
 flags.DEFINE_string(
   "model_dir", None, "Folder of the model, or the --dir of download.py."
 )
 flags.DEFINE_string(
   "data_dir",
   None,
-  "Folder of the data, or the --dir of download.py; for "
-  "pre-training the files of records.",
+  "Folder of the data, or the --dir of download.py; for pre-training, the "
+  "record files.",
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
-flags.DEFINE_integer("seeds", 1, "How many seeds, from 1 on.", lower_bound=1)
+flags.DEFINE_integer("seeds", 1, "Run the seeds 1 to this.", lower_bound=1)
 flags.DEFINE_integer(
   "max_steps",
   0,
@@ -34,12 +34,12 @@ flags.DEFINE_integer(
   "such a run never counts as reproduced. 0: the whole recipe.",
   lower_bound=0,
 )
-flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
+flags.DEFINE_bool("dry_run", False, "Print the commands, but do not run them.")
 flags.DEFINE_bool(
   "report", False, "Collect all finished runs in report.md and report.json."
 )
 
-# --help and mistakes are answered before the rest is imported.
+# --help and flag errors do not need the other imports.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
@@ -47,7 +47,7 @@ from reproduction import report, rows, runs
 
 
 def print_list():
-  """Prints all rows: name, source, published value, model and data."""
+  """Prints each row's name, source, published values, model, hours and note."""
   for row in rows.ROWS.values():
     published = ", ".join(
       f"{metric.result or 'test score'} {metric.published:g}"
@@ -66,7 +66,7 @@ def check_flags(settings, extra):
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
   if extra and not extra[0].startswith("-"):
-    raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
+    raise errors.InputError(f"{extra[0]!r} is not a flag; use --row=NAME")
   names = {flag.name for flag in flags.of_script()}
   for word in extra:
     name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
@@ -100,16 +100,16 @@ def make_plan(settings, name, extra):
 
 
 def main(argv):
-  """Runs rows of published numbers, or reports the runs."""
+  """Runs the rows of --row, or reports the finished runs."""
   settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:
     print_list()
     return
   check_flags(settings, extra)
-  # All plans are made before the first run, to report missing files at once.
+  # Makes all plans before the first run, to report missing files at once.
   plans = [make_plan(settings, name, extra) for name in settings.row]
   for plan in plans:
-    # Row by row, so a stopped command has whole rows to report.
+    # Completes one row after another: a stopped command can report whole rows.
     for seed in range(1, settings.seeds + 1):
       if settings.dry_run:
         print(shlex.join(runs.command(plan, seed)))

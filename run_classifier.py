@@ -1,4 +1,4 @@
-r"""Classifies sentences and pairs: GLUE, XNLI, PAWS-X, IMDB, SWAG, your data.
+r"""Classifies texts and pairs: GLUE, XNLI, PAWS-X, IMDB, SWAG or your own data.
 
   python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC \
       --do_train --do_eval --do_predict --max_seq_length=128 \
@@ -6,7 +6,7 @@ r"""Classifies sentences and pairs: GLUE, XNLI, PAWS-X, IMDB, SWAG, your data.
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt --output_dir=mrpc_output
 
-Flags, defaults and files are the original's. Your own data need no code:
+Flags, defaults and files match google-research/bert. For your own data:
 
   python run_classifier.py --do_train --do_eval --do_predict \
       --train_file=train.csv --eval_file=dev.csv --predict_file=new.csv \
@@ -41,15 +41,15 @@ flags.rule(
 
 
 def is_export():
-  """Whether --model_dir is an export that needs no TensorFlow."""
-  # Imported here: --help needs no NumPy.
+  """Returns whether --model_dir is an export that needs no TensorFlow."""
+  # Imported here, because --help does not need NumPy.
   from engines import networks
 
   return bool(networks.engine_of(flags.FLAGS.model_dir or ""))
 
 
 command.check_early(lambda: repeated_runs.parse_seeds(flags.FLAGS.seeds))
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__, imports_tensorflow=lambda: not is_export())
 
 if __name__ == "__main__" and is_export():
@@ -90,7 +90,7 @@ def main(_):
   elif grid:
     repeated_runs.run_grid(
       settings,
-      lambda of_run: run_model(of_run, run),
+      lambda new_settings: run_model(new_settings, run),
       grid,
       f"eval_{run.task.metrics[0]}",
       is_chief=distribution.is_chief(strategy),
@@ -102,7 +102,7 @@ def main(_):
 def arrange_devices(settings):
   """Returns the tf.distribute.Strategy and settings; windows turn XLA off."""
   strategy = run_setup.make_strategy(settings)
-  # Texts differ in their number of windows; XLA would compile every shape.
+  # Texts have different numbers of windows; XLA would compile each shape.
   if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
       logging.info(
@@ -135,10 +135,10 @@ def run_model(settings, run):
 
 
 def run_seeds(settings, run, seeds):
-  """Runs a model for each of --seeds and compares them in a table."""
+  """Runs a model with each of --seeds and compares the scores in a table."""
   results = repeated_runs.run_all(
     settings,
-    lambda of_run: run_model(of_run, run),
+    lambda new_settings: run_model(new_settings, run),
     {f"seed_{seed}": {"seed": seed} for seed in seeds},
   )
   if settings.do_eval and distribution.is_chief(run.strategy):

@@ -276,4 +276,4 @@ def test_an_unknown_activation_of_a_reranker_is_named_once(activation, caplog):
       {**CLASSIFIER, "num_labels": 1, **section}
     )
   assert loaded.problem_type == "ranking_logit"
-  assert caplog.text.count(f"{activation} for the score of a pair") == 1
+  assert caplog.text.count(f"{activation} as sentence-transformers") == 1

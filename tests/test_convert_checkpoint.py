@@ -22,7 +22,7 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   assert f"wrote 41 tensors of {MODEL} (Hugging Face) to " in finished.out
   assert lines[-1] == (
     "outputs: the same (largest difference 0 of labels, pooled_output, "
-    "sequence_output; rounding stays below 0.001)"
+    "sequence_output; up to 0.001 is rounding)"
   )
   # Without --verbose, there is no line for each weight.
   quiet = convert(**flags, output=tmp_path / "quiet")

@@ -206,7 +206,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
     ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
     (
       {"shard_size_mb": 1, "output_file": "a,b"},
-      "with --shard_size_mb give one name",
+      "with --shard_size_mb, give one name",
     ),
   ],
 )

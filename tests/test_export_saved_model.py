@@ -138,7 +138,7 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
         "quantize": "int8",
         "calibration_file": "{tmp}/w",
       },
-      "w:1: 2 texts with tabs",
+      "w:1: 2 texts separated by tabs",
     ),
     (
       {
