@@ -382,8 +382,8 @@ THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 def is_huggingface(values: dict, path: str | None = None) -> bool:
   """Returns whether the values of a JSON file have Hugging Face's format.
 
-  No key of a file from 2019 shows the format. The file name in `path` and the
-  weights next to the file then decide.
+  No key of a file from 2019 shows the format; the file name in `path` and the
+  weights next to the file do.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):

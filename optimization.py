@@ -135,7 +135,7 @@ def adam_direction(
   Args:
     grad, m, v: gradient, first and second moment, which share a shape.
     correction_step: number of this update, from 1; divides the moments by
-      1 - beta^step. None: no correction, as in the original.
+      1 - beta^step. None: the original's form, without correction.
   """
   m = beta_1 * m + (1.0 - beta_1) * grad
   v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)

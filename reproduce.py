@@ -26,7 +26,7 @@ flags.DEFINE_string(
   "record files.",
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
-flags.DEFINE_integer("seeds", 1, "Run the seeds 1 to this.", lower_bound=1)
+flags.DEFINE_integer("seeds", 1, "Run the seeds 1 to N.", lower_bound=1)
 flags.DEFINE_integer(
   "max_steps",
   0,

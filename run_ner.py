@@ -1,4 +1,4 @@
-r"""Tags words: names, chunks, parts of speech; any labels in CoNLL columns.
+r"""Tags words, for example with named entities, chunks or parts of speech.
 
   python run_ner.py --do_train --do_eval --do_predict --document_context \
       --train_file=eng.train --eval_file=eng.testa --predict_file=eng.testb \
@@ -6,13 +6,13 @@ r"""Tags words: names, chunks, parts of speech; any labels in CoNLL columns.
       --bert_config_file=bert_config.json --init_checkpoint=bert_model.ckpt \
       --output_dir=ner_output
 
-Fine-tunes as the paper does (arXiv 1810.04805, section 5.3): a classifier on
-each word's first word piece. The paper's table of frozen features comes from
+The script fine-tunes as the paper does (arXiv 1810.04805, section 5.3), with a
+classifier on each word's first piece. The paper's feature-based results use
 
   python run_ner.py --do_train --do_eval --freeze_encoder \
       --feature_layers=weighted_sum_last_four --learning_rate=1e-3 ...
 
-A trained model tags sentences: columns, JSON lines, or plain text:
+A trained model tags sentences in columns, JSON lines or plain text:
 
   python run_ner.py --do_predict --predict_file=new.txt --file_format=text \
       --model_dir=ner_output/final_model --output_dir=new_output
@@ -37,46 +37,45 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   "predict_file",
   None,
-  "CoNLL columns or JSON lines to label: words alone, or "
-  "with labels that are scored.",
+  "CoNLL columns, JSON lines or plain text to tag; if the file has labels, the "
+  "predictions are scored.",
   needs="do_predict",
 )
 flags.DEFINE_enum(
   "file_format",
   None,
   flag_values.TAGGING_FORMATS,
-  "Format of all files, and of the predictions. If not given: jsonl for names "
-  "that end in .jsonl or .json, else conll, the format of columns. text: raw "
-  "sentences to label, a line each; their words are answered in columns.",
+  "Format of all files and of the predictions. By default, jsonl for names "
+  "that end in .jsonl or .json, and conll (columns) for all others. text: one "
+  "sentence per line to tag; the predictions are in columns.",
 )
-flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
+flags.DEFINE_integer("word_column", 0, "Column of the words, from 0.")
 flags.DEFINE_integer(
   "label_column",
   -1,
-  "The column of the labels; negative from the end.",
+  "Column of the labels; negative numbers count from the end.",
   needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_enum(
-  # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
+  # The official files of CoNLL-2003 use iob1; many copies use iob2.
   "scheme",
   "iob2",
   flag_values.TAGGING_SCHEMES,
-  "How labels mark where an entity "
-  "begins; plain: only types (PER), where adjacent words of a type are an "
-  "entity; none: labels of single words, such as parts of speech.",
+  "How labels mark the start of an entity. plain: labels are types only (PER); "
+  "adjacent words with the same type form an entity. none: labels of single "
+  "words, such as parts of speech.",
 )
 flags.DEFINE_bool(
   "lenient",
   False,
-  "Accepts sequences of labels that the scheme forbids "
-  "(I-PER after O), and counts them as conlleval does.",
+  "Accepts label sequences that the scheme forbids (I-PER after O), and scores "
+  "them as conlleval does.",
   not_with="scheme=none",
 )
 flags.DEFINE_list(
   "label_names",
   [],
-  "Names of the labels that JSON lines have as numbers "
-  "(ner_tags), in order from 0.",
+  "Names of the numeric labels in JSON lines (ner_tags), in order from 0.",
   needs="do_train|do_eval|predict_labels",
 )
 flags.DEFINE_bool(
@@ -95,14 +94,15 @@ flags.DEFINE_enum(
   "feature_layers",
   None,
   flag_values.TAGGING_FEATURES,
-  "With --freeze_encoder: trains a two-layer BiLSTM on these features of BERT.",
+  "With --freeze_encoder: BERT's features on which to train a two-layer "
+  "BiLSTM.",
   needs="freeze_encoder|!do_train",
 )
 flags.DEFINE_integer(
   # As in the paper.
   "bilstm_size",
   768,
-  "Units of each direction of the BiLSTM.",
+  "Units of the BiLSTM per direction.",
   lower_bound=1,
   needs="feature_layers",
 )
@@ -126,7 +126,7 @@ flags.rule(
 flags.rule("eval_batch_size", needs="do_eval|eval_steps")
 flags.rule("predict_batch_size", needs="do_predict")
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import os
@@ -148,7 +148,7 @@ class TaggingRun(NamedTuple):
 
   Attributes:
     task: the task's name, which is stored in the run's folder.
-    config: with the labels.
+    config: the model configuration, including the labels.
     trim: whether batches may be cut to their longest sequence.
     files: {name: inputs.TaggingData} for the used files among "train", "eval"
       and "predict".
@@ -163,7 +163,7 @@ class TaggingRun(NamedTuple):
 
 
 def score(settings, predictor, file, batch_size):
-  """Returns the labels of a file's sentences and, if it has some, scores."""
+  """Returns a file's predicted labels and, if the file has labels, scores."""
   predicted, loss = predictor.predict(file, batch_size)
   if not file.is_labelled:
     return predicted, None
@@ -172,14 +172,14 @@ def score(settings, predictor, file, batch_size):
 
 
 def train(settings, model, run, start, predictor):
-  """Trains from `start`; returns the step.
+  """Trains from `start`; returns the last step.
 
-  With --feature_layers, stored states replace the records in `run.files`.
+  With --feature_layers, stored hidden states replace the records in run.files.
   """
   count, names = len(run.files["train"].windows), None
 
   def training_data():
-    # The hidden states depend on the weights, which are loaded by now.
+    # The hidden states depend on the weights, which are loaded at this point.
     if settings.feature_layers:
       for name, file in run.files.items():
         run.files[name] = tagging_model.store_states(
@@ -242,7 +242,7 @@ def run_model(settings, run):
     step = train(settings, model, run, start, predictor)
   else:
     weight_files.load(
-      # Taggers do not read the pooler, and Hugging Face's have none.
+      # Taggers do not read the pooler, and Hugging Face's taggers have none.
       model.variables,
       start.path,
       allowed_missing=heads.POOLER,
@@ -276,7 +276,7 @@ def run_model(settings, run):
 
 
 def read_settings():
-  """Returns the settings of the flags and of a trained model's folder."""
+  """Returns the settings from the flags and a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings())
   if settings.do_train:
     return settings
@@ -301,7 +301,7 @@ def main(_):
 
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = run_setup.make_strategy(settings)
-  # Claimed before the first file is written.
+  # Claims the folder before the first file is written.
   task = f"tagging on {features}" if features else "tagging"
   run_setup.claim_folder(settings, task, config, strategy)
   files = inputs.prepare_all(
@@ -321,7 +321,7 @@ def main(_):
   if grid:
     repeated_runs.run_grid(
       settings,
-      lambda of_run: run_model(of_run, run),
+      lambda new_settings: run_model(new_settings, run),
       grid,
       "accuracy" if settings.scheme == "none" else "f1",
       is_chief=distribution.is_chief(strategy),

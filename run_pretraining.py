@@ -1,11 +1,11 @@
-r"""Pre-trains BERT with masked words and next sentences, and evaluates it.
+r"""Pre-trains BERT on masked tokens and next sentences, and evaluates it.
 
   python run_pretraining.py --do_train --do_eval \
       --input_file=pretraining.tfrecord --bert_config_file=bert_config.json \
       --output_dir=pretraining_output
 
-create_pretraining_data.py writes the records. `make quickstart` runs
-this on a sample, which takes two minutes on 2 CPU cores and ends with a
+create_pretraining_data.py writes the records. `make quickstart` runs both
+scripts on a sample. This takes two minutes on 2 CPU cores and ends with a
 masked-LM accuracy above 0.9.
 """
 
@@ -20,14 +20,14 @@ common_flags.define_device_flags()
 flags.DEFINE_string(
   "input_file",
   None,
-  "TFRecord files or glob patterns, comma-separated; for shards also their "
-  "manifest, or the --output_file they were written with.",
+  "TFRecord files or glob patterns, separated by commas. Shards may also be "
+  "named by their manifest or by the --output_file that wrote them.",
   required=True,
 )
 flags.DEFINE_string(
   "eval_input_file",
   None,
-  "TFRecord files to evaluate on; --input_file if not given.",
+  "TFRecord files to evaluate on; by default --input_file.",
   needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
@@ -39,7 +39,8 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "use_next_sentence_loss",
   True,
-  "Whether to predict the next sentence; needs records of pairs.",
+  "Whether to predict the next sentence, which needs records of sentence "
+  "pairs.",
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
 flags.DEFINE_integer(
@@ -54,14 +55,14 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   "max_eval_steps",
   100,
-  "Evaluation batches; the data are repeated if they hold fewer.",
+  "Number of evaluation batches; if the data have fewer, they are repeated.",
   lower_bound=1,
 )
-# As in the original: its training flags may be given without --do_train, so
-# training and evaluation can use the same command.
+# As in the original: training flags are valid without --do_train, so training
+# and evaluation can use the same command.
 flags.rule("freeze_encoder", needs="do_train")
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import functools
@@ -83,7 +84,7 @@ from records import tfrecord
 from training import distribution, evaluation_loop, harness, run_setup
 from variants import registry, vocabularies
 
-# For records with masks, which were made without --dynamic_masking.
+# For records with masks, which were written without --dynamic_masking.
 _ARE_MASKED = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_shares",
   why=": the records are masked already",
@@ -93,7 +94,7 @@ _NO_MASKS = _ARE_MASKED._replace(why=": this model predicts the next word")
 
 
 def make_input(settings, names, config):
-  """Returns the inputs.PretrainingInput of the files that a flag names."""
+  """Returns the inputs.PretrainingInput for the files that a flag names."""
   data = inputs.PretrainingInput(
     tfrecord.find_files(names),
     config,
@@ -113,7 +114,7 @@ def make_input(settings, names, config):
 
 
 def make_model(settings, config, **model_options):
-  """Returns the model of a configuration."""
+  """Returns the model for a configuration."""
   if registry.predicts_next_word(config):
     return next_word.NextWordModel(config, **model_options)
   return pretraining_model.PretrainingModel(
@@ -136,13 +137,13 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
 def write_model(settings, model, folder, step):
   """Writes the current weights to a folder."""
   vocab_file = settings.vocab_file
-  made_with = {"max_seq_length": settings.max_seq_length}
+  input_settings = {"max_seq_length": settings.max_seq_length}
   model_writer.write(
     folder,
     weight_files.by_name(model.variables),
-    model_folder.with_input_settings(model.config, made_with),
+    model_folder.with_input_settings(model.config, input_settings),
     vocab_file,
-    # Records do not contain the case; the vocabulary's folder may.
+    # Records do not store do_lower_case; the vocabulary's folder may.
     vocab_file and tokenizer_files.read_do_lower_case(vocab_file),
     step=step,
   )
@@ -169,7 +170,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 
 def check_vocabulary(settings, config):
-  """Refuses a vocabulary that does not fit the model, or not the records."""
+  """Refuses a vocabulary that does not fit the model or the records."""
   vocab = vocabularies.load_vocab(settings.vocab_file)
   config.check_vocabulary(len(vocab), settings.vocab_file)
   for names in filter(None, (settings.input_file, settings.eval_input_file)):
@@ -192,8 +193,7 @@ def main(_):
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = run_setup.make_strategy(settings)
   trim = run_setup.shapes_may_vary(settings, strategy)
-  # As in the original: evaluation reads the training files if no others are
-  # given.
+  # As in the original: evaluation reads the training files by default.
   data = eval_data = make_input(settings, settings.input_file, config)
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)

@@ -1,14 +1,15 @@
-r"""Answers questions by spans of a text: SQuAD 1.1 and 2.0.
+r"""Answers questions with spans of a text: SQuAD 1.1 and 2.0.
 
   python run_squad.py --do_train --do_predict --train_file=train-v1.1.json \
       --predict_file=dev-v1.1.json --vocab_file=vocab.txt \
       --bert_config_file=bert_config.json --init_checkpoint=bert_model.ckpt \
       --output_dir=squad_output
 
-Fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and 4.3), writes
-predictions.json, nbest_predictions.json and, for SQuAD 2.0
-(--version_2_with_negative), null_odds.json, and scores them if the file has
-answers. The trained model's folder stores the lengths that it needs:
+The script fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and
+4.3). It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0
+(--version_2_with_negative), null_odds.json. If the file has answers, it scores
+the predictions. A trained model's folder sets --max_seq_length and similar
+flags:
 
   python run_squad.py --do_predict --predict_file=new.json \
       --model_dir=squad_output/final_model --output_dir=new_output
@@ -20,7 +21,7 @@ from common import command, flags
 from serving import export_options
 from training import common_flags
 
-# `main` requires the flags that it needs: --evaluate_only needs no model.
+# Not required, because --evaluate_only needs no model; see the rules below.
 common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
@@ -31,12 +32,12 @@ flags.DEFINE_string(
   needs="do_eval|eval_steps|null_score_diff_threshold=auto",
 )
 flags.DEFINE_string(
-  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers."
+  "predict_file", None, "SQuAD JSON to answer; scored if it has answers."
 )
 flags.DEFINE_integer(
   "doc_stride",
   128,
-  "Stride, in word pieces, of the windows in which a long passage is read.",
+  "Stride of the windows over a long passage, in word pieces.",
   lower_bound=1,
 )
 flags.define_options(
@@ -47,24 +48,23 @@ flags.define_options(
 flags.DEFINE_bool(
   "pad_to_max_length",
   False,
-  "As the original, compute every window at "
-  "--max_seq_length and include padding in the softmax of the training and "
-  "among the n best positions.",
+  "Like google-research/bert, pad every window to --max_seq_length, and "
+  "include padding in the training softmax and among the n best positions.",
 )
 flags.DEFINE_string(
   "null_score_diff_threshold",
   None,
-  "A question gets no answer if the score of no answer exceeds that of the "
-  "best answer by more than this. auto: finds the value with the best F1 on "
-  "--eval_file and stores it with the model. Not given: the value stored for "
-  "these weights, or 0.0.",
+  "A question gets no answer if the no-answer score exceeds the best answer's "
+  "score by more than this. auto: finds the value with the best F1 on "
+  "--eval_file and stores it with the model. By default the value stored with "
+  "the weights, or 0.0.",
   needs="version_2_with_negative",
 )
 flags.DEFINE_bool(
   "verbose_logging",
   False,
-  "Whether to log each answer that cannot be found "
-  "again in the text, and the reason for each skipped question.",
+  "Whether to log each answer that cannot be found in the text, and the reason "
+  "for each skipped question.",
 )
 flags.DEFINE_bool(
   "evaluate_only",
@@ -74,14 +74,14 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "predictions_file",
   None,
-  "A predictions.json, for --evaluate_only. For "
-  "SQuAD 2.0, a null_odds.json next to it gives the best thresholds.",
+  "A predictions.json, for --evaluate_only. For SQuAD 2.0, the best thresholds "
+  "are computed from null_odds.json in the same folder, if it exists.",
   needs="evaluate_only",
 )
 common_flags.define_search_flag("f1")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
-# As in the original: its training flags may be given without --do_train, as in
-# its documented commands (--do_train=False --train_file=...).
+# As in the original: training flags are valid without --do_train, as in its
+# documented commands (--do_train=False --train_file=...).
 flags.rule(
   "do_train do_eval do_predict",
   needs="bert_config_file|model_dir vocab_file|model_dir",
@@ -105,7 +105,7 @@ flags.rule_for_others(
   why=", which scores a file of predictions without a model",
 )
 
-# --help and mistakes are answered before TensorFlow is loaded.
+# --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(__name__)
 
 import functools
@@ -138,10 +138,9 @@ def score_predictions(settings):
 
 
 def read_settings():
-  """Returns the settings of the flags and of a trained model's folder."""
+  """Returns the settings from the flags and a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings(check=False))
-  # Unlike the original: lengths are the trained model's by default, where it
-  # used the flags' default values.
+  # Unlike the original: a trained model's lengths replace the flags' defaults.
   if not (settings.do_train or settings.evaluate_only):
     settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
@@ -154,7 +153,7 @@ def read_settings():
 
 
 def files_to_read(settings):
-  """Returns the paths of "train", "eval" and "predict", where needed."""
+  """Returns {"train", "eval" or "predict": path} for the files to read."""
   paths = run_setup.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
     if not settings.eval_file:
@@ -201,19 +200,20 @@ def main(_):
   files = data.read_all(paths, version_2=settings.version_2_with_negative)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
-  # All runs share these inputs, made once the first run has found its weights.
+  # All runs share these inputs. The first run prepares them, once it has found
+  # its weights.
   make_inputs = functools.cache(
     lambda: inputs.prepare_all(
       files, tokenizer, lengths, folder=settings.output_dir
     )
   )
 
-  def run(of_run):
-    start = run_setup.open_run(of_run, task, config, strategy)
+  def run(new_settings):
+    start = run_setup.open_run(new_settings, task, config, strategy)
     return run_model(
-      of_run,
+      new_settings,
       job.SquadRun(
-        of_run, config, strategy, tokenizer, make_inputs, start=start
+        new_settings, config, strategy, tokenizer, make_inputs, start=start
       ),
     )
 

@@ -5,10 +5,10 @@ r"""Serves a model folder, or an export of export_saved_model.py, over HTTP.
   curl -d '{"instances": ["What a day!"]}' \
       http://127.0.0.1:8501/v1/models/sentiment:predict
 
-The server has the REST API of TensorFlow Serving, and computes concurrent
-requests in one batch. SIGTERM and SIGINT (Ctrl-C) end it after the pending
-requests, within 25 seconds. It needs aiohttp: in a clone of this project, pip
-install '.[serve]'.
+The server has the REST API of TensorFlow Serving. It computes concurrent
+requests in one batch. SIGTERM or SIGINT (Ctrl-C) stops it after the pending
+requests, within 25 seconds. The script needs aiohttp: in a clone of this
+project, run pip install '.[serve]'.
 """
 
 from common import command, flag_values, flags
@@ -19,9 +19,8 @@ _DEFAULTS = batching.Limits()
 flags.DEFINE_string(
   "saved_model_dir",
   None,
-  "The --export_dir of export_saved_model.py, for SavedModel (of which the "
-  "highest version is served), ONNX Runtime or LiteRT; or the folder of one "
-  "version.",
+  "The --export_dir of export_saved_model.py: ONNX, LiteRT, or SavedModel, "
+  "whose highest version is served. Or the folder of one version.",
 )
 flags.DEFINE_string(
   "model_dir",
@@ -33,8 +32,8 @@ flags.DEFINE_enum(
   "head",
   None,
   flag_values.SERVING_HEADS,
-  "What the model does; by default what it was trained for, and embedding for "
-  "an encoder alone.",
+  "Task of the model; by default the task that it was trained for, or "
+  "embedding for an encoder without a head.",
   needs="model_dir",
 )
 flags.DEFINE_string(
@@ -45,64 +44,64 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   "host",
   "127.0.0.1",
-  "Address to listen on; 0.0.0.0: reachable from other machines. There is no "
-  "encryption and no password.",
+  "Address to listen on. 0.0.0.0 lets other machines reach the server, which "
+  "has no encryption and no password.",
 )
 flags.DEFINE_list(
   "allowed_hosts",
   [],
-  "Names, without the port, that a request's Host header may have; others are "
-  "refused with 403, which stops web pages that point their own host name at "
-  "this server (DNS rebinding). By default localhost and loopback addresses if "
-  "--host is one of them, else all; *: all.",
+  "Host names, without the port, that a request's Host header may have. The "
+  "server refuses other names with 403, which stops web pages that point their "
+  "own host name at it (DNS rebinding). By default localhost and loopback "
+  "addresses if --host is one of them, else all. *: all.",
 )
 flags.DEFINE_integer(
   "port",
   8501,
-  "Port to listen on; 0: one that is free.",
+  "Port to listen on; 0: any free port.",
   lower_bound=0,
   upper_bound=65535,
 )
 flags.DEFINE_integer(
   "max_batch_size",
   _DEFAULTS.max_batch_size,
-  "Most texts in a batch; a larger request is computed in several.",
+  "Maximum number of texts in a batch; larger requests are split.",
   lower_bound=1,
 )
 flags.DEFINE_float(
   "max_batch_delay_ms",
   _DEFAULTS.max_batch_delay_ms,
-  "How long a request waits for others while none is being computed.",
+  "How long a request waits for others while the model is idle.",
   lower_bound=0.0,
 )
 flags.DEFINE_integer(
   "max_queue",
   _DEFAULTS.max_queue,
-  "Most texts that may wait; more requests are refused with 503. A request "
-  "with more texts than this is refused with 400.",
+  "Maximum number of waiting texts; further requests are refused with 503. A "
+  "request with more texts than this is refused with 400.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_body_bytes",
   _DEFAULTS.max_body_bytes,
-  "Largest request; larger ones are refused with 413.",
+  "Maximum size of a request; larger requests are refused with 413.",
   lower_bound=1,
 )
 flags.DEFINE_float(
   "timeout_s",
   _DEFAULTS.timeout_s,
-  "Seconds after which a request without an answer is refused with 504, and a "
-  "connection without a request is closed.",
+  "Seconds after which an unanswered request gets status 504, and an idle "
+  "connection is closed.",
   lower_bound=0.001,
 )
 flags.DEFINE_integer(
   "num_threads",
   0,
-  "Threads that compute; 0: one for each CPU core.",
+  "Number of threads that compute; 0: one per CPU core.",
   lower_bound=0,
 )
 
-# TensorFlow is loaded for weights and SavedModels, not for ONNX and LiteRT.
+# TensorFlow is imported for weights and SavedModels, not for ONNX and LiteRT.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import os
@@ -114,9 +113,9 @@ from serving import exported_network, rest, text_models
 
 
 def model_name(settings):
-  """Returns --model_name, or the name of the folder above the version's."""
+  """Returns --model_name, by default the name of the model's folder."""
   folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
-  # Like TensorFlow Serving, it names the model by the folder above versions.
+  # As in TensorFlow Serving, the name is from the folder above the versions.
   if os.path.basename(folder).isdecimal():
     folder = os.path.dirname(folder)
   name = settings.model_name or os.path.basename(folder)
@@ -128,7 +127,7 @@ def model_name(settings):
 
 
 def load(settings):
-  """Returns the exported_network.Served of the flags."""
+  """Returns the exported_network.Served that the flags select."""
   size, threads = settings.max_batch_size, settings.num_threads
   if settings.saved_model_dir:
     return exported_network.load(settings.saved_model_dir, size, threads)
@@ -138,13 +137,13 @@ def load(settings):
 
 
 def main(_):
-  """Serves exports until a signal ends the process."""
-  # Imported here, so that a missing aiohttp is reported like other mistakes.
+  """Serves a model until a signal ends the process."""
+  # Imported here, to report a missing aiohttp like other input errors.
   from serving import server
 
   settings = flags.read_settings()
   if not (settings.saved_model_dir or settings.model_dir):
-    raise errors.InputError("pass --model_dir or --saved_model_dir: the model")
+    raise errors.InputError("pass --model_dir or --saved_model_dir")
   name = model_name(settings)
   limits = batching.Limits(**settings.pick(batching.Limits._fields))
   model = load(settings)
@@ -158,9 +157,9 @@ def main(_):
   )
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
-  if port:  # Port 0 is replaced, and printed, later.
+  if port:  # The server replaces port 0 later and prints it.
     example = rest.example_request(model.texts, host, port, name)
-    logging.info("ask it: %s", example)
+    logging.info("example request: %s", example)
   server.run(application, host, port, name, limits.timeout_s)
   logging.info(
     "stopped; %d texts in %d batches",

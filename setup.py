@@ -2,10 +2,10 @@
 
 In a clone, scripts contain `import modeling` and `from squad import answers`.
 In the wheel, the same files are one package, and the build rewrites these lines
-(`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`), so that
-site-packages gets no top-level modules with common names like `tokenization`.
-An editable installation has only bert_tf2.py, which rewrites them at import.
-pyproject.toml has all metadata that needs no code.
+(`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`). This keeps
+common names such as `tokenization` out of site-packages. An editable
+installation has only bert_tf2.py, which rewrites the lines at import. All
+metadata that needs no code is in pyproject.toml.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import sys
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-# An isolated build does not look for modules here.
+# An isolated build does not have this folder on sys.path.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bert_tf2  # noqa: E402
@@ -34,12 +34,12 @@ class BuildPackage(build_py):
     self.force = True
 
   def find_package_modules(self, package, package_dir):
-    """Returns the package's modules: in the root, only the scripts' own."""
+    """Returns a package's modules; for the root, only bert_tf2.MODULES."""
     modules = super().find_package_modules(package, package_dir)
     if package != PACKAGE:
       return modules
-    # Without __init__.py, the package would be merged with any folder of its
-    # name in the working directory, for example a clone called bert_tf2.
+    # Without __init__.py, Python would merge the package with any folder of the
+    # same name in the working directory, such as a clone called bert_tf2.
     names = {PACKAGE: "__init__", **{n: n for n in bert_tf2.MODULES}}
     return [
       (package, names[name], file) for _, name, file in modules if name in names
@@ -48,7 +48,7 @@ class BuildPackage(build_py):
   def run(self):
     """Empties the build folder and copies the package."""
     if not self.editable_mode:
-      # A module that was renamed since the last build must not be shipped.
+      # The wheel must not contain the old file of a renamed module.
       shutil.rmtree(pathlib.Path(self.build_lib, PACKAGE), ignore_errors=True)
     super().run()
 

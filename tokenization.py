@@ -1,11 +1,11 @@
-"""Text -> the original's WordPiece tokens and ids, computed faster.
+"""Converts text to the original's WordPiece tokens and ids, but faster.
 
 FullTokenizer is BasicTokenizer (clean the text, optionally lower-case it and
 strip its accents, split at white space and punctuation) followed by
 WordpieceTokenizer (longest match first). Needs no TensorFlow.
 
-Speed: words recur in any text, so the result of each chunk between two spaces
-is cached. The cache is bounded (see `_Cache`) and changes no result, because
+Words recur in any text, so a cache holds the result of each chunk between two
+spaces. The cache is bounded (see `_Cache`). It changes no result, because
 U+0020 separates words at every stage, whatever its neighbours are.
 """
 
@@ -20,7 +20,7 @@ from common import errors, file_io
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
-# Unlike the original: its seven full names became patterns, which also match
+# Unlike the original: patterns replace its list of seven names. They also match
 # the whole-word-masking releases and the 24 small models.
 _RELEASED_FOLDER = re.compile(r"([\w-]+)/bert_model\.ckpt", re.ASCII)
 _SIZE = r"_L-\d+_H-\d+_A-\d+"
@@ -29,9 +29,9 @@ _LOWER_CASED_RELEASE = re.compile(
 )
 _CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
 
-# Blocks of Han characters, which are written without spaces, so each becomes
-# a word. As in the original: a list of ranges, not a property of Unicode; it
-# lacks U+3007, extension F (U+2CEB0) and later ones, Hangul and kana.
+# Blocks of Han characters. Each becomes a word, because Chinese has no spaces.
+# As in the original: a list of ranges, not a property of Unicode. The list
+# lacks U+3007, extension F (U+2CEB0) and later extensions, Hangul and kana.
 _HAN_RANGES = (
   (0x3400, 0x4DBF),  # Extension A.
   (0x4E00, 0x9FFF),  # Unified Ideographs.
@@ -47,20 +47,20 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 # Printable ASCII has only letters, digits, the space and _ASCII_PUNCTUATION.
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
-# Each cache has these limits. English text of any size has fewer frequent
+# Each cache has these limits. Even a large English text has fewer frequent
 # chunks, and longer chunks (links, numbers) rarely recur.
 _CACHED_ENTRIES = 1 << 17
 _CACHED_CHARS = 32
 
 
 class UnknownTokenError(errors.InputError, KeyError):
-  """A token or an id is not in the vocabulary.
+  """Raised for a token or an id that is not in the vocabulary.
 
-  As in the original: a KeyError. Unlike the original: a message names the
-  entry, and it is an InputError for scripts.
+  As in the original: it is a KeyError. Unlike the original: its message names
+  the entry, and it is also an InputError, which scripts report.
   """
 
-  __str__ = Exception.__str__  # KeyError's adds quotes around the message.
+  __str__ = Exception.__str__  # KeyError's puts quotes around the message.
 
 
 def validate_case_matches_checkpoint(
@@ -68,11 +68,10 @@ def validate_case_matches_checkpoint(
 ) -> None:
   """Refuses a released model with the wrong `do_lower_case`.
 
-  As in the original: only "<released folder>/bert_model.ckpt..." is checked.
+  As in the original: checks only paths "<released folder>/bert_model.ckpt...".
 
   Raises:
-    InputError: the text would be lower-cased for a cased model, or the other
-      way round.
+    InputError: the text would be lower-cased for a cased model, or vice versa.
   """
   folder = _RELEASED_FOLDER.search(init_checkpoint or "")
   if not folder:
@@ -94,7 +93,7 @@ def validate_case_matches_checkpoint(
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-  """Returns `text` as str; bytes are decoded as UTF-8, invalid ones dropped.
+  """Returns `text` as str; decodes bytes as UTF-8 and drops invalid bytes.
 
   Raises:
     ValueError: `text` is neither str nor bytes.
@@ -107,10 +106,9 @@ def convert_to_unicode(text: str | bytes) -> str:
 
 
 def printable_text(text: str | bytes) -> str:
-  """Returns `text` as str to print it, the same as `convert_to_unicode`.
+  """Returns `text` as str for printing, like `convert_to_unicode`.
 
-  As in the original: there it differs from `convert_to_unicode` only in
-  Python 2, where print takes bytes.
+  As in the original: the two differ only in Python 2, where print takes bytes.
   """
   return convert_to_unicode(text)
 
@@ -119,7 +117,7 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
   r"""Reads {token: id} from a file with one token per line, ids from 0.
 
   As in the original: lines end only at "\n" and are stripped of white space,
-  an empty line takes an id too, and a repeated token has the id of its last
+  an empty line uses up an id, and a repeated token gets the id of its last
   line. Unlike the original: a "\r" inside a line stays, see file_io.read_lines.
 
   Raises:
@@ -206,7 +204,7 @@ class FullTokenizer:
     vocab_file: path of the vocabulary.
     vocab: dict of token -> id; do not change it.
     inv_vocab: dict of id -> token.
-    do_lower_case: whether text is lower-cased and loses its accents.
+    do_lower_case: whether to lower-case text and strip its accents.
     never_split: words of the vocabulary that stay whole, see BasicTokenizer.
     unk_token: the token for an unknown word.
     specials: the tokens around texts.
@@ -223,7 +221,7 @@ class FullTokenizer:
     never_split: Iterable[str] = (),
     **text_rules,
   ):
-    """Reads the vocabulary; `text_rules` are keywords of BasicTokenizer.
+    """Reads the vocabulary; `text_rules` are options of BasicTokenizer.
 
     Raises:
       InputError: see `load_vocab`; or the vocabulary is empty, or some of
@@ -235,7 +233,7 @@ class FullTokenizer:
     self.vocab = load_vocab(vocab_file)
     if not any(self.vocab):
       raise errors.InputError(
-        f"{vocab_file}: no token in it; a vocabulary has one token a line"
+        f"{vocab_file}: no token in it; a vocabulary has one token per line"
       )
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(
@@ -251,8 +249,8 @@ class FullTokenizer:
     if cut := [w for w in self.never_split if self.tokenize(w) != [w]]:
       raise errors.InputError(
         f"never_split: {', '.join(map(repr, cut))} cannot stay whole; each "
-        f"must be a token of {vocab_file}, without white space, control "
-        "characters or Han characters next to others"
+        f"must be a token of {vocab_file}, without white space or control "
+        "characters, and without a Han character next to other characters"
       )
 
   def tokenize(self, text: str | bytes) -> list[str]:
@@ -274,14 +272,14 @@ class FullTokenizer:
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
     """Encodes many lines, for data.read_corpus of pretraining.
 
-    Returns (the concatenated ids of all lines, the number of ids of each line,
-    None, because "##" already marks the pieces that continue a word).
+    Returns the concatenated ids of all lines, the number of ids of each line,
+    and None (a mark of pieces that continue a word, which "##" already marks).
     """
     rows = list(map(self.encode, lines))
     return list(itertools.chain.from_iterable(rows)), list(map(len, rows)), None
 
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-    """Returns a list of ids for each word of a text."""
+    """Returns the ids of each word of a text, as a list per word."""
     return [self.encode(word) for word in words]
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
@@ -305,11 +303,11 @@ class FullTokenizer:
     return self.convert_tokens_to_ids([self.specials.mask])[0]
 
   def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-    """Returns the ids; raises UnknownTokenError for a token without one."""
+    """Returns the ids; raises UnknownTokenError for an unknown token."""
     return self._convert(self.vocab, tokens)
 
   def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-    """Returns the tokens; raises UnknownTokenError for an id without one."""
+    """Returns the tokens; raises UnknownTokenError for an unknown id."""
     return self._convert(self.inv_vocab, ids)
 
   def _convert(self, vocab, items):
@@ -345,14 +343,14 @@ class BasicTokenizer:
     """Makes a tokenizer.
 
     Args:
-      do_lower_case: whether words are lower-cased and lose their accents.
-      strip_accents: Hugging Face's option for only the accents; None means
+      do_lower_case: whether to lower-case words and strip their accents.
+      strip_accents: Hugging Face's option to strip only accents; None means
         `do_lower_case`.
       tokenize_chinese_chars: Hugging Face's option; False treats Han characters
         like other letters.
       never_split: words that stay whole between white space or Han characters,
-        as written or lower-cased. Hugging Face's BertTokenizer does the same:
-        "C++" keeps its case, and "c++" matches both.
+        as written or lower-cased. As in Hugging Face's BertTokenizer, "C++"
+        keeps its case, and "c++" matches both.
     """
     self.do_lower_case = do_lower_case
     self.strip_accents = (
@@ -384,7 +382,7 @@ class BasicTokenizer:
     if text.isascii() and text.isprintable():
       return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
     text = text.translate(self._cleaning)
-    # The original does this word by word. The whole text gives the same result:
+    # The original processes each word. The whole text gives the same result:
     # lower-casing depends on neighbours (a final sigma) and NFD reorders
     # accents, but neither reaches across white space.
     if self.do_lower_case:
@@ -396,7 +394,7 @@ class BasicTokenizer:
 
 
 class WordpieceTokenizer:
-  """Cuts words into the longest pieces that a vocabulary has, from the left.
+  """Splits words from the left into the longest pieces of a vocabulary.
 
   "seashells" -> ["sea", "##shell", "##s"]
   """
@@ -411,8 +409,8 @@ class WordpieceTokenizer:
 
     Args:
       vocab: dict of piece -> id; do not change it.
-      unk_token: token for a word that cannot be cut into pieces.
-      max_input_chars_per_word: a longer word is unknown too.
+      unk_token: token for a word that cannot be split into pieces.
+      max_input_chars_per_word: a longer word becomes unk_token.
         As in the original: counted after cleaning and accent stripping.
     """
     self.vocab = vocab
@@ -449,7 +447,7 @@ class WordpieceTokenizer:
       # As in the original: the longest match, not the best of all splits.
       while end > start and word[start:end] not in table:
         end -= 1
-      # Without a match the whole word is unknown, despite its first pieces.
+      # Without a match, the whole word is unknown, despite its first pieces.
       if end == start:
         return (self.unk_token,)
       pieces.append(table[word[start:end]])
@@ -459,11 +457,11 @@ class WordpieceTokenizer:
 
 
 def _for_each_chunk(cache, text):
-  """Returns the joined results of the chunks of `text` between spaces.
+  """Returns the concatenated results for the chunks of `text` between spaces.
 
-  Only tab, line feed and U+0020 separate chunks. Other separators that
-  `str.split` knows would be wrong: U+000B and U+0085 are removed as control
-  characters, which joins their neighbours.
+  Only tab, line feed and U+0020 separate chunks. Other separators of
+  `str.split` would be wrong: BasicTokenizer removes U+000B and U+0085 as
+  control characters, which joins their neighbours.
   """
   text = convert_to_unicode(text).replace("\n", " ").replace("\t", " ")
   return _chain(cache, text.split(" "))
@@ -487,7 +485,7 @@ class _Cache(dict):
     self.function = function
 
   def __missing__(self, key):
-    # dict calls this for a key that it lacks; a hit runs no Python.
+    # dict calls this only for a missing key; a hit runs no Python code.
     value = self.function(key)
     if len(key) <= _CACHED_CHARS:
       if len(self) >= _CACHED_ENTRIES:
@@ -496,14 +494,14 @@ class _Cache(dict):
     return value
 
   def __reduce__(self):
-    # It is pickled empty: worker processes get the tokenizer, not its cache.
+    # Entries are not pickled: workers get the tokenizer with an empty cache.
     return _Cache, (self.function,)
 
 
 class _CharacterTable(dict):
-  """Argument of `str.translate` whose entries are computed on first use.
+  """A table for `str.translate` that computes its entries on first use.
 
-  It is bounded, too: Unicode has a million code points, a language thousands.
+  Its size is bounded, because Unicode has a million code points.
   """
 
   def __init__(self, replacement):
@@ -519,7 +517,7 @@ class _CharacterTable(dict):
 
 
 def _clean(char):
-  """Removes control characters, turns white space into " "."""
+  """Removes control characters and turns white space into " "."""
   if _is_whitespace(char):
     return " "
   return "" if char == "\ufffd" or _is_control(char) else char
@@ -544,8 +542,8 @@ def _is_han(char):
 
 
 def _is_punctuation(char):
-  # As in the original: ASCII except letters, digits and control characters, so
-  # also "$" and "^", which are symbols in Unicode.
+  # As in the original: all ASCII except letters, digits, space and control
+  # characters, even "$" and "^", which are symbols in Unicode.
   return char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P"
 
 

@@ -1,4 +1,4 @@
-"""Skips padding, so that the layers compute only tokens.
+"""Skips padding: all layers except attention compute only tokens.
 
 A batch is [B, T], and the layers compute rows [S, H]:
 
@@ -23,14 +23,14 @@ class _Rows:
   """The dense layers before and after attention; subclasses pad and unpad."""
 
   def dense_to_heads(self, rows, weights, name, heads):
-    """Returns [B, N, T, D] of rows [S, H], for N heads; see layers.dense."""
+    """Returns [B, N, T, D] from rows [S, H], for N heads; see layers.dense."""
     x = self.pad(layers.dense(rows, weights, name))  # [B, T, H]
     *shape, width = layers.sizes(x)
     x = tf.reshape(x, [*shape, heads, width // heads])  # [B, T, N, D]
     return tf.transpose(x, [0, 2, 1, 3])
 
   def dense_of_heads(self, x, weights, name):
-    """Returns rows [S, H] of x [B, N, T, D]; see layers.dense."""
+    """Returns rows [S, H] from x [B, N, T, D]; see layers.dense."""
     x = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     *shape, heads, width = layers.sizes(x)
     x = tf.reshape(x, [*shape, heads * width])  # [B, T, H]
@@ -38,14 +38,14 @@ class _Rows:
 
 
 class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
-  """Every position is a row, padding included: S = B T, in order.
+  """Rows for all positions, including padding: S = B T, in order.
 
-  Like TokenRows it is a tuple of tensors, which a tf.function can take.
+  As a tuple of tensors, like TokenRows, it can be passed to a tf.function.
   """
 
   @classmethod
   def like(cls, ids) -> "PaddedRows":
-    """Returns the rows of a batch with the sizes [B, T] of `ids`."""
+    """Returns the rows for a batch with the shape [B, T] of `ids`."""
     return cls(*layers.sizes(ids))
 
   def unpad(self, values):
@@ -64,8 +64,8 @@ class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
 class TpuRows(PaddedRows):
   """PaddedRows whose attention a TPU computes without copies.
 
-  The products of attention have the axes [B, T]. With one axis [S], XLA would
-  spend a seventh of a step on copying queries, keys, values and contexts.
+  The dense products of attention have the axes [B, T]. With one axis [S], XLA
+  would spend a seventh of a step on copying queries, keys, values and contexts.
   """
 
   def dense_to_heads(self, rows, weights, name, heads):
@@ -85,7 +85,7 @@ class TpuRows(PaddedRows):
 
 
 class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
-  """Only the tokens are rows, in the order of the batch.
+  """Rows for the tokens only, in the order of the batch.
 
   Attributes:
     position_of: int32 [S], the flat position b T + t of each row.
@@ -95,9 +95,9 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
 
   @classmethod
   def of_mask(cls, input_mask: tf.Tensor) -> "TokenRows":
-    """Makes the rows of a mask [B, T]."""
+    """Returns the rows for a mask [B, T]."""
     mask = tf.cast(input_mask, tf.bool)  # [B, T]
-    # To give the same outputs as PaddedRows, further positions are rows: all
+    # For the same outputs as PaddedRows, some masked positions need rows: all
     # positions of a sequence without tokens, which attends everywhere, and the
     # first position, [CLS], which heads read even if it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
@@ -109,8 +109,8 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
     row_of = tf.cumsum(tf.cast(flat, tf.int32)) - 1
     return cls(position_of, tf.reshape(row_of, tf.shape(mask)), is_row)
 
-  # TensorFlow's gradient of a gather adds rows up, one by one. Here each row
-  # has one position, so the gradient of `unpad` is `pad`, and vice versa.
+  # TensorFlow's gradient of a gather sums rows one by one. In this class, each
+  # row has one position, so the gradient of `unpad` is `pad`, and vice versa.
 
   def unpad(self, values):
     """Converts values [B, T, ...] to rows [S, ...]."""
@@ -142,9 +142,9 @@ Rows = PaddedRows | TokenRows
 
 
 def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [...], the last token's position in [..., T] plus 1, or 0.
+  """Returns int32 [...]: 1 + the last token's position in [..., T], or 0.
 
-  The number of tokens may be less: some may be masked before the last.
+  The number of tokens may be smaller, because the mask may have gaps.
   """
   position = tf.range(tf.shape(input_mask)[-1]) + 1
   return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)

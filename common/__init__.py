@@ -1,4 +1,4 @@
-"""Errors, atomic files, JSON, flags, worker processes: nothing of BERT."""
+"""General utilities: errors, atomic files, JSON, flags, worker processes."""
 
 import importlib.util
 import sys

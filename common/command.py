@@ -1,8 +1,8 @@
 """Starts a script: parses its flags, loads TensorFlow, and reports errors.
 
-A script defines its flags, calls `parse_flags(__name__)`, and only then
-imports modules that need TensorFlow: --help and a mistyped flag are answered
-in a fraction of a second.
+A script defines its flags, calls `parse_flags(__name__)`, and only then imports
+modules that need TensorFlow. This order answers --help and a mistyped flag in a
+fraction of a second.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from absl import app, logging
 
 from common import errors, flag_help, flags, overwriting, program
 
-_parsed: list[list[str]] = []  # The arguments that absl left after parsing.
+_parsed: list[list[str]] = []  # The arguments that remain after parsing.
 
 
 def parse_flags(
@@ -30,9 +30,9 @@ def parse_flags(
   """Parses the flags; for --help, prints the help and exits.
 
   Args:
-    module_name: the script's `__name__`; an imported script does nothing here.
-    imports_tensorflow: whether every run needs TensorFlow, which is then
-      imported without Keras. A function is called after the flags are parsed.
+    module_name: the script's `__name__`; no-op if the script is imported.
+    imports_tensorflow: whether to import TensorFlow (without Keras). A function
+      decides after the flags are parsed.
   """
   if module_name != "__main__":
     return
@@ -44,7 +44,7 @@ def parse_flags(
   except flags.Error as error:
     sys.exit(errors.report(errors.InputError(_flag_fault(error))))
   finally:
-    # --help is flushed here, too: its reader may have closed the pipe.
+    # Also flushes the output of --help, whose reader may have closed the pipe.
     errors.flush_output()
   if flags.FLAGS.verbose:
     os.environ["BERT_TRACEBACK"] = "1"
@@ -57,7 +57,7 @@ def parse_flags(
   begin_imports(imports_tensorflow)
 
 
-# Further checks before TensorFlow is imported.
+# Checks to run before TensorFlow is imported.
 _checks: list[Callable[[], Any]] = []
 
 
@@ -81,7 +81,7 @@ def _parse(arguments):
     print(program.version())
     sys.exit()
   main = sys.modules["__main__"]
-  main.__doc__ = program.hint(main.__doc__ or "")  # absl's help begins with it.
+  main.__doc__ = program.hint(main.__doc__ or "")  # The start of --help.
   for name in flags.FLAGS:
     flags.FLAGS[name].help = program.hint(flags.FLAGS[name].help)
   app.define_help_flags()
@@ -94,7 +94,7 @@ def _parse(arguments):
 
 
 class _HelpFlag(app.HelpFlag):
-  """Replaces absl's --help: the flags of the script are in groups."""
+  """Replaces absl's --help, to show the script's flags in groups."""
 
   def __init__(self):
     super().__init__()
@@ -109,7 +109,7 @@ class _HelpFlag(app.HelpFlag):
       "Try --helpfull to get a list of all flags.",
       sep="\n",
     )
-    sys.exit(1)  # As absl exits.
+    sys.exit(1)  # absl's --help exits with 1, too.
 
 
 def define_verbose() -> None:
@@ -118,7 +118,7 @@ def define_verbose() -> None:
     "verbose",
     False,
     "Show details, such as examples, each logged step and TensorFlow's "
-    "messages; otherwise a run's details are only in output_dir/log.txt.",
+    "messages; without this flag, details are only in output_dir/log.txt.",
   )
 
 
@@ -126,7 +126,7 @@ def _flag_fault(error):
   """Returns absl's message as a sentence, without "flag --x=None: "."""
   text = str(error)
   if isinstance(error, flags.UnrecognizedFlagError):
-    # absl suggests its own flags, too.
+    # absl would also suggest its own flags.
     names = [flag.name for flag in flags.of_script()]
     near = difflib.get_close_matches(error.flagname, names)
     text, _, _ = text.partition(". Did you mean")
@@ -147,16 +147,16 @@ def _open_closed_streams():
 
 @errors.report_input_errors
 def begin_imports(imports_tensorflow: bool) -> None:
-  """Prepares for the script's imports, to make them faster.
+  """Makes the script's imports faster, and imports TensorFlow if needed.
 
   Prints an error and exits with code 1 if TensorFlow cannot be loaded, or an
   argument is not UTF-8.
   """
   for argument in sys.argv:
-    # Python decodes bytes that are not UTF-8 to halves of surrogate pairs.
+    # Python decodes bytes that are not UTF-8 to lone surrogates.
     if any("\ud800" <= char <= "\udfff" for char in argument):
       raise errors.InputError(
-        f"{ascii(argument)} is not UTF-8, and file names must be; rename the "
+        f"{ascii(argument)} is not UTF-8, but file names must be; rename the "
         "file or folder"
       )
   # The imported objects are never freed. Collecting garbage among them would
@@ -178,14 +178,14 @@ def begin_imports(imports_tensorflow: bool) -> None:
 def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   """Runs `main` with the script's name and the arguments that are not flags.
 
-  It prints an error as one sentence; the exit code is then 1.
+  An error is printed as one sentence, and the exit code is then 1.
   """
   # `begin_imports` disabled garbage collection.
   gc.freeze()
   gc.enable()
 
   def checked_main(argv):
-    # This comes after absl's own setup; --help does not need it.
+    # Imported after absl's own setup, because --help does not need it.
     from common import console
 
     console.start(_screen_level())
@@ -214,8 +214,8 @@ def run_installed() -> None:
   """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
   sys.argv[0] = program.name()
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
-  # It runs as a script, which defines and parses its flags. Unlike runpy, this
-  # leaves the command's name in sys.argv.
+  # The module runs as a script, which defines and parses its flags. Unlike
+  # runpy, this code leaves the command's name in sys.argv.
   spec: Any = importlib.util.find_spec(
     package + program.module_name(sys.argv[0])
   )

@@ -1,11 +1,9 @@
 """Shows the results of a script, and logs its messages.
 
-`print_line` writes results on standard output. Few messages are on standard
-error, and all in a file:
-
-logging.info and higher levels are for the user; logging.debug and TensorFlow's
-messages are details for log.txt in --output_dir, and for the screen with
---verbose.
+`print_line` writes results to standard output. Log messages go to standard
+error and to log.txt in --output_dir. Details, which are logging.debug and
+TensorFlow's messages, go only to log.txt, and with --verbose also to standard
+error.
 """
 
 import collections
@@ -24,9 +22,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_line(text: str, *, flush: bool = False) -> None:
-  """Prints a result, in UTF-8 with any locale.
+  """Prints a result, in UTF-8 under any locale.
 
-  A terminal gets the control characters of texts and labels as escapes.
+  On a terminal, the control characters of texts and labels are escaped.
   """
   if sys.stdout.encoding != "utf-8":
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
@@ -49,14 +47,14 @@ class _Screen(logging.Handler):
 
 
 class _QuietFile(logging.FileHandler):
-  """Ignores errors of writing: a full disk may lose the log, not the run."""
+  """Ignores write errors: a full disk must not stop the run."""
 
   def handleError(self, record):
     pass
 
 
 class _Line(logging.Formatter):
-  """Adds the level to warnings and errors, and the time if not a terminal."""
+  """Adds the level to warnings and errors, and the time without a terminal."""
 
   def format(self, record):
     bad = record.levelno > logging.INFO
@@ -100,14 +98,14 @@ def show_details() -> None:
 
 
 def show_warnings_alone() -> None:
-  """Shows only warnings, for a script whose output has the rest."""
+  """Hides messages below warnings, which the script's output repeats."""
   _screen.setLevel(max(_screen.level, logging.WARNING))
 
 
 def keep_in(folder: str) -> None:
-  """Writes all records to log.txt in the run's folder, including past ones."""
+  """Writes all records to log.txt in the run's folder, even earlier records."""
   is_started = _keeper in logging.getLogger().handlers
-  # The first folder of a command is --output_dir.
+  # Only the first folder counts: it is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):
     return
   file = _QuietFile(

@@ -1,4 +1,4 @@
-"""Mistakes of the user, reported in one sentence.
+"""Errors of the user, reported in one sentence.
 
 A library module raises `InputError` with the bad input, the expectation and the
 remedy; a script wraps its `main` in `report_input_errors`, which prints that
@@ -35,10 +35,7 @@ def placed(place):
 
 @functools.cache
 def warn_once(message: str) -> None:
-  """Logs a warning; each message is logged once per process.
-
-  It is for entries of files or folders that have no effect here.
-  """
+  """Logs a warning; each message is logged once per process."""
   logging.warning("%s", message)
 
 
@@ -46,7 +43,7 @@ def require_text(text: str, place: str = "") -> None:
   """Raises InputError if a text, from any source, is empty or white space.
 
   As in the original: functions for vectors (extract_features.py, `encode`,
-  `embed`) and files of GLUE's tasks and of SQuAD's format may have empty texts.
+  `embed`) and files of GLUE's tasks and of SQuAD's format accept empty texts.
   """
   if not text or text.isspace():
     reason = "an empty text; pass a text that is not only white space"
@@ -96,7 +93,7 @@ class Faults:
 
   @contextlib.contextmanager
   def collected(self):
-    """Collects an InputError of the block; the code after the block runs."""
+    """Collects an InputError of the block, and goes on after the block."""
     try:
       yield
     except InputError as error:
@@ -107,7 +104,7 @@ class Faults:
     count = len(self.messages)
     if self.messages:
       raise InputError(
-        # A single fault is the message, as it is without this class.
+        # A single fault keeps its message unchanged.
         self.messages[0]
         if count == 1
         else f"{path}: {count} faults; fix them:{listed(self.messages)}"
@@ -166,7 +163,7 @@ def _sentence(error):
   if type_name in ("MemoryError", "ResourceExhaustedError"):
     return (
       f"not enough memory ({text or type_name}); lower the batch size or "
-      "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
+      "--max_seq_length, use a smaller model, or lift the limit (ulimit -v)"
     )
   if type_name == "UnavailableError" and "TF_CONFIG" in os.environ:
     return (
@@ -196,5 +193,5 @@ def flush_output() -> None:
   try:
     sys.stdout.flush()
   except BrokenPipeError:
-    # Otherwise Python would flush again at exit, and print an error.
+    # Without this, Python would flush again at exit and print an error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,8 +3,7 @@
 Every output file is written under a temporary name and renamed when it is
 complete, so a run that dies leaves no half-written output. Paths with "://"
 (gs://...) go through TensorFlow, others through the operating system.
-TensorFlow is imported for the first such path, so scripts without one start
-immediately.
+TensorFlow is imported for the first such path; other scripts start fast.
 """
 
 import atexit
@@ -70,9 +69,9 @@ def names_in(folder: str) -> list[str]:
 
 
 def make_folder(path: str) -> None:
-  """Makes a folder and its missing parents.
+  """Creates a folder and its missing parents.
 
-  Raises InputError: a file has its name, or the system refuses.
+  Raises InputError: the folder or a parent exists as a file.
   """
   if is_remote(path):
     _gfile().makedirs(path)
@@ -87,8 +86,8 @@ def size(path: str) -> int:
   """
   if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
     raise errors.InputError(
-      f"{path} is not a regular file and so cannot be read in parts: write its "
-      "content to a file first, and name that"
+      f"{path} is not a regular file, and cannot be read in parts: write its "
+      "content to a file, and give that file"
     )
   with open_for_reading(path) as stream:
     return stream.seek(0, os.SEEK_END)
@@ -102,11 +101,11 @@ def expand_file_patterns(patterns: str) -> list[str]:
   Args:
     patterns: comma-separated file names or glob patterns, in which * and ?
       match no dot at the start of a local name, as in a shell. A pattern that
-      is the name of an existing file or folder stands for it.
+      is the name of an existing file or folder means this entry.
 
   Returns:
-    File names, the matches of each pattern sorted. Unlike the original: there,
-    matches had the order of the directory, so results depended on the disk.
+    File names; the matches of each pattern are sorted. Unlike the original:
+    their order does not depend on the file system.
   """
   files = []
   for pattern in [patterns] if exists(patterns) else patterns.split(","):
@@ -131,9 +130,9 @@ def _matches(pattern):
 def literal_name(path: str) -> str:
   r"""Returns a name that TensorFlow's readers do not read as a pattern.
 
-  `path` is a file, a folder or the prefix of a checkpoint. If it has a [ or \,
-  this returns the path of links to these files, which exist until the process
-  ends; otherwise it returns `path`.
+  `path` is a file, a folder or the prefix of a checkpoint. If it contains [ or
+  \, this function returns a path of links to these files, which exist until the
+  process ends. Otherwise, it returns `path`.
   """
   special = r"\[" if _IS_WINDOWS else r"[\[\\]"
   if is_remote(path) or not re.search(special, path):
@@ -149,12 +148,12 @@ def literal_name(path: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-  """Returns names separated by commas; of many, only the first and last."""
+  """Returns names separated by commas; of many, the first two and the last."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
 def are_all_shards(names: Collection[str]) -> bool:
-  """Whether NAME-00000-of-00003 and so on, maybe with .gz, all exist."""
+  """Whether `names`, such as NAME-00000-of-00003(.gz), are complete."""
   totals = {name.removesuffix(".gz")[-5:] for name in names}
   return totals == {f"{len(names):05}"}
 
@@ -169,7 +168,7 @@ def names_and_sizes(paths: list[str]) -> str:
   for path in paths:
     inside = gfile.listdir(path) if gfile.isdir(path) else [""]
     files += [os.path.join(path, name) if name else path for name in inside]
-  # Sorted, since the order within a folder depends on its file system.
+  # Sorted, because the order within a folder depends on the file system.
   sizes = sorted(
     (os.path.basename(name), gfile.stat(name).length)
     for name in files
@@ -187,7 +186,7 @@ def open_for_reading(path: str) -> io.BufferedReader:
   if not exists(path):
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
-    # A large buffer keeps requests few: each is a round trip.
+    # A large buffer keeps requests few, because each is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   refuse_pointer(path)
   return open(path, "rb")
@@ -199,13 +198,13 @@ def refuse_pointer(path: str) -> None:
     with open(path, "rb") as stream:
       if stream.read(len(_POINTER)) == _POINTER:
         raise errors.InputError(
-          f"{path} is a pointer of Git LFS, not the file itself; fetch it: "
-          "git lfs pull, or download the file"
+          f"{path} is a Git LFS pointer, not the file itself; run git lfs "
+          "pull, or download the file"
         )
 
 
 def refuse_packed(path: str, head: bytes) -> None:
-  """Raises InputError if the first bytes of a text are those of an archive."""
+  """Raises InputError if a text file begins with the bytes of an archive."""
   packers = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, as Excel's .xlsx"))
   for mark, name in packers:
     if head.startswith(mark):
@@ -254,9 +253,9 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   r"""Yields (line number from 1, line without its "\n") of a UTF-8 file.
 
   As in the original: lines end at "\n" alone; other line separators of
-  Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
-  dropped it wherever it was, which joined the words on both sides
-  ("top\rdown" -> "topdown"); here it is white space like any other.
+  Unicode stay in the line. Unlike the original: "\r" stays in the line, too, as
+  white space. TensorFlow 1 dropped it everywhere, which joined the words on
+  both sides ("top\rdown" -> "topdown").
   Unlike the original: a byte-order mark at the start is skipped.
 
   Raises:
@@ -291,7 +290,7 @@ def size_and_sha256(path: str) -> tuple[int, str]:
   """Returns the size of a file in bytes, and its SHA-256 in hexadecimal."""
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
-    # The blocks limit the memory: a checkpoint may not fit.
+    # Reads blocks, because a checkpoint may not fit into memory.
     while block := stream.read(_READ_TOGETHER):
       size += len(block)
       digest.update(block)
@@ -316,12 +315,12 @@ def not_utf8(
 def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process uses.
 
-  Containers whose process ids are equal get different names, too. It removes
-  the files that killed processes left under such names.
+  Even containers with equal process ids get different names. Temporary files
+  that killed processes left are removed.
   """
   _remove_stale_temporaries(path)
-  # An example is model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: the machine, a
-  # random part, the process id.
+  # Example: model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812, with the machine, a
+  # random part and the process id.
   folder, name = os.path.split(path)
   end = f".tmp-{_machine()}-{secrets.token_hex(4)}-{os.getpid()}"
   return os.path.join(folder, _cut(name) + end)
@@ -361,7 +360,7 @@ def _remove_stale_temporaries(path):
   if is_remote(path) or not os.path.isdir(folder or "."):
     return
   for name in os.listdir(folder or "."):
-    # The whole rest must match: `path` may be the start of another file's name.
+    # Matches the whole rest, because another file's name may start with `path`.
     match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start) :])
     entry = os.path.join(folder, name)
     if match and _is_stale(match, entry):
@@ -379,7 +378,8 @@ def _is_stale(match, path):
     os.kill(int(match["pid"]), 0)  # Only checks that the process exists.
   except (ProcessLookupError, OverflowError):
     return True
-  except (PermissionError, FileNotFoundError):  # Another user's, or just gone.
+  # The process is another user's, or the file is gone.
+  except (PermissionError, FileNotFoundError):
     pass
   return False
 
@@ -390,9 +390,9 @@ def atomic_write(path: str) -> Iterator[str]:
 
   If the block raises, the temporary file is removed and `path` stays unchanged.
   A local file is synced to the disk before it is renamed, and its folder is
-  made if necessary. A symbolic link stays: its target is written. For a FIFO or
-  a device, the path itself is yielded. Raises InputError: `path` is a folder,
-  or its folder is not one.
+  created if necessary. A symbolic link stays: its target is written. For a FIFO
+  or a device, the path itself is yielded. Raises InputError: `path` is a
+  folder, or a parent of it is a file.
   """
   commit: Callable = _commit_local
   if is_remote(path):
@@ -401,14 +401,14 @@ def atomic_write(path: str) -> Iterator[str]:
     yield path
     return
   else:
-    # A link's target is replaced.
+    # Replaces the target of a link, not the link.
     path = os.path.realpath(path) if os.path.islink(path) else path
     _make_folder(path)
   temporary = temporary_path(path)
   try:
     yield temporary
     commit(temporary, path)
-  # BaseException includes Ctrl-C: no half-written file stays.
+  # BaseException, because Ctrl-C must not leave a half-written file either.
   except BaseException:
     remove(temporary)
     raise
@@ -418,8 +418,8 @@ def atomic_write(path: str) -> Iterator[str]:
 def new_folder(path: str) -> Iterator[str]:
   """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
-  If the block raises, nothing stays. Raises InputError: `path` is not on a
-  local disk, or exists and is not an empty folder.
+  If the block raises, the folder is removed. Raises InputError: `path` is not
+  on a local disk, or exists and is not an empty folder.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
@@ -427,10 +427,10 @@ def new_folder(path: str) -> Iterator[str]:
       f"{path} is not on a local disk; give a folder on one, then copy it"
     )
   stays = _must_stay(path)
-  # A folder that must stay may be another volume: the new folder is inside it.
+  # A folder that must stay may be another volume, so `temporary` is inside it.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
   if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-    raise errors.InputError(f"{path} is there already; give a new folder")
+    raise errors.InputError(f"{path} already exists; give a new folder")
   _make_folder(path)
   try:
     os.mkdir(temporary)
@@ -440,7 +440,7 @@ def new_folder(path: str) -> Iterator[str]:
         os.rename(os.path.join(temporary, name), os.path.join(path, name))
       return
     with contextlib.suppress(FileNotFoundError):
-      # Some systems cannot rename a folder to the name of an existing one.
+      # Some systems cannot rename a folder to the name of an existing folder.
       os.rmdir(path)
     os.rename(temporary, path)
   finally:
@@ -491,7 +491,7 @@ def _commit_local(temporary, path):
   # Without this, the renamed file could be empty after a power cut.
   sync(temporary)
   os.replace(temporary, path)
-  # The folder is synced, too, or the renaming itself may be lost.
+  # Without this, the renaming itself could be lost.
   sync(os.path.dirname(path) or ".")
 
 
@@ -520,7 +520,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def open_for_writing(path: str) -> Iterator[io.BufferedWriter]:
-  """Yields a stream of bytes; they are in `path` when the block has ended.
+  """Yields a byte stream; its bytes are in `path` when the block has ended.
 
   Until then, and if the block raises, `path` stays unchanged.
   """

@@ -1,4 +1,4 @@
-"""--help and docs/flags.md show the flags of a script in these groups.
+"""Groups the flags of a script for --help and docs/flags.md.
 
 A flag that no group lists is in the last group.
 """
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-# --help shows the first ten of these flags that a script has before all others.
+# --help begins with the first ten of these flags that a script has.
 _FIRST = """
   task_name data_dir train_file eval_file predict_file input_file output_file
   head format export_dir model_dir do_train do_eval do_predict output_dir

@@ -1,7 +1,7 @@
 """Values of flags whose implementations are slow to import.
 
-They are listed here so that --help and mistyped flags are answered before
-TensorFlow is loaded. Modules that implement them check that they know them all.
+Because they are listed here, --help and mistyped flags are answered before
+TensorFlow is loaded. The implementing modules check that they know all values.
 """
 
 DISTRIBUTION_STRATEGIES = (

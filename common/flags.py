@@ -1,9 +1,9 @@
-"""absl's flags with rules for when they have an effect; numbers are finite.
+"""absl's flags, with finite numbers and rules for when a flag has an effect.
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 
-`needs`, `not_with` and `why` are as in run_settings.Rule: they are part of the
-flag's help, and run_settings.refuse_ignored applies them.
+`needs`, `not_with` and `why` are fields of run_settings.Rule. They become part
+of the flag's help, and run_settings.refuse_ignored applies them.
 """
 
 import functools
@@ -42,7 +42,7 @@ def _with_rule(define):
 
 
 class _Integer(flags.IntegerParser):
-  """A whole number within TensorFlow's range."""
+  """Parses an integer of at most 64 bits, TensorFlow's largest size."""
 
   def convert(self, argument):
     value = super().convert(argument)
@@ -52,7 +52,7 @@ class _Integer(flags.IntegerParser):
 
 
 class _Float(flags.FloatParser):
-  """A number that is neither NaN nor infinite."""
+  """Parses a number that is neither NaN nor infinite."""
 
   def convert(self, argument):
     value = super().convert(argument)
@@ -113,7 +113,7 @@ def rule(
   """Adds a rule to flags defined elsewhere; spaces separate the names."""
   for name in names.split():
     new_rule = run_settings.Rule(name, needs, not_with, why)
-    # absl's class, which newer versions annotate, has no `rules`.
+    # The class, which newer versions of absl annotate, has no `rules`.
     flag: Any = FLAGS[name]
     rules = list(getattr(flag, "rules", ()))
     flag.rules = rules + [new_rule] if new_rule.help else rules
@@ -121,7 +121,7 @@ def rule(
 
 
 def of_script() -> list[Any]:
-  """Returns the flags defined so far without absl's own, sorted by name."""
+  """Returns the flags defined so far, except absl's own, sorted by name."""
   return [FLAGS[n] for n in sorted(FLAGS) if hasattr(FLAGS[n], "rules")]
 
 
@@ -134,11 +134,11 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
 def read_settings(check: bool = True) -> run_settings.Settings:
   """Returns the values of the flags; only `main` may call it.
 
-  With check=False, it does not refuse flags without effect yet: whether a flag
-  has an effect may depend on a model's folder.
+  check=False does not refuse flags without effect yet, because the effect of a
+  flag may depend on a model's folder.
   """
   values = FLAGS.flag_values_dict()
-  # A flag that the user set to its default counts as given, too.
+  # A flag that the user set to its default also counts as given.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
     values,

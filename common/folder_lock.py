@@ -2,8 +2,8 @@
 
 The operating system releases the lock on `run.lock` (flock) when its process
 ends in any way. The line in the file stays; it names the current or last owner.
-Remote folders ("://") have no lock: there the user must ensure that only one
-process trains.
+Remote folders ("://") have no lock: the user must ensure that only one process
+trains in them.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def acquire(folder: str):
     ) from error
   except OSError as error:
     logging.warning(
-      "%s cannot be locked (%s): let no second process train there",
+      "%s cannot be locked (%s): make sure that no second process trains there",
       folder,
       error,
     )

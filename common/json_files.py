@@ -1,4 +1,4 @@
-"""Reads JSON files, naming faults in them, and writes them atomically."""
+"""Reads JSON files with errors that name the fault; writes them atomically."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ import typing
 
 from common import errors, file_io
 
-# The deepest nesting of lists and objects. Readers recurse through values,
+# The maximum nesting of lists and objects. Readers recurse through values,
 # NumPy 1 stops at 32 axes, and no file of this project has more than 10 levels.
 _MAX_DEPTH = 30
 
@@ -25,13 +25,13 @@ def parse(text: str | bytes):
       return value
   except RecursionError:
     pass
-  except ValueError as error:  # UnicodeDecodeError and JSONDecodeError too.
+  except ValueError as error:  # Or its subclass UnicodeDecodeError.
     raise errors.InputError(f"not JSON: {error}") from error
   raise errors.InputError("JSON that is nested too deeply")
 
 
 def _is_shallow(value, levels):
-  """Whether lists and objects are nested at most N levels deep."""
+  """Whether lists and objects are nested at most `levels` deep."""
   if not isinstance(value, (dict, list)):
     return True
   values = value.values() if isinstance(value, dict) else value
@@ -85,11 +85,11 @@ def field(
 ) -> typing.Any:
   """Returns an entry of a JSON object, checked to have the required type.
 
-  Raises InputError: the entry is of another type, or missing without a default.
+  Raises InputError: the type is wrong, or the entry is missing and required.
 
   Args:
     expected_type: such as str, str | int, float (which includes integers),
-      dict[str, str] or list[dict], where each value is checked.
+      dict[str, str] or list[dict]; each value of a dict or list is checked.
     source: the file, or another name for messages.
     default: the value if the entry is missing or null.
   """
@@ -158,15 +158,15 @@ def _checksum(values):
 
 
 def plain(values):
-  """Returns values as JSON would return them: tuples become lists."""
+  """Returns values after a round trip through JSON: tuples become lists."""
   return json.loads(json.dumps(values))
 
 
 def line(values):
   r"""Returns values as a line of JSON in valid UTF-8, with its newline.
 
-  Half a surrogate pair, which JSON can express but UTF-8 cannot, stays
-  escaped: "\ud800".
+  A lone surrogate, which JSON can express but UTF-8 cannot, stays escaped:
+  "\ud800".
   """
   text = json.dumps(values, ensure_ascii=False) + "\n"
   return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,8 +1,8 @@
 """Imports TensorFlow without Keras, which takes 40 % of the import's time.
 
-TensorFlow loads Keras for programs that use it, and runs without it if it is
-not installed. This project does not use Keras; tensorflow_text and the modules
-of users may, and find it once TensorFlow is loaded.
+TensorFlow loads Keras for programs that use it, but also runs if Keras is not
+installed. This project does not use Keras. tensorflow_text and the modules of
+users may use it, and find it once TensorFlow is loaded.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def _without_keras():
 
 
 def _import_tensorflow():
-  # Once either is imported, it is too late to leave Keras out.
+  # Once TensorFlow or Keras is imported, it is too late to leave Keras out.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
   with _without_keras():
@@ -46,7 +46,7 @@ def _minor(version):
 
 
 def _check_version(tensorflow):
-  """Refuses an old or damaged TensorFlow; warns of one that is too new."""
+  """Refuses an old or damaged TensorFlow; warns about a version too new."""
   installed = _minor(program.installed_version("tensorflow"))
   loaded = _minor(getattr(tensorflow, "__version__", ""))
   if not loaded or installed not in ("", loaded):
@@ -56,7 +56,7 @@ def _check_version(tensorflow):
     )
   if loaded not in _VERSIONS:
     fault = (
-      f"TensorFlow {loaded} is installed, and {' or '.join(_VERSIONS)} is "
+      f"TensorFlow {loaded} is installed, but {' or '.join(_VERSIONS)} is "
       f'needed: run pip install "{program.TENSORFLOW}"'
     )
     if [int(part) for part in loaded.split(".")] < [2, 20]:
@@ -78,12 +78,12 @@ def import_tensorflow_text():
     sys.modules[name] = types.ModuleType(name)
   try:
     import tensorflow_text
-  # A package for another TensorFlow is found, but cannot be loaded.
+  # A package for another TensorFlow version is found, but cannot be loaded.
   except (ImportError, tensorflow.errors.OpError) as error:
     raise errors.InputError(
-      "raw text in a SavedModel needs tensorflow-text, of the version of "
-      "TensorFlow: run pip install tensorflow-text (there is none for "
-      "Windows); all else works without it"
+      "a SavedModel for raw text needs tensorflow-text in TensorFlow's "
+      "version: run pip install tensorflow-text (not available for Windows); "
+      "everything else works without it"
     ) from error
   finally:
     if is_needless:

@@ -9,7 +9,7 @@ def total_bytes() -> int | None:
   """Returns the bytes of memory that this process may use; None if unknown.
 
   It is the memory of the machine, or the limit of the container or of the
-  process (ulimit -v) if that is less.
+  process (ulimit -v) if a limit is lower.
   """
   try:
     import resource  # Some systems lack this module and these values.

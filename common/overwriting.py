@@ -1,6 +1,6 @@
 """Checks the files that a command's flags name.
 
-It refuses missing inputs, and outputs that would overwrite an input.
+Refuses missing inputs, and outputs that would overwrite an input.
 """
 
 import glob
@@ -25,7 +25,7 @@ _INPUTS = (
   "search",
 )
 _OUTPUTS = ("output_file", "attention_html")
-# Patterns of files that scripts write into --output_dir, with their flags.
+# {pattern of files that scripts write to --output_dir: flag that writes them}
 _WRITTEN = {
   r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
   r"(eval_|seeds_|search_).*": "do_eval",
@@ -33,7 +33,7 @@ _WRITTEN = {
 
 
 def refuse_missing(values: Mapping[str, Any]) -> None:
-  """Refuses flags that name a missing file of this machine.
+  """Refuses flags that name a missing local file.
 
   Args:
     values: values of flags by name.
@@ -44,8 +44,8 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
   for flag, value in _inputs(values):
     if value == "-":
       raise errors.InputError(
-        f"--{flag}=-: the standard input is not read; name a file "
-        "(answer texts as they come with text_models.load(...) or serve.py)"
+        f"--{flag}=-: standard input is not supported; name a file (to answer "
+        "texts as they arrive, use text_models.load(...) or serve.py)"
       )
     for name in [value] if os.path.exists(value) else value.split(","):
       name = name.strip()
@@ -70,7 +70,7 @@ def refuse(settings: run_settings.Settings) -> None:
   Links and other spellings of a path count as the same file.
 
   Raises:
-    InputError: such an output exists; it is named with its flags.
+    InputError: there is such an output; the message names it and its flags.
   """
   read = dict(_files_read(settings))
   for name in _OUTPUTS:
@@ -84,7 +84,7 @@ def refuse(settings: run_settings.Settings) -> None:
         )
       if key in seen:
         raise errors.InputError(
-          f"--{name}: {path} and {seen[key]} are one file; name each once"
+          f"--{name}: {path} and {seen[key]} are the same file; name it once"
         )
       seen[key] = path
   _refuse_in_output_dir(settings)
@@ -99,9 +99,9 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
 
 
 def _files_read(settings) -> Iterator[tuple]:
-  """Yields (identity, name of the flag) of each file that is read.
+  """Yields (identity, name of the flag) of each input file.
 
-  Every file in the folder of a model counts.
+  All files in a model's folder count as input files.
   """
   for name in ("model_dir", "init_checkpoint"):
     folder = settings.get(name) or ""
@@ -117,7 +117,7 @@ def _files_read(settings) -> Iterator[tuple]:
 
 
 def _identity(path):
-  """Returns a value that all names of a file share, also its hard links."""
+  """Returns a value that all names of a file share, including hard links."""
   if file_io.is_remote(path):
     return path
   if os.path.exists(path):
@@ -127,7 +127,7 @@ def _identity(path):
 
 
 def _refuse_in_output_dir(settings):
-  """Refuses data that the script itself writes into --output_dir."""
+  """Refuses input files that the script itself would write to --output_dir."""
   folder = settings.get("output_dir")
   if not folder:
     return

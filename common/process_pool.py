@@ -1,9 +1,9 @@
-"""Shares work among processes, also after TensorFlow has computed something.
+"""Shares work among processes, even after TensorFlow has computed something.
 
-A process cannot be forked after TensorFlow has computed something in it. So
-workers are forked from a server process that has only imported TensorFlow or,
-if the system cannot fork, they are new interpreters. Starting them takes some
-seconds, which pays off for about ten seconds of work or more.
+A process cannot be forked after TensorFlow has computed something in it.
+Therefore, workers are forked from a server process that has only imported
+TensorFlow. If the system cannot fork, workers are new interpreters. Starting
+them takes some seconds, which pays off for about ten seconds of work or more.
 """
 
 import concurrent.futures
@@ -15,7 +15,7 @@ import threading
 
 from common import errors
 
-_AHEAD = 2  # Blocks in work or waiting, for each process.
+_AHEAD = 2  # Submitted or running blocks per process.
 
 
 def default_processes():
@@ -27,15 +27,15 @@ def default_processes():
 
 
 def in_order(function, blocks, *, processes: int):
-  """Yields function(block) for each block, in the order of blocks.
+  """Yields function(block) for each block, in the order of `blocks`.
 
   Raises InputError: `function` raises it, or a process was killed.
 
   Args:
-    function: function of one block. With several processes it must pickle, and
-      its argument and result, too. Workers end if this process is killed.
+    function: function of one block. With several processes, the function, block
+      and result must be picklable. Workers end if this process is killed.
     blocks: iterable; it is read a few blocks ahead of the results.
-    processes: how many to use; with 1, or fewer than two blocks, this process
+    processes: number of workers; with 1, or fewer than two blocks, this process
       does the work.
   """
   blocks = iter(blocks)
@@ -57,8 +57,8 @@ def in_order(function, blocks, *, processes: int):
       "command again when more memory is free, or with fewer processes"
     ) from error
   finally:
-    # This must wait: otherwise the pool loses its manager thread, and a worker
-    # may never end.
+    # Without wait=True, the pool would lose its manager thread, and a worker
+    # might never end.
     pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -80,5 +80,5 @@ def _watch_parent():
 def _end_with_parent():
   """Ends this process when its parent process is killed."""
   multiprocessing.parent_process().join()
-  # Clean-up is skipped: it could wait for the parent, which is gone.
+  # Skips the clean-up, which could wait for the parent forever.
   os._exit(1)

@@ -1,4 +1,4 @@
-"""The name of a script: run_squad.py, or bert-run-squad in the wheel."""
+"""A script's version and name: run_squad.py, or bert-run-squad in the wheel."""
 
 import importlib.metadata
 import os
@@ -24,7 +24,7 @@ def module_name(command: str) -> str:
 
 
 def hint(text: str) -> str:
-  """Replaces the names of scripts in a text by the user's command names."""
+  """Replaces the names of scripts in a text with the wheel's command names."""
   if not name().startswith(_PREFIX):
     return text
   return re.sub(r"(?:\bpython )?\b(\w+)\.py\b", _command, text)
@@ -47,7 +47,7 @@ def package_version() -> str:
 
 
 def installed_version(package: str) -> str:
-  """Returns the version of a package that pip knows, else ""."""
+  """Returns the version of an installed package, or ""."""
   try:
     return importlib.metadata.version(package)
   except importlib.metadata.PackageNotFoundError:

@@ -6,7 +6,7 @@ import time
 
 import tqdm
 
-# The interval of lines if standard error is not a terminal.
+# The interval between lines if standard error is not a terminal.
 _SECONDS_BETWEEN_LINES = 30.0
 _BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
@@ -29,7 +29,7 @@ interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
 
 def _shows_bars(stream):
   try:
-    # Some containers' terminals have no size, and tqdm would show nothing.
+    # Some containers' terminals have no size; tqdm would show nothing there.
     return stream.isatty() and all(os.get_terminal_size(stream.fileno()))
   except OSError:
     return True
@@ -46,8 +46,8 @@ class Progress:
   ):
     """Starts the clock.
 
-    `total` has the unit of `advance`, and is divided into `parts` called
-    `part_name`; the rate counts `unit`. Both names are plural.
+    `total` is the sum of `work` over all calls of `advance`, one call per part.
+    `part_name` and `unit` (for the rate) are plural nouns to show.
     """
     self._total, self._parts = total, parts
     self._part_name, self._unit = part_name, unit

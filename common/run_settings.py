@@ -1,7 +1,7 @@
 """The settings of a command: the values of its flags, read once and frozen.
 
-Only a script's `main` reads flags. It passes on a `Settings`, so that every
-part can be called and tested without a command line.
+Only a script's `main` reads flags. It passes a `Settings` to all other code,
+which can then be called and tested without a command line.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,11 +23,11 @@ class Settings:
     parse: Callable[[str, Any], Any] | None = None,
     rules: Iterable["Rule"] = (),
   ):
-    """Freezes values; lists become tuples, so that they cannot change.
+    """Freezes values; lists become tuples, which cannot change.
 
     Args:
-      parse: takes a name and a value from elsewhere, such as a file; returns
-        the flag's value; None accepts any value.
+      parse: function of a flag's name and a raw value, such as one from a file;
+        returns the flag's value. None accepts any value.
     """
     frozen = {
       # absl returns lists.
@@ -70,7 +70,7 @@ class Settings:
     return {name: getattr(self, name) for name in listed}
 
   def replace(self, **changes) -> "Settings":
-    """Returns settings with other values; `given` stays the same.
+    """Returns settings with changed values; `given` stays the same.
 
     Raises AttributeError: a name is not among the settings.
     """
@@ -81,7 +81,7 @@ class Settings:
     return Settings(values, self.given, self._parse, self.rules)
 
   def parse(self, name: str, value: Any) -> Any:
-    """Returns a value from elsewhere as the flag of this name would parse it.
+    """Returns a raw value, such as one from a file, as the flag would parse it.
 
     Raises:
       TypeError, ValueError: the value is invalid for the flag.
@@ -94,13 +94,13 @@ class Rule(NamedTuple):
 
   Conditions are names of settings: "do_train save_best" means both,
   "do_eval|seeds" means either, "head=span" this value, "!do_train" that it is
-  off. A rule that has only `why` is always at fault.
+  off. A rule that has only `why` always refuses its flags.
   """
 
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
   not_with: str = ""  # Names of settings that make the flags useless.
-  why: str = ""  # Ends the error of not_with or, without it, of needs.
+  why: str = ""  # Ends the message about not_with, else about needs.
 
   @property
   def help(self) -> str:
@@ -111,7 +111,7 @@ class Rule(NamedTuple):
     )
 
   def fault(self, settings: "Settings") -> str:
-    """Returns why the flags have no effect, or "" if they have one."""
+    """Returns why the flags have no effect, or "" if they have an effect."""
     for name in self.not_with.split():
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
@@ -123,8 +123,8 @@ class Rule(NamedTuple):
     if self.why and not (self.needs or self.not_with):
       return f"has no effect{self.why}; leave it out"
     why = "" if self.not_with else self.why
-    advice = "do one of these" if "!" in missing else "pass that too"
-    needed = f"needs {_listed(missing)}{why}; {advice}, or leave it out"
+    advice = "do one of these" if "!" in missing else "add it"
+    needed = f"needs {_listed(missing)}{why}; {advice}, or remove this flag"
     return needed if missing else ""
 
 
@@ -153,7 +153,7 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
     f"--{name} {fault}"
     for rule in (settings.rules if rules is None else rules)
     for name in settings.given.intersection(rule.names.split())
-    # `is`, since 0 == False, but 0 is a real value of a numeric flag.
+    # `is`, because 0 == False, but 0 is a real value of a numeric flag.
     if settings.get(name) is not False
     and settings.get(name) not in (None, "", ())
     and (fault := rule.fault(settings))

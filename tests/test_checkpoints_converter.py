@@ -156,7 +156,7 @@ def check_fails(tmp_path, message, call, *args, **options):
 
 
 def test_existing_files_are_not_overwritten(model, tmp_path):
-  message = "model is there already; give a new folder"
+  message = "model already exists; give a new folder"
   check_fails(tmp_path, message, convert, model, model, "tf1")
   (tmp_path / "empty").mkdir()
   convert(model, tmp_path / "empty", "tf1")

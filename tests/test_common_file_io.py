@@ -352,7 +352,7 @@ def test_an_empty_folder_that_cannot_be_removed_is_filled(
   monkeypatch.chdir(tmp_path / "here")
   fill(".")
   assert sorted(os.listdir()) == ["a", "inner"]
-  with pytest.raises(errors.InputError, match="is there already"):
+  with pytest.raises(errors.InputError, match="already exists"):
     fill(".")
   (tmp_path / "volume").mkdir()
   monkeypatch.setattr(

@@ -486,6 +486,6 @@ def test_a_flag_that_asks_for_nothing_passes():
       read("run_classifier", "freeze_layers=0 optimizer=lamb")
       flags.read_settings()
     assert str(refused.value).split(". ") == [
-      f"--{name} needs --do_train; pass that too, or leave it out"
+      f"--{name} needs --do_train; add it, or remove this flag"
       for name in ("freeze_layers", "optimizer")
     ]

@@ -70,7 +70,7 @@ def test_folders_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
 
   monkeypatch.setattr("fcntl.flock", fail)
   folder_lock.acquire(str(tmp_path))
-  assert "cannot be locked (no locks here): let no second" in caplog.text
+  assert "cannot be locked (no locks here): make sure that" in caplog.text
 
 
 def test_acquire_waits_for_a_lock_to_be_released(tmp_path, monkeypatch, caplog):

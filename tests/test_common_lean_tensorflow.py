@@ -62,13 +62,13 @@ PIP = 'run pip install "tensorflow>=2.20,<2.22"'
   [
     (
       {"tensorflow": "2.15.1", "files": "2.15.1"},
-      "refused: TensorFlow 2.15 is installed, and 2.20 or 2.21 is needed: "
+      "refused: TensorFlow 2.15 is installed, but 2.20 or 2.21 is needed: "
       + PIP,
     ),
     # A newer version only causes a warning.
     (
       {"tensorflow": "2.22.0", "files": "2.22.0.dev1"},
-      "TensorFlow 2.22 is installed, and 2.20 or 2.21 is needed: " + PIP,
+      "TensorFlow 2.22 is installed, but 2.20 or 2.21 is needed: " + PIP,
     ),
     (
       {"tensorflow": "2.21.0", "files": "2.20.0"},

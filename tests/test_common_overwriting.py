@@ -43,7 +43,7 @@ def inside(tmp_path, monkeypatch):
       "is the file that --vocab_file reads",
     ),
     ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
-    ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
+    ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are the same file"),
     (
       {"model_dir": "model", "output_file": "model/vocab.txt"},
       "is the file that --model_dir reads",

@@ -59,11 +59,12 @@ def test_a_flag_without_effect_is_refused_if_it_was_passed():
   [
     (
       run_settings.Rule("seed", "speed"),
-      "--seed needs --speed; pass that too, or leave it out",
+      "--seed needs --speed; add it, or remove this flag",
     ),
     (
       run_settings.Rule("seed", "speed|!names"),
-      "--seed needs --speed or no --names; do one of these, or leave it out",
+      "--seed needs --speed or no --names; do one of these, or remove this "
+      "flag",
     ),
     (
       run_settings.Rule("seed", why=": as told"),

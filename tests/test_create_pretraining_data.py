@@ -199,7 +199,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
     ({"vocab_file": "{folder}/none.txt"}, "no such file"),
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
-    ({"output_file": "a,./a"}, "--output_file: ./a and a are one file"),
+    ({"output_file": "a,./a"}, "--output_file: ./a and a are the same file"),
     ({"output_file": "a,,b"}, "an empty name"),
     ({"input_file": None}, "Flag --input_file must have a value"),
     ({"max_predictions_per_seq": -1}, "-1 is not an integer"),

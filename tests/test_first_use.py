@@ -40,8 +40,8 @@ def answer_of(server_command):
   script, flags = server_command
   server = script_runner.start(script, **flags, port=free_port())
   try:
-    asked = first_line_with(server.stderr, "ask it: ")
-    command = shlex.split(asked.partition("ask it: ")[2])
+    asked = first_line_with(server.stderr, "example request: ")
+    command = shlex.split(asked.partition("example request: ")[2])
     assert command[0] == "curl"
     done = subprocess.run(
       [*command, "--silent", "--retry", "60", "--retry-connrefused"],

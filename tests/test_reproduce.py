@@ -313,7 +313,7 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
     (
       ["mrpc-base"],
       {"row": "mrpc-base"},
-      "'mrpc-base' is not a flag; rows: --row=NAME",
+      "'mrpc-base' is not a flag; use --row=NAME",
     ),
   ],
 )
