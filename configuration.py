@@ -87,7 +87,7 @@ class BertConfig:
     check_activation(self.hidden_act)
 
   def check_number(self, name: str, types, *, low, below=math.inf):
-    """Raises InputError unless a field has one of `types` and is in range."""
+    """Raises InputError unless the type fits and low <= value < below."""
     value = getattr(self, name, None)  # A variant's field may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
@@ -170,10 +170,10 @@ class BertConfig:
       )
 
   def check_pairs(self, segment_b: int) -> None:
-    """Raises InputError if the model has no embedding for `segment_b`."""
+    """Raises InputError if the model has no embedding for this segment."""
     if segment_b >= self.type_vocab_size:
       raise errors.InputError(
-        f"two texts need {segment_b + 1} segments, and {_SOURCE} says "
+        f"two texts need {segment_b + 1} segments, but {_SOURCE} says "
         f"type_vocab_size {self.type_vocab_size}; use a model for text pairs"
       )
 
@@ -232,8 +232,7 @@ class _ModelFormat(NamedTuple):
   """Describes transformers' configuration format of one model type.
 
   Attributes:
-    defaults: {our name of a key: its default in transformers}, where that
-      differs from BertConfig's default.
+    defaults: {our name of a key: its default}; BertConfig has the others.
     names: {our name: transformers' name, or None}, where the names differ.
     others: further keys of this model type, not in `_SHARED`.
   """
@@ -247,7 +246,7 @@ _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 # The epsilon of BERT's layer norm; the original's file does not contain it.
 _EPSILON = 1e-12
 _ROBERTA = _ModelFormat(
-  # Unlike BertConfig's, this max_position_embeddings counts all table rows.
+  # Counts all table rows; BertConfig's number excludes rows before position 0.
   defaults={
     "vocab_size": 50265,
     "type_vocab_size": 2,
@@ -317,7 +316,7 @@ _FORMATS = {
   "roberta": _ROBERTA,
   "xlm-roberta": _ROBERTA,
 }
-# Keys that describe a fine-tuned model's task; only we write the last two.
+# Keys for a fine-tuned model's task; only this project has the last two.
 _TASK_KEYS = {
   "id2label": dict[str, str],
   "problem_type": str,
@@ -502,7 +501,7 @@ def _reranker(values):
 def head_of(values: dict) -> str | None:
   """Returns the head that a configuration names, or None if it names no head.
 
-  The weights cannot tell it: "classification" and "tagging" share their names.
+  "classification" and "tagging" have the same names of weights.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():
@@ -561,7 +560,7 @@ def check_huggingface(config: BertConfig) -> None:
 
 
 def to_huggingface(config: dict, architecture: str) -> dict:
-  """Converts our values to a config.json for `architecture`, a torch class."""
+  """Converts our values to a config.json for a class of transformers."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
   known = _FORMATS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
@@ -578,7 +577,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   values |= of_a_task(config)
   name = values.get("problem_type", "")
   if name == "regression" or name in RERANKERS:
-    # Without names transformers assumes two labels.
+    # Without names, transformers assumes two labels.
     values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
   if names:

@@ -5,8 +5,8 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
 
 The script detects the input's format from its files. It prints which weights it
 leaves out and why; --verbose prints every weight under both names. --verify
-checks that both checkpoints compute the same outputs. Converting BERT-base
-takes a few seconds. --add_tokens and --max_position_embeddings enlarge it.
+checks that both checkpoints compute the same outputs. BERT-base takes seconds.
+--add_tokens and --max_position_embeddings enlarge the model.
 """
 
 from common import command, flag_values, flags
@@ -28,8 +28,8 @@ flags.DEFINE_enum(
   "to",
   None,
   flag_values.CHECKPOINT_KINDS,
-  "Format of the output. tf1 and tf2 are equal: this project stores weights as "
-  "google-research/bert does.",
+  "Format of the output. tf1 and tf2 both mean this project's format, which is "
+  "google-research/bert's.",
   required=True,
 )
 flags.DEFINE_string(
@@ -53,8 +53,8 @@ flags.DEFINE_enum(
   None,
   flag_values.HUGGINGFACE_ARCHITECTURES,
   "transformers class of a Hugging Face output; by default inferred from the "
-  "names of the weights. Heads for tokens and for sequences have the same "
-  "names: pass the class for another program's token classifier.",
+  "names of the weights. Token and sequence classifiers share their names: "
+  "pass the class for another program's token classifier.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(
@@ -148,13 +148,13 @@ def verify(settings, source):
   if not largest <= TOLERANCE:
     raise errors.InputError(
       f"{settings.input} and {settings.output} compute different outputs "
-      f"({summary}); is the configuration the right one?"
+      f"({summary}); check the model configuration"
     )
   print(f"outputs: the same ({summary}; up to {TOLERANCE:g} is rounding)")
 
 
 def main(_):
-  """Converts a model; with --verify, compares the outputs of both versions."""
+  """Converts a checkpoint and, with --verify, compares the outputs of both."""
   settings = flags.read_settings()
   if not settings.verbose:
     # The printed summary repeats the log.

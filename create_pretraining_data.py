@@ -68,7 +68,8 @@ flags.DEFINE_bool(
   "segmented_text",
   False,
   "Whether the input is Chinese text in which a segmenter has separated words "
-  "by white space, for --do_whole_word_mask. The token ids stay the same.",
+  "by white space, for --do_whole_word_mask. The white space does not change "
+  "the token ids.",
   needs="do_whole_word_mask|dynamic_masking",
 )
 
@@ -85,7 +86,7 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
   "dynamic_masking",
   False,
-  "Store where words start instead of masks: run_pretraining.py then chooses "
+  "Store the starts of words instead of masks: run_pretraining.py then chooses "
   "new masks in every epoch.",
 )
 

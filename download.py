@@ -13,9 +13,7 @@ from common import command, flags
 
 flags.DEFINE_list("model", [], "Names of models from --list.")
 flags.DEFINE_list(
-  "data",
-  [],
-  "Names of data sets from --list. glue: all of GLUE; squad: both versions.",
+  "data", [], "Data sets from --list. glue: all of GLUE; squad: both versions."
 )
 flags.DEFINE_string("dir", "downloads", "Folder for all downloads.")
 flags.DEFINE_string(

@@ -7,13 +7,13 @@ The model folder sets the sequence length, the windows for long texts and the
 labels; flags override them.
 
 A SavedModel takes raw text, because the tokenizer becomes part of the graph.
-The script first compares it with tokenization.py, in less than a minute on 2
-CPU cores. serve.py and TensorFlow Serving serve the result, and users of
-TensorFlow Hub can fine-tune it.
+First, the script compares this tokenizer with tokenization.py, in less than a
+minute on 2 CPU cores. serve.py and TensorFlow Serving serve the result, and
+users of TensorFlow Hub can fine-tune it.
 
 --format=onnx writes the network for ONNX Runtime, OpenVINO and programs built
 on them, with Hugging Face's tokenizer and configuration files. --format=litert
-writes the same files for LiteRT, for the sequence lengths in --lengths.
+does the same for LiteRT, for the sequence lengths in --lengths.
 """
 
 from common import command, flag_values, flags
@@ -40,7 +40,7 @@ flags.DEFINE_list(
   "lengths",
   [],
   "Sequence lengths, ascending: a text is padded to the first length that it "
-  "fits in, or cut to the last. By default the powers of 2 from 16 on, and "
+  "fits in, or cut to the last. By default powers of 2 from 16 and "
   "--max_seq_length.",
   needs="format=litert",
 )
@@ -50,8 +50,9 @@ flags.define_options(
 flags.DEFINE_string(
   "calibration_file",
   None,
-  "File of texts whose outputs are compared before and after, one text or two "
-  "separated by a tab per line; by default four built-in sentences.",
+  "File of texts whose outputs are compared with the unquantized model's. A "
+  "line has one text, or two separated by a tab. By default four built-in "
+  "sentences.",
   needs="quantize=int8",
 )
 flags.DEFINE_float(
@@ -70,7 +71,9 @@ flags.DEFINE_integer(
   needs="format=saved_model",
 )
 flags.rule(
-  "dtype", needs="format=saved_model", why=" (others are float32 or int8)"
+  "dtype",
+  needs="format=saved_model",
+  why="  (other formats are float32 or int8)",
 )
 flags.rule(
   "max_seq_length", not_with="lengths", why=", whose last value replaces it"

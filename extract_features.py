@@ -99,8 +99,8 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
   "vectors_file",
   None,
-  "The --output_file of an earlier --search with the same --input_file and "
-  "model: reuses its vectors.",
+  "Reuses the vectors in this --output_file of an earlier --search with the "
+  "same --input_file and model.",
   needs="search",
   not_with="output_file",
 )

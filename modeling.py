@@ -93,7 +93,7 @@ def attention(
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
-  # Softmax sums exponentials in float32, because bfloat16 has only 8 bits.
+  # Softmax sums exponentials in float32: bfloat16 has only 8 significant bits.
   probs = tf.cast(tf.nn.softmax(scores), query.dtype)  # [B, N, F, T]
   dropped = dropout(probs, config.attention_probs_dropout_prob)
   context = tf.matmul(dropped, value)  # [B, N, F, D]

@@ -147,5 +147,5 @@ def test_a_pooling_that_sentence_transformers_lacks_has_none(pooling, tmp_path):
 def test_a_folder_with_files_is_refused(tmp_path):
   (tmp_path / "out").mkdir()
   write(tmp_path, "span")  # An empty one is not.
-  with pytest.raises(errors.InputError, match="there already; give a new"):
+  with pytest.raises(errors.InputError, match="already exists; give a new"):
     write(tmp_path, "span")

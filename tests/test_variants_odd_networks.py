@@ -150,7 +150,7 @@ def test_a_pointer_of_git_lfs_is_recognized(tmp_path, name):
   (folder / name).write_text(
     "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"
   )
-  with pytest.raises(errors.InputError, match=f"{name} is a pointer"):
+  with pytest.raises(errors.InputError, match=f"{name} is a Git LFS pointer"):
     weight_files.open_reader(str(folder))
   with pytest.raises(errors.InputError, match="git lfs pull"):
     file_io.open_for_reading(str(folder / name))

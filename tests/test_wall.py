@@ -265,7 +265,7 @@ def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
 
 def test_what_needs_tensorflow_text_says_so(monkeypatch):
   monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-  with pytest.raises(errors.InputError, match="^raw text in a SavedModel n"):
+  with pytest.raises(errors.InputError, match="^a SavedModel for raw text n"):
     lean_tensorflow.import_tensorflow_text()
 
 
