@@ -73,7 +73,7 @@ flags.DEFINE_integer(
 flags.rule(
   "dtype",
   needs="format=saved_model",
-  why="  (other formats are float32 or int8)",
+  why=" (other formats are float32 or int8)",
 )
 flags.rule(
   "max_seq_length", not_with="lengths", why=", whose last value replaces it"

@@ -19,8 +19,8 @@ _DEFAULTS = batching.Limits()
 flags.DEFINE_string(
   "saved_model_dir",
   None,
-  "The --export_dir of export_saved_model.py: ONNX, LiteRT, or SavedModel, "
-  "whose highest version is served. Or the folder of one version.",
+  "The --export_dir of export_saved_model.py (ONNX, LiteRT, or SavedModel, "
+  "whose highest version is served), or the folder of one version.",
 )
 flags.DEFINE_string(
   "model_dir",
@@ -115,7 +115,7 @@ from serving import exported_network, rest, text_models
 def model_name(settings):
   """Returns --model_name, by default the name of the model's folder."""
   folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
-  # As in TensorFlow Serving, the name is from the folder above the versions.
+  # As in TensorFlow Serving, the folder above the version names the model.
   if os.path.basename(folder).isdecimal():
     folder = os.path.dirname(folder)
   name = settings.model_name or os.path.basename(folder)
@@ -157,7 +157,7 @@ def main(_):
   )
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
-  if port:  # The server replaces port 0 later and prints it.
+  if port:  # The server prints the port that replaces 0.
     example = rest.example_request(model.texts, host, port, name)
     logging.info("example request: %s", example)
   server.run(application, host, port, name, limits.timeout_s)

@@ -29,7 +29,7 @@ _LOWER_CASED_RELEASE = re.compile(
 )
 _CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
 
-# Blocks of Han characters. Each becomes a word, because Chinese has no spaces.
+# Han characters, by block. Each becomes a word, because Chinese has no spaces.
 # As in the original: a list of ranges, not a property of Unicode. The list
 # lacks U+3007, extension F (U+2CEB0) and later extensions, Hangul and kana.
 _HAN_RANGES = (
@@ -78,12 +78,11 @@ def validate_case_matches_checkpoint(
     return
   name = folder.group(1)
   if do_lower_case and _CASED_RELEASE.fullmatch(name):
-    # Only released names are known; any other folder passes.
     case, text = "cased", "lower-cased text"
   elif not do_lower_case and _LOWER_CASED_RELEASE.fullmatch(name):
     case, text = "lower-cased", "text with its capitals"
   else:
-    return
+    return  # The case is right, or the folder is not a released one.
   raise errors.InputError(
     f"--do_lower_case={bool(do_lower_case)} gives {text} to {name}, whose "
     f"vocabulary and weights are {case} (--init_checkpoint={init_checkpoint}):"
@@ -273,7 +272,7 @@ class FullTokenizer:
     """Encodes many lines, for data.read_corpus of pretraining.
 
     Returns the concatenated ids of all lines, the number of ids of each line,
-    and None (a mark of pieces that continue a word, which "##" already marks).
+    and None: "##" already marks the pieces that continue a word.
     """
     rows = list(map(self.encode, lines))
     return list(itertools.chain.from_iterable(rows)), list(map(len, rows)), None

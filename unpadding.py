@@ -69,7 +69,7 @@ class TpuRows(PaddedRows):
   """
 
   def dense_to_heads(self, rows, weights, name, heads):
-    """As in PaddedRows, in one product."""
+    """Computes PaddedRows.dense_to_heads with one einsum."""
     kernel = tf.cast(weights[f"{name}/kernel"], rows.dtype)  # [H, N D]
     kernel = tf.reshape(kernel, [kernel.shape[0], heads, -1])
     bias = tf.cast(weights[f"{name}/bias"], rows.dtype)
@@ -77,7 +77,7 @@ class TpuRows(PaddedRows):
     return tf.einsum("bth,hnd->bntd", self.pad(rows), kernel) + bias
 
   def dense_of_heads(self, x, weights, name):
-    """As in PaddedRows, in one product."""
+    """Computes PaddedRows.dense_of_heads with one einsum."""
     kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [N D, H]
     kernel = tf.reshape(kernel, [x.shape[1], x.shape[3], -1])
     bias = tf.cast(weights[f"{name}/bias"], x.dtype)

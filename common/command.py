@@ -137,7 +137,7 @@ def _flag_fault(error):
 
 
 def _open_closed_streams():
-  """Reopens closed standard streams: other files could get their numbers."""
+  """Reopens closed standard streams, or files would get their descriptors."""
   for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, mode))

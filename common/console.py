@@ -80,7 +80,7 @@ _screen.setFormatter(_Line())
 def start(level: int) -> None:
   """Replaces the log handlers of absl and TensorFlow.
 
-  The screen does not show records below `level`, a level of logging.
+  The screen does not show records below `level`, a logging level.
   """
   root = logging.getLogger()
   for handler in [*root.handlers]:

@@ -1,4 +1,4 @@
-"""Errors of the user, reported in one sentence.
+"""User errors, reported in one sentence.
 
 A library module raises `InputError` with the bad input, the expectation and the
 remedy; a script wraps its `main` in `report_input_errors`, which prints that
@@ -78,7 +78,8 @@ def needs_tensorflow():
       raise
     raise InputError(
       f"a model of this format needs {error.name}: install it (see README.md), "
-      "or name a folder of export_saved_model.py --format=onnx or litert"
+      "or pass a folder that export_saved_model.py wrote with --format=onnx or "
+      "litert"
     ) from error
 
 
@@ -156,7 +157,7 @@ def _sentence(error):
   if isinstance(error, ModuleNotFoundError) and error.name:
     return (
       f"{error.name} is not installed: run pip install {error.name}, or, in a "
-      "clone of this project, pip install -e . for all that it needs"
+      "clone of this project, pip install -e . for everything that it needs"
     )
   type_name, text = type(error).__name__, str(error).strip().split("\n")[0]
   # ResourceExhaustedError is TensorFlow's, which may not be imported.

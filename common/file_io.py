@@ -39,7 +39,8 @@ def _gfile():
     from common import lean_tensorflow
   except ImportError as error:
     raise errors.InputError(
-      "a path with :// needs TensorFlow; install it or copy the file here"
+      "a path with :// needs TensorFlow; install it, or copy the file to this "
+      "machine"
     ) from error
   return lean_tensorflow.tensorflow.io.gfile
 
@@ -153,7 +154,7 @@ def listed(names: list[str]) -> str:
 
 
 def are_all_shards(names: Collection[str]) -> bool:
-  """Whether `names`, such as NAME-00000-of-00003(.gz), are complete."""
+  """Whether `names` (NAME-00000-of-00003 ...) are a complete set of shards."""
   totals = {name.removesuffix(".gz")[-5:] for name in names}
   return totals == {f"{len(names):05}"}
 

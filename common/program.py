@@ -55,7 +55,7 @@ def installed_version(package: str) -> str:
 
 
 def version() -> str:
-  """Returns the line of --version."""
+  """Returns the line that --version prints."""
   tensorflow = installed_version("tensorflow") or "not installed"
   return (
     f"{name()} (bert-tf2 {package_version()}, TensorFlow {tensorflow}, Python "

@@ -147,7 +147,7 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
         "dtype": "bfloat16",
         "version": 2,
       },
-      "--dtype needs --format=saved_model (others are float32 or int8)",
+      "--dtype needs --format=saved_model (other formats are float32 or int8)",
     ),
   ],
 )
