@@ -438,18 +438,18 @@ def from_huggingface(values: dict) -> dict:
       + ", ".join(map(repr, sorted(_FORMATS)))
       + " can be read"
     )
-  known = _FORMATS[variant]
+  model_format = _FORMATS[variant]
   _check_network(values)
   huggingface_names = {
-    n: known.names.get(n, n) for n in (*_SHARED, *known.others)
+    n: model_format.names.get(n, n) for n in (*_SHARED, *model_format.others)
   }
   config = {
-    **known.defaults,
+    **model_format.defaults,
     **{name: values[n] for name, n in huggingface_names.items() if n in values},
   }
-  if before := _rows_before(config):
+  if rows_before := _rows_before(config):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
-    config["max_position_embeddings"] = rows - before
+    config["max_position_embeddings"] = rows - rows_before
   if variant not in _ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
   # BERT's file has no `variant`, because the original must be able to read it.
@@ -562,18 +562,18 @@ def check_huggingface(config: BertConfig) -> None:
 def to_huggingface(config: dict, architecture: str) -> dict:
   """Converts our values to a config.json for a class of transformers."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
-  known = _FORMATS[variant]
+  model_format = _FORMATS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
   values = {
-    known.names.get(name, name): config[name]
-    for name in (*_SHARED, *known.others)
+    model_format.names.get(name, name): config[name]
+    for name in (*_SHARED, *model_format.others)
     if name in config
   }
   # The key None stands for names that transformers lacks.
   values.pop(None, None)
   # In `values`, unlike `config`, only RoBERTa's relatives have a pad_token_id.
-  if before := _rows_before(values):
-    values["max_position_embeddings"] += before
+  if rows_before := _rows_before(values):
+    values["max_position_embeddings"] += rows_before
   values |= of_a_task(config)
   name = values.get("problem_type", "")
   if name == "regression" or name in RERANKERS:
@@ -587,7 +587,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     values["sentence_transformers"] = {"activation_fn": activation}
   if name in RERANKERS or not (name in PROBLEMS and PROBLEMS[name].activation):
     values.pop("problem_type", None)
-  if "layer_norm_eps" in known.others:
+  if "layer_norm_eps" in model_format.others:
     values.setdefault("layer_norm_eps", _EPSILON)
   return {
     # The id of [PAD] in BERT's released vocabularies and of <pad> in ALBERT's.

@@ -103,8 +103,7 @@ flags.DEFINE_float(
 flags.DEFINE_integer(
   "num_processes",
   1,
-  "Processes on this machine that write shards. Any number gives the same "
-  "files.",
+  "Number of processes on this machine; it does not change the files.",
   lower_bound=1,
   needs="shard_size_mb|num_processes=1",
   not_with="beam_options",

@@ -199,13 +199,13 @@ def read_settings():
   if settings.search and "output_format" not in settings.given:
     settings = settings.replace(output_format="npz")
   folder = os.path.dirname(settings.bert_config_file)
-  known = {}
+  stored = {}
   if settings.sparse:
     trained_head.require("sparse", settings)
-    known = sentence_folder.read_sparse(folder)
+    stored = sentence_folder.read_sparse(folder)
   elif settings.pooling or settings.similarity or settings.search:
-    known = sentence_folder.read(folder, settings.given)
-  settings = model_settings.restore_input_settings(settings, known, folder)
+    stored = sentence_folder.read(folder, settings.given)
+  settings = model_settings.restore_input_settings(settings, stored, folder)
   run_settings.refuse_ignored(settings)
   return settings
 

@@ -9,10 +9,9 @@ r"""Fills each [MASK] of a text with the most likely word pieces.
       --text="The keeper lit the lamp. ||| The street was bright." \
       --model_dir=pretraining_output/final_model
 
-For one text, it masks each word piece in turn (arXiv 1910.14659). It prints the
-perplexity per piece, the sum of the log-probabilities, and the number of
-pieces. For two texts, it prints the probability that the second follows the
-first. The last column is the text.
+For one text, it masks each piece in turn (arXiv 1910.14659), and prints the
+perplexity per piece, the sum of the log-probabilities, and the piece count. For
+two texts, it prints the probability that the second follows. The text is last.
 
 Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 """

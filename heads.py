@@ -99,7 +99,7 @@ def word_weights(
     activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
   """
 
-  def of_text(text):
+  def weigh_text(text):
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
     if pooling == "max":  # The weight grows with the logit.
@@ -111,7 +111,7 @@ def word_weights(
 
   # One text at a time: the logits [B, T, V] of a batch would take gigabytes.
   return tf.map_fn(
-    of_text, (states, input_mask), fn_output_signature=tf.float32
+    weigh_text, (states, input_mask), fn_output_signature=tf.float32
   )
 
 

@@ -69,16 +69,16 @@ def gelu_erf(x):
 
   def gradient(upstream):
     wide = tf.cast(x, tf.float32)
-    # The normal density is the derivative of `_normal_share`.
+    # The normal density is the derivative of `_normal_cdf`.
     density = tf.exp(-0.5 * tf.square(wide)) * _NORMAL_DENSITY
-    total = _normal_share(wide) + wide * density
+    total = _normal_cdf(wide) + wide * density
     return tf.cast(tf.cast(upstream, tf.float32) * total, x.dtype)
 
   wide = tf.cast(x, tf.float32)
-  return tf.cast(wide * _normal_share(wide), x.dtype), gradient
+  return tf.cast(wide * _normal_cdf(wide), x.dtype), gradient
 
 
-def _normal_share(x):
+def _normal_cdf(x):
   return 0.5 * tf.math.erf(x * math.sqrt(0.5)) + 0.5
 
 
@@ -335,7 +335,7 @@ _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
 def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
   """Initializes new variables with these names and shapes to zero.
 
-  Loading replaces them, and drawing BERT-base's random weights takes seconds.
+  Use it before you load weights: drawing random ones takes seconds (BERT-base).
   """
   before = _loaded_later.set(shapes)
   try:
@@ -383,9 +383,9 @@ class Dropout(NamedTuple):
 
   Attributes:
     seed: int32 [2]; None disables dropout.
-    counter: int32 [2, 2], the words of the Philox counter at which the site's
-      numbers begin; each site has 2^64 blocks (Salmon et al., "Parallel random
-      numbers: as easy as 1, 2, 3", 2011).
+    counter: int32 [2, 2], the Philox counter at which the site's numbers begin,
+      as 32-bit words; each site has 2^64 blocks (Salmon et al., "Parallel
+      random numbers: as easy as 1, 2, 3", 2011).
     is_for_tpu: whether to draw 32 bits per unit with the generator that
       TensorFlow selects (on a TPU, the TPU's own). The masks then differ from
       other devices' masks, and each site has 2^32 blocks.

@@ -351,11 +351,11 @@ class AdamWeightDecay:
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
     """
     s1, s2 = map(_kernel_share, self._betas.values())
-    of_grad, of_rate, of_epsilon = s2**-0.5, s2**0.5 / s1, 1.0
+    grad_scale, rate_scale, epsilon_scale = s2**-0.5, s2**0.5 / s1, 1.0
     if self._bias_correction:
       c1, c2 = _bias_corrections(step + 1.0, **self._betas)
-      of_rate, of_epsilon = of_rate * tf.sqrt(c2) / c1, tf.sqrt(c2)
-    return of_grad, of_rate, of_epsilon
+      rate_scale, epsilon_scale = rate_scale * tf.sqrt(c2) / c1, tf.sqrt(c2)
+    return grad_scale, rate_scale, epsilon_scale
 
   def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
     """Updates variables and their moments in one pass over memory.
@@ -367,8 +367,8 @@ class AdamWeightDecay:
     betas = [
       tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
     ]
-    of_grad, rate_scale, epsilon_scale = self._kernel_scales(step)
-    grad_scale = tf.where(apply, grad_scale * of_grad, 0.0)
+    kernel_grad_scale, rate_scale, epsilon_scale = self._kernel_scales(step)
+    grad_scale = tf.where(apply, grad_scale * kernel_grad_scale, 0.0)
     learning_rate = tf.where(apply, learning_rate, 0.0)
     epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
     no_correction = tf.zeros([])

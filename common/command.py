@@ -128,9 +128,9 @@ def _flag_fault(error):
   if isinstance(error, flags.UnrecognizedFlagError):
     # absl would also suggest its own flags.
     names = [flag.name for flag in flags.of_script()]
-    near = difflib.get_close_matches(error.flagname, names)
+    similar = difflib.get_close_matches(error.flagname, names)
     text, _, _ = text.partition(". Did you mean")
-    text += f" (did you mean --{' or --'.join(near)}?)" if near else ""
+    text += f" (did you mean --{' or --'.join(similar)}?)" if similar else ""
   text = re.sub(r"^flags? .*?=None: (?=Flag )", "", text, flags=re.MULTILINE)
   text = text.replace(" other than None", "")
   return f"{' '.join(text.split()).rstrip('.')}; --help lists all flags"

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from common import errors
 
-_READ_TOGETHER = 1 << 20  # Bytes.
+_BLOCK_BYTES = 1 << 20
 _POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec", 1024
 _IS_WINDOWS = os.name == "nt"
 _SECONDS_PER_DAY = 24 * 3600.0
@@ -188,7 +188,7 @@ def open_for_reading(path: str) -> io.BufferedReader:
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
     # A large buffer keeps requests few, because each is a round trip.
-    return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
+    return io.BufferedReader(_RemoteFile(path), _BLOCK_BYTES)
   refuse_pointer(path)
   return open(path, "rb")
 
@@ -292,7 +292,7 @@ def size_and_sha256(path: str) -> tuple[int, str]:
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
     # Reads blocks, because a checkpoint may not fit into memory.
-    while block := stream.read(_READ_TOGETHER):
+    while block := stream.read(_BLOCK_BYTES):
       size += len(block)
       digest.update(block)
   return size, digest.hexdigest()
@@ -419,13 +419,13 @@ def atomic_write(path: str) -> Iterator[str]:
 def new_folder(path: str) -> Iterator[str]:
   """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
-  If the block raises, the folder is removed. Raises InputError: `path` is not
-  on a local disk, or exists and is not an empty folder.
+  If the block raises, the temporary folder is removed. Raises InputError:
+  `path` is not on a local disk, or exists and is not an empty folder.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
     raise errors.InputError(
-      f"{path} is not on a local disk; give a folder on one, then copy it"
+      f"{path} is not on a local disk; give a local folder, then copy it"
     )
   stays = _must_stay(path)
   # A folder that must stay may be another volume, so `temporary` is inside it.
@@ -449,7 +449,7 @@ def new_folder(path: str) -> Iterator[str]:
 
 
 def _must_stay(path):
-  """Whether a folder cannot be removed, or its parent is not writable."""
+  """Whether a folder cannot be replaced by another of the same name."""
   return os.path.isdir(path) and (
     os.path.islink(path)
     or os.path.ismount(path)

@@ -66,7 +66,7 @@ def read_optional(folder: str, name: str) -> tuple[str, dict]:
 
 
 _REQUIRED = object()
-_CALLED = {
+_TYPE_NAMES = {
   dict: "an object",
   list: "a list",
   str: "a string",
@@ -96,31 +96,31 @@ def field(
   value = values.get(name)
   if value is None and default is not _REQUIRED:
     return default
-  if _is_of(value, expected_type):
+  if _fits(value, expected_type):
     return value
-  came = f"is {reprlib.repr(value)}" if name in values else "is missing"
+  state = f"is {reprlib.repr(value)}" if name in values else "is missing"
   raise errors.InputError(
-    f"{source}: {name} {came}; expected {_called(expected_type)}"
+    f"{source}: {name} {state}; expected {_type_name(expected_type)}"
   )
 
 
-def _called(expected_type):
+def _type_name(expected_type):
   if isinstance(expected_type, types.UnionType):
-    return " or ".join(map(_called, typing.get_args(expected_type)))
+    return " or ".join(map(_type_name, typing.get_args(expected_type)))
   outer = typing.get_origin(expected_type)
   parts = typing.get_args(expected_type)
-  inner = outer and f" in which each entry is {_called(parts[-1])}"
-  return _CALLED[outer or expected_type] + (inner or "")
+  inner = outer and f" in which each entry is {_type_name(parts[-1])}"
+  return _TYPE_NAMES[outer or expected_type] + (inner or "")
 
 
-def _is_of(value, expected_type):
+def _fits(value, expected_type):
   if isinstance(expected_type, types.UnionType):
-    return any(_is_of(value, part) for part in typing.get_args(expected_type))
+    return any(_fits(value, part) for part in typing.get_args(expected_type))
   outer = typing.get_origin(expected_type)
   if outer:
     members = value.values() if isinstance(value, dict) else value
     inner = typing.get_args(expected_type)[-1]
-    return isinstance(value, outer) and all(_is_of(m, inner) for m in members)
+    return isinstance(value, outer) and all(_fits(m, inner) for m in members)
   # A bool is an int in Python, but `true` must not pass as 1.
   if isinstance(value, bool):
     return expected_type is bool

@@ -135,10 +135,10 @@ def _refuse_in_output_dir(settings):
     path = settings.get(flag) or ""
     if not path or _identity(os.path.dirname(path) or ".") != _identity(folder):
       continue
-    for pattern, makes in _WRITTEN.items():
+    for pattern, writer in _WRITTEN.items():
       name = os.path.basename(os.path.realpath(path))
-      if settings.get(makes) and re.fullmatch(pattern, name):
+      if settings.get(writer) and re.fullmatch(pattern, name):
         raise errors.InputError(
-          f"--{flag}={path} is a file that --{makes} writes into --output_dir; "
+          f"--{flag}={path} is a file that --{writer} writes to --output_dir; "
           "name another --output_dir, or copy the file"
         )

@@ -54,7 +54,7 @@ class Progress:
     self._stream = stream or sys.stderr
     self._done: float = 0
     self._done_parts = self._units = 0
-    self._start = self._told = time.monotonic()
+    self._start = self._last_shown = time.monotonic()
     self._bar = bar(total, stream=self._stream)
 
   def advance(self, work: float, units: int) -> None:
@@ -67,9 +67,9 @@ class Progress:
     # No refresh here: `update` draws when tqdm's interval has passed.
     self._bar.set_description_str(self._rate(now - self._start), refresh=False)
     self._bar.update(work)
-    is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
+    is_due = is_last or now - self._last_shown >= _SECONDS_BETWEEN_LINES
     if is_due and self._bar.disable:
-      self._told = now
+      self._last_shown = now
       print(self.line(now - self._start), file=self._stream, flush=True)
     if is_last:
       self._bar.close()

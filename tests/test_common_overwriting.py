@@ -58,7 +58,7 @@ def inside(tmp_path, monkeypatch):
         "output_dir": "./out",
         "do_predict": True,
       },
-      "is a file that --do_predict writes into",
+      "is a file that --do_predict writes to",
     ),
   ],
 )
