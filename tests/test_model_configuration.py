@@ -168,6 +168,6 @@ def test_a_regression_has_one_label_for_transformers():
 def test_second_texts_need_a_row_of_segments():
   config = modeling.BertConfig(9, type_vocab_size=1)
   config.check_pairs(0)
-  with pytest.raises(errors.InputError, match="two texts need 2 segments, and"):
+  with pytest.raises(errors.InputError, match="two texts need 2 segments, but"):
     config.check_pairs(1)
   modeling.BertConfig(9, type_vocab_size=2).check_pairs(1)
