@@ -1,13 +1,13 @@
-"""Classifies texts, and writes the predictions for files of examples.
+"""Classifies texts, and writes prediction files.
 
   test_results.tsv         as in the original: a probability for each class
-  predictions.tsv          names, probabilities and inputs:
+  predictions.tsv          ids, labels, probabilities and texts:
 
     id      label  probability  bad   good  text
     test-1  good   0.97         0.03  0.97  A warm film.
 
-A cell with a tab, a quote or a newline is quoted as in CSV, so that a reader
-gets the exact id or text. Letters: B batch, T tokens, L labels.
+A cell with a tab, a quote or a newline is quoted as in CSV, so a CSV reader
+restores the exact id or text. Letters: B batch, T tokens, L labels.
 """
 
 import contextlib
@@ -22,9 +22,10 @@ from classification import data, scores, sequences
 from common import errors, file_io
 from text import input_sequences
 
-# Number of examples to sort by length; their scores are in memory.
+# Number of examples per block: each block is sorted by length, and its scores
+# are held in memory.
 SCORED_TOGETHER = 1 << 12
-# Names of columns that a class must not use.
+# Reserved column names; the column of a class with such a name gets a prefix.
 _COLUMNS = (
   "id",
   "label",
@@ -37,7 +38,7 @@ _COLUMNS = (
 )
 
 
-# Both types have the kind of a task and its labels.
+# Both types have the attributes `task_kind` and `labels`.
 LabelOptions = sequences.InputOptions | scores.Results
 
 
@@ -50,14 +51,16 @@ def predict_texts(
   texts: list[tuple],
   batch_size: int,
 ) -> list[dict]:
-  """Classifies tuples of one or two texts of any length.
+  """Classifies inputs of one or two texts.
 
   Returns:
-    A dict for each: `labels`, `probabilities` and, unless several classes may
-    be correct, the best `label` and its `probability`; or only a `score`.
+    A dict per input. For classes it has `labels`, `probabilities` and, unless
+    several classes may be correct, the best `label` and its `probability`.
+    Otherwise it has only a `score`.
 
   Args:
     logits, batch_size: see `scores_of`.
+    texts: tuples of one or two strings.
   """
   if options.task_kind in data.OF_PAIRS and any(len(row) < 2 for row in texts):
     raise errors.InputError("a reranker scores two texts, but got only one")
@@ -84,13 +87,13 @@ def scores_of(
   examples: list[data.Example],
   batch_size: int,
 ) -> np.ndarray:
-  """Returns the scores for `predicted_labels`, float32 [n, L].
+  """Returns the scores of n examples, float32 [n, L]; see `scores.of_logits`.
 
   Args:
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
-      [B, T]; returns [B, L], or vectors of texts [B, D].
-    batch_size: number of texts of similar length in a batch; batches of short
-      texts have more (input_sequences.batch_sizes).
+      [B, T]; returns [B, L], or text vectors [B, D].
+    batch_size: number of sequences per batch; batches of short sequences are
+      larger (input_sequences.batch_sizes).
   """
   arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
@@ -100,9 +103,9 @@ def scores_of(
     )
   )
   batch_outputs = []
-  for places in batches:
-    longest = lengths[places[0]]
-    batch = {n: values[places, :longest] for n, values in arrays.items()}
+  for positions in batches:
+    longest = lengths[positions[0]]
+    batch = {n: values[positions, :longest] for n, values in arrays.items()}
     batch_outputs.append(np.asarray(logits(batch)))
   # Restore the order of the examples: [rows, L].
   outputs = np.concatenate(batch_outputs)[np.argsort(np.concatenate(batches))]
@@ -132,10 +135,10 @@ def score_blocks(
 
 
 def predicted_labels(task: LabelOptions, outputs: np.ndarray) -> list:
-  """Returns the predictions in the form of data.Example.label.
+  """Returns the predictions, each with the type of data.Example.label.
 
-  `outputs` are probabilities [n, L], or numbers [n, 1]. On ties the first class
-  wins.
+  `outputs` are probabilities [n, L], or numbers [n, 1]. If probabilities are
+  equal, the first class wins.
   """
   if task.task_kind in data.OF_NUMBERS:
     return outputs[:, 0].tolist()
@@ -150,10 +153,10 @@ def predicted_labels(task: LabelOptions, outputs: np.ndarray) -> list:
 def rows(
   task: LabelOptions, examples: list, outputs: np.ndarray, *, gold: bool = False
 ) -> Iterator[dict]:
-  """Yields each example's row: {column: str}.
+  """Yields a row of predictions.tsv for each example: {column: str}.
 
   With `gold`, the correct label precedes the prediction. For `outputs` see
-  `predicted_labels`. Rows of a reranker also have the rank for their query.
+  `predicted_labels`. For a reranker, a row has the passage's rank in its query.
   """
   # str() of a float32 has the fewest digits that identify the number.
   outputs = np.asarray(outputs, np.float32)
@@ -170,8 +173,8 @@ def rows(
   ):
     values = {"id": example.guid}
     if gold:
-      values["gold"], name = _shown(example.label), "predicted"
-    values[name] = _shown(answer)
+      values["gold"], name = _label_text(example.label), "predicted"
+    values[name] = _label_text(answer)
     if rank:
       values["rank"] = str(rank)
     if task.task_kind in (data.SINGLE, data.CHOICE):
@@ -184,7 +187,7 @@ def rows(
     yield values | {f"ending_{n}": e for n, e in enumerate(example.endings)}
 
 
-def _shown(label):
+def _label_text(label):
   return ",".join(label) if isinstance(label, tuple) else str(label)
 
 
@@ -192,14 +195,14 @@ def _shown(label):
 def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
   """Provides a function that writes rows; the first row's keys are the header.
 
-  The file is replaced when the block ends without an error.
+  An existing file is replaced only if the `with` block raises no error.
   """
   columns: list[str] = []
   with file_io.open_for_writing(path) as stream:
 
     def write_line(cells):
       line = "\t".join(map(_quoted, cells)) + "\n"
-      # JSON may contain a lone surrogate, which is written as its escape.
+      # A text from JSON may have a lone surrogate, which UTF-8 cannot encode.
       stream.write(line.encode("utf-8", "backslashreplace"))
 
     def write(rows):
@@ -227,17 +230,17 @@ def write_predictions(
   *,
   predicted: list | None = None,
 ) -> None:
-  """Writes the two prediction files while `parts` are computed.
+  """Writes both prediction files while `parts` are computed.
 
-  A file is replaced only when it is complete. `parts` are scores, float32
-  [n, L]; `suffix` is a part of the files' names, such as "_mismatched";
-  predicted labels are appended to `predicted`.
+  An existing file is replaced only when the new one is complete. `parts` are
+  blocks of scores, float32 [n, L]. `suffix` is appended to the file names, for
+  example "_mismatched". Predicted labels are appended to `predicted`.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   examples = iter(examples)
   if task.task_kind in data.OF_RANKS:
-    # The rows of a query may be anywhere, so ranks need all rows.
+    # The passages of a query may be in several blocks, so ranks need all.
     parts = [np.concatenate(list(parts))]
   with (
     open_table(named_path) as write,

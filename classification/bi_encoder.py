@@ -1,10 +1,10 @@
-"""A bi-encoder: one vector for each text, learned from pairs of texts.
+"""A bi-encoder: computes one vector per text, and learns from pairs of texts.
 
 The score of a pair is the cosine of its two vectors (arXiv 1908.10084), so the
-vectors of many texts can be stored and compared. Letters: B batch, W texts of
-an example (a text, the second text and, if given, a worse second text), T
-tokens, D width of a vector, C candidates: all texts of all examples except
-the first text of each.
+vectors of many texts can be stored and compared. Letters: B batch, T tokens, D
+width of a vector, W texts of an example (the first text, the second text and
+an optional hard negative), C candidates (all texts of a batch except the first
+text of each example).
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from text import input_sequences
 
 
 def check(settings, config: configuration.BertConfig, task_kind: str):
-  """Raises InputError: nothing can be learned, or vectors cannot be made."""
+  """Raises InputError: no such layer to pool, or batches lack negatives."""
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   if (
@@ -32,15 +32,15 @@ def check(settings, config: configuration.BertConfig, task_kind: str):
     and settings.train_batch_size == 1
   ):
     raise errors.InputError(
-      "--train_batch_size=1 leaves no other pair of the batch as a negative; "
-      "pass a larger one, or --negative_column"
+      "--train_batch_size=1 leaves no negatives, which are the other pairs of "
+      "a batch; pass a larger batch size, or --negative_column"
     )
 
 
 class BiEncoder(model.Network):
-  """Learns that the cosine of two texts is their score, scaled to 0..1.
+  """Learns to make the cosine of two texts equal their score, scaled to 0..1.
 
-  Its logits are the vectors.
+  Its logits are the texts' vectors.
   """
 
   def __init__(
@@ -50,9 +50,9 @@ class BiEncoder(model.Network):
     task: tasks.ClassifierTask,
     **model_options,
   ):
-    """Makes the variables, which are the encoder's.
+    """Creates the encoder's variables; there is no head.
 
-    Raises InputError: --pooling_layer cannot be used.
+    Raises InputError: the encoder lacks a layer in --pooling_layer.
     """
     self.pooling = sentence_pooling.Pooling.of(
       settings, config.num_hidden_layers
@@ -61,24 +61,24 @@ class BiEncoder(model.Network):
     if self.pooling.mode != "pooled":
       self.allowed_missing = heads.POOLER
     self._temperature = settings.temperature
-    # The scores for the cosines 0 and 1.
+    # The scores that correspond to the cosines 0 and 1.
     self._scores = task.official.scores if task.official else (0.0, 1.0)
 
   def trained_variables(self) -> list[tf.Variable]:
-    """Returns the variables that a vector depends on."""
+    """Returns the variables that affect the vectors."""
     depth = self.config.num_hidden_layers
-    read = {layer % depth for each in self.pooling.layers for layer in each}
-    unread = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
+    pooled = {layer % depth for each in self.pooling.layers for layer in each}
+    unused = [f"/layer_{number}/" for number in range(max(pooled) + 1, depth)]
     if self.pooling.mode != "pooled":
-      unread.append("/pooler/")
+      unused.append("/pooler/")
     return [
       variable
       for variable in self.variables
-      if not any(part in layers.variable_name(variable) for part in unread)
+      if not any(part in layers.variable_name(variable) for part in unused)
     ]
 
   def __call__(self, batch, dropout_seed=None):
-    """Returns the vectors of a batch, float32 [B, W, D], of length 1.
+    """Returns the unit vectors of a batch, float32 [B, W, D].
 
     Takes the arguments of a model.ClassifierModel; no text may be empty.
     """
@@ -94,7 +94,7 @@ class BiEncoder(model.Network):
     return tf.math.l2_normalize(vectors, -1)
 
   def example_losses(self, vectors, label_ids):
-    """Returns the squared errors of the cosines, float32 [B]."""
+    """Returns the squared errors of the pairs' cosines, float32 [B]."""
     low, high = self._scores
     cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     return tf.square(cosines - (label_ids - low) / (high - low))
@@ -105,12 +105,12 @@ class BiEncoder(model.Network):
       **inputs,
       **settings.pick(tasks.VECTOR_FLAGS),
       "task_kind": self.task_kind,
-      tasks.TEXT_PAIRS: False,  # Vectors are made of single texts.
+      tasks.TEXT_PAIRS: False,  # The encoder reads one text at a time.
     }
     if not model_writer.is_for_sentences(config, self.pooling):
       logging.warning(
-        "sentence-transformers has no pooling %s of layers %s of this model: "
-        "only this project can use %s",
+        "sentence-transformers does not support --pooling=%s of layers %s of "
+        "this model: only this project can use %s",
         *self.pooling[:2],
         folder,
       )
@@ -134,11 +134,11 @@ class Retriever(BiEncoder):
   compares_examples = True
 
   def example_losses(self, vectors, label_ids):
-    """Returns float32 [B], see `in_batch_losses`."""
+    """Returns the loss of each example, float32 [B]; see `in_batch_losses`."""
     return in_batch_losses(vectors, label_ids, self._temperature)
 
   def evaluated(self, logits, label_ids):
-    """Returns the scores, vectors and labels of examples, [B, ...] each."""
+    """Returns the examples' scores, vectors and text ids, [B, ...] each."""
     return {
       "scores": scores.of_logits(self.task_kind, logits),
       "vectors": logits,
@@ -146,8 +146,9 @@ class Retriever(BiEncoder):
     }
 
   def evaluation_losses(self, outputs, batch_size):
-    """Returns float32 [N] for batches in the order of the examples."""
-    # The computed batches differ: they are sorted by length and padded.
+    """Returns float32 [N]: the losses in batches of consecutive examples."""
+    # A loss depends on its batch, and outputs were computed in batches sorted
+    # by length. Regroup them, to get the same losses for any lengths.
     vectors, label_ids = outputs["vectors"], outputs["label_ids"]
     return np.concatenate(
       [
@@ -165,30 +166,30 @@ def in_batch_losses(
 ) -> tf.Tensor:
   """Returns the loss of each example, float32 [B].
 
-  It is the cross-entropy of the example's second text among all candidates of
-  the batch, by the cosine with its first text (arXiv 1705.00652). It equals
-  sentence-transformers' MultipleNegativesRankingLoss unless texts repeat: here
-  a text that equals the right one, or is right for an equal first text, is not
-  a candidate.
+  It is the cross-entropy of choosing the example's second text among all
+  candidates of the batch (arXiv 1705.00652). The logits are the candidates'
+  cosines with the first text. It equals sentence-transformers'
+  MultipleNegativesRankingLoss unless texts repeat: here, candidates that equal
+  the correct text, or are correct for an equal first text, are not negatives.
 
   Args:
-    vectors: float32 [B, W, D], of length 1.
+    vectors: float32 [B, W, D], unit vectors.
     text_ids: int32 [B, W], equal for equal texts.
-    temperature: cosines are divided by it; 1 / 20 is the scale 20.
+    temperature: divisor of the cosines; 0.05 equals that loss's scale=20.
   """
   size, width = layers.sizes(vectors)[0], vectors.shape[-1]
-  # The right texts come first: [C, D] and [C].
+  # The first B candidates are the correct texts: [C, D] and [C].
   candidates = tf.reshape(tf.transpose(vectors[:, 1:], [1, 0, 2]), [-1, width])
   ids = tf.reshape(tf.transpose(text_ids[:, 1:]), [-1])
   logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
   is_equal = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
   is_right = tf.equal(text_ids[:, 1:2], ids)  # [B, C]
-  # Counts how often a candidate is right for this first text or an equal one.
+  # Count the examples with an equal first text that a candidate is correct for.
   counts = tf.matmul(
     tf.cast(is_equal, tf.float32), tf.cast(is_right, tf.float32)
   )
-  itself = tf.eye(size, tf.shape(ids)[0], dtype=tf.bool)
-  is_another = (counts > 0) & ~itself  # [B, C]
+  is_target = tf.eye(size, tf.shape(ids)[0], dtype=tf.bool)
+  is_excluded = (counts > 0) & ~is_target  # [B, C]
   return tf.nn.sparse_softmax_cross_entropy_with_logits(
-    tf.range(size), tf.where(is_another, tf.float32.min, logits)
+    tf.range(size), tf.where(is_excluded, tf.float32.min, logits)
   )

@@ -12,27 +12,29 @@ def parse(
 ) -> list[float]:
   """Returns the weight of each class in the loss.
 
-  Raises InputError: the kind has no classes; `text` is invalid or all zero; or,
-  if balanced, a class has no example or all examples.
+  Raises InputError: the task has no classes; `text` is invalid; all weights are
+  0; or "balanced" is impossible, because no example has a class, or all
+  examples have a multi_label class.
 
   Args:
-    text: "balanced"; numbers in the order of `labels`, "1,2.5"; or
-      "name=number" for some classes, while the others keep 1. Balanced is
-      n / (classes * count), like scikit-learn's compute_class_weight, so that
-      all classes have the same total weight; for multi_label it is negatives /
-      positives, so that both sides of a class have the same total weight.
+    text: "balanced", numbers in the order of `labels` ("1,2.5"), or
+      "name=number" for some classes; the other classes have weight 1. Balanced
+      weights are n / (classes * count), as in scikit-learn's
+      compute_class_weight: all classes have the same total weight. For
+      multi_label they are negatives / positives of a class: its positives and
+      its negatives have the same total weight.
     examples: the training data.
   """
   if task_kind not in (data.SINGLE, data.MULTI_LABEL):
     raise errors.InputError(
-      f"--class_weights needs classes, which {task_kind} lacks; leave it out"
+      f"--class_weights has no effect on {task_kind}; leave it out"
     )
   if text == "balanced":
     counts = data.class_counts(examples, labels)
     return _balanced(counts, len(examples), task_kind)
   parts = [part.strip() for part in text.split(",")]
   if all("=" in part for part in parts):
-    # Split from the right: a class may have "=" in its name.
+    # Split at the last "=", because a class name may contain "=".
     named = dict(part.rsplit("=", 1) for part in parts)
   elif len(parts) == len(labels):
     named = dict(zip(labels, parts))
@@ -44,14 +46,14 @@ def parse(
   for name in named:
     if name not in labels:
       raise errors.InputError(
-        f"class weights {text!r}: {data.unknown_class(name, labels)}; name "
-        "those"
+        f"class weights {text!r}: {data.unknown_class(name, labels)}; pass "
+        "only these names"
       )
   weights = [_weight(named.get(label, "1"), text) for label in labels]
   if not any(weights):
     raise errors.InputError(
       f"class weights {text!r}: all are 0, so nothing would be learned; pass "
-      "a number above 0 for some class"
+      "a number above 0 for at least one class"
     )
   return weights
 
@@ -60,10 +62,10 @@ def _balanced(counts, num_examples, task_kind):
   for label, count in counts.items():
     is_in_all = task_kind == data.MULTI_LABEL and count == num_examples
     if not count or is_in_all:
-      which = "every example is" if count else "no example"
+      holders = "every example" if count else "no example"
       raise errors.InputError(
-        f"class weights balanced: {which} of class {label!r}; change the data, "
-        "or give the weights as numbers"
+        f"class weights balanced: {holders} has the class {label!r}; change "
+        "the data, or pass numbers"
       )
   if task_kind == data.MULTI_LABEL:
     return [(num_examples - count) / count for count in counts.values()]

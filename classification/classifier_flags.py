@@ -1,4 +1,4 @@
-"""The flags that only run_classifier.py has; they need no TensorFlow."""
+"""Defines the flags that only run_classifier.py has. No TensorFlow."""
 
 from common import flag_values, flags
 from training import common_flags
@@ -10,7 +10,7 @@ def define_task_flags():
     "task_name",
     None,
     "An official task: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, "
-    "AX, XNLI, PAWS-X, IMDB or SWAG. None for your own files.",
+    "AX, XNLI, PAWS-X, IMDB or SWAG. Leave it out for your own files.",
   )
   flags.DEFINE_string(
     "data_dir", None, "Folder of the task's official files.", needs="task_name"
@@ -18,18 +18,18 @@ def define_task_flags():
   flags.DEFINE_string(
     "language",
     None,
-    "Language of XNLI or PAWS-X; by default zh or en.",
+    "Language of XNLI (default: zh) or PAWS-X (default: en).",
     needs="task_name",
   )
   for name, verb in (
     ("train", "Train on"),
-    ("eval", "Score"),
+    ("eval", "Evaluate on"),
     ("predict", "Predict"),
   ):
     flags.DEFINE_integer(
       f"max_{name}_examples",
       0,
-      f"{verb} the first N examples; 0: all.",
+      f"{verb} only the first N examples; 0: all.",
       lower_bound=0,
     )
   flags.DEFINE_list(
@@ -37,9 +37,10 @@ def define_task_flags():
     [],
     "Metrics to report besides the loss: accuracy, precision, recall, f1 (each "
     "also with _macro or _micro), matthews, auc, pearson, spearman, recall@1, "
-    "recall@5, recall@10, mrr, mrr@10, ndcg@10. By default the task's official "
-    "metrics. Plain precision, recall and f1 measure the second of two "
-    "classes: --labels gives the order.",
+    "recall@5, recall@10, mrr, mrr@10, ndcg@10. Each kind of task has some of "
+    "them. By default an official task's metrics, or those that fit the kind. "
+    "With two classes, precision, recall and f1 refer to the second class in "
+    "the order of --labels.",
   )
   flags.DEFINE_string(
     "glue_submission_dir",
@@ -52,10 +53,10 @@ def define_task_flags():
 def define_own_data_flags():
   """Defines the flags that describe the user's files."""
   flags.DEFINE_string(
-    "train_file", None, "Your own examples to train on: .csv, .tsv or .jsonl."
+    "train_file", None, "Your own training examples: .csv, .tsv or .jsonl."
   )
   flags.DEFINE_string(
-    "eval_file", None, "Your own examples to score.", not_with="eval_fraction"
+    "eval_file", None, "Your own evaluation examples.", not_with="eval_fraction"
   )
   flags.DEFINE_string(
     "predict_file",
@@ -67,37 +68,38 @@ def define_own_data_flags():
   flags.DEFINE_string(
     "text_column",
     "text",
-    "Name of the column of the texts. All columns of a .csv or .tsv without a "
-    "header may be numbers, from 1.",
+    "Name of the column with the texts. If a .csv or .tsv has no header, pass "
+    "numbers from 1 for all columns.",
   )
   flags.DEFINE_string(
-    "text_b_column", None, "Name of the column of the second texts, for pairs."
+    "text_b_column", None, "Name of the column with the second texts of pairs."
   )
-  flags.DEFINE_string("label_column", "label", "Name of the column of labels.")
+  flags.DEFINE_string("label_column", "label", "Name of the label column.")
   flags.DEFINE_list(
     "label_columns",
     [],
-    "Instead of --label_column: a column for each class, with 1 if the text "
-    "has that class, otherwise 0.",
+    "Instead of --label_column: the names of one column per class. A cell is 1 "
+    "if the text has the class, else 0.",
     needs="task_kind=multi_label",
     not_with="labels",
   )
   flags.DEFINE_string(
-    "id_column", None, "Name of the column of ids; by default rows get numbers."
+    "id_column", None, "Name of the id column; by default rows are numbered."
   )
   flags.DEFINE_enum(
     "file_format",
     None,
     flag_values.TABLE_FORMATS,
-    "Format of your own files; by default given by their names. tsv has no "
-    "quotes: for quotes pass csv and --separator=tab. fasttext: lines such as "
-    "'__label__good It works.'; parquet needs pip install pyarrow.",
+    "Format of your own files; by default inferred from the file extension. "
+    "Quotes have no meaning in tsv: for quoted cells pass csv and "
+    "--separator=tab. fasttext has lines such as '__label__good It works.'; "
+    "parquet needs pip install pyarrow.",
   )
   flags.DEFINE_string(
     "separator",
     None,
-    "Character between the columns of your own .csv files, or tab; by default "
-    "a comma, or the character that separates the header: ; tab or |.",
+    "Column separator of your own .csv files: one character, or the word tab. "
+    "By default inferred from the header: comma, semicolon, tab or |.",
   )
   flags.DEFINE_string(
     "encoding",
@@ -108,14 +110,16 @@ def define_own_data_flags():
     "on_bad_row",
     "error",
     ("error", "skip"),
-    "If rows are invalid (columns, label or text missing): list them and stop, "
-    "or skip them and list them in output_dir/log.txt.",
+    "What to do if rows are invalid (such as a missing column, label or text). "
+    "error: list them and stop. skip: leave them out, and list them in "
+    "output_dir/log.txt.",
   )
   flags.DEFINE_float(
     "eval_fraction",
     0.0,
-    "Fraction of --train_file to score instead of an --eval_file; training "
-    "uses the rest. --seed draws it, with equal fractions of all classes.",
+    "Fraction of --train_file to evaluate on instead of an --eval_file; "
+    "training uses the rest. The split is random (--seed) and stratified by "
+    "class.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",
@@ -128,30 +132,32 @@ def _define_label_flags():
     "task_kind",
     None,
     flag_values.OWN_TASK_KINDS,
-    "Kind of the labels in your own data. single: one of several classes; "
-    "regression: a number; multi_label: any number of classes. By default the "
-    "kind in --bert_config_file, or single. similarity (also for STS-B): the "
-    "cosine of two texts' vectors is their score. retrieval: no labels; the "
-    "second text should be nearest. ranking: relevance of the second text.",
+    "Kind of task of your own data, by default the kind in --bert_config_file, "
+    "or single. single: one of several classes. regression: a number. "
+    "multi_label: any number of classes. similarity (also for STS-B): train "
+    "the cosine of two texts' vectors to equal their score. retrieval: no "
+    "labels; train the second text's vector to be the nearest to the first "
+    "text's. ranking: the relevance of the second text for the first.",
   )
   flags.DEFINE_list(
     "labels",
     [],
-    "Classes of your own data, in the order of the model's outputs; by default "
-    "the sorted classes in the training data, or the model's classes.",
+    "Classes of your own data, in the order of the model's outputs. By default "
+    "the sorted classes of the training data or, without training, the model's "
+    "classes.",
   )
   flags.DEFINE_string(
     "label_separator",
     ",",
-    "Separator of a text's classes, with --task_kind=multi_label.",
+    "Separator between the classes in a cell, for --task_kind=multi_label.",
   )
   flags.DEFINE_string(
     "class_weights",
     None,
     "Weight of each class in the training loss: balanced, numbers in the order "
-    "of the classes (1,2.5), or name=number for some of them. With "
-    "--task_kind=multi_label: weight of having a class, relative to not having "
-    "it.",
+    "of the classes (1,2.5), or name=number for some classes. With "
+    "--task_kind=multi_label: the weight of a class's positive examples; its "
+    "negative examples have weight 1.",
     needs="do_train",
   )
   flags.rule(
@@ -176,27 +182,28 @@ def define_pair_flags():
     "pooling",
     "mean",
     flag_values.SENTENCE_POOLINGS,
-    "Pooling of the tokens' hidden states to the text's vector, as in "
-    "extract_features.py; by default the pooling in the model folder, if any.",
+    "How to pool the tokens' hidden states into the text's vector, as in "
+    "extract_features.py. A pooling stored in the model folder overrides the "
+    "default.",
     needs=needed,
   )
   flags.DEFINE_bool(
     "normalize",
     False,
-    "Whether final_model scales vectors to length 1, which keeps cosines.",
+    "Whether final_model scales vectors to length 1. Cosines stay the same.",
     needs=needed,
   )
   flags.DEFINE_float(
     "temperature",
     0.05,
-    "Divides the cosines before the softmax over a batch's second texts.",
+    "Divisor of the cosines before the softmax over a batch's second texts.",
     lower_bound=0.001,
     needs="task_kind=retrieval",
   )
   flags.DEFINE_string(
     "negative_column",
     None,
-    "Column of hard negatives: texts that fit worse than the second text.",
+    "Column with hard negatives: texts that fit worse than the second text.",
     needs="task_kind=retrieval text_b_column",
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
@@ -205,16 +212,17 @@ def define_pair_flags():
     "ranking_loss",
     "pointwise",
     flag_values.RANKING_LOSSES,
-    "Loss of each passage (binary cross-entropy, relevances from 0 to 1), of "
-    "two passages of a query (RankNet), or of all (cross-entropy of softmax). "
-    "--train_batch_size counts passages for pointwise, otherwise groups.",
+    "pointwise: binary cross-entropy of each passage, for relevances from 0 to "
+    "1. pairwise: RankNet's loss of two passages of a query. listwise: "
+    "cross-entropy of the softmax over a query's passages. --train_batch_size "
+    "counts passages for pointwise, and groups (--group_size) for the others.",
     needs="task_kind=ranking do_train",
   )
   flags.DEFINE_integer(
     "group_size",
     8,
-    "Most passages of a query to compare; more are split into "
-    "groups of mixed relevance.",
+    "Maximum number of a query's passages to compare at once. A query with "
+    "more passages is split into groups of mixed relevance.",
     lower_bound=2,
     needs="ranking_loss=pairwise|ranking_loss=listwise",
   )
@@ -224,24 +232,24 @@ def define_pair_flags():
 def define_run_flags():
   """Defines all other flags of a run."""
   flags.DEFINE_integer(
-    # As in the original: with 0, long texts are truncated.
+    # As in the original: long texts are truncated by default.
     "doc_stride",
     0,
-    "Splits long texts into windows of --max_seq_length that start every N "
-    "pieces; the text's logits are the mean over its windows. 0: truncate.",
+    "Split long texts into windows of --max_seq_length that start every N "
+    "word pieces. A text's logits are the mean over its windows. 0: truncate.",
     lower_bound=0,
   )
   flags.DEFINE_bool(
     "freeze_pooler",
     False,
-    "Also freeze the pooler, and train only the head.",
+    "Freeze the pooler as well, so that only the head is trained.",
     needs="freeze_encoder",
   )
   flags.DEFINE_list(
     "seeds",
     [],
-    "Trains and evaluates with each of these seeds, in output_dir/seed_N; "
-    "seeds_results.txt has median, mean and standard deviation.",
+    "Train and evaluate once per seed, in output_dir/seed_N. seeds_results.txt "
+    "has the median, mean and standard deviation of each score.",
     not_with="glue_submission_dir",
     why=", which needs one model",
   )
@@ -251,7 +259,7 @@ def define_run_flags():
   flags.DEFINE_bool(
     "use_best",
     False,
-    "After training with --save_best: evaluate, predict and write "
-    "final_model with the best weights instead of the last.",
+    "After training with --save_best: evaluate, predict and write final_model "
+    "with the best weights instead of the last weights.",
     needs="do_train save_best",
   )

@@ -3,8 +3,8 @@
   text,label                  text<tab>label        {"text": ..., "label": ...}
   "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
 
-Columns are identified by name. Invalid rows are reported together, or skipped,
-counted and listed. `glue` reads official files.
+Columns are identified by name. Invalid rows are reported together, or skipped
+and logged. `glue` reads official files.
 """
 
 import ast
@@ -22,25 +22,26 @@ from absl import logging
 from classification import tables
 from common import errors, file_io, flag_values
 
-SINGLE = "single"  # One class of several: softmax.
+# The kinds of tasks.
+SINGLE = "single"  # One of several classes: softmax.
 REGRESSION = "regression"  # A number.
-MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
-CHOICE = "choice"  # One of several endings of a text.
-# Kinds of a reranker, which scores a query with a passage:
-RANKING = "ranking"  # The sigmoid of the logit.
-RANKING_LOGIT = "ranking_logit"  # The logit, in sentence-transformers' models.
-# Kinds of a bi-encoder, which makes a vector for each text of a pair:
-SIMILARITY = "similarity"  # The cosine of two texts is their score.
-RETRIEVAL = "retrieval"  # The second text of a pair is the nearest of all.
+MULTI_LABEL = "multi_label"  # Any number of classes: one sigmoid per class.
+CHOICE = "choice"  # Multiple choice: one of several endings of a text.
+# Kinds of a reranker, which scores a passage for a query:
+RANKING = "ranking"  # The score is the sigmoid of the logit.
+RANKING_LOGIT = "ranking_logit"  # It is the logit (sentence-transformers).
+# Kinds of a bi-encoder, which computes one vector per text:
+SIMILARITY = "similarity"  # The cosine of two texts predicts their score.
+RETRIEVAL = "retrieval"  # The second text should be the nearest to the first.
 OF_RANKS = (RANKING, RANKING_LOGIT)
 OF_VECTORS = (SIMILARITY, RETRIEVAL)
-OF_ONE_LOGIT = (REGRESSION, *OF_RANKS)  # A number, from one output.
+OF_ONE_LOGIT = (REGRESSION, *OF_RANKS)  # The head has one output per sequence.
 OF_PAIRS = (*OF_RANKS, *OF_VECTORS)  # An example needs two texts.
 KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, *OF_PAIRS)
 OF_NUMBERS = (REGRESSION, *OF_PAIRS)  # The prediction is a number.
-_LABELS_SHOWN = 20
-# The values that are valid in a column of --label_columns.
-_FLAGS = {
+_MAX_LISTED_LABELS = 20
+# The valid cells in a column of --label_columns.
+_BOOLEANS = {
   "0": False,
   "0.0": False,
   "false": False,
@@ -48,27 +49,28 @@ _FLAGS = {
   "1.0": True,
   "true": True,
 }
-_LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records have float32.
-# The label in SNLI and MNLI if annotators disagreed.
+_LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records store float32.
+# Column and label of rows in SNLI and MNLI on which the annotators disagreed.
 _DISAGREED = ("gold_label", "-")
-_WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # Labels of kinds without a label column.
+# Constant labels: {kind that has no label column: label}.
+_CONSTANT_LABELS = {RETRIEVAL: 1.0}
 
 
 class Example(NamedTuple):
   """One or two texts with a label.
 
   Attributes:
-    guid: the example's name: "train-1", or the data's id.
+    guid: the id: from the file, or numbered ("train-1").
     text_b: None if the example has one text.
-    label: the class (str); a float for regression; a tuple of str, which may
-      be empty, for multi_label; None if unknown. For multiple choice it is the
-      number of the correct ending, from "0"; for retrieval 1.0; for several
-      passages a tuple of their relevances, padded with -1 to the number of
-      passages of other queries.
+    label: the class (str); a float for OF_NUMBERS (1.0 for retrieval); a tuple
+      of str, which may be empty, for multi_label; None if unknown. For multiple
+      choice it is the index of the correct ending, from "0". For a query with
+      several passages it is a tuple of their relevances, padded with -1 to the
+      length of the longest.
     endings: the texts to choose from (multiple choice), or the passages of a
-      query, each of which follows text_a; then text_b is None. For retrieval,
-      texts that fit worse than text_b.
-    place: "file:line", for errors.
+      query; each of them follows text_a, and text_b is None. For retrieval, the
+      hard negatives.
+    place: "file:line", for error messages.
   """
 
   guid: str
@@ -80,7 +82,7 @@ class Example(NamedTuple):
 
 
 class BadRow(NamedTuple):
-  """An invalid row: its file, its first line, and the fault."""
+  """An invalid row: its file, its first line, and what is wrong."""
 
   path: str
   line: int
@@ -99,13 +101,13 @@ def examples_of(
   """Yields an Example or a BadRow for each row of a table, in order.
 
   Args:
-    make: function of a row's number, values by column, and place. Numbers count
-      from 1 and include bad rows, so that skipping a row does not rename later
-      rows. The function raises InputError for a bad row, and returns None to
-      skip a row.
+    make: function of a row's number, {column: value}, and "file:line". Numbers
+      count from 1 and include bad rows, so that skipping a row does not rename
+      later rows. It raises InputError for a bad row, and returns None to skip a
+      row.
     has_ids: whether rows have ids, which must be unique.
-    label: the column of the labels, if they are read. Rows on whose label the
-      annotators disagreed are skipped and counted.
+    label: the label column; None if labels are not read. Rows on which the
+      annotators disagreed are skipped, and their number is logged.
   """
   first_places: dict[str, str] = {}
   disagreed = 0
@@ -123,7 +125,7 @@ def examples_of(
         if guid in first_places:
           raise errors.InputError(
             f"duplicate id {guid!r}, first at {first_places[guid]}; give each "
-            "row its own"
+            "row its own id"
           )
         first_places[guid] = example.place
       if example:
@@ -132,7 +134,8 @@ def examples_of(
       yield BadRow(table.path, line, str(error))
   if disagreed:
     logging.warning(
-      "%s: %d rows have no agreed label (gold_label is -) and are left out",
+      "%s: skipped %d rows on whose label the annotators disagreed (gold_label "
+      "is -)",
       table.path,
       disagreed,
     )
@@ -142,8 +145,8 @@ def _checked_name(name):
   """Returns a label or an id; raises InputError for a lone surrogate."""
   if not name.isascii() and re.search("[\ud800-\udfff]", name):
     raise errors.InputError(
-      f"{ascii(name):.60} holds half a character (a lone surrogate), which no "
-      "file can hold; fix the label or id"
+      f"{ascii(name):.60} contains half a character (a lone surrogate), which "
+      "UTF-8 cannot encode; fix the label or id"
     )
   return name
 
@@ -159,10 +162,10 @@ def read(path: str, settings, task_kind: str, **options) -> list[Example]:
 
 
 class ExampleStream:
-  """The examples of a file, which is read again for each iteration.
+  """An iterable of a file's examples; each iteration reads the file again.
 
-  For any size of the file, the memory has only one example, the bad rows and,
-  with a column of ids, the ids.
+  Memory holds one example (for a JSON array all of them), the bad rows and,
+  with --id_column, all ids.
   """
 
   def __init__(
@@ -180,16 +183,16 @@ class ExampleStream:
     """Checks the whole file.
 
     Raises InputError: the file is missing or lacks a column, or rows are bad
-    and not skipped. The error has file and lines.
+    and not skipped. The message has the file and the lines.
 
     Args:
-      path: a file with a header and rows, or with a JSON object on each line.
+      path: a file in one of flag_values.TABLE_FORMATS.
       settings: run_settings.Settings that describe the file.
-      labels: the valid classes; empty for any.
-      split: the first part of the names of rows without ids: "train-1".
-      has_labels: whether to read the column of labels.
-      limit: number of examples in the stream; 0: all.
-      examples: list to which this appends all examples.
+      labels: the valid classes; empty: any class is valid.
+      split: the prefix of guids if the file has no ids, as in "train-1".
+      has_labels: whether to read the labels and the hard negatives.
+      limit: maximum number of examples to yield; 0: all.
+      examples: list to which the constructor appends all examples.
     """
     self._path, self._settings, self._split = path, settings, split
     self._task_kind, self._labels = task_kind, labels
@@ -212,26 +215,25 @@ class ExampleStream:
     settings = self._settings
     text_a, text_b = settings.text_column, settings.text_b_column
     label, row_id = settings.label_column, settings.id_column
-    # A hard negative fits text a worse than text b.
-    worse = settings.get("negative_column")
-    flagged = settings.get("label_columns") or ()
+    negative = settings.get("negative_column")
+    class_columns = settings.get("label_columns") or ()
     if not self._has_labels:
-      worse, flagged = None, ()
-    if flagged or not self._has_labels or self._task_kind == RETRIEVAL:
+      negative, class_columns = None, ()
+    if class_columns or not self._has_labels or self._task_kind == RETRIEVAL:
       label = None
-    columns = [n for n in (text_a, text_b, label, row_id, worse) if n]
-    columns += flagged
+    columns = [n for n in (text_a, text_b, label, row_id, negative) if n]
+    columns += class_columns
     table = _open_table(self._path, columns, settings)
     table.require(
       columns,
       (
-        "name it once in the header, or number all columns of a file without "
-        "one, from 1: --text_column=2"
+        "fix the header, or, if there is none, pass numbers from 1 for all "
+        "columns, such as --text_column=2"
       ),
     )
     if self._task_kind in OF_RANKS:
       table = table._replace(
-        rows=_of_single_passages(table, text_b, label, row_id)
+        rows=_rows_per_passage(table, text_b, label, row_id)
       )
 
     def make(number, row, place):
@@ -241,10 +243,12 @@ class ExampleStream:
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a),
         _text(row, text_b) if text_b else None,
-        self._label(_flagged(row, flagged) if flagged else row[label])
-        if label or flagged
-        else _WITHOUT_COLUMN.get(self._task_kind),
-        (_text(row, worse),) if worse else (),
+        self._label(
+          _true_columns(row, class_columns) if class_columns else row[label]
+        )
+        if label or class_columns
+        else _CONSTANT_LABELS.get(self._task_kind),
+        (_text(row, negative),) if negative else (),
         place,
       )
 
@@ -261,7 +265,7 @@ class ExampleStream:
     for name in classes_of(label):
       if self._labels and name not in self._labels:
         fault = unknown_class(name, self._labels)
-        raise errors.InputError(f"{fault}; fix the row, or name this class too")
+        raise errors.InputError(f"{fault}; fix the row, or add the class")
     return label
 
   def __len__(self):
@@ -275,13 +279,13 @@ class ExampleStream:
       yield example
     if count < len(self):
       raise errors.InputError(
-        f"{self._path} has {count} rows and had {len(self)} when it was "
-        "checked: it was changed meanwhile; run again"
+        f"{self._path} had {len(self)} valid rows when it was checked, and now "
+        f"has only {count}: the file changed during the run; run again"
       )
 
 
-def _of_single_passages(table, passage, relevance, row_id):
-  """Yields the rows of a table, but one for each passage in a row's list."""
+def _rows_per_passage(table, passage, relevance, row_id):
+  """Yields a table's rows; a row with a list of passages becomes several."""
   for row in table.rows:
     values = dict(zip(table.names, row.values))
     passages = values.get(passage)
@@ -294,8 +298,8 @@ def _of_single_passages(table, passage, relevance, row_id):
       yield row._replace(
         fault=(
           f"{passage!r} has {len(passages)} texts"
-          + (f", and {relevance!r} {count} numbers" if relevance else "")
-          + "; a query needs one or more, and as many relevances"
+          + (f", and {relevance!r} has {count} numbers" if relevance else "")
+          + "; pass at least one text, and as many relevances as texts"
         )
       )
       continue
@@ -314,7 +318,7 @@ def _report_bad_rows(bad, count, skips):
   # Refuse a file with only bad rows, even with --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
-      "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
+      "%s and skipped; the first is line %d: %s (log.txt lists all of them)",
       summary,
       bad[0].line,
       bad[0].fault,
@@ -325,17 +329,17 @@ def _report_bad_rows(bad, count, skips):
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
   # If all objects of a JSON file lack the column, report that once.
-  is_missing = {row.fault for row in bad} == {bad[0].fault} and (
+  lacks_column = {row.fault for row in bad} == {bad[0].fault} and (
     bad[0].fault.startswith("no '")
   )
-  if not skips and len(bad) == count and is_missing:
-    raise errors.InputError(f"{bad[0]} (so are all {count} rows)")
+  if not skips and len(bad) == count and lacks_column:
+    raise errors.InputError(f"{bad[0]} (the same in all {count} rows)")
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
   raise errors.InputError(f"{summary}; {advice}:{errors.listed(bad)}")
 
 
 def _open_table(path, names, settings):
-  """Returns the tables.Table of a file."""
+  """Opens a file of the user's as a tables.Table."""
   file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   file_format = {"txt": "text"}.get(file_format, file_format)
@@ -343,8 +347,8 @@ def _open_table(path, names, settings):
     if file_format == "gz":
       raise file_io.packed(path, "gzip")
     raise errors.InputError(
-      f"{path}: its name ends in none of .csv, .tsv, .jsonl, .json, .parquet "
-      "and .txt; "
+      f"{path}: the name does not end in .csv, .tsv, .jsonl, .json, .parquet "
+      "or .txt; "
       f"pass --file_format, one of {', '.join(flag_values.TABLE_FORMATS)}"
     )
   delimiter = {"tab": "\t", "\\t": "\t"}.get(
@@ -356,7 +360,8 @@ def _open_table(path, names, settings):
     )
   if len(set(names)) < len(names):
     raise errors.InputError(
-      f"one column is named twice: {', '.join(names)}; each needs its own"
+      f"two flags name the same column: {', '.join(names)}; pass different "
+      "columns"
     )
   if settings.encoding:
     tables.check_encoding(settings.encoding)
@@ -369,37 +374,37 @@ def _open_table(path, names, settings):
   )
 
 
-# Values. Each function raises InputError; its caller adds the place.
+# Values. These functions raise InputError; the caller adds file and line.
 
 
 def _text(row, column, may_be_number=False):
   value = row[column]
-  # In Python True is an int, but it is not a valid number here.
+  # True is an int in Python, but not a valid id.
   if may_be_number and isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
-  # Cells of tables are always texts, unlike values in JSON.
+  # Values in JSON and Parquet may have any type.
   if not isinstance(value, str):
     raise errors.InputError(
-      f"{column!r} is {value!r:.40}, not a text; write it between quotes"
+      f"{column!r} is {value!r:.40}, not a text; write a string in quotes"
     )
   errors.require_text(value, repr(column))
   return value
 
 
-def _flagged(row, columns):
-  """Returns the names of the columns with the value 1 in a row of 0 and 1."""
+def _true_columns(row, columns):
+  """Returns the names of the columns whose cell in a row means 1."""
   for name in columns:
-    if str(row[name]).strip().lower() not in _FLAGS:
+    if str(row[name]).strip().lower() not in _BOOLEANS:
       raise errors.InputError(
         f"{name!r} is {row[name]!r:.40}; a column of --label_columns must have "
-        "1 if the text has that class, else 0"
+        "1 if the text has the class, else 0"
       )
-  return [name for name in columns if _FLAGS[str(row[name]).strip().lower()]]
+  return [name for name in columns if _BOOLEANS[str(row[name]).strip().lower()]]
 
 
 def _class(value):
-  """Returns the name of a class, which may be a number in JSON."""
-  # In Python True is an int; in the file it is "true".
+  """Returns a class name as str; in JSON it may be a number or a boolean."""
+  # Spell booleans as in JSON. Check them first, because True is an int.
   if isinstance(value, bool):
     return str(value).lower()
   if isinstance(value, (int, float)):
@@ -407,7 +412,7 @@ def _class(value):
   if isinstance(value, str) and value.strip():
     return _checked_name(value.strip())
   raise errors.InputError(
-    f"label {value!r:.40} is no class; every row needs the name of one"
+    f"label {value!r:.40} is not a class; every row needs a class name"
   )
 
 
@@ -427,27 +432,27 @@ def _classes(value, separator):
     )
   if not isinstance(value, list):
     raise errors.InputError(
-      f"label {value!r:.40} is no list of classes; write [] for none"
+      f"label {value!r:.40} is not a list of classes; write [] for no class"
     )
   if len(value) > 1 and all(each in (0, 1) for each in value):
     raise errors.InputError(
-      f"label {value!r:.40} has a number for each class; write the names of "
-      "the classes that the text has, such as a,b"
+      f"label {value!r:.40} has 0 or 1 per class; write the names of the "
+      "classes that the text has, such as a,b"
     )
-  # Remove repeated classes, and keep the order of the file.
+  # Remove repeated classes without changing the order.
   return tuple(dict.fromkeys(map(_class, value)))
 
 
 def _list_of(text):
-  """Returns the list in a cell that pandas wrote, such as "['a', 'b']".
+  """Parses a list in a cell that pandas wrote, such as "['a', 'b']".
 
-  Raises InputError: not a list, or a list in NumPy's form without commas.
+  Raises InputError: not a list, or a NumPy array, which has no commas.
   """
   try:
     values = ast.literal_eval(text.strip())
   except (ValueError, SyntaxError, MemoryError, RecursionError):
     values = None
-  # Python reads "['a' 'b']" as ["ab"].
+  # Python parses "['a' 'b']" as ["ab"], so count the commas and quotes.
   if (
     isinstance(values, list)
     and text.count(",") >= len(values) - 1
@@ -455,7 +460,7 @@ def _list_of(text):
   ):
     return values
   raise errors.InputError(
-    f"label {text!r:.40} is no list that can be read; write the names with "
+    f"label {text!r:.40} is not a valid list; write the class names with "
     "commas between them"
   )
 
@@ -463,12 +468,14 @@ def _list_of(text):
 def _score_range(settings, task_kind):
   """Returns the lowest and the highest valid score.
 
-  For regression, float32 limits the scores; a relevance is at least 0.
+  Scores of regression may be any float32; relevances are at least 0.
   """
   if task_kind in OF_RANKS:
-    # Binary cross-entropy needs labels from 0 to 1.
-    is_share = settings.get("do_train") and settings.ranking_loss == "pointwise"
-    return 0.0, 1.0 if is_share else _LARGEST_SCORE
+    # The pointwise loss, binary cross-entropy, needs labels from 0 to 1.
+    is_binary = settings.get("do_train") and (
+      settings.ranking_loss == "pointwise"
+    )
+    return 0.0, 1.0 if is_binary else _LARGEST_SCORE
   if task_kind == SIMILARITY:
     return 0.0, 1.0
   return -_LARGEST_SCORE, _LARGEST_SCORE
@@ -476,26 +483,26 @@ def _score_range(settings, task_kind):
 
 def _score(value, low, high):
   try:
-    # Exclude True, because float(True) is 1.0.
+    # Reject True, although float(True) is 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
   # An integer with 400 digits raises OverflowError.
   except (TypeError, ValueError, OverflowError):
     score = math.nan
-  # This also excludes "nan" and "inf", which float() accepts.
+  # This also rejects "nan" and "inf", which float() accepts.
   if low <= score <= high:
     return score
-  needed = "of float32, as regression needs"
+  expected = "in the range of float32"
   if low > -_LARGEST_SCORE:
-    needed = f"from {low:g} to {high:g}; fix the row, scale all scores for "
-    needed += "similarity, or pass --ranking_loss=listwise for ranking"
-  raise errors.InputError(f"label {value!r:.40} is no number {needed}")
+    expected = f"from {low:g} to {high:g}; fix the row, scale all scores for "
+    expected += "similarity, or pass --ranking_loss=listwise for ranking"
+  raise errors.InputError(f"label {value!r:.40} is not a number {expected}")
 
 
 # Labels of examples.
 
 
 def query_numbers(examples: Iterable[Example]) -> np.ndarray:
-  """Returns int [N], equal numbers for examples with the same first text."""
+  """Returns each example's query number, int [N]: equal for equal text_a."""
   numbers: dict[str, int] = {}
   texts = [each.text_a for each in examples]
   return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
@@ -507,31 +514,31 @@ def check_labelled(examples: Iterable[Example]) -> None:
     if example.label is None:
       raise errors.InputError(
         f"{example.place or example.guid}: no label, but training and "
-        "evaluation need one; predict with these data, or add labels"
+        "evaluation need one; add labels, or use the file only for prediction"
       )
 
 
 def classes_of(label: object) -> tuple:
-  """Returns a tuple of the classes in an Example's label; it may be empty."""
+  """Returns the classes in an Example's label as a tuple; it may be empty."""
   if label is None:
     return ()
   return label if isinstance(label, tuple) else (label,)
 
 
 def label_list(examples: list[Example]) -> list[str]:
-  """Returns the sorted classes of examples; InputError if too few.
+  """Returns the sorted classes of examples; raises InputError if too few.
 
-  Finite numbers are sorted by value, other names by characters. So the order of
-  the model's outputs does not depend on the order of the rows.
+  They are sorted by value if all are finite numbers, else alphabetically. So
+  the order of the model's outputs does not depend on the order of the rows.
   """
   names = {name for example in examples for name in classes_of(example.label)}
   # For multi_label, a single class is enough: a text has it or not.
-  needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
-  if len(names) < needed:
+  minimum = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
+  if len(names) < minimum:
     listed = ", ".join(map(repr, names)) or "none"
     raise errors.InputError(
-      f"the examples have too few classes ({listed}); give data of at least "
-      f"{needed}, or name the classes"
+      f"the examples have too few classes ({listed}); add examples of at least "
+      f"{minimum}, or pass the class names"
     )
   if are_numbers(names):
     return sorted(names, key=lambda name: (float(name), name))
@@ -550,15 +557,15 @@ def class_counts(
 
 def unknown_class(label: str, labels: Sequence[str]) -> str:
   """Returns the error message for an unknown class."""
-  shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
+  shown = [*map(repr, labels[:_MAX_LISTED_LABELS]), "..."][: len(labels)]
   hint = ""
   if len(labels) > 2 and are_numbers([label, *labels]):
-    hint = " (to learn numbers, not names, pass --task_kind=regression)"
+    hint = " (to predict numbers, pass --task_kind=regression)"
   return f"label {label!r} is none of {', '.join(shown)}{hint}"
 
 
 def are_numbers(labels: Iterable[str]) -> bool:
-  """Returns whether all names of classes are finite numbers."""
+  """Returns whether all class names are finite numbers."""
   try:
     return all(math.isfinite(float(label)) for label in labels)
   except ValueError:
@@ -570,39 +577,42 @@ def split_off(
 ) -> tuple[list[Example], list[Example]]:
   """Splits examples into a training part and an evaluation part.
 
-  `fraction` is the proportion of the evaluation part, which the seed selects.
-  It is the same for each class, up to one example, and for each part of the
-  range of numbers. The only example of a class goes into training. Both lists
-  keep the order of `examples`. InputError, which calls the examples `unit`, if
-  one is empty.
+  `fraction` is the proportion of the evaluation part. The split is random, and
+  stratified by class or, for numbers, by value. The only example of a class
+  goes into training. Both lists keep the order of `examples`. Raises InputError
+  if one of them is empty; `unit` is the message's word for examples.
   """
   counts = collections.Counter(example.label for example in examples)
-  # Numbers have no classes; after sorting, the choice covers their range.
+  # Numbers are stratified by value, however rare each of them is.
   is_number = any(isinstance(label, float) for label in counts)
-  places = [
-    place
-    for place, example in enumerate(examples)
+  indices = [
+    index
+    for index, example in enumerate(examples)
     if is_number or counts[example.label] > 1
   ]
   rng = np.random.RandomState(seed)
-  order = rng.permutation(len(places))
+  order = rng.permutation(len(indices))
   # The sort is stable, so the examples of a class stay in random order. Of the
-  # sorted examples, choose every (1 / fraction)-th, with a random start.
-  chosen = sorted(
-    (places[number] for number in order),
-    key=lambda place: examples[place].label,
+  # sorted examples, select every (1 / fraction)-th, with a random start.
+  candidates = sorted(
+    (indices[number] for number in order),
+    key=lambda index: examples[index].label,
   )
-  # `steps` increases by 1 at each chosen example; with 0.25, that is at every
-  # fourth. The random start makes the expected number of examples exact.
-  steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
-  to_score = {place for place, taken in zip(chosen, np.diff(steps)) if taken}
-  if not to_score or len(to_score) == len(examples):
+  # `steps` increases by 1 at each selected example: with 0.25, at every fourth.
+  # The random start makes the expected number of selected examples exact.
+  steps = np.floor(
+    np.arange(len(candidates) + 1) * fraction + rng.random_sample()
+  )
+  selected = {
+    index for index, taken in zip(candidates, np.diff(steps)) if taken
+  }
+  if not selected or len(selected) == len(examples):
     raise errors.InputError(
       f"--eval_fraction={fraction:g} of {len(examples)} {unit} leaves "
-      f"{len(to_score)} to score and {len(examples) - len(to_score)} to train "
+      f"{len(selected)} to score and {len(examples) - len(selected)} to train "
       "on; pass another fraction, or --eval_file"
     )
   parts: tuple[list[Example], list[Example]] = [], []
-  for place, example in enumerate(examples):
-    parts[place in to_score].append(example)
+  for index, example in enumerate(examples):
+    parts[index in selected].append(example)
   return parts

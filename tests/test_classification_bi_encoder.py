@@ -143,7 +143,7 @@ def test_variables_without_effect_are_not_trained(pooling, layers, count):
 @pytest.mark.parametrize(
   "changes, fault",
   [
-    ({"train_batch_size": 1}, "train_batch_size=1 leaves no other pair"),
+    ({"train_batch_size": 1}, "train_batch_size=1 leaves no negatives"),
     ({"pooling_layer": ["2"]}, "'2' is no layer"),
     ({}, None),
     ({"train_batch_size": 1, "negative_column": "worse"}, None),
@@ -346,8 +346,9 @@ def test_scores_out_of_their_range_are_listed_together(tmp_path):
   with pytest.raises(errors.InputError) as refused:
     data.read(path, settings, "similarity")
   for line in range(2, 6):
-    assert f"{path}:{line}: label '5.5' is no number from 0 to 1; fix" in str(
-      refused.value
+    assert (
+      f"{path}:{line}: label '5.5' is not a number from 0 to 1; fix"
+      in str(refused.value)
     )
 
 

@@ -29,9 +29,11 @@ def test_balanced_multi_label_weights_are_negatives_per_positive():
     )
 
   assert weights(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
-  with pytest.raises(errors.InputError, match="every example is of class 'a'"):
+  with pytest.raises(
+    errors.InputError, match="every example has the class 'a'"
+  ):
     weights(("a",), ("a", "b"))
-  with pytest.raises(errors.InputError, match="no example of class 'b'"):
+  with pytest.raises(errors.InputError, match="no example has the class 'b'"):
     weights(("a",), ())
 
 
@@ -53,11 +55,13 @@ def test_weights_are_passed_in_order_or_by_name(flag, expected):
     ("1,-1", "'-1' is not a number of at least 0"),
     ("no=inf", "'inf' is not a number"),
     ("0,0.0", "all are 0, so nothing would be learned"),
-    ("balanced", "no example of class 'yes'"),
+    ("balanced", "no example has the class 'yes'"),
   ],
 )
 def test_invalid_weights_are_refused(flag, message):
   with pytest.raises(errors.InputError, match=message):
     class_weights.parse(flag, labelled("no"), ["no", "yes"], "single")
-  with pytest.raises(errors.InputError, match="which regression lacks; leave"):
+  with pytest.raises(
+    errors.InputError, match="has no effect on regression; leave"
+  ):
     class_weights.parse(flag, labelled(1.0), [], "regression")

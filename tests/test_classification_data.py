@@ -111,12 +111,12 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     ("[]", ()),
     ("[3, 7]", ("3", "7")),
     ([3, 7], ("3", "7")),
-    ("['it''s', 'b']", "is no list that can be read"),
-    ("['pos' 'odd']", "is no list that can be read"),
-    ("[pos, odd]", "is no list that can be read"),
-    ("[1, 0, 1]", "has a number for each class; write the names"),
-    ([1, 0, 1], "has a number for each class; write the names"),
-    ([0, 1], "has a number for each class"),
+    ("['it''s', 'b']", "is not a valid list"),
+    ("['pos' 'odd']", "is not a valid list"),
+    ("[pos, odd]", "is not a valid list"),
+    ("[1, 0, 1]", "has 0 or 1 per class; write the names"),
+    ([1, 0, 1], "has 0 or 1 per class; write the names"),
+    ([0, 1], "has 0 or 1 per class"),
   ],
 )
 def test_lists_as_other_programs_write_them(tmp_path, value, expected):
@@ -133,7 +133,9 @@ def test_a_column_that_no_row_has_is_one_sentence(tmp_path):
   with pytest.raises(errors.InputError) as refused:
     read(tmp_path, lines, "d.jsonl")
   message = str(refused.value)
-  assert ":1: no 'label'" in message and message.endswith("(so are all 3 rows)")
+  assert ":1: no 'label'" in message and message.endswith(
+    "(the same in all 3 rows)"
+  )
   assert "\n" not in message and "on_bad_row" not in message
   with pytest.raises(errors.InputError, match="3 of 4 rows are bad; fix them"):
     read(tmp_path, lines + '{"text": "x", "label": "a"}\n', "d.jsonl")
@@ -201,7 +203,7 @@ def columns(text, label):
   "fault",
   [
     ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
-    ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
+    ("d.csv", "text,label\nOne.,\n", ":2: label '' is not a class"),
     (
       "d.csv",
       "txt;stars\nOne, two.;a\n",
@@ -210,11 +212,15 @@ def columns(text, label):
     ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
     ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
     ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
-    ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
-    ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is no class"),
-    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
+    (
+      "d.jsonl",
+      '{"text": "x", "label": null}',
+      ":1: label None is not a class",
+    ),
+    ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is not a class"),
+    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' contains half"),
     ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
-    ("d.csv", ONE, "one column is named twice", {"label_column": "text"}),
+    ("d.csv", ONE, "two flags name the same column", {"label_column": "text"}),
     (
       "d.csv",
       ONE,
@@ -227,7 +233,7 @@ def columns(text, label):
       "d.csv",
       "a,One.\nb,Two.\n",
       ":1: no column '3'; the columns are '1', "
-      "'2'; name it once in the header, or number all columns",
+      "'2'; fix the header, or, if there is none, pass numbers",
       columns("3", "1"),
     ),
     ("d.csv", "a,One.\nb,Two.\n", ":1: no column '0'", columns("0", "1")),
@@ -254,10 +260,10 @@ def columns(text, label):
     (
       "d.train",
       "__label__a __label__b One.",
-      r":1: label \['a', 'b'\] is no class",
+      r":1: label \['a', 'b'\] is not a class",
       FASTTEXT,
     ),
-    ("d.train", "One.", r":1: label \[\] is no class", FASTTEXT),
+    ("d.train", "One.", r":1: label \[\] is not a class", FASTTEXT),
     ("d.train", "__label__a", "an empty text", FASTTEXT),
   ],
 )
@@ -272,7 +278,7 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, fault):
   [
     ("1", ":3: duplicate id '1', first at .*:2; give each row"),
     (" ", ":3: 'id': an empty text"),
-    ("\\udfff", ":3: '.*udfff' holds half a character"),
+    ("\\udfff", ":3: '.*udfff' contains half a character"),
   ],
 )
 def test_ids_must_be_distinct_texts(tmp_path, second, message):
@@ -289,7 +295,7 @@ def test_ids_must_be_distinct_texts(tmp_path, second, message):
   "value", ["much", "", "nan", "inf", None, True, [1], 10**400, "1e39"]
 )
 def test_a_score_that_is_no_number_is_refused(tmp_path, value):
-  with pytest.raises(errors.InputError, match=":1: label .* is no number"):
+  with pytest.raises(errors.InputError, match=":1: label .* is not a number"):
     labels_of(tmp_path, [value], task_kind="regression")
 
 
@@ -297,9 +303,9 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
   "value, separator, message",
   [
     ("a;b", None, "the separator of its classes is unknown"),
-    ("a;;b", ";", "label '' is no class"),
-    (None, ";", "None is no list of classes"),
-    ([["a"]], ";", r"\['a'\] is no class"),
+    ("a;;b", ";", "label '' is not a class"),
+    (None, ";", "None is not a list of classes"),
+    ([["a"]], ";", r"\['a'\] is not a class"),
   ],
 )
 def test_lists_of_classes_are_checked(tmp_path, value, separator, message):
@@ -387,7 +393,9 @@ def test_a_file_that_changes_after_the_check_is_refused(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\n")
   stream = data.ExampleStream(path, settings(), "single", has_labels=False)
   write(tmp_path, "text\nOne\n")
-  with pytest.raises(errors.InputError, match="1 rows and had 2 when"):
+  with pytest.raises(
+    errors.InputError, match="had 2 valid rows when .* only 1: the file"
+  ):
     list(stream)
 
 
@@ -494,7 +502,7 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   text = "gold_label,text\n-,One.\nneutral,Two.\n-,Three.\n"
   (row,) = read(tmp_path, text, label_column="gold_label")
   assert row[:4] == ("train-2", "Two.", None, "neutral")
-  assert "data.csv: 2 rows have no agreed label" in caplog.text
+  assert "data.csv: skipped 2 rows on whose label the annotators" in caplog.text
   # Rows to predict are kept. In another column, "-" may be a class.
   rows = read(
     tmp_path, text, label_column="gold_label", options={"has_labels": False}

@@ -217,7 +217,10 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
   row = "\tneutral\tneutral\n"
   folder = changed(tmp_path, "mnli", "dev_matched.tsv", row, "\tneutral\t-\n")
   assert not glue.read(glue.find("mnli"), folder, "dev_matched")
-  assert "dev_matched.tsv: 1 rows have no agreed label" in caplog.text
+  assert (
+    "dev_matched.tsv: skipped 1 rows on whose label the annotators"
+    in caplog.text
+  )
 
 
 @pytest.mark.parametrize(

@@ -314,14 +314,17 @@ def test_lists_in_an_object(tmp_path, ending):
   [
     (
       {"passages": []},
-      "'passages' has 0 texts, and 'relevances' 2 numbers; a "
-      "query needs one or more, and as many relevances",
+      "'passages' has 0 texts, and 'relevances' has 2 numbers; "
+      "pass at least one text, and as many relevances",
     ),
-    ({"passages": ["b"]}, "'passages' has 1 texts, and 'relevances' 2 numbers"),
-    ({"relevances": 1}, "has 2 texts, and 'relevances' no list of numbers"),
-    ({"relevances": [1, "good"]}, "label 'good' is no number from 0"),
+    (
+      {"passages": ["b"]},
+      "'passages' has 1 texts, and 'relevances' has 2 numbers",
+    ),
+    ({"relevances": 1}, "has 2 texts, and 'relevances' has no list of numbers"),
+    ({"relevances": [1, "good"]}, "label 'good' is not a number from 0"),
     ({"passages": ["b", {"c": 1}]}, "'passages' is {'c': 1}, not a text"),
-    ({"passages": "b"}, "label [0, 1.5] is no number from 0"),
+    ({"passages": "b"}, "label [0, 1.5] is not a number from 0"),
   ],
 )
 def test_bad_lists_are_named(tmp_path, changes, message):
@@ -337,8 +340,8 @@ def test_bad_lists_are_named(tmp_path, changes, message):
 @pytest.mark.parametrize(
   "relevance, options, message",
   [
-    ("high", {}, "label 'high' is no number from 0 to"),
-    ("-1", {}, "label '-1' is no number from 0 to"),
+    ("high", {}, "label 'high' is not a number from 0 to"),
+    ("-1", {}, "label '-1' is not a number from 0 to"),
     (
       "3",
       {"do_train": True, "ranking_loss": "pointwise"},

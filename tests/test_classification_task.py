@@ -135,7 +135,7 @@ def test_a_model_of_another_kind_is_refused(files):
   # Training may change the model's kind, but only if --task_kind says so.
   trained = read_own(files, task_kind="single", model=numbers)
   assert trained.task_kind == "single"
-  with pytest.raises(errors.InputError, match="'good' is no number"):
+  with pytest.raises(errors.InputError, match="'good' is not a number"):
     read_own(files, model=numbers)
 
 
