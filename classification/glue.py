@@ -1,15 +1,17 @@
-"""Reads the official files of GLUE and similar tasks, which a table describes.
+"""Reads the official files of GLUE and similar tasks.
+
+The table `TASKS` describes the files, for example:
 
   task     files                                 texts and label
   MRPC     train.tsv dev.tsv test.tsv            "#1 String" "#2 String" Quality
   MNLI     train.tsv dev_matched.tsv ...         sentence1 sentence2 gold_label
 
-Columns are identified by the names in the header, so a file in another layout
-is refused, not misread; only CoLA's train.tsv and dev.tsv have no header.
-As in the original: the rows, their names (guid), their texts and the order of
+Columns are identified by the names in the header, so that a file with another
+layout is refused. Only CoLA's train.tsv and dev.tsv have no header.
+As in the original: the examples, their ids (guid), their texts and the order of
 the labels, for CoLA, MNLI, MRPC and XNLI.
-Unlike the original: an invalid row is refused with its line, and labels in a
-test file are read.
+Unlike the original: an invalid row raises an error with its line, and labels in
+a test file are read.
 """
 
 import collections
@@ -24,7 +26,7 @@ from absl import logging
 from classification import data, tables
 from common import errors, file_io
 
-# Number of rows that GLUE's server expects in each file.
+# Number of predictions that GLUE's server expects in each file.
 _SUBMITTED_ROWS = {
   "CoLA": 1063,
   "SST-2": 1821,
@@ -41,8 +43,8 @@ _SUBMITTED_ROWS = {
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
-# With more broken rows than either limit, a file is not the official file.
-_MOST_BROKEN, _MOST_BROKEN_PART = 10, 0.05
+# A file is not the official one if its broken rows exceed both limits.
+_MAX_BROKEN_ROWS, _MAX_BROKEN_SHARE = 10, 0.05
 
 
 class Layout(NamedTuple):
@@ -50,21 +52,21 @@ class Layout(NamedTuple):
 
   Attributes:
     files: paths in the data folder, with {language} as a placeholder; the first
-      existing file is read.
-    text_a, text_b, label: names of columns, or their numbers, from "1", in a
-      file without a header; None if the column does not exist. Without any
-      column of texts, the split is a folder of files.
-    id: the column of the rows' ids; without one, rows are numbered, from 1
-      after a header and from 0 without a header.
-    endings: (column that begins each ending, columns of the endings).
+      existing path is read.
+    text_a, text_b, label: names of columns, or numbers from "1" if the file has
+      no header; None if there is no such column. If text_a is None, the split
+      is a folder with one file per text.
+    id: the column of ids. Without it, rows are numbered from 1 after a header,
+      and from 0 in a file without a header.
+    endings: (column that begins each ending, columns that complete it).
     language: the column of the language; rows in other languages are skipped.
     renamed: {label in the file: label of the task}.
-    has_labels: False for data to predict, in which labels may be missing. A
-      value that is not a class then means a missing label.
+    has_labels: False for test data, whose labels may be missing; any value that
+      is not a class then means a missing label.
     may_be_empty: whether a text may be empty.
-    broken: None, or the texts that mean a missing text. The official file has
-      some broken rows; these and rows with such texts are skipped with a
-      warning.
+    broken: None, or a tuple of placeholders for missing texts if the official
+      file has broken rows. Rows with these texts, and other invalid rows, are
+      skipped with a warning.
   """
 
   files: tuple = ()
@@ -84,14 +86,14 @@ class OfficialTask(NamedTuple):
   """An official task.
 
   Attributes:
-    name, title: the name in --task_name, and the authors' spelling.
-    task_kind: one of data.KINDS.
+    name, title: the value of --task_name, and the authors' spelling.
     labels: the classes in the order of the model's outputs.
-    metrics: the official metrics; the first is the leaderboard's.
+    metrics: the official metrics; the first ranks the runs of --search.
     layouts: {name of split: Layout}.
-    language: the default language; None for data in one language.
+    task_kind: one of data.KINDS.
+    language: the default language; None if the data have only one.
     scores: (lowest, highest) score of regression.
-    hint: advice for a missing file.
+    hint: advice for the error message about a missing file.
   """
 
   name: str
@@ -108,8 +110,8 @@ class OfficialTask(NamedTuple):
 def _read_folders(task, folder, prefix):
   """Returns the examples in <folder>/<class>/<number>_<rating>.txt.
 
-  The numbers define the order, so the classes take turns. In an order by class,
-  training would see one class after the other.
+  They are sorted by number, so classes alternate. Sorted by class, training
+  without a full shuffle would see one class after the other.
   """
   numbered = []
   for label in task.labels:
@@ -138,7 +140,7 @@ def _read_folders(task, folder, prefix):
 
 
 def _number(stem):
-  # 127_8 is text 127 with the rating 8. Numbers sort 9 before 10.
+  # "127_8" is text 127 with rating 8. As an integer, 9 sorts before 10.
   number = stem.split("_")[0]
   return int(number) if number.isdecimal() else math.inf
 
@@ -148,8 +150,8 @@ def _splits(*columns, files=None, folders=("",), **options):
 
   Args:
     columns, **options: text_a, text_b, label, id and other fields of Layout.
-    files: {split: names separated by spaces}.
-    folders: possible folders of the files, because mirrors differ.
+    files: {split: file names separated by spaces}.
+    folders: possible folders of the files, which differ between mirrors.
   """
   files = files or {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
   return {
@@ -164,9 +166,10 @@ def _splits(*columns, files=None, folders=("",), **options):
 
 
 _PAIR = ("sentence1", "sentence2")
-# The file has rows that are cut in two, and three rows without a question.
+# QQP's files have rows cut in two by a newline, and three rows that lack a
+# question.
 _QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
-# Data to predict keep all rows, because the leaderboard needs all of them.
+# Never skip a test row, because GLUE's server needs a prediction for each.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
 _MNLI = _splits(
   *_PAIR,
@@ -215,7 +218,7 @@ _PAWS_X = _splits(
     "test": "test_2k.tsv",
   },
 )
-# An ending consists of sent2, the sentence's beginning, and an ending column.
+# A full ending is sent2, the beginning of the sentence, plus one ending column.
 _SWAG = _splits(
   "sent1",
   None,
@@ -223,7 +226,7 @@ _SWAG = _splits(
   endings=("sent2", ("ending0", "ending1", "ending2", "ending3")),
   files={"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
 )
-# Folders of files, whose name is the class.
+# A text's class is the name of its folder.
 _IMDB = _splits(
   folders=("", "aclImdb/"), files={"train": "train", "test": "test"}
 )
@@ -254,8 +257,8 @@ _ROWS = [
     _BINARY,
     ("f1", "accuracy"),
     _splits("#1 String", "#2 String", "Quality"),
-    hint="train.tsv and dev.tsv are the two parts of "
-    "msr_paraphrase_train.txt, in its columns",
+    hint="train.tsv and dev.tsv are two parts of msr_paraphrase_train.txt, "
+    "with the same columns",
   ),
   OfficialTask(
     "sts-b",
@@ -292,9 +295,9 @@ _ROWS = [
       "index",
       files={"test": "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv"},
     ),
-    hint="it is GLUE's diagnostic set, for a model trained on MNLI",
+    hint="AX is GLUE's diagnostic set, for a model trained on MNLI",
   ),
-  # As in the original: Chinese without --language.
+  # As in the original: without --language, XNLI is Chinese.
   OfficialTask("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   OfficialTask(
     "paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"
@@ -313,13 +316,13 @@ TASKS = {task.name: task for task in _ROWS}
 
 
 def find(name: str) -> OfficialTask:
-  """Returns the task with a name; "STS-B", "sts-b" and "stsb" are equal."""
+  """Returns the task by name; "STS-B", "sts-b" and "stsb" are equivalent."""
   for task in TASKS.values():
     if _plain(task.name) == _plain(name):
       return task
   raise errors.InputError(
-    f"--task_name={name}: no such task; there are {', '.join(TASKS)}; your "
-    "own data need no task, only their files"
+    f"--task_name={name}: no such task; the tasks are {', '.join(TASKS)}; for "
+    "your own data leave --task_name out, and pass --train_file"
   )
 
 
@@ -336,9 +339,10 @@ def has_pairs(task: OfficialTask) -> bool:
 
 
 def splits(task: OfficialTask, purpose: str) -> list[str]:
-  """Returns the splits for "train", "eval" or "predict", the original's first.
+  """Returns the splits for "train", "eval" or "predict".
 
-  IMDB has no dev split, so "eval" uses its test split; AX has no labels.
+  The first split is the one that the original uses. IMDB has no dev split, so
+  "eval" uses its test split. AX has no labels, so it has no "eval".
   """
 
   def named(start):
@@ -354,11 +358,11 @@ def splits(task: OfficialTask, purpose: str) -> list[str]:
 def read(
   task: OfficialTask, data_dir: str, split: str, *, language: str | None = None
 ) -> list[data.Example]:
-  """Returns the examples of a split of a task, in the order of the file.
+  """Returns the examples of a task's split, in the order of the file.
 
-  IMDB's two classes take turns. A label that the file lacks is None. Raises
-  InputError: the task has no such split or language, a file or a column is
-  missing, or rows are broken. The message has file and line.
+  IMDB's two classes alternate. A missing label is None. Raises InputError: the
+  task has no such split or only one language, a file or a column is missing, or
+  rows are invalid. The message has the file and the line.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
@@ -367,7 +371,8 @@ def read(
     )
   if language and not task.language:
     raise errors.InputError(
-      f"--language={language}: {task.title} has one language; leave it out"
+      f"--language={language}: {task.title} has only one language; leave the "
+      "flag out"
     )
   layout, language = task.layouts[split], language or task.language
   paths = _paths(layout, data_dir, language)
@@ -385,7 +390,7 @@ def read(
 
 
 def exists(task: OfficialTask, data_dir: str, split: str) -> bool:
-  """Returns whether a split's file exists, in the default language."""
+  """Returns whether a split's file in the default language exists."""
   paths = _paths(task.layouts[split], data_dir, task.language)
   return any(map(file_io.exists, paths))
 
@@ -398,7 +403,7 @@ def _paths(layout, data_dir, language):
 def _read_table(task, layout, path, prefix, language):
   """Returns the examples of a table; `_report` handles bad rows."""
   beginning, endings = layout.endings or (None, ())
-  # Check only the endings, because their common beginning may be empty.
+  # Texts to check: the common beginning of the endings may be empty.
   texts = list(filter(None, (layout.text_a, layout.text_b, *endings)))
   table = tables.open_table(
     path,
@@ -420,10 +425,10 @@ def _read_table(task, layout, path, prefix, language):
         errors.require_text(text)
       if text in (layout.broken or ()):
         raise errors.InputError(
-          f"the text is {text!r}, which means a missing one"
+          f"the text is {text!r}, which stands for a missing text"
         )
-    # As in the original: numbers start with the header as row 0, and include
-    # rows in other languages.
+    # As in the original: the header is row 0, and rows in other languages
+    # count.
     name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
     return data.Example(
       f"{prefix}-{name}",
@@ -440,14 +445,17 @@ def _read_table(task, layout, path, prefix, language):
   _report(path, bad, len(examples), layout)
   if not examples and languages:
     raise errors.InputError(
-      f"{path}: no row in --language={language}, only in "
-      f"{', '.join(sorted(languages))}; pass one of them"
+      f"{path}: no row in --language={language}; pass one of "
+      f"{', '.join(sorted(languages))}"
     )
   return examples
 
 
 def _label(value, task, layout):
-  """Returns a value's label; None for other values if labels may be missing."""
+  """Returns the label that a value means.
+
+  If labels may be missing, an invalid value means None; else it is an error.
+  """
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
@@ -456,7 +464,7 @@ def _label(value, task, layout):
       if low <= float(value) <= high:
         return float(value)
     fault = (
-      f"score {value!r} is no number from {low:g} to {high:g}; fix the row"
+      f"score {value!r} is not a number from {low:g} to {high:g}; fix the row"
     )
   else:
     label = layout.renamed.get(value, value)
@@ -470,23 +478,23 @@ def _label(value, task, layout):
 
 
 def _report(path, bad, count, layout):
-  """Refuses a file with bad rows, or logs rows that are known to be broken."""
+  """Raises InputError for bad rows; logs them if the task has broken rows."""
   if layout.broken is None:
     faults = errors.Faults()
     faults.messages += map(str, bad)
     faults.refuse(path)
-  # The official file has fewer broken rows, so this is another file.
-  if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
+  # The official file has fewer broken rows, so this is a different file.
+  if len(bad) > max(_MAX_BROKEN_ROWS, _MAX_BROKEN_SHARE * count):
     raise errors.InputError(
       f"{bad[0]}; {len(bad)} of {len(bad) + count} rows are broken, more than "
-      "the official file has; download it again"
+      "in the official file; download it again"
     )
   lines = collections.defaultdict(list)
   for row in bad:
     lines[row.fault].append(row.line)
   for fault, numbers in lines.items():
     logging.warning(
-      "%s: left out line%s %s: %s",
+      "%s: skipped line%s %s: %s",
       path,
       "s" * (len(numbers) > 1),
       ", ".join(map(str, numbers)),
@@ -503,37 +511,37 @@ def _submitted_name(task, split):
 
 
 def check_submission(task: OfficialTask) -> None:
-  """Raises InputError if a task is not in GLUE, before training."""
+  """Raises InputError if GLUE's server does not accept a task."""
   names = [_submitted_name(task, split) for split in splits(task, "predict")]
   if not _SUBMITTED_ROWS.keys() >= set(names):
     raise errors.InputError(
-      f"--glue_submission_dir: {task.title} is no task of GLUE's server, "
-      f"which has {', '.join(_SUBMITTED_ROWS)}; leave the flag out"
+      f"--glue_submission_dir: {task.title} is not a task of GLUE's server, "
+      f"which expects {', '.join(_SUBMITTED_ROWS)}; leave the flag out"
     )
 
 
 def write_submission(
   folder: str, task: OfficialTask, split: str, predictions: list
 ) -> str:
-  """Writes a test set's file atomically; returns its path.
+  """Writes the predictions of a test set for the server; returns the path.
 
-  "index" counts from 0 in the order of the test file; "prediction" is a class
-  as spelled in the training file, or for STS-B a score from 0 to 5. A
-  submission is a zip file of all eleven files. `predictions` has the class or
-  the score of each test example, in order.
+  Column "index" counts from 0 in the order of the test file. Column
+  "prediction" is a class as spelled in the training file, or a score of STS-B
+  from 0 to 5. A submission is a zip file of all eleven files. `predictions` has
+  the class or the score of each test example, in order.
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")
   if task.scores:
     low, high = task.scores
-    # The server refuses scores outside the range.
+    # The server rejects scores outside the range.
     predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]
   lines = [f"{index}\t{value}\n" for index, value in enumerate(predictions)]
   file_io.write_text(path, "".join(["index\tprediction\n", *lines]))
-  # Only warn, because the user may predict a part of the test set.
+  # Only warn, because the user may have predicted part of the test set.
   if len(predictions) != _SUBMITTED_ROWS[name]:
     logging.warning(
-      "%s: %d predictions, but the server expects %d: it will refuse the file",
+      "%s has %d predictions, but the server expects %d, and will reject it",
       path,
       len(predictions),
       _SUBMITTED_ROWS[name],

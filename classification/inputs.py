@@ -1,9 +1,9 @@
-"""Writes a classifier's examples as TFRecords, and makes batches from them.
+"""Writes a classifier's examples as TFRecords, and builds batches from them.
 
 An example has W sequences of T tokens: usually one (its record then equals the
-original's), or one for each window of a long text, each ending to choose from,
-or each text of a bi-encoder. Letters: B batch, W sequences, T tokens, H width,
-L labels.
+original's); or one per window of a long text, per ending of a multiple choice,
+per passage of a query, or per text of a bi-encoder. Letters: B batch, W
+sequences, T tokens, H width, L labels.
 """
 
 import dataclasses
@@ -25,23 +25,23 @@ from records import cached_records, pipeline, tfrecord
 from text import input_sequences
 from training import frozen_states, harness
 
-_FORMAT = 3  # Increase this when the records of the same data change.
-# Number of examples in memory, and in a worker process's block.
+_FORMAT = 3  # Increment it when the same data give different records.
+# Number of examples per block; a worker process handles one block at a time.
 BLOCK_EXAMPLES = 4096
-STATES_TOGETHER = 1 << 14  # Number of examples with their states in memory.
-# Starting more processes takes as long as one process needs for this much text.
+STATES_TOGETHER = 1 << 14  # Number of examples whose states are in memory.
+# For less text, starting worker processes takes longer than one process needs.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
 
 class ClassifierData(NamedTuple):
-  """The records of examples.
+  """A file with the records of examples.
 
   Attributes:
-    records: the TFRecord file.
-    num_records: the number of examples in the file.
+    records: path of the TFRecord file.
+    num_records: number of examples in the file.
     max_sequences: W of the example with the most sequences.
     features: dict for tf.io.parse_example, which returns sequences [B, W, T];
-      examples with fewer sequences end with sequences without tokens.
+      examples with fewer sequences are padded with empty sequences.
   """
 
   records: str
@@ -56,15 +56,18 @@ class ClassifierData(NamedTuple):
 def label_ids(
   examples: list[data.Example], task_kind: str, labels: tuple
 ) -> np.ndarray:
-  """Returns class numbers, int64 [B]; for multi_label 0 or 1, [B, L].
+  """Returns the labels of B examples as an array.
 
-  For numbers it returns float32 [B]; for retrieval [B, W], equal for equal
-  texts; for ranking the relevances, float32 [B] or [B, W].
-  As in the original: an example without a known label has the first label, 0.
+  For one of several classes it is the class indices, int64 [B]; for multi_label
+  0 or 1, int64 [B, L]; for regression and similarity the scores, float32 [B];
+  for ranking the relevances, float32 [B] or [B, W]; for retrieval the texts'
+  checksums, int64 [B, W].
+  As in the original: an unknown label has index 0, like the first class.
   """
   if task_kind == data.RETRIEVAL:
-    # Batches have 32 bits. Two of 10,000 texts share a checksum with a chance
-    # of 1 %, and then cannot be negatives of each other.
+    # Checksums identify equal texts. They have 32 bits, because batches have
+    # int32. With a chance of 1 %, two of 10,000 texts have the same checksum,
+    # and are then not used as negatives of each other.
     return np.array(
       [
         [
@@ -77,7 +80,7 @@ def label_ids(
     )
   if task_kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
-  # The readers have refused unknown classes.
+  # Reading the data has already checked that all classes are known.
   if task_kind == data.MULTI_LABEL:
     return np.array(
       [
@@ -86,15 +89,15 @@ def label_ids(
       ],
       np.int64,
     )
-  numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
-  return np.array([numbers[each.label] for each in examples], np.int64)
+  indices = {None: 0, **{label: n for n, label in enumerate(labels)}}
+  return np.array([indices[each.label] for each in examples], np.int64)
 
 
 # Records.
 
 
 def _serialize_block(examples, options):
-  """Returns the records of examples, and statistics; workers call this."""
+  """Returns the records of examples, and statistics (see `write_records`)."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.task_kind, options.labels)
   arrays, num_rows = sequences.encode(examples, options)
@@ -110,11 +113,11 @@ def _serialize_block(examples, options):
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original: it sets 0 for examples that it adds to fill a batch.
+    # As in the original: 1, and 0 for examples that only fill up a batch.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer = sequences.tokenizer_of(options)
-  # A sequence with two tokens, [CLS] [SEP], has no text.
+  # A first sequence of two tokens, [CLS] [SEP], means an empty text.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
     "min_sequences": int(num_rows.min()),
@@ -134,9 +137,10 @@ def write_records(
 ) -> dict:
   """Writes a record for each example; returns statistics.
 
-  These are num_records, min_sequences and max_sequences; the numbers of pieces
-  (tokens) and of [UNK] among them (unknown); the number of examples whose text
-  has no piece (num_empty), and the places of the first such examples (empty).
+  They are num_records; min_sequences and max_sequences, the range of W; tokens,
+  the number of word pieces; unknown, the number of [UNK] among them; num_empty,
+  the number of examples whose first sequence has no word pieces; and empty, the
+  files and lines of the first five of these.
   """
   statistics = cached_records.write_blocks(
     writer,
@@ -149,9 +153,9 @@ def write_records(
     **cached_records.totals(
       statistics, "num_records", "unknown", "tokens", "num_empty"
     ),
-    "min_sequences": min(facts["min_sequences"] for facts in statistics),
-    "max_sequences": max(facts["max_sequences"] for facts in statistics),
-    "empty": [place for facts in statistics for place in facts["empty"]][:5],
+    "min_sequences": min(block["min_sequences"] for block in statistics),
+    "max_sequences": max(block["max_sequences"] for block in statistics),
+    "empty": [place for block in statistics for place in block["empty"]][:5],
   }
 
 
@@ -159,7 +163,7 @@ def _digest(examples):
   """Returns a checksum of the examples' contents, and their size in bytes."""
   checksum, size = hashlib.sha256(), 0
   for example in examples:
-    # Exclude the place, because renaming a file does not change its data.
+    # Exclude `place`, because renaming a file does not change its examples.
     content = repr(example[:-1]).encode("utf-8", "surrogatepass")
     checksum.update(content)
     size += len(content)
@@ -169,9 +173,10 @@ def _digest(examples):
 def prepare(
   path: str, examples, options: sequences.InputOptions
 ) -> ClassifierData:
-  """Writes the records of examples, unless they exist.
+  """Writes the records of examples, unless the file is up to date.
 
-  `examples` is a list of data.Example, or a data.ExampleStream.
+  `examples` is a list of data.Example, or a data.ExampleStream. Raises
+  InputError: there are no examples.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
@@ -179,33 +184,35 @@ def prepare(
   fingerprint = {
     **dataclasses.asdict(options),
     "format": _FORMAT,
-    # A checksum of the content replaces the path.
+    # The content of the vocabulary counts, not its path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,
   }
-  many = size > _BYTES_WORTH_PROCESSES
-  processes = process_pool.default_processes() if many else 1
+  is_large = size > _BYTES_WORTH_PROCESSES
+  processes = process_pool.default_processes() if is_large else 1
 
   def write(writer):
     log_examples(list(itertools.islice(examples, 5)), options)
     return write_records(writer, examples, options, processes=processes)
 
-  facts = cached_records.ensure(path, fingerprint, write)
-  logging.info("%s: %d examples", path, facts["num_records"])
-  unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
-  if facts["num_empty"]:
+  statistics = cached_records.ensure(path, fingerprint, write)
+  logging.info("%s: %d examples", path, statistics["num_records"])
+  unknown_tokens.log_share(path, statistics["unknown"], statistics["tokens"])
+  if statistics["num_empty"]:
     logging.warning(
-      "%s: %d texts are empty after cleaning (of control characters), such as "
-      "%s; the model sees only [CLS] and [SEP]",
+      "%s: %d texts have no word pieces (they may have only control "
+      "characters), such as %s; the model sees only [CLS] and [SEP]",
       path,
-      facts["num_empty"],
-      ", ".join(facts["empty"]),
+      statistics["num_empty"],
+      ", ".join(statistics["empty"]),
     )
   return ClassifierData(
     path,
-    facts["num_records"],
-    facts["max_sequences"],
-    _features(options, facts["min_sequences"], facts["max_sequences"]),
+    statistics["num_records"],
+    statistics["max_sequences"],
+    _features(
+      options, statistics["min_sequences"], statistics["max_sequences"]
+    ),
   )
 
 
@@ -220,7 +227,7 @@ def prepare_all(
 
 
 def log_examples(examples, options):
-  """Logs examples and their ids, as the original does for its first five."""
+  """Logs examples and their ids; the original also logs the first five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
   # Log only the first row of each example.
@@ -240,11 +247,11 @@ def log_examples(examples, options):
 
 
 def _features(options, min_sequences, max_sequences):
-  """Returns the features of records for tf.io.parse_example."""
+  """Returns the features of the records for tf.io.parse_example."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:
-    # An example with fewer sequences than others in its batch gets zeros.
+    # parse_example pads examples with fewer sequences with zeros.
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
@@ -269,15 +276,16 @@ def store_states(
 ) -> ClassifierData:
   """Writes the hidden states that the pooler reads, unless they exist.
 
-  With them, training pooler and classifier takes seconds. The records keep the
-  order of the examples, and have first_states [W, H] and sequence_mask [W].
+  From stored states, training the pooler and the head takes seconds. The
+  records are in the order of the examples; they contain first_states [W, H] and
+  sequence_mask [W], see ClassifierModel.first_states.
   """
   sequences, width = examples.max_sequences, model.config.hidden_size
   path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
   def of_batch(batch):
     states, mask = model.first_states(pipeline.trim_to_longest(batch))
-    # Pad to the most sequences of an example: all records have the same size.
+    # Pad to the maximum W, so that all records have the same size.
     missing = sequences - tf.shape(mask)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {
@@ -288,7 +296,7 @@ def store_states(
     }
 
   def serialize(outputs):
-    # A feature of a record is a flat list of numbers: [W, H] becomes [W H].
+    # A feature of a TFRecord is a flat list: [W, H] becomes [W H].
     return tfrecord.serialize_examples(
       {
         name: values.reshape(len(values), -1)
@@ -320,10 +328,11 @@ def store_states(
 
 
 def training_data(examples: ClassifierData, trim: bool) -> harness.TrainingData:
-  """Returns the training data.
+  """Returns the training data of the loop.
 
-  With `trim`, batches are trimmed to their longest sequence and to the number
-  of windows of their longest text, so that their shapes differ.
+  With `trim`, batches are trimmed to their longest sequence and to the most
+  sequences of their examples, so their shapes vary. Otherwise they have the
+  full shape [B, W, T].
   """
   return harness.TrainingData(
     [examples.records],
@@ -337,7 +346,7 @@ def training_data(examples: ClassifierData, trim: bool) -> harness.TrainingData:
 
 
 def filled_up(batch, max_sequences):
-  """Pads each example to `max_sequences` with sequences without tokens."""
+  """Pads each example to `max_sequences` with empty sequences."""
   filled = {}
   for name, value in batch.items():
     # [B, W, T]; labels have fewer axes.

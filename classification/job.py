@@ -1,10 +1,11 @@
 """The steps of run_classifier.py: read data, train, evaluate, predict.
 
-  eval_results.txt         name = value lines, like the original's
+  eval_results.txt         name = value lines, as in the original
   eval_report.txt          scores of each class, and the confusion matrix
-  eval_predictions.tsv     predictions next to the correct labels
+  eval_predictions.tsv     correct labels and predictions
 
-`answers` writes the predictions for other data. Letters: N examples, L classes.
+`answers` writes the other prediction files. Letters: B batch, n or N examples,
+L classes, T tokens, D width of a vector.
 """
 
 import os
@@ -46,7 +47,7 @@ from training import (
 
 
 class Evaluator:
-  """Computes a model's outputs and scores with a function compiled once."""
+  """Computes a model's outputs and scores; compiles the model only once."""
 
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
@@ -66,8 +67,9 @@ class Evaluator:
   ) -> Iterator[dict]:
     """Yields the results of the network's `evaluated`, arrays [n, ...].
 
-    Each item has some thousand examples, in their order. A batch has
-    `batch_size` examples over all replicas, and more if they are short.
+    Each item covers the next n = answers.SCORED_TOGETHER examples (the last:
+    the rest). `batch_size` is for all replicas together; batches of short
+    examples are larger.
     """
     for outputs in self._predictor.windows(
       pipeline.sequential_records([examples.records]),
@@ -88,8 +90,9 @@ class Evaluator:
     """Returns {"eval_accuracy": ..., "eval_mismatched_accuracy": ..., ...}.
 
     Args:
-      records: {"eval": ..., "eval_mismatched": ...}; other names are skipped.
-      report_dir: folder for the reports; None writes no reports.
+      records: {"eval": ..., "eval_mismatched": ...}; names that do not start
+        with "eval" are skipped.
+      report_dir: folder for the reports; None: no reports are written.
     """
     values: dict[str, float] = {}
     for name in _scored(records):
@@ -110,7 +113,8 @@ class Evaluator:
         queries = data.query_numbers(task.splits[name])
         results = results._replace(queries=queries)
       metrics = scores.compute(results, task.metrics)
-      # The mean over examples; `loss` below is the original's, over batches.
+      # The mean over examples. `loss` below is, as in the original, the mean
+      # over batches.
       metrics["loss"] = np.mean(losses, dtype=np.float64)
       values |= {f"{name}_{key}": value for key, value in metrics.items()}
       if name == "eval":
@@ -129,15 +133,15 @@ class Evaluator:
 
 
 def _scored(names):
-  """Returns the names of data to score, without "train" and "predict"."""
+  """Returns the names of evaluation data, which start with "eval"."""
   return [name for name in names if name.startswith("eval")]
 
 
 def _mistakes(results, examples):
-  """Returns the worst predictions as run_report.Mistakes, the worst first."""
+  """Returns the wrong predictions as run_report.Mistakes, the worst first."""
   if results.task_kind in data.OF_RANKS:
-    listed = sorted(ranking.mistakes(results, examples), reverse=True)
-    return [run_report.Mistake(*each) for each in listed]
+    mistakes = sorted(ranking.mistakes(results, examples), reverse=True)
+    return [run_report.Mistake(*each) for each in mistakes]
   sizes = scores.error_sizes(results)
   worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
   rows = answers.rows(
@@ -159,10 +163,7 @@ def _mistakes(results, examples):
 
 
 def _write_report(folder, name, examples, results):
-  """Writes the scores of each class and the prediction for each example.
-
-  It returns the text with the scores.
-  """
+  """Writes <name>_report.txt and <name>_predictions.tsv; returns the report."""
   path = os.path.join(folder, f"{name}_report.txt")
   report = scores.report(results)
   file_io.write_text(path, report)
@@ -170,12 +171,12 @@ def _write_report(folder, name, examples, results):
   path = os.path.join(folder, f"{name}_predictions.tsv")
   with answers.open_table(path) as write:
     write(answers.rows(results, examples, results.scores, gold=True))
-  logging.info("the prediction for each example is in %s", path)
+  logging.info("predictions and correct labels are in %s", path)
   return report
 
 
 def result_names(task: tasks.ClassifierTask, names: Iterable[str]) -> list[str]:
-  """Returns the names in the result of Evaluator.evaluate."""
+  """Returns the keys of Evaluator.evaluate's result."""
   scored = _scored(names)
   values = [
     f"{name}_{metric}" for name in scored for metric in (*task.metrics, "loss")
@@ -188,10 +189,10 @@ def write_results(
 ) -> None:
   """Writes `name = value` lines, sorted by name, in the original's format.
 
-  The log also has the class to which a metric refers.
+  It also logs them, with the class to which F1, precision and recall refer.
   """
   shown = {
-    # As in the original: metrics are printed as float32.
+    # As in the original: metrics have float32's digits.
     name: value if name == "global_step" else np.float32(value)
     for name, value in results.items()
   }
@@ -207,14 +208,14 @@ def write_results(
 
 
 class RunInputs(NamedTuple):
-  """The objects that all models of a run share.
+  """The objects that all models of a run share (with --seeds, several).
 
   Attributes:
-    config: the configuration, including the classes.
-    options: the options that determine the sequences.
-    class_weights: a weight for each class; None means equal weights.
-    records: {name: inputs.ClassifierData} for "train", "eval", "predict" and
-      further names such as "eval_mismatched".
+    config: the model configuration, with the task's classes.
+    task: the task with its examples.
+    options: the options that determine the records.
+    class_weights: one weight per class; None: all are 1.
+    records: {name: inputs.ClassifierData} for the names in `task.splits`.
   """
 
   config: configuration.BertConfig
@@ -226,7 +227,10 @@ class RunInputs(NamedTuple):
 
 
 def prepare(settings, config: configuration.BertConfig, strategy) -> RunInputs:
-  """Reads the data and writes its records; `config` is the start model's."""
+  """Reads the data and writes the records.
+
+  `config` is the configuration of the initial model.
+  """
   task = tasks.read_task(settings, config)
   bi_encoder.check(settings, config, task.task_kind)
   options = sequences.options_of(settings, task.task_kind, task.labels)
@@ -254,7 +258,7 @@ def make_network(
   task: tasks.ClassifierTask,
   **model_options,
 ) -> model.Network:
-  """Returns the model of a task, with its variables.
+  """Creates the model of a task, with its variables.
 
   Raises InputError: see bi_encoder.BiEncoder.
   """
@@ -279,25 +283,25 @@ class ModelRun:
   """A model with its folder, and the steps of run_classifier.py."""
 
   def __init__(self, settings, run: RunInputs):
-    """Makes the model, and determines its initial weights.
+    """Creates the model, and finds its initial weights.
 
     The --output_dir of `settings` is the folder of this model.
     """
     self._settings, self._run, self._records = settings, run, run.records
-    # Check the folder first, because making the model takes longer.
+    # Check the folder first, because creating the model takes longer.
     self._start = run_setup.open_run(
       settings, run.task.name, run.config, run.strategy
     )
     self._step = self._start.step
-    loaded = weight_files.without_random_init(self._start.path)
-    with run.strategy.scope(), loaded:
+    loads_weights = weight_files.without_random_init(self._start.path)
+    with run.strategy.scope(), loads_weights:
       self._model = make_network(
         settings,
         run.config,
         run.task,
         **run_setup.model_options(settings, run.strategy),
       )
-    # Evaluations during training reuse this compiled function.
+    # Evaluations during and after training share its compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
 
   @property
@@ -307,17 +311,20 @@ class ModelRun:
 
   @property
   def export_head(self) -> dict:
-    """The export_options of the network, including its head."""
+    """The arguments with which this model is exported, such as the head."""
     task = self._run.task
     if task.task_kind in data.OF_VECTORS:
       names = "pooling pooling_layer normalize"
       return {"head": "embedding", **self._settings.pick(names)}
-    # A single output, a number or an ending's score, has no name.
-    is_one = model.num_outputs(task.task_kind, task.labels) == 1
-    return {"head": "classification", "labels": () if is_one else task.labels}
+    # A single output is a number or the score of an ending: it has no name.
+    is_single = model.num_outputs(task.task_kind, task.labels) == 1
+    return {
+      "head": "classification",
+      "labels": () if is_single else task.labels,
+    }
 
   def load_weights(self):
-    """Loads the weights for evaluation or prediction."""
+    """Loads the weights, for evaluation or prediction without training."""
     weight_files.load(
       self._model.variables,
       self._start.path,
@@ -338,7 +345,7 @@ class ModelRun:
         length=harness.training_length(
           settings, run.records["train"].num_records
         ),
-        # With a frozen pooler, the checkpoint must have one.
+        # To freeze the pooler, the checkpoint must contain it.
         new_variables=[
           name
           for name in model.NEW_VARIABLES
@@ -356,8 +363,9 @@ class ModelRun:
 
   def _training_data(self):
     settings, run = self._settings, self._run
-    # Data that is read repeatedly is replaced by stored features, which do not
-    # change between epochs and seeds. The weights have been loaded before this.
+    # A frozen encoder's outputs are the same in all epochs and for all seeds.
+    # Store them, except for data to predict, which are read only once. The
+    # loop calls this after it has loaded the weights.
     if settings.freeze_encoder:
       self._records = {
         name: examples
@@ -374,13 +382,13 @@ class ModelRun:
     return inputs.training_data(self._records["train"], trim)
 
   def _log_next_commands(self):
-    """Logs commands that use the trained model."""
+    """Logs the commands that serve and export the trained model."""
     folder = os.path.join(self._settings.output_dir, "final_model")
     export = os.path.join(self._settings.output_dir, "saved_model")
     logging.info(
       "%s",
       program.hint(
-        f"to answer texts over HTTP: python serve.py --model_dir={folder}"
+        f"to serve predictions over HTTP: python serve.py --model_dir={folder}"
       ),
     )
     logging.info(
@@ -395,7 +403,7 @@ class ModelRun:
   def _write_model(self, folder, step):
     """Writes the current weights as a model folder."""
     settings, run = self._settings, self._run
-    # The folder stores the columns, so predicting needs no flags for them.
+    # The folder stores the column flags, so they are not needed to predict.
     columns = (
       {}
       if run.task.official
@@ -426,7 +434,7 @@ class ModelRun:
     )
 
   def evaluate(self):
-    """Writes and returns the results, see Evaluator.evaluate."""
+    """Writes and returns the results of Evaluator.evaluate."""
     folder = self._settings.output_dir
     # All processes compute, but only the chief writes.
     results = self._scores(folder)
@@ -439,7 +447,7 @@ class ModelRun:
     return results
 
   def write_report(self, results: dict):
-    """Writes the report page and the model card, see run_report."""
+    """Writes the report page and the model card; see run_report."""
     task = self._run.task
     if distribution.is_chief(self._run.strategy):
       run_report.write(
@@ -458,22 +466,23 @@ class ModelRun:
       )
 
   def write_predictions(self, name: str, network: Callable | None):
-    """Writes the predictions for the data called `name`.
+    """Writes the predictions for the examples of a split.
 
     Args:
+      name: key of `task.splits` that starts with "predict".
       network: function of input_ids, input_mask and segment_ids, int32 arrays
-        [B, T]; returns a dict with logits [B, L], or an embedding [B, D]. None
-        means the model's own network.
+        [B, T]; returns a dict with logits [B, L], or an embedding [B, D]. None:
+        the model of this run.
     """
     settings, run = self._settings, self._run
     # All processes compute, but only the chief writes.
     parts = self._scores_of(name, network)
     if not distribution.is_chief(run.strategy):
-      for _ in parts:  # Each step needs the other processes' devices.
+      for _ in parts:  # The chief's computation needs all processes' devices.
         pass
       return
     official = settings.glue_submission_dir and run.task.official
-    # The labels of an official test set fit in memory.
+    # Only a submission needs all labels; official test sets fit in memory.
     labels: list | None = [] if official else None
     answers.write_predictions(
       settings.output_dir,

@@ -83,7 +83,9 @@ def test_mnli_is_scored_on_matched_then_mismatched():
 def test_a_task_is_found_by_all_its_spellings():
   for name in ("STS-B", "sts-b", "stsb", "sts_b"):
     assert glue.find(name).name == "sts-b"
-  with pytest.raises(errors.InputError, match="no such task; there are cola, "):
+  with pytest.raises(
+    errors.InputError, match="no such task; the tasks are cola, "
+  ):
     glue.find("snli")
 
 
@@ -112,9 +114,9 @@ def test_another_language_is_read(folder, split, expected):
 @pytest.mark.parametrize(
   "name, split, language, message",
   [
-    ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
+    ("xnli", "dev", "fr", r"no row in --language=fr; pass one of de, en, zh"),
     ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
-    ("cola", "dev", "fr", "--language=fr: CoLA has one language"),
+    ("cola", "dev", "fr", "--language=fr: CoLA has only one language"),
   ],
 )
 def test_a_missing_language_is_refused(name, split, language, message):
@@ -126,12 +128,8 @@ def test_a_missing_language_is_refused(name, split, language, message):
 @pytest.mark.parametrize(
   "split, guid, message",
   [
-    ("dev", "dev-2", "dev_2k.tsv: left out line 2: the text is 'NS'"),
-    (
-      "train",
-      "train-1",
-      "translated_train.tsv: left out line 3: an empty text",
-    ),
+    ("dev", "dev-2", "dev_2k.tsv: skipped line 2: the text is 'NS'"),
+    ("train", "train-1", "translated_train.tsv: skipped line 3: an empty text"),
   ],
 )
 def test_rows_without_a_translation_are_left_out(split, guid, message, caplog):
@@ -146,7 +144,7 @@ def test_a_cut_row_that_cannot_be_joined_is_left_out(tmp_path, caplog):
   folder = changed(tmp_path, "qqp", "train.tsv", '\n"\tWhich', "\n7\t7\t")
   examples = glue.read(glue.find("qqp"), folder, "train")
   assert [example.guid for example in examples] == ["train-7", "train-4"]
-  message = "left out lines 3, 4: 4 columns, but 6 are in the header"
+  message = "skipped lines 3, 4: 4 columns, but 6 are in the header"
   assert message in caplog.text
 
 
@@ -199,8 +197,13 @@ def changed(tmp_path, name, file, old, new):
       "2: label 'neutral' is none of 'entailment', 'not_entailment'",
     ),
     ("rte/dev.tsv", "Nobody has climbed the peak.", "  ", "2: an empty text"),
-    ("sts-b/dev.tsv", "4.2", "5.2", "2: score '5.2' is no number from 0 to 5"),
-    ("sts-b/dev.tsv", "4.2", "nan", "2: score 'nan' is no number"),
+    (
+      "sts-b/dev.tsv",
+      "4.2",
+      "5.2",
+      "2: score '5.2' is not a number from 0 to 5",
+    ),
+    ("sts-b/dev.tsv", "4.2", "nan", "2: score 'nan' is not a number"),
     ("rte/train.tsv", "\n1\t", "\n0\t", "3: duplicate id 'train-0', first at "),
     ("swag/val.csv", "knit.", "", "2: an empty text"),
   ],
@@ -233,13 +236,13 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
     ),
     (
       "mrpc",
-      "no such file: .*train.tsv; .*; train.tsv and dev.tsv are the "
-      "two parts of msr_paraphrase_train.txt",
+      "no such file: .*train.tsv; .*; train.tsv and dev.tsv are two "
+      "parts of msr_paraphrase_train.txt",
     ),
     ("imdb", "no such file: .*train, nor .*aclImdb/train; --data_dir must"),
     (
       "ax",
-      "AX has no train data, only test; it is GLUE's diagnostic set, for "
+      "AX has no train data, only test; AX is GLUE's diagnostic set, for "
       "a model trained on MNLI",
     ),
   ],
@@ -322,5 +325,5 @@ def test_a_wrong_number_of_predictions_is_reported(tmp_path, caplog):
 
 @pytest.mark.parametrize("name", sorted(set(glue.TASKS) - set(SUBMITTED)))
 def test_a_task_that_the_server_does_not_know_is_refused(name):
-  with pytest.raises(errors.InputError, match="is no task of GLUE's server"):
+  with pytest.raises(errors.InputError, match="is not a task of GLUE's server"):
     glue.check_submission(glue.find(name))
