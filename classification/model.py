@@ -1,9 +1,9 @@
-"""The classifier (encoder, head, mean over windows), its losses and scores.
+"""The classifier (encoder, head, mean over windows) and its training objective.
 
 Letters: B batch, W sequences of an example, T tokens, H width, L labels. The
-shape of the logits depends on the kind of task: usually [B, L], [B, 1] for
-regression, [B, W] for W endings or passages, and vectors [B, W, D] for a
-bi-encoder (see bi_encoder.py).
+shape of the logits depends on the kind of task: usually [B, L]; [B, 1] for
+regression; [B, W] for W endings or passages; and [B, W, D], the text vectors,
+for a bi-encoder (see bi_encoder.py).
 """
 
 import functools
@@ -22,23 +22,24 @@ from text import input_sequences
 from training import loop
 from variants import registry
 
-# Patterns of variables that an encoder's checkpoint may lack.
-# Unlike the original: a checkpoint that lacks other variables is refused.
+# Name patterns of variables that the initial checkpoint may lack.
+# Unlike the original: if it lacks other variables, loading fails.
 NEW_VARIABLES = ("^output_(weights|bias)$", *heads.POOLER)
 
 
 def num_outputs(task_kind: str, labels: tuple) -> int:
-  """Returns the number of outputs of the head for a sequence."""
-  is_one = task_kind in (data.CHOICE, *data.OF_ONE_LOGIT)
-  return 1 if is_one else len(labels)
+  """Returns the number of the head's outputs per sequence."""
+  is_single = task_kind in (data.CHOICE, *data.OF_ONE_LOGIT)
+  return 1 if is_single else len(labels)
 
 
 class Network(tf.Module):
   """An encoder for a task; subclasses define `__call__` and the losses."""
 
-  # Name patterns of variables that do not affect any output.
+  # Name patterns of variables that a checkpoint may lack, because no output
+  # depends on them.
   allowed_missing: tuple[str, ...] = ()
-  # Whether the loss of an example depends on all examples of its batch.
+  # Whether an example's loss depends on the other examples of its batch.
   compares_examples = False
 
   def __init__(
@@ -62,7 +63,7 @@ class Network(tf.Module):
   def evaluated(
     self, logits: np.ndarray, label_ids: np.ndarray
   ) -> dict[str, np.ndarray]:
-    """Returns the examples' scores, losses and labels, [B, ...] each."""
+    """Returns a batch's scores, losses and labels, arrays [B, ...]."""
     return {
       "scores": scores.of_logits(self.task_kind, logits),
       "loss": self.example_losses(logits, label_ids).numpy(),
@@ -70,7 +71,10 @@ class Network(tf.Module):
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns the losses of N examples, float32 [N], from their outputs."""
+    """Returns the losses of N examples, float32 [N].
+
+    `outputs` has the concatenated results of `evaluated`.
+    """
     del batch_size
     return outputs["loss"]
 
@@ -85,8 +89,8 @@ class Network(tf.Module):
     """Writes a model folder.
 
     Args:
-      inputs: the settings of the model's input: {name of a flag: value}.
-      step: the number of training steps of the weights.
+      inputs: the model's input settings, {flag name: value}.
+      step: the number of steps that the weights were trained for.
     """
     model_writer.write(
       folder,
@@ -100,7 +104,7 @@ class Network(tf.Module):
 
 
 class ClassifierModel(Network):
-  """Encoder and head for all kinds of tasks except pairs of vectors."""
+  """An encoder with a classification head, for all tasks but bi-encoders."""
 
   def __init__(
     self,
@@ -111,32 +115,34 @@ class ClassifierModel(Network):
     is_frozen: bool = False,
     **model_options,
   ):
-    """Makes the variables; `outputs` is the result of `num_outputs`.
+    """Creates the variables.
 
-    A frozen encoder is not trained, and has no dropout.
+    Args:
+      outputs: the result of `num_outputs`.
+      is_frozen: whether the encoder is not trained; it then has no dropout.
     """
     super().__init__(config, task_kind, **model_options)
     self.head = heads.ClassificationHead(
       config, outputs, seed=model_options["seed"]
     )
     self._is_frozen = is_frozen
-    # Skipping sequences without tokens makes shapes vary.
+    # Skipping empty sequences makes shapes vary, as skipping padding does.
     self._skips_empty = model_options.get("skip_padding", False)
 
   def __call__(self, batch, dropout_seed=None):
     """Returns the float32 logits of a batch.
 
     Args:
-      batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
-        of first_states [B, W, H] and sequence_mask, int32 [B, W], which are the
+      batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or of
+        first_states [B, W, H] and sequence_mask, int32 [B, W]: the stored
         results of `first_states`.
       dropout_seed: int32 [2] in training, else None.
     """
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
-      # Dropout in a frozen encoder would only add noise. Without it, stored and
-      # computed features are equal. The head still has dropout.
+      # Without dropout in a frozen encoder, its states can be stored. The head
+      # still has dropout.
       seed = None if self._is_frozen else dropout_seed
       states, mask = self.first_states(batch, seed)
     batch_size, sequences = tf.unstack(tf.shape(mask))
@@ -149,7 +155,7 @@ class ClassifierModel(Network):
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
-    # Compute the mean over the existing windows.
+    # Compute the mean over the windows, without the empty sequences.
     present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
     return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
       present, axis=1
@@ -158,16 +164,16 @@ class ClassifierModel(Network):
   def example_losses(self, logits, label_ids, class_weights=None):
     """Returns the loss of each example, float32 [B].
 
-    It is the cross-entropy for one of several classes or endings; the squared
-    error for a number; and for multi_label the mean over the classes of the
-    cross-entropy of each sigmoid.
+    It is the softmax cross-entropy for one of several classes or endings, the
+    squared error for a number, and for multi_label the mean over the classes of
+    the sigmoid cross-entropy.
 
     Args:
-      logits: float32 [B, L].
-      label_ids: the array that inputs.label_ids returns.
-      class_weights: for multi_label float32 [L], the weight of having a class
-        relative to not having it; None: 1. (For other kinds, `objective`
-        weights whole examples.)
+      logits: float32, in the shape for the kind of task (see the module).
+      label_ids: the result of inputs.label_ids.
+      class_weights: only for multi_label: float32 [L], the weight of a class's
+        positive examples; negative examples have weight 1. None: all are 1. For
+        other tasks, `objective` weights the examples.
     """
     if self.task_kind == data.REGRESSION:
       return tf.square(logits[:, 0] - label_ids)
@@ -181,17 +187,18 @@ class ClassifierModel(Network):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
   def first_states(self, batch, dropout_seed=None):
-    """Returns the last layer's hidden states of the first token, [B, W, H].
+    """Returns the hidden states that the pooler reads, [B, W, H], and a mask.
 
-    The second result is 1 for sequences with tokens, int32 [B, W]. For the
+    These are each sequence's last hidden states at one position, usually of
+    [CLS]. The mask, int32 [B, W], is 1 for sequences with tokens. For the
     arguments see `__call__`.
     """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
-    # If each example has one sequence, none is empty.
+    # If examples have only one sequence, it is never empty.
     skips = self._skips_empty and mask.shape[1] != 1
     if skips:
-      places = tf.where(mask > 0)  # [n, 2]
-      flat = functools.partial(tf.gather_nd, indices=places)
+      positions = tf.where(mask > 0)  # [n, 2]
+      flat = functools.partial(tf.gather_nd, indices=positions)
     else:
       length = layers.sizes(batch["input_ids"])[-1]
       flat = functools.partial(tf.reshape, shape=[-1, length])
@@ -206,10 +213,10 @@ class ClassifierModel(Network):
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
     if skips:
       # Restore the shape [B, W, H], with zeros for skipped sequences.
-      states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
+      states = tf.scatter_nd(tf.cast(positions, tf.int32), states, shape)
     else:
       states = tf.reshape(states, shape)  # [B, W, H]
-    # scatter_nd loses the static sizes, which the pooler needs.
+    # scatter_nd loses the static shape, which the pooler needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
 
@@ -217,29 +224,28 @@ class ClassifierModel(Network):
 def objective(
   model: ClassifierModel, class_weights: list | None = None
 ) -> loop.Objective:
-  """Returns the objective: the mean loss over examples.
+  """Returns the objective: the weighted mean of the examples' losses.
 
-  Its metrics are the mean loss, the accuracy if one class is correct, and,
-  unless features are stored, the tokens of an example. `class_weights` has the
-  weight of each class's examples in the mean; for multi_label see
-  `example_losses`.
+  Its metrics are this loss; the accuracy, if one class is correct; and, unless
+  hidden states are stored, the number of tokens per example. `class_weights`
+  has the weight of each class's examples; for multi_label see `example_losses`.
   """
   task_kind = model.task_kind
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
   # For multi_label, example_losses applies the weights.
-  of_labels = [class_weights] if task_kind == data.MULTI_LABEL else []
+  loss_options = [class_weights] if task_kind == data.MULTI_LABEL else []
 
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
-    if class_weights is None or of_labels:
+    if class_weights is None or loss_options:
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
 
   def weights(batch):
     total = tf.reduce_sum(example_weights(batch))
-    # If all classes of a batch have the weight 0, the loss is 0, not nan.
+    # If all classes in a batch have weight 0, the loss is 0, not nan.
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
@@ -247,12 +253,13 @@ def objective(
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
-      losses = model.example_losses(logits, labels, *of_labels)
-    # The loop divides the sum of losses by the whole batch's weights.
+      losses = model.example_losses(logits, labels, *loss_options)
+    # The loop divides this sum by the sum of the whole batch's weights.
     metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
     loss = metrics["classifier_loss"][0]
     if "logits_gradient" in batch:
-      # A zero, with the gradient of the loss of the whole batch.
+      # `losses` are constants here. This term is 0, but it gives the logits the
+      # gradient of the whole batch's loss.
       product = tf.reduce_sum(logits * batch["logits_gradient"])
       loss += product - tf.stop_gradient(product)
     if task_kind in (data.SINGLE, data.CHOICE):
@@ -283,16 +290,16 @@ def _mean_of(values, weights):
 def with_whole_losses(
   model: Network, batch: dict, logits: tf.Tensor, weights: tf.Tensor
 ) -> dict:
-  """Returns a replica's share of a batch with losses among the whole batch.
+  """Adds losses that compare the whole batch to a replica's share of it.
 
-  It adds whole_losses, float32 [B], and logits_gradient, like `logits`: the
-  gradient of the sum of all replicas' losses times `weights`, float32 [B].
-  Call it in the context of a replica; all of them have B examples.
+  It returns the share with whole_losses, float32 [B], and logits_gradient, in
+  the shape of `logits`: the gradient of the weighted sum of all replicas'
+  losses. Call it in a replica context; every replica's share has B examples.
   """
   replica = tf.distribute.get_replica_context()
   whole, first = [logits, batch["label_ids"], weights], 0
   if replica.num_replicas_in_sync > 1:
-    # Gathering forgets the sizes of the other axes.
+    # all_gather loses the static sizes of the other axes.
     whole = [
       tf.ensure_shape(gathered, [None, *share.shape[1:]])
       for gathered, share in zip(replica.all_gather(whole, axis=0), whole)

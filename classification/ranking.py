@@ -1,6 +1,6 @@
-"""The data of rerankers: passages with their relevance for a query.
+"""Prepares a reranker's examples: passages with their relevance for a query.
 
-Rows with the same query belong together, wherever they are in a file. No
+Examples with the same query form a group, wherever their rows are in a file. No
 TensorFlow.
 """
 
@@ -15,9 +15,10 @@ from common import errors
 
 
 def prepare(splits: dict, settings) -> None:
-  """Checks the examples to score, and groups the examples to train on.
+  """Checks the evaluation examples, and groups the training examples.
 
-  Raises InputError: no query to score has a relevant passage, or see `groups`.
+  Raises InputError: no evaluation query has a relevant passage, or see
+  `groups`.
   """
   for name, examples in splits.items():
     if name.startswith("eval"):
@@ -27,15 +28,15 @@ def prepare(splits: dict, settings) -> None:
 
 
 def groups(examples: list[data.Example], settings) -> list[data.Example]:
-  """Returns examples of several passages of a query, at most --group_size.
+  """Returns examples that each hold up to --group_size passages of a query.
 
-  If a query has more passages, they are sorted by relevance (ties are in random
-  order, by the seed) and dealt into as few groups as possible. Groups in which
-  all passages are equally relevant are left out. Raises InputError: no group is
-  left.
+  A query with more passages is split into as few groups as possible. Its
+  passages are sorted by relevance, and dealt to the groups in turn; --seed
+  shuffles equally relevant passages. Groups whose passages are all equally
+  relevant are left out. Raises InputError: no group is left.
   """
   order = np.random.RandomState(settings.seed).permutation(len(examples))
-  rows = [examples[place] for place in order]
+  rows = [examples[index] for index in order]
   rows.sort(key=lambda row: (row.text_a, -row.label))
   parts = []
   for _, group in itertools.groupby(rows, key=lambda row: row.text_a):
@@ -45,7 +46,7 @@ def groups(examples: list[data.Example], settings) -> list[data.Example]:
   parts = [part for part in parts if part[0].label > part[-1].label]
   if not parts:
     raise errors.InputError(
-      f"{examples[0].place}: no query of these rows has passages of different "
+      f"{examples[0].place}: no query in the file has passages of different "
       "relevance to compare; add some, or pass --ranking_loss=pointwise"
     )
   counts = sum(map(len, parts)), len(rows), len(parts), settings.group_size
@@ -62,35 +63,37 @@ def groups(examples: list[data.Example], settings) -> list[data.Example]:
 
 
 def split_off(examples: list, fraction: float, seed: int) -> tuple[list, list]:
-  """Divides as data.split_off, but keeps the passages of a query together."""
-  firsts = {each.text_a: each._replace(label=0.0) for each in examples}
-  _, scored = data.split_off(list(firsts.values()), fraction, seed, "queries")
-  queries = {each.text_a for each in scored}
+  """Splits like data.split_off, but keeps the passages of a query together."""
+  queries = {each.text_a: each._replace(label=0.0) for each in examples}
+  _, scored = data.split_off(list(queries.values()), fraction, seed, "queries")
+  scored_queries = {each.text_a for each in scored}
   parts: tuple[list, list] = [], []
   for example in examples:
-    parts[example.text_a in queries].append(example)
+    parts[example.text_a in scored_queries].append(example)
   return parts
 
 
 def mistakes(
   results: scores.Results, examples: list[data.Example]
 ) -> Iterator[tuple]:
-  """Yields the queries whose best-ranked passage has relevance 0.
+  """Yields the queries whose top-ranked passage is irrelevant (relevance 0).
 
-  Each is (difference of scores, query, best relevant passage, best passage).
+  Each is (score difference, query, first relevant passage, top passage).
+  Queries without a relevant passage are left out.
   """
   gold, values = np.ravel(results.gold), results.predicted
-  ranks = scores.ranks(results.queries, values, gold)  # As in the metrics.
-  first: dict[str, int] = {}
-  right: dict[str, int] = {}
-  for place in np.argsort(ranks):
-    first.setdefault(examples[place].text_a, place)
-    if gold[place] > 0:
-      right.setdefault(examples[place].text_a, place)
-  for query, place in right.items():
-    if gold[first[query]] == 0:
-      texts = [examples[each].text_b for each in (place, first[query])]
-      yield (values[first[query]] - values[place], query, *texts)
+  # Break ties as the metrics do.
+  ranks = scores.ranks(results.queries, values, gold)
+  top: dict[str, int] = {}
+  relevant: dict[str, int] = {}
+  for index in np.argsort(ranks):
+    top.setdefault(examples[index].text_a, index)
+    if gold[index] > 0:
+      relevant.setdefault(examples[index].text_a, index)
+  for query, index in relevant.items():
+    if gold[top[query]] == 0:
+      texts = [examples[each].text_b for each in (index, top[query])]
+      yield (values[top[query]] - values[index], query, *texts)
 
 
 def _check_scored(examples):
@@ -101,8 +104,8 @@ def _check_scored(examples):
     return
   sentence = (
     f"{examples[np.argmin(best[queries])].place}: {np.sum(best == 0)} of "
-    f"{len(best)} queries, this one first, have no relevance above 0"
+    f"{len(best)} queries, of which this is the first, have no relevant passage"
   )
   if not best.any():
-    raise errors.InputError(f"{sentence}; add rows, or fix the relevances")
-  logging.warning("%s: each counts as 0 in mrr@10 and ndcg@10", sentence)
+    raise errors.InputError(f"{sentence}; add rows, or set relevances above 0")
+  logging.warning("%s: each scores 0 in mrr@10 and ndcg@10", sentence)

@@ -1,7 +1,7 @@
-"""A reranker: one score for a query and a passage that are read together.
+"""A reranker: computes one score for a query and a passage in one sequence.
 
-Letters: B batch, W passages of a query; 1 in evaluation and with the pointwise
-loss.
+Letters: B batch, W passages of a query (1 in evaluation and with the pointwise
+loss).
 """
 
 import tensorflow as tf
@@ -10,21 +10,27 @@ from classification import model
 
 
 class Reranker(model.ClassifierModel):
-  """Learns by --ranking_loss; its logits are [B, W]."""
+  """A classifier with a ranking loss; its logits are [B, W]."""
 
   def __init__(self, *args, loss: str, **options):
-    """`loss` is in flag_values.RANKING_LOSSES; others as in ClassifierModel."""
+    """Creates the variables.
+
+    Args:
+      loss: one of flag_values.RANKING_LOSSES.
+      *args, **options: see ClassifierModel.
+    """
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 
   def example_losses(self, logits, label_ids):
-    """Returns float32 [B]; `label_ids` are relevances, float32 [B, W].
+    """Returns the loss of each example, float32 [B].
 
-    The relevance is -1 where a query has no further passage. The loss of a
-    single passage is the binary cross-entropy; above 1 is as relevant as 1.
+    `label_ids` are relevances, float32 [B, W], padded with -1. The loss of a
+    single passage is the binary cross-entropy, with relevances capped at 1.
     """
     if self._losses and label_ids.shape[1] != 1:
-      # Logits are as wide as the batch's largest group, labels as the data's.
+      # Labels are padded to the largest group of the data, and logits to the
+      # largest group of the batch.
       return self._losses(logits, label_ids[:, : tf.shape(logits)[1]])
     return tf.nn.sigmoid_cross_entropy_with_logits(
       tf.minimum(label_ids, 1.0), logits
@@ -32,7 +38,11 @@ class Reranker(model.ClassifierModel):
 
 
 def pairwise(logits, relevances):
-  """Returns the mean of log(1 + exp(worse - better)) over pairs (RankNet)."""
+  """Returns RankNet's loss of each group, float32 [B].
+
+  It is the mean of log(1 + exp(worse - better)) over all pairs of logits of
+  passages with different relevance.
+  """
   better, worse = relevances[:, :, None], relevances[:, None]
   is_pair = tf.cast((better > worse) & (worse >= 0), tf.float32)  # [B, W, W]
   losses = tf.nn.softplus(logits[:, None] - logits[:, :, None]) * is_pair
@@ -40,7 +50,10 @@ def pairwise(logits, relevances):
 
 
 def listwise(logits, relevances):
-  """Returns the cross-entropy of the softmax with the shares of relevance."""
+  """Returns the cross-entropy of each group's softmax, float32 [B].
+
+  The target probabilities are proportional to the relevances.
+  """
   gains = tf.maximum(relevances, 0.0)
   return tf.nn.softmax_cross_entropy_with_logits(
     gains / tf.reduce_sum(gains, 1, keepdims=True),

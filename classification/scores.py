@@ -1,9 +1,9 @@
 """Computes a classifier's metrics with NumPy.
 
-Names and values are as in scikit-learn and SciPy, with one exception: a value
-that is undefined there (nan) is a number here, so that models can be compared.
-Letters: N examples, L classes, W texts of an example, D width of a text's
-vector.
+Names and values equal those of scikit-learn and SciPy, with one exception:
+where they return nan for an undefined value, these functions return a number,
+so that models can be compared. Letters: N examples, L classes, W texts of an
+example, D width of a text's vector.
 """
 
 import functools
@@ -15,16 +15,16 @@ import numpy as np
 from classification import data
 from common import errors
 
-# The lowest probability of a predicted class in multi_label.
+# multi_label predicts a class from this probability on.
 THRESHOLD = 0.5
 # Number of query vectors to compare with all other vectors at a time.
-_QUERIES_TOGETHER = 256
+_QUERIES_PER_BLOCK = 256
 
 
 def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
-  """Returns `Results.scores` for a network's outputs, float32 [N, L].
+  """Converts a network's outputs to `Results.scores`, float32 [N, L].
 
-  For vectors [N, W, D] they are the cosines of the first two texts, [N, 1].
+  Vectors [N, W, D] become the cosines of the first two texts, [N, 1].
   """
   logits = np.asarray(logits, np.float32)
   if task_kind in data.OF_VECTORS:
@@ -34,9 +34,9 @@ def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   if task_kind in (data.REGRESSION, data.RANKING_LOGIT):
     return logits
   if task_kind in (data.MULTI_LABEL, data.RANKING):
-    # Use negative exponents only, because large positive ones overflow.
-    shares = np.exp(-np.abs(logits))
-    return np.where(logits < 0, shares, 1) / (1 + shares)
+    # The sigmoid. A large positive exponent would overflow.
+    powers = np.exp(-np.abs(logits))
+    return np.where(logits < 0, powers, 1) / (1 + powers)
   weights = np.exp(logits - logits.max(-1, keepdims=True))
   return weights / weights.sum(-1, keepdims=True)
 
@@ -46,12 +46,12 @@ class Results(NamedTuple):
 
   Attributes:
     task_kind: one of data.KINDS.
-    labels: names of the L classes; empty for numbers.
-    gold: the correct labels: int [N]; int [N, L], 0 or 1, for multi_label;
-      float [N] for numbers; float [N, 1] for ranking; int [N, W] for
-      retrieval, equal for equal texts.
-    scores: probabilities, float [N, L]; [N, 1] for numbers.
-    positive: number of the positive class among two.
+    labels: names of the L classes; empty for data.OF_NUMBERS.
+    gold: the correct labels: class indices, int [N]; 0 or 1, int [N, L], for
+      multi_label; float [N] for numbers; float [N, 1] for ranking; int [N, W]
+      for retrieval, equal for equal texts.
+    scores: probabilities, float [N, L]; [N, 1] for data.OF_NUMBERS.
+    positive: index of the positive one of two classes.
     vectors: for retrieval: the texts' unit vectors, float [N, W, D].
     queries: for ranking: int [N], equal for passages of the same query.
   """
@@ -66,7 +66,7 @@ class Results(NamedTuple):
 
   @property
   def predicted(self) -> np.ndarray:
-    """The predictions in the form of `gold`, or the cosines for retrieval."""
+    """The predictions: class indices, 0 or 1 per class, or numbers [N]."""
     if self.task_kind in data.OF_NUMBERS:
       return self.scores[:, 0]
     if self.task_kind == data.MULTI_LABEL:
@@ -76,7 +76,7 @@ class Results(NamedTuple):
   def confusions(self) -> np.ndarray:
     """Returns int [L, L]: counts of class `row` predicted as class `column`."""
     size = self.scores.shape[1]
-    # Encode a pair of classes as one number, to count all pairs at once.
+    # Encode each pair of classes as one integer, so that bincount can count.
     pairs = np.asarray(self.gold) * size + self.predicted
     return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
@@ -84,9 +84,10 @@ class Results(NamedTuple):
 def error_sizes(results: Results) -> np.ndarray:
   """Returns the size of each prediction's error, float [N]; 0 if correct.
 
-  It is the absolute difference of numbers; for classes it is 1 minus the
-  correct class's probability. For retrieval and ranking it is 0, because their
-  metrics do not judge single examples.
+  For numbers it is the absolute difference. For a wrong class it is 1 minus the
+  probability of the correct class; for multi_label, the largest difference of a
+  class's probability from 0 or 1. For retrieval and ranking it is 0, because
+  their metrics do not judge single examples.
   """
   gold, predicted = np.asarray(results.gold), results.predicted
   if results.task_kind in (data.RETRIEVAL, *data.OF_RANKS):
@@ -114,14 +115,14 @@ def _ratio(part, whole):
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-# Functions of the results of `_class_counts`. F1 is 2 p r / (p + r), but here
-# it is defined even if precision or recall is not.
+# Functions of the results of `_class_counts`. This form of F1 equals
+# 2 p r / (p + r), and is also defined if precision or recall is not.
 _SCORES = {
   "precision": lambda right, predicted, gold: _ratio(right, predicted),
   "recall": lambda right, predicted, gold: _ratio(right, gold),
   "f1": lambda right, predicted, gold: _ratio(2 * right, predicted + gold),
 }
-# Metrics of the positive class.
+# Metrics that refer to the positive class.
 OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
@@ -129,7 +130,10 @@ OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
 def accuracy(results: Results) -> float:
-  """Returns the proportion of examples that are correct in all classes."""
+  """Returns the proportion of examples with a correct prediction.
+
+  For multi_label, all classes of an example must be correct.
+  """
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
@@ -138,9 +142,10 @@ def _of_classes(name, average, results):
   """Returns precision, recall or F1.
 
   Args:
-    average: "" for the positive class of two; "_micro" over all decisions;
-      "_macro" for the mean over classes. As in scikit-learn, multi_label uses
-      all classes, other kinds only classes that occur or are predicted.
+    average: "" for the positive one of two classes; "_micro" for the counts of
+      all classes together; "_macro" for the mean over classes. As in
+      scikit-learn, the mean for multi_label is over all classes, otherwise over
+      the classes that occur in the labels or predictions.
   """
   counts = _class_counts(results)
   if average == "_micro":
@@ -156,14 +161,15 @@ def _of_classes(name, average, results):
 def matthews(results: Results) -> float:
   """Returns the correlation of predicted and correct classes.
 
-  It is Matthews' (1975) for two classes, Gorodkin's (2004) for more, and 0 if
-  all predictions or all correct labels are the same class.
+  It is Matthews' phi (1975) for two classes, and Gorodkin's R_K (2004) for
+  more. It is 0 if all predictions or all correct labels are the same class.
   """
-  # In int64, the fourth power overflows from 60,000 examples on.
+  # `spread` is of the order of N^4, which can overflow int64 from 60,000
+  # examples on.
   matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
-  # Gorodkin's R_K, which equals Matthews' phi for two classes.
+  # With two classes, R_K equals phi.
   covariance = right * total - gold @ predicted
   spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
   return float(covariance / np.sqrt(spread)) if spread else 0.0
@@ -172,8 +178,8 @@ def matthews(results: Results) -> float:
 def auc(results: Results) -> float:
   """Returns the area under the ROC curve, the mean over one-vs-rest classes.
 
-  With two classes, both curves have the same area. It excludes classes that no
-  example or every example has, and is 0.5 if no class remains.
+  With two classes, both curves have the same area. Classes that no example or
+  every example has are excluded; the area is 0.5 if no class remains.
   """
   if results.task_kind == data.MULTI_LABEL:
     is_class = results.gold.astype(bool)  # [N, L]
@@ -183,15 +189,15 @@ def auc(results: Results) -> float:
   for column, scores in zip(is_class.T, results.scores.T, strict=True):
     count, others = column.sum(), (~column).sum()
     if count and others:
-      # The rank sum minus its minimum is the number of pairs with scores in the
-      # correct order (Mann-Whitney).
+      # The rank sum minus its minimum is the number of correctly ordered pairs
+      # of a positive and a negative example (Mann-Whitney).
       right = average_ranks(scores)[column].sum() - count * (count + 1) / 2
       areas.append(right / (count * others))
   return float(np.mean(areas)) if areas else 0.5
 
 
 def average_ranks(values) -> np.ndarray:
-  """Returns the ranks of values [N], from 1; ties get their mean rank."""
+  """Returns the ranks of values, float [N], from 1; ties get the mean rank."""
   # The values 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
     values, return_inverse=True, return_counts=True
@@ -203,33 +209,34 @@ def average_ranks(values) -> np.ndarray:
 def correlation(x, y) -> float:
   """Returns Pearson's r of two arrays [N]; 0 if one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
-  # Rounding can make the standard deviation of equal values positive.
+  # Check with ptp, because rounding can make the standard deviation of equal
+  # values positive.
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0
   return float(np.corrcoef(x, y)[0, 1])
 
 
 def _ranks(results):
-  """Returns each correct text's query and rank, int [R] each.
+  """Returns (queries, ranks) of the R correct pairs of a retrieval, int [R].
 
-  Queries are the different first texts, numbered from 0. Ranks are by the
-  cosine of all other texts with the query, 1 for the nearest; in a tie, the
-  correct text is the last.
+  A query is the number of a distinct first text. The rank is the position of
+  the correct text among all other texts, sorted by cosine with the query, from
+  1 for the nearest. In a tie, the correct text is last.
   """
   gold, vectors = np.asarray(results.gold), results.vectors
   _, query_rows, queries = np.unique(
     gold[:, 0], return_index=True, return_inverse=True
   )
-  _, text_places, texts = np.unique(
+  _, text_rows, texts = np.unique(
     gold[:, 1:], return_index=True, return_inverse=True
   )
   texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], the correct texts.
-  candidates = vectors[:, 1:].reshape(-1, vectors.shape[-1])[text_places]
+  candidates = vectors[:, 1:].reshape(-1, vectors.shape[-1])[text_rows]
   # This removes duplicates and sorts the pairs by query.
   right = np.unique(np.stack([queries, texts], axis=1), axis=0)  # [R, 2]
   ranks = []
-  for start in range(0, len(right), _QUERIES_TOGETHER):
-    query, text = right[start : start + _QUERIES_TOGETHER].T
+  for start in range(0, len(right), _QUERIES_PER_BLOCK):
+    query, text = right[start : start + _QUERIES_PER_BLOCK].T
     cosines = vectors[query_rows[query], 0] @ candidates.T
     cosine = np.take_along_axis(cosines, text[:, None], axis=1)
     ranks.append(np.sum(cosines >= cosine, axis=1))
@@ -237,9 +244,9 @@ def _ranks(results):
 
 
 def recall(count: int, results: Results) -> float:
-  """Returns the proportion of a query's correct texts in the `count` nearest.
+  """Returns the mean over queries of the recall in the `count` nearest texts.
 
-  It is the mean over queries.
+  A query's recall is the proportion of its correct texts that are among them.
   """
   queries, ranks = _ranks(results)
   shares = np.bincount(queries, ranks <= count) / np.bincount(queries)
@@ -257,12 +264,12 @@ def mean_reciprocal_rank(results: Results) -> float:
 def ranks(queries: np.ndarray, values: np.ndarray, *ties) -> np.ndarray:
   """Returns the rank of each value within its query, int [N], from 1.
 
-  The largest value has rank 1. Equal values are ordered by `ties`, ascending,
-  then by place.
+  The largest value has rank 1. Equal values are sorted by `ties`, ascending,
+  then by position.
   """
   order = np.lexsort((*ties, -values, queries))
   result = np.empty(len(order), int)
-  # A rank is the place minus the query's first place, plus 1.
+  # A rank is the position minus the first position of the query, plus 1.
   starts = np.searchsorted(queries[order], queries[order])
   result[order] = np.arange(len(order)) - starts + 1
   return result
@@ -271,8 +278,8 @@ def ranks(queries: np.ndarray, values: np.ndarray, *ties) -> np.ndarray:
 def reciprocal_rank(count: int, results: Results) -> float:
   """Returns the mean over queries of 1 / rank of the first relevant passage.
 
-  A query without a relevant passage in the first `count` has 0. Among equal
-  scores, less relevant passages come first, here and in `discounted_gain`.
+  A query without a relevant passage in the first `count` scores 0. Among
+  passages with equal scores, less relevant ones come first.
   """
   gold, queries = np.ravel(results.gold), results.queries
   rank = ranks(queries, results.predicted, gold)
@@ -285,7 +292,7 @@ def discounted_gain(count: int, results: Results) -> float:
   """Returns the mean over queries of the NDCG of the first `count` passages.
 
   As in scikit-learn, a passage at rank r gains relevance / log2(r + 1), and a
-  query without a relevant passage has 0.
+  query without a relevant passage scores 0. Ties: see `reciprocal_rank`.
   """
   gold, queries = np.ravel(results.gold), results.queries
 
@@ -296,12 +303,12 @@ def discounted_gain(count: int, results: Results) -> float:
   return float(np.mean(_ratio(gains(results.predicted), gains(gold))))
 
 
-def _averages(*ways):
+def _averages(*averages):
   """Returns a dict of metrics, such as {"f1_macro": function of Results}."""
   return {
-    f"{name}{way}": functools.partial(_of_classes, name, way)
+    f"{name}{average}": functools.partial(_of_classes, name, average)
     for name in _SCORES
-    for way in ways
+    for average in averages
   }
 
 
@@ -350,15 +357,15 @@ def default_metrics(task_kind: str, num_classes: int) -> tuple:
 
 
 def check_metrics(names, task_kind: str, num_classes: int) -> None:
-  """Raises InputError for a metric that a kind of task does not have."""
+  """Raises InputError for a metric that a kind of task does not support."""
   known = set(METRICS[task_kind])
   if num_classes != 2:
     known -= set(OF_POSITIVE_CLASS)
   for name in names:
     if name not in known:
       raise errors.InputError(
-        f"--metrics={name}: this task ({task_kind}, {num_classes} classes) has "
-        f"{', '.join(sorted(known))}"
+        f"--metrics={name}: the metrics of this task ({task_kind}, "
+        f"{num_classes} classes) are {', '.join(sorted(known))}"
       )
 
 
@@ -368,10 +375,10 @@ def compute(results: Results, names) -> dict[str, float]:
 
 
 def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
-  """Returns the mean over batches of the mean loss; the last may be smaller.
+  """Returns the mean over batches of each batch's mean loss.
 
-  As in the original: an evaluation's `loss` is this mean, and `eval_loss` is
-  the mean over examples.
+  The last batch may be smaller. As in the original: an evaluation's `loss` is
+  this mean, and `eval_loss` is the mean over examples.
   """
   return float(
     np.mean(
@@ -389,7 +396,7 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
 def report(results: Results) -> str:
   """Returns a text with each class's scores and the confusion matrix.
 
-  For numbers it has the metrics, and for regression mean errors.
+  For tasks without classes it has the metrics; for regression, mean errors too.
   """
   if results.task_kind in data.OF_NUMBERS:
     values = compute(results, METRICS[results.task_kind])
@@ -406,7 +413,7 @@ def report(results: Results) -> str:
   lines = _class_lines(results, width)
   if results.task_kind != data.MULTI_LABEL:
     names = "".join(f"{label:>{width}}" for label in results.labels)
-    lines += ["", "rows: right, columns: predicted", " " * width + names]
+    lines += ["", "rows: correct, columns: predicted", " " * width + names]
     for label, row in zip(results.labels, results.confusions()):
       lines.append(f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row))
   return "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
-"""Encodes a classifier's examples as sequences of ids, arrays [rows, T].
+"""Encodes a classifier's examples as sequences of token ids, arrays [rows, T].
 
-An example has W sequences of T tokens: usually one; one for each window of a
-long text; one for each ending to choose from; or, for a bi-encoder, one for
-each text. No TensorFlow.
+A row is one sequence of T tokens. An example has W rows: usually one; or one
+per window of a long text, per ending or passage, or per text of a bi-encoder.
+No TensorFlow.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ class InputOptions:
   Attributes:
     task_kind, labels: see task.ClassifierTask.
     max_seq_length: T.
-    doc_stride: pieces between the starts of windows of a long text; with 0, a
-      text has one sequence and is truncated.
-    max_windows: maximum number of windows of a text; 0: no limit.
+    doc_stride: word pieces between the starts of two windows of a long text; 0:
+      there are no windows, and long texts are truncated.
+    max_windows: maximum number of windows per text; 0: no limit.
   """
 
   task_kind: str
@@ -42,21 +42,21 @@ class InputOptions:
   def __post_init__(self):
     if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_PAIRS):
       raise errors.InputError(
-        f"--doc_stride is not for {self.task_kind}, where an example is one "
-        "sequence for each of its texts; leave it out"
+        f"--doc_stride has no effect on {self.task_kind}, which truncates long "
+        "texts; leave it out"
       )
-    # The 2 are [CLS] and [SEP] of a single text.
+    # [CLS] and [SEP] of a single text take 2 tokens.
     if self.doc_stride > self.max_seq_length - 2:
       raise errors.InputError(
         f"--doc_stride={self.doc_stride} would leave out text between windows "
-        f"of {self.max_seq_length - 2} pieces; pass at most that"
+        f"of {self.max_seq_length - 2} word pieces; pass at most this number"
       )
 
 
 def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
   """Returns the InputOptions for run_settings.Settings and a task.
 
-  Raises InputError: the vocabulary is invalid, or a sequence is too short.
+  Raises InputError: the vocabulary is invalid, or --max_seq_length is too low.
   """
   options = InputOptions(
     task_kind,
@@ -66,58 +66,59 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
     ),
     never_split=settings.get("never_split", ()),
   )
-  tokenizer_of(options)  # Raise its errors before a file is written.
+  tokenizer_of(options)  # Raise its errors now, before a file is written.
   return options
 
 
 def _windows(starts, lengths, options, frame):
   """Returns windows over the longer text of each example.
 
-  Every window has the shorter text, truncated to half the room. The result
-  equals the result of `_sequences`, without the ids.
+  Every window also has the shorter text, truncated to half the room. Returns
+  the index of each window's example, ascending, and the Spans of the windows.
   """
   rows = []
   for example, (length_a, length_b, start_a, start_b) in enumerate(
     zip(*lengths, *starts)
   ):
     room = frame.room(options.max_seq_length, length_b > 0)
-    whole = min(length_a, length_b, room // 2) if length_b else 0
-    room -= whole
+    length_shorter = min(length_a, length_b, room // 2) if length_b else 0
+    room -= length_shorter
     longest = max(length_a, length_b)
     for offset in input_sequences.window_starts(
       longest, room, options.doc_stride, options.max_windows
     ):
-      part = min(room, longest - offset)
+      length = min(room, longest - offset)
       if length_b > length_a:
-        rows.append((example, start_a, whole, start_b + offset, part))
+        span = start_a, length_shorter, start_b + offset, length
       else:
-        rows.append((example, start_a + offset, part, start_b, whole))
+        span = start_a + offset, length, start_b, length_shorter
+      rows.append((example, *span))
   owner, *spans = np.array(rows, np.int64).T  # [windows] each
   return owner, input_sequences.Spans(*spans)
 
 
 def _sequences(examples, tokenizer, options):
-  """Returns the pieces of all texts, and the pieces in each row.
+  """Tokenizes the texts, and selects the word pieces of each row.
 
-  The result is the concatenated ids of all texts; the number of each row's
-  example, ascending; and the input_sequences.Spans of the rows.
+  Returns the concatenated ids of all texts; the index of each row's example,
+  ascending; and the input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
   seconds = [each.endings or (each.text_b or "",) for each in examples]
   owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
-  # A single call for all texts of a block is fast. The order is a0 a1 b0 b1, or
-  # for choices a0 a1, then all endings of 0, then all endings of 1.
+  # One call for all texts of a block is faster. The order is a0 a1 b0 b1; with
+  # endings it is a0 a1, all endings of example 0, all endings of example 1.
   ids, lengths, _ = tokenizer.encode_lines(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
-  # All rows of endings share the first text, but each has its second text.
+  # The rows of an example share the first text, and differ in the second text.
   starts = starts[owner], starts[len(firsts) :]
   lengths = lengths[owner], lengths[len(firsts) :]
   if options.doc_stride:
     owner, spans = _windows(starts, lengths, options, tokenizer.frame)
   else:
-    # A single text needs only one [SEP], so it has room for another piece.
+    # A single text needs only one [SEP], so there is room for one more piece.
     room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
@@ -126,7 +127,7 @@ def _sequences(examples, tokenizer, options):
 
 @functools.lru_cache(maxsize=4)
 def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
-  """Returns the tokenizer, which is cached.
+  """Returns the tokenizer, from a cache.
 
   Raises InputError: --max_seq_length leaves no room for a text.
   """
@@ -137,8 +138,8 @@ def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
   )
   if (room := tokenizer.frame.room(options.max_seq_length)) < 1:
     raise errors.InputError(
-      f"--max_seq_length={options.max_seq_length} leaves no room for a piece "
-      "between the special tokens of two texts; pass "
+      f"--max_seq_length={options.max_seq_length} leaves no room for text next "
+      "to the special tokens of a pair; pass "
       f"{options.max_seq_length + 1 - room} or more"
     )
   return tokenizer
@@ -153,7 +154,7 @@ def encode(
   segment_ids.
   """
   if options.task_kind in data.OF_VECTORS:
-    # Each text is a separate sequence, as in extract_features.py.
+    # Encode each text as a sequence of its own, as extract_features.py does.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
     arrays, _ = encode(
       [data.Example("", text) for each in texts for text in each],

@@ -1,9 +1,9 @@
 r"""Reads tables of text, such as TSV, CSV and JSON lines, row by row.
 
 TSV is as in GLUE: tabs and newlines separate cells, and quotes have no meaning.
-CSV is RFC 4180: separators and newlines may be between quotes. A line ends at
-"\n" or "\r\n", or, in a file with neither, at "\r". Other line separators
-of Unicode, which occur in real texts, do not end a line.
+CSV is as in RFC 4180: a quoted cell may contain separators and newlines. A line
+ends at "\n" or "\r\n", or, in a file with neither, at "\r". Other line
+separators of Unicode, which occur in real texts, do not end a line.
 """
 
 import codecs
@@ -20,25 +20,26 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# Byte order marks. UTF-32's come first, because they begin with UTF-16's mark.
-_MARKED = {
+# {byte order mark: encoding}. UTF-32's little-endian mark must come first,
+# because it begins with UTF-16's.
+_ENCODING_OF_MARK = {
   codecs.BOM_UTF32_LE: "utf-32",
   codecs.BOM_UTF32_BE: "utf-32",
   codecs.BOM_UTF16_LE: "utf-16",
   codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
-# Size of the part of a file that determines its encoding and line ends.
+# The first bytes of a file, which determine its encoding and line ends.
 _HEAD_BYTES = 1 << 20
-# A text may be a whole book, but the default limit of csv is 131072 characters.
-_LONGEST_FIELD = 2**31 - 1
+# A text may be a whole book, but csv's default limit is 131,072 characters.
+_MAX_FIELD_LENGTH = 2**31 - 1
 _DELIMITERS = ",;\t|"
 
 
 class Row(NamedTuple):
-  """A row: its first line, from 1, and its values or its fault.
+  """A row: its first line (from 1), and its values, or what is wrong with it.
 
-  A value is a str, or any JSON value.
+  Values are strings, or any JSON values.
   """
 
   line: int
@@ -50,13 +51,13 @@ class Table(NamedTuple):
   """The contents of a file; rows are read on demand."""
 
   path: str
-  names: list  # Names of the columns; numbers in a file without a header.
+  names: list  # Column names; in a file without a header, column numbers.
   rows: Iterator[Row]  # In the order of the file, including bad rows.
 
   def require(
-    self, names: Iterable[str | None], advice: str = "expected one of each"
+    self, names: Iterable[str | None], advice: str = "expected exactly one"
   ) -> None:
-    """Raises InputError unless each name, except None, has one column."""
+    """Raises InputError unless each name (None is skipped) has one column."""
     for name in names:
       count = 1 if name is None else self.names.count(name)
       fault = f"{count} columns are named" if count else "no column"
@@ -76,26 +77,27 @@ def open_table(
   encoding: str | None = None,
   joins_cut_rows: bool = False,
 ) -> Table:
-  """Opens a file of columns.
+  """Opens a file with columns.
 
   As in the original: quotes in a TSV have no special meaning, and a carriage
   return at the end of a line is removed. Unlike the original: a carriage return
-  inside a line stays, see file_io.read_lines; and rows must be as wide as the
-  header, while the original drops the rest of a longer row and fails for a
-  shorter row. Raises InputError: the file is missing; or, here or while rows
-  are read, the file is empty or a quote is misplaced; the message has the line.
+  inside a line stays (see file_io.read_lines), and a row with more or fewer
+  cells than the header is an error; the original ignores the excess cells of a
+  longer row, and crashes at a shorter row.
+  Raises InputError: the file is missing, empty or malformed. Faults that are
+  found later raise it while the rows are read.
 
   Args:
-    file_format: one of flag_values.TABLE_FORMATS. The "line" of an object in a
-      JSON array, or of a row of Parquet, is its number.
-    names: the columns to read. Every object in JSON must have them; other keys
-      are ignored, and "a.b" is b of the object in a. If all names are numbers,
-      from 1, which the first line of a CSV or TSV does not contain, they are
-      positions in a file without header.
-    delimiter: separator of the columns of a CSV; None to guess it.
-    encoding: the file's encoding; None to detect it.
-    joins_cut_rows: whether to join rows of a TSV that a line break has cut in
-      two; the whole file is then in memory.
+    file_format: one of flag_values.TABLE_FORMATS. In a JSON array and in
+      Parquet, the "line" of a row is its number, from 1.
+    names: the columns to read. Every JSON object must have these keys; other
+      keys are ignored, and "a.b" means key b of the object at key a. If all
+      names are numbers, they are column positions from 1 in a CSV or TSV
+      without a header, unless line 1 counts the columns (from 0 or 1).
+    delimiter: column separator of a CSV; None: guess it.
+    encoding: the file's encoding; None: detect it.
+    joins_cut_rows: whether to join rows of a TSV that a newline has cut in two;
+      the whole file is then in memory.
   """
   if file_format == "parquet":
     return Table(path, list(names), _parquet_rows(path, names))
@@ -113,29 +115,29 @@ def open_table(
 
 
 def _lines_table(path, file_format, names, encoding):
-  """Returns the Table of a JSON file, or of a file with a row per line."""
+  """Returns the Table of a JSON array, or of a file with one row per line."""
   if file_format == "json":
     if encoding:
       raise errors.InputError(
         f"{path}: --encoding={encoding} has no effect on JSON arrays, whose "
-        "first bytes show their encoding; leave it out"
+        "encoding is detected; leave it out"
       )
     try:
       values = enumerate(json_files.read(path, list), 1)
     except errors.InputError as error:
       raise errors.InputError(
-        f"{error}; expected one array of all objects; for an object on each "
-        "line pass --file_format=jsonl"
+        f"{error}; expected one array of all objects; for one object per line "
+        "pass --file_format=jsonl"
       ) from error
     return Table(
       path,
       list(names),
       (Row(number, *_values(value, names)) for number, value in values),
     )
-  most = {"text": 1, "fasttext": 2}.get(file_format, len(names))
-  if len(names) > most:
+  max_columns = {"text": 1, "fasttext": 2}.get(file_format, len(names))
+  if len(names) > max_columns:
     raise errors.InputError(
-      f"{path}: a line of --file_format={file_format} has {most} of the "
+      f"{path}: --file_format={file_format} has only {max_columns} of the "
       f"columns {_listed(names)}; for more pass --file_format=tsv or csv"
     )
 
@@ -155,7 +157,7 @@ def _lines_table(path, file_format, names, encoding):
 
 
 def _csv_rows(path, lines, delimiter, names):
-  """Yields (line number, values or fault) for each row of a CSV."""
+  """Yields (line number, list of cells) or (line number, fault) per CSV row."""
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's first line.
     delimiter = delimiter or named[1]
@@ -166,21 +168,21 @@ def _csv_rows(path, lines, delimiter, names):
       delimiter = guess_delimiter(first[1], names)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  # Keep newlines, which a quoted text may contain.
+  # csv needs the newlines, because a quoted text may contain some.
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   while True:
     start = reader.line_num + 1
     try:
       with _long_fields():
-        # For an empty line, csv returns [], but an empty column is needed.
+        # csv returns [] for an empty line, which is one empty cell.
         row = next(reader) or [""]
     except csv.Error as error:
       row = (
-        f"not CSV: {error}; put a text with quotes, separators or newlines "
-        "between quotes, and double the quotes in it"
+        f"not CSV: {error}; quote a text that contains quotes, separators or "
+        "newlines, and double the quotes in it"
       )
-      # After an open quote, the rest of the file belongs to the same row.
+      # After an unclosed quote, the rest of the file belongs to this row.
       if "unexpected end" in str(error) or start == 1:
         raise errors.InputError(f"{path}:{start}: {row}") from error
     except StopIteration:
@@ -190,41 +192,41 @@ def _csv_rows(path, lines, delimiter, names):
 
 @contextlib.contextmanager
 def _long_fields():
-  """Removes csv's global limit for the length of fields, within a block."""
-  limit = csv.field_size_limit(_LONGEST_FIELD)
+  """Lifts csv's global limit on the length of cells, within a `with` block."""
+  limit = csv.field_size_limit(_MAX_FIELD_LENGTH)
   try:
     yield
   finally:
     csv.field_size_limit(limit)
 
 
-def _are_places(names):
-  """Returns whether all names of columns are numbers."""
+def _are_numbers(names):
+  """Returns whether there are column names and all of them are numbers."""
   return bool(names) and all(map(str.isdecimal, names))
 
 
 def guess_delimiter(header: str, names: tuple) -> str:
-  """Guesses the separator of a CSV's columns from its first line.
+  """Guesses the column separator of a CSV from its first line.
 
-  It returns one of , ; tab | that gives all `names`, or otherwise the most
-  columns. Raises InputError: the names are numbers, and several separators give
-  enough columns.
+  It tries , ; tab and |, and returns the one that gives columns with all
+  `names`, or else the most columns. Raises InputError: the names are numbers,
+  and several separators give enough columns.
   """
-  # Only the first line counts, because texts may contain any separator.
+  # Other lines do not count, because texts may contain any separator.
   with _long_fields():
     columns = {
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
       for delimiter in _DELIMITERS
     }
-  if _are_places(names):
-    needed = max(map(int, names))
-    fitting = [d for d, cut in columns.items() if len(cut) >= needed > 1]
+  if _are_numbers(names):
+    minimum = max(map(int, names))
+    fitting = [d for d, cells in columns.items() if len(cells) >= minimum > 1]
     if len(fitting) > 1:
       raise errors.InputError(
         f"the columns may be separated by {' or '.join(map(repr, fitting))}; "
         "pass --separator"
       )
-  # For a file with one column, return a character that no text contains.
+  # If there is only one column, return a character that no text contains.
   if max(map(len, columns.values())) < 2:
     return "\x1f"
   return max(
@@ -251,13 +253,13 @@ def _parquet_rows(path, names):
     except pyarrow.ArrowInvalid as error:
       raise errors.InputError(f"{path} is not Parquet: {error}") from error
     columns = file.schema_arrow.names
-    outer = [n if n in columns else n.partition(".")[0] for n in names]
-    for name in set(outer) - set(columns):
+    outer_names = [n if n in columns else n.partition(".")[0] for n in names]
+    for name in set(outer_names) - set(columns):
       raise errors.InputError(
         f"{path}: no column {name!r}; the columns are {_listed(columns)}"
       )
     number = 0
-    for batch in file.iter_batches(columns=outer):
+    for batch in file.iter_batches(columns=outer_names):
       for row in batch.to_pylist():
         number += 1
         yield Row(number, *_values(row, names))
@@ -269,13 +271,16 @@ def _json_row(line, names):
   """Returns (values, None), or ([], fault) for an invalid line."""
   try:
     return _values(json.loads(line), names)
-  # Ten thousand "[" raise RecursionError.
+  # Deeply nested arrays raise RecursionError.
   except (ValueError, RecursionError) as error:
-    return [], f"not JSON ({error}); every line must be one object"
+    return [], f"not JSON ({error}); every line must be one JSON object"
 
 
 def _values(row, names):
-  """Returns (values of an object by name, None), or ([], its fault)."""
+  """Returns (an object's values in the order of `names`, None), or ([], fault).
+
+  A name "a.b" means key b of the object at key a.
+  """
   if not isinstance(row, dict):
     return [], f"expected an object in JSON, got {json.dumps(row):.40}"
   values = []
@@ -284,7 +289,8 @@ def _values(row, names):
     for key in keys:
       if not isinstance(value, dict) or key not in value:
         return [], (
-          f"no {name!r}; it has {_listed(row)}; add it, or name another column"
+          f"no {name!r}; the keys are {_listed(row)}; add it, or pass another "
+          "column name"
         )
       value = value[key]
     values.append(value)
@@ -305,24 +311,24 @@ def check_encoding(name: str) -> None:
     ) from error
 
 
-def _mark(error):
-  """Decodes an invalid byte to a lone surrogate.
+def _byte_as_surrogate(error):
+  """Decodes an invalid byte to a lone surrogate, which `_undecodable` finds.
 
-  Python's "surrogateescape" does this only for UTF-8.
+  Python's "surrogateescape" fails for bytes below 0x80, which UTF-16 may have.
   """
   return chr(0xDC00 + error.object[error.start]), error.end
 
 
-codecs.register_error("not_a_character", _mark)
+codecs.register_error("not_a_character", _byte_as_surrogate)
 
 
 def _lines(path, encoding):
-  """Yields (number, line) for a file, without empty lines at its end."""
+  """Yields (number from 1, line) for a file, but no empty lines at its end."""
   empty, number = [], 0
   with file_io.open_for_reading(path) as stream:
     if not stream.seekable():
       raise errors.InputError(
-        f"{path} cannot be read twice, but must be; save it as a file"
+        f"{path} cannot be read twice, which is necessary; save it as a file"
       )
     head = stream.read(_HEAD_BYTES)
     file_io.refuse_packed(path, head)
@@ -332,12 +338,13 @@ def _lines(path, encoding):
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
     for number, line in enumerate(text, 1):
-      # The byte order mark is not part of the first column's name.
+      # A byte order mark is not part of the first column's name.
       if number == 1:
         line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
       empty.append((number, line))
-      # Delay empty lines, because those at the end of the file are not rows.
+      # Yield empty lines only before another line: at the end of the file they
+      # are not rows.
       if line:
         yield from empty
         empty.clear()
@@ -346,22 +353,22 @@ def _lines(path, encoding):
 
 
 def _encoding_of(path, head, flag):
-  # A byte order mark takes precedence over a flag, which is for all files.
-  for mark, encoding in _MARKED.items():
+  # A byte order mark overrides the flag, which may be meant for other files.
+  for mark, encoding in _ENCODING_OF_MARK.items():
     if head.startswith(mark):
       return encoding
-  has_order = flag and codecs.lookup(flag).name in ("utf-16", "utf-32")
-  if flag and not has_order:
+  needs_mark = flag and codecs.lookup(flag).name in ("utf-16", "utf-32")
+  if flag and not needs_mark:
     return flag
-  # The file begins with an ASCII character in UTF-16.
+  # A 0 byte: the file begins with an ASCII character in UTF-16.
   if head[1:2] == b"\0":
     return "utf-16-le"
   if head[:1] == b"\0":
     return "utf-16-be"
-  if has_order:
+  if needs_mark:
     raise errors.InputError(
-      f"{path}: --encoding={flag}, but no byte-order mark begins the file; "
-      f"pass {flag}-le or {flag}-be, or leave it out for UTF-8"
+      f"{path}: --encoding={flag}, but the file has no byte order mark; pass "
+      f"{flag}-le or {flag}-be, or leave the flag out for UTF-8"
     )
   return "utf-8"
 
@@ -372,9 +379,10 @@ def _line_end(head, encoding):
 
 
 def _undecodable(text, encoding):
-  """Returns the fault of a text with invalid bytes, or None."""
+  """Returns the fault of a text with invalid bytes; None if it has none."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
-  # In cp1252 these control characters are quotation marks and the euro sign.
+  # Latin-1 decodes any byte. These control characters mean that the file is
+  # cp1252, where they are quotation marks, the euro sign etc.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
   match = re.search(pattern, text)
   if not match:
@@ -392,13 +400,17 @@ def _undecodable(text, encoding):
 
 
 def _checked(path, rows, encoding, columns):
-  """Returns a Table of (line, values), named by the first row or by numbers."""
+  """Returns a Table whose column names are the first row or numbers.
+
+  `rows` yields (line, cells), or (line, fault).
+  """
   line, names = next(rows)
   if fault := _undecodable("\t".join(names), encoding):
     raise errors.InputError(f"{path}:{line}: {fault}")
-  # Data frames without names write the column numbers as a header.
+  # pandas writes a data frame without column names with a header of numbers,
+  # from 0.
   counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
-  has_header = not _are_places(columns) or names in counts
+  has_header = not _are_numbers(columns) or names in counts
   if not has_header:
     logging.info("%s: columns have numbers, and line 1 is a row", path)
     rows = itertools.chain([(line, names)], rows)
@@ -421,11 +433,11 @@ def _checked(path, rows, encoding, columns):
 
 
 def _joined(rows, width):
-  """Yields (line, values), and joins rows that a newline has cut in two."""
+  """Yields (line, cells), and joins rows that a newline has cut in two."""
   start = 0
   while start < len(rows):
     (line, row), end = rows[start], start + 1
-    # Subtract 1, because both rows have a part of the cut cell.
+    # Subtract 1, because each of the two rows has a part of the cut cell.
     while (
       len(row) < width
       and end < len(rows)
@@ -435,7 +447,7 @@ def _joined(rows, width):
       # Join the last cell of a row with the first cell of the next row.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
-    # If following lines do not complete the row, it is broken.
+    # If the following lines do not complete the row, it stays broken.
     if len(row) != width:
       row, end = rows[start][1], start + 1
     yield line, row

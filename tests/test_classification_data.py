@@ -99,7 +99,7 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     tmp_path, "a film\n", "new.txt", options={"has_labels": False}
   )
   assert example.text_a == "a film"
-  with pytest.raises(errors.InputError, match="has 1 of the columns"):
+  with pytest.raises(errors.InputError, match="has only 1 of the columns"):
     read(tmp_path, "a film\n", "new.txt")
 
 
@@ -211,7 +211,7 @@ def columns(text, label):
     ),
     ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
     ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
-    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
+    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; the keys are 'text'"),
     (
       "d.jsonl",
       '{"text": "x", "label": null}',

@@ -185,7 +185,7 @@ def changed(tmp_path, name, file, old, new):
       "cola/dev.tsv",
       "\t*\t",
       "\t",
-      "1: no column '4'; the columns are '1', '2', '3'; expected one of each",
+      "1: no column '4'; the columns are '1', '2', '3'; expected exactly one",
     ),
     ("sst-2/dev.tsv", "\t1\n", "\t1\tx\n", "3: 3 columns, but 2 are in the"),
     ("sst-2/dev.tsv", "sentence\t", "text\t", "1: no column 'sentence'"),

@@ -190,7 +190,7 @@ def test_a_large_group_is_split_by_relevance(caplog):
 
 
 def test_nothing_to_compare_is_refused():
-  with pytest.raises(errors.InputError, match="^a.tsv:00: no query of these"):
+  with pytest.raises(errors.InputError, match="^a.tsv:00: no query in the"):
     grouped(rows([0, 0], [1]), 4)
 
 
@@ -220,7 +220,10 @@ def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
 def test_queries_without_a_relevant_passage_are_named(caplog):
   settings = read_settings(ranking_loss="pointwise")
   ranking.prepare({"eval": rows([0, 1], [0, 0], [0]), "predict": []}, settings)
-  assert "a.tsv:10: 2 of 3 queries, this one first, have no" in caplog.text
+  assert (
+    "a.tsv:10: 2 of 3 queries, of which this is the first, have no"
+    in caplog.text
+  )
   with pytest.raises(errors.InputError, match="^a.tsv:00: 2 of 2 queries"):
     ranking.prepare({"eval": rows([0, 0], [0])}, settings)
 
@@ -304,7 +307,8 @@ def test_lists_in_an_object(tmp_path, ending):
   ]
   wrong = read_settings(**{**NESTED, "label_column": "passages.selected"})
   with pytest.raises(
-    errors.InputError, match=r":1: no 'passages.selected'; it has 'query', "
+    errors.InputError,
+    match=r":1: no 'passages.selected'; the keys are 'query', ",
   ):
     data.read(path, wrong, "ranking")
 

@@ -184,7 +184,7 @@ def test_a_multi_label_report_has_no_confusions():
   gold = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
   results = Results("multi_label", ["a", "b", "c"], gold, gold)
   *lines, mean = scores.report(results).splitlines()
-  assert len(lines) == 4 and not any("rows: right" in line for line in lines)
+  assert len(lines) == 4 and not any("rows: correct" in line for line in lines)
   expected = metrics.classification_report(gold, gold, output_dict=True)
   assert float(mean.split()[-1]) == expected["macro avg"]["support"] == 5
 

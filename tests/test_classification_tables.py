@@ -226,7 +226,7 @@ def test_an_array_of_json_has_numbered_rows(tmp_path):
   table = read_as("json", tmp_path, text, names=("a", "b"))
   assert table.rows == [["x", 1]] and table.lines == [1]
   assert table.faults == [
-    (2, "no 'b'; it has 'a'; add it, or name another column")
+    (2, "no 'b'; the keys are 'a'; add it, or pass another column name")
   ]
 
 
@@ -241,7 +241,7 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
   [
     (b"{'a': 1}", "not JSON"),
     (b"[1]", "expected an object in JSON, got [1]"),
-    (b'{"b": 1}', "no 'a'; it has 'b'"),
+    (b'{"b": 1}', "no 'a'; the keys are 'b'"),
     (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
     (b"[" * 100_000, "not JSON"),
   ],

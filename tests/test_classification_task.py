@@ -237,7 +237,8 @@ def test_accuracy_is_always_reported_for_classes(files):
   loaded = read_own(files, metrics=["matthews"])
   assert loaded.metrics == ("matthews", "accuracy")
   with pytest.raises(
-    errors.InputError, match="--metrics=bleu: this task .single, 3 classes"
+    errors.InputError,
+    match="--metrics=bleu: the metrics of this task .single, 3 classes",
   ):
     read_own(files, metrics=["bleu"])
 
