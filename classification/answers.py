@@ -22,8 +22,7 @@ from classification import data, scores, sequences
 from common import errors, file_io
 from text import input_sequences
 
-# Number of examples per block: each block is sorted by length, and its scores
-# are held in memory.
+# Number of examples that are sorted by length and scored together.
 SCORED_TOGETHER = 1 << 12
 # Reserved column names; the column of a class with such a name gets a prefix.
 _COLUMNS = (
@@ -40,9 +39,6 @@ _COLUMNS = (
 
 # Both types have the attributes `task_kind` and `labels`.
 LabelOptions = sequences.InputOptions | scores.Results
-
-
-# Texts.
 
 
 def predict_texts(
@@ -129,9 +125,6 @@ def score_blocks(
   rest = iter(examples)
   while block := list(itertools.islice(rest, SCORED_TOGETHER)):
     yield scores_of(logits, options, block, batch_size)
-
-
-# Files.
 
 
 def predicted_labels(task: LabelOptions, outputs: np.ndarray) -> list:

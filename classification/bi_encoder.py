@@ -148,7 +148,7 @@ class Retriever(BiEncoder):
   def evaluation_losses(self, outputs, batch_size):
     """Returns float32 [N]: the losses in batches of consecutive examples."""
     # A loss depends on its batch, and outputs were computed in batches sorted
-    # by length. Regroup them, to get the same losses for any lengths.
+    # by length. Regroup them, so that the losses do not depend on that order.
     vectors, label_ids = outputs["vectors"], outputs["label_ids"]
     return np.concatenate(
       [

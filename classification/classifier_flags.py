@@ -117,9 +117,8 @@ def define_own_data_flags():
   flags.DEFINE_float(
     "eval_fraction",
     0.0,
-    "Fraction of --train_file to evaluate on instead of an --eval_file; "
-    "training uses the rest. The split is random (--seed) and stratified by "
-    "class.",
+    "Fraction of --train_file to score instead of an --eval_file; training "
+    "uses the rest. --seed draws the split, which is stratified by class.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",
@@ -182,9 +181,8 @@ def define_pair_flags():
     "pooling",
     "mean",
     flag_values.SENTENCE_POOLINGS,
-    "How to pool the tokens' hidden states into the text's vector, as in "
-    "extract_features.py. A pooling stored in the model folder overrides the "
-    "default.",
+    "How to pool hidden states to a text's vector, as in extract_features.py. "
+    "A pooling stored in the model folder overrides the default.",
     needs=needed,
   )
   flags.DEFINE_bool(

@@ -22,7 +22,6 @@ from absl import logging
 from classification import tables
 from common import errors, file_io, flag_values
 
-# The kinds of tasks.
 SINGLE = "single"  # One of several classes: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: one sigmoid per class.
@@ -134,8 +133,7 @@ def examples_of(
       yield BadRow(table.path, line, str(error))
   if disagreed:
     logging.warning(
-      "%s: skipped %d rows on whose label the annotators disagreed (gold_label "
-      "is -)",
+      "%s: skipped %d rows without an agreed label (gold_label is -)",
       table.path,
       disagreed,
     )
@@ -149,9 +147,6 @@ def _checked_name(name):
       "UTF-8 cannot encode; fix the label or id"
     )
   return name
-
-
-# The user's files.
 
 
 def read(path: str, settings, task_kind: str, **options) -> list[Example]:
@@ -216,13 +211,13 @@ class ExampleStream:
     text_a, text_b = settings.text_column, settings.text_b_column
     label, row_id = settings.label_column, settings.id_column
     negative = settings.get("negative_column")
-    class_columns = settings.get("label_columns") or ()
+    binary = settings.get("label_columns") or ()
     if not self._has_labels:
-      negative, class_columns = None, ()
-    if class_columns or not self._has_labels or self._task_kind == RETRIEVAL:
+      negative, binary = None, ()
+    if binary or not self._has_labels or self._task_kind == RETRIEVAL:
       label = None
     columns = [n for n in (text_a, text_b, label, row_id, negative) if n]
-    columns += class_columns
+    columns += binary
     table = _open_table(self._path, columns, settings)
     table.require(
       columns,
@@ -243,10 +238,8 @@ class ExampleStream:
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a),
         _text(row, text_b) if text_b else None,
-        self._label(
-          _true_columns(row, class_columns) if class_columns else row[label]
-        )
-        if label or class_columns
+        self._label(_true_columns(row, binary) if binary else row[label])
+        if label or binary
         else _CONSTANT_LABELS.get(self._task_kind),
         (_text(row, negative),) if negative else (),
         place,
@@ -311,11 +304,11 @@ def _rows_per_passage(table, passage, relevance, row_id):
 
 
 def _report_bad_rows(bad, count, skips):
-  """Refuses a file with bad rows, or logs that they are skipped."""
+  """Raises InputError for bad rows, or logs that they are skipped."""
   if not bad:
     return
   summary = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
-  # Refuse a file with only bad rows, even with --on_bad_row=skip.
+  # If all rows are bad, raise the error in spite of --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
       "%s and skipped; the first is line %d: %s (log.txt lists all of them)",
@@ -339,7 +332,7 @@ def _report_bad_rows(bad, count, skips):
 
 
 def _open_table(path, names, settings):
-  """Opens a file of the user's as a tables.Table."""
+  """Opens the user's file as a tables.Table."""
   file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   file_format = {"txt": "text"}.get(file_format, file_format)
@@ -360,8 +353,7 @@ def _open_table(path, names, settings):
     )
   if len(set(names)) < len(names):
     raise errors.InputError(
-      f"two flags name the same column: {', '.join(names)}; pass different "
-      "columns"
+      f"two flags name the same column: {', '.join(names)}; change one"
     )
   if settings.encoding:
     tables.check_encoding(settings.encoding)
@@ -472,10 +464,8 @@ def _score_range(settings, task_kind):
   """
   if task_kind in OF_RANKS:
     # The pointwise loss, binary cross-entropy, needs labels from 0 to 1.
-    is_binary = settings.get("do_train") and (
-      settings.ranking_loss == "pointwise"
-    )
-    return 0.0, 1.0 if is_binary else _LARGEST_SCORE
+    is_unit = settings.get("do_train") and settings.ranking_loss == "pointwise"
+    return 0.0, 1.0 if is_unit else _LARGEST_SCORE
   if task_kind == SIMILARITY:
     return 0.0, 1.0
   return -_LARGEST_SCORE, _LARGEST_SCORE
@@ -496,9 +486,6 @@ def _score(value, low, high):
     expected = f"from {low:g} to {high:g}; fix the row, scale all scores for "
     expected += "similarity, or pass --ranking_loss=listwise for ranking"
   raise errors.InputError(f"label {value!r:.40} is not a number {expected}")
-
-
-# Labels of examples.
 
 
 def query_numbers(examples: Iterable[Example]) -> np.ndarray:
@@ -594,18 +581,14 @@ def split_off(
   order = rng.permutation(len(indices))
   # The sort is stable, so the examples of a class stay in random order. Of the
   # sorted examples, select every (1 / fraction)-th, with a random start.
-  candidates = sorted(
+  ordered = sorted(
     (indices[number] for number in order),
     key=lambda index: examples[index].label,
   )
   # `steps` increases by 1 at each selected example: with 0.25, at every fourth.
   # The random start makes the expected number of selected examples exact.
-  steps = np.floor(
-    np.arange(len(candidates) + 1) * fraction + rng.random_sample()
-  )
-  selected = {
-    index for index, taken in zip(candidates, np.diff(steps)) if taken
-  }
+  steps = np.floor(np.arange(len(ordered) + 1) * fraction + rng.random_sample())
+  selected = {index for index, taken in zip(ordered, np.diff(steps)) if taken}
   if not selected or len(selected) == len(examples):
     raise errors.InputError(
       f"--eval_fraction={fraction:g} of {len(examples)} {unit} leaves "

@@ -166,8 +166,7 @@ def _splits(*columns, files=None, folders=("",), **options):
 
 
 _PAIR = ("sentence1", "sentence2")
-# QQP's files have rows cut in two by a newline, and three rows that lack a
-# question.
+# QQP's files have rows cut in two, and three rows that lack a question.
 _QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
 # Never skip a test row, because GLUE's server needs a prediction for each.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
@@ -427,8 +426,7 @@ def _read_table(task, layout, path, prefix, language):
         raise errors.InputError(
           f"the text is {text!r}, which stands for a missing text"
         )
-    # As in the original: the header is row 0, and rows in other languages
-    # count.
+    # As in the original: the header is row 0, and skipped rows count.
     name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
     return data.Example(
       f"{prefix}-{name}",
@@ -452,10 +450,7 @@ def _read_table(task, layout, path, prefix, language):
 
 
 def _label(value, task, layout):
-  """Returns the label that a value means.
-
-  If labels may be missing, an invalid value means None; else it is an error.
-  """
+  """Returns a value's label; or None if it has none and may lack it."""
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
@@ -500,9 +495,6 @@ def _report(path, bad, count, layout):
       ", ".join(map(str, numbers)),
       fault,
     )
-
-
-# Files for GLUE's server (gluebenchmark.com).
 
 
 def _submitted_name(task, split):

@@ -25,11 +25,11 @@ from records import cached_records, pipeline, tfrecord
 from text import input_sequences
 from training import frozen_states, harness
 
-_FORMAT = 3  # Increment it when the same data give different records.
+_FORMAT = 3  # Increment it when the records of the same examples change.
 # Number of examples per block; a worker process handles one block at a time.
 BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Number of examples whose states are in memory.
-# For less text, starting worker processes takes longer than one process needs.
+# With less text than this, starting worker processes does not save time.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
 
@@ -50,9 +50,6 @@ class ClassifierData(NamedTuple):
   features: dict
 
 
-# Labels.
-
-
 def label_ids(
   examples: list[data.Example], task_kind: str, labels: tuple
 ) -> np.ndarray:
@@ -65,7 +62,7 @@ def label_ids(
   As in the original: an unknown label has index 0, like the first class.
   """
   if task_kind == data.RETRIEVAL:
-    # Checksums identify equal texts. They have 32 bits, because batches have
+    # Checksums identify equal texts. They have 32 bits, because batches are
     # int32. With a chance of 1 %, two of 10,000 texts have the same checksum,
     # and are then not used as negatives of each other.
     return np.array(
@@ -93,9 +90,6 @@ def label_ids(
   return np.array([indices[each.label] for each in examples], np.int64)
 
 
-# Records.
-
-
 def _serialize_block(examples, options):
   """Returns the records of examples, and statistics (see `write_records`)."""
   # [B], [B, L] or [B, W]
@@ -106,14 +100,14 @@ def _serialize_block(examples, options):
   # Serialize all examples with the same number of rows together.
   for count in np.unique(num_rows):
     chosen = np.flatnonzero(num_rows == count)
-    # [examples, count], rows of `arrays`.
+    # [examples, count]: row indices in `arrays`.
     rows = starts[chosen, None] + np.arange(count)
     features = {
       name: array[rows].reshape(len(chosen), -1)
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original: 1, and 0 for examples that only fill up a batch.
+    # As in the original: 1 marks a real example, 0 one that fills up a batch.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer = sequences.tokenizer_of(options)
@@ -227,7 +221,7 @@ def prepare_all(
 
 
 def log_examples(examples, options):
-  """Logs examples and their ids; the original also logs the first five."""
+  """Logs examples and their token ids, as the original does for five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
   # Log only the first row of each example.
@@ -324,15 +318,11 @@ def store_states(
   )
 
 
-# Batches.
-
-
 def training_data(examples: ClassifierData, trim: bool) -> harness.TrainingData:
-  """Returns the training data of the loop.
+  """Returns the data for the training loop.
 
-  With `trim`, batches are trimmed to their longest sequence and to the most
-  sequences of their examples, so their shapes vary. Otherwise they have the
-  full shape [B, W, T].
+  With `trim`, batches are trimmed to their longest sequence and to their
+  largest W, so their shapes vary. Otherwise all have the shape [B, W, T].
   """
   return harness.TrainingData(
     [examples.records],

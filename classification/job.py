@@ -1,6 +1,6 @@
 """The steps of run_classifier.py: read data, train, evaluate, predict.
 
-  eval_results.txt         name = value lines, as in the original
+  eval_results.txt         name = value lines, in the original's format
   eval_report.txt          scores of each class, and the confusion matrix
   eval_predictions.tsv     correct labels and predictions
 
@@ -42,8 +42,6 @@ from training import (
   run_report,
   run_setup,
 )
-
-# Evaluation.
 
 
 class Evaluator:
@@ -90,8 +88,7 @@ class Evaluator:
     """Returns {"eval_accuracy": ..., "eval_mismatched_accuracy": ..., ...}.
 
     Args:
-      records: {"eval": ..., "eval_mismatched": ...}; names that do not start
-        with "eval" are skipped.
+      records: {"eval": ..., "eval_mismatched": ...}; other names are skipped.
       report_dir: folder for the reports; None: no reports are written.
     """
     values: dict[str, float] = {}
@@ -113,8 +110,7 @@ class Evaluator:
         queries = data.query_numbers(task.splits[name])
         results = results._replace(queries=queries)
       metrics = scores.compute(results, task.metrics)
-      # The mean over examples. `loss` below is, as in the original, the mean
-      # over batches.
+      # The mean over examples; `loss` below is the original's, over batches.
       metrics["loss"] = np.mean(losses, dtype=np.float64)
       values |= {f"{name}_{key}": value for key, value in metrics.items()}
       if name == "eval":
@@ -192,7 +188,7 @@ def write_results(
   It also logs them, with the class to which F1, precision and recall refer.
   """
   shown = {
-    # As in the original: metrics have float32's digits.
+    # As in the original: metrics are printed in float32.
     name: value if name == "global_step" else np.float32(value)
     for name, value in results.items()
   }
@@ -204,11 +200,8 @@ def write_results(
   result_lines.write(path, shown, notes)
 
 
-# A run of the script, and its models.
-
-
 class RunInputs(NamedTuple):
-  """The objects that all models of a run share (with --seeds, several).
+  """The objects that all models of a run share (--seeds trains several).
 
   Attributes:
     config: the model configuration, with the task's classes.
@@ -227,10 +220,7 @@ class RunInputs(NamedTuple):
 
 
 def prepare(settings, config: configuration.BertConfig, strategy) -> RunInputs:
-  """Reads the data and writes the records.
-
-  `config` is the configuration of the initial model.
-  """
+  """Reads the data and writes the records; `config` is the initial model's."""
   task = tasks.read_task(settings, config)
   bi_encoder.check(settings, config, task.task_kind)
   options = sequences.options_of(settings, task.task_kind, task.labels)
@@ -316,12 +306,9 @@ class ModelRun:
     if task.task_kind in data.OF_VECTORS:
       names = "pooling pooling_layer normalize"
       return {"head": "embedding", **self._settings.pick(names)}
-    # A single output is a number or the score of an ending: it has no name.
-    is_single = model.num_outputs(task.task_kind, task.labels) == 1
-    return {
-      "head": "classification",
-      "labels": () if is_single else task.labels,
-    }
+    # A single output (a number or an ending's score) has no class name.
+    single = model.num_outputs(task.task_kind, task.labels) == 1
+    return {"head": "classification", "labels": () if single else task.labels}
 
   def load_weights(self):
     """Loads the weights, for evaluation or prediction without training."""

@@ -36,8 +36,7 @@ def num_outputs(task_kind: str, labels: tuple) -> int:
 class Network(tf.Module):
   """An encoder for a task; subclasses define `__call__` and the losses."""
 
-  # Name patterns of variables that a checkpoint may lack, because no output
-  # depends on them.
+  # Name patterns of variables that a checkpoint may lack: no output needs them.
   allowed_missing: tuple[str, ...] = ()
   # Whether an example's loss depends on the other examples of its batch.
   compares_examples = False
@@ -71,10 +70,7 @@ class Network(tf.Module):
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns the losses of N examples, float32 [N].
-
-    `outputs` has the concatenated results of `evaluated`.
-    """
+    """Returns float32 [N], from the concatenated results of `evaluated`."""
     del batch_size
     return outputs["loss"]
 
@@ -115,11 +111,9 @@ class ClassifierModel(Network):
     is_frozen: bool = False,
     **model_options,
   ):
-    """Creates the variables.
+    """Creates the variables; `outputs` is the result of `num_outputs`.
 
-    Args:
-      outputs: the result of `num_outputs`.
-      is_frozen: whether the encoder is not trained; it then has no dropout.
+    A frozen encoder is not trained, and has no dropout.
     """
     super().__init__(config, task_kind, **model_options)
     self.head = heads.ClassificationHead(
@@ -141,8 +135,8 @@ class ClassifierModel(Network):
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
-      # Without dropout in a frozen encoder, its states can be stored. The head
-      # still has dropout.
+      # A frozen encoder has no dropout, so that its states can be stored. The
+      # head still has dropout.
       seed = None if self._is_frozen else dropout_seed
       states, mask = self.first_states(batch, seed)
     batch_size, sequences = tf.unstack(tf.shape(mask))
@@ -189,9 +183,9 @@ class ClassifierModel(Network):
   def first_states(self, batch, dropout_seed=None):
     """Returns the hidden states that the pooler reads, [B, W, H], and a mask.
 
-    These are each sequence's last hidden states at one position, usually of
-    [CLS]. The mask, int32 [B, W], is 1 for sequences with tokens. For the
-    arguments see `__call__`.
+    The states are the last layer's at one position per sequence, usually [CLS].
+    The mask, int32 [B, W], is 1 for sequences with tokens. For the arguments
+    see `__call__`.
     """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # If examples have only one sequence, it is never empty.

@@ -17,8 +17,7 @@ from common import errors
 def prepare(splits: dict, settings) -> None:
   """Checks the evaluation examples, and groups the training examples.
 
-  Raises InputError: no evaluation query has a relevant passage, or see
-  `groups`.
+  Raises InputError: no evaluation query has a relevant passage; see `groups`.
   """
   for name, examples in splits.items():
     if name.startswith("eval"):
@@ -107,5 +106,5 @@ def _check_scored(examples):
     f"{len(best)} queries, of which this is the first, have no relevant passage"
   )
   if not best.any():
-    raise errors.InputError(f"{sentence}; add rows, or set relevances above 0")
+    raise errors.InputError(f"{sentence}; add rows, or fix the relevances")
   logging.warning("%s: each scores 0 in mrr@10 and ndcg@10", sentence)

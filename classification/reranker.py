@@ -13,12 +13,7 @@ class Reranker(model.ClassifierModel):
   """A classifier with a ranking loss; its logits are [B, W]."""
 
   def __init__(self, *args, loss: str, **options):
-    """Creates the variables.
-
-    Args:
-      loss: one of flag_values.RANKING_LOSSES.
-      *args, **options: see ClassifierModel.
-    """
+    """Creates the variables; `loss` is one of flag_values.RANKING_LOSSES."""
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 
@@ -29,8 +24,7 @@ class Reranker(model.ClassifierModel):
     single passage is the binary cross-entropy, with relevances capped at 1.
     """
     if self._losses and label_ids.shape[1] != 1:
-      # Labels are padded to the largest group of the data, and logits to the
-      # largest group of the batch.
+      # Labels are padded to the data's largest group, logits to the batch's.
       return self._losses(logits, label_ids[:, : tf.shape(logits)[1]])
     return tf.nn.sigmoid_cross_entropy_with_logits(
       tf.minimum(label_ids, 1.0), logits
@@ -38,11 +32,7 @@ class Reranker(model.ClassifierModel):
 
 
 def pairwise(logits, relevances):
-  """Returns RankNet's loss of each group, float32 [B].
-
-  It is the mean of log(1 + exp(worse - better)) over all pairs of logits of
-  passages with different relevance.
-  """
+  """Returns RankNet's mean of log(1 + exp(worse - better)) over pairs, [B]."""
   better, worse = relevances[:, :, None], relevances[:, None]
   is_pair = tf.cast((better > worse) & (worse >= 0), tf.float32)  # [B, W, W]
   losses = tf.nn.softplus(logits[:, None] - logits[:, :, None]) * is_pair
@@ -50,10 +40,7 @@ def pairwise(logits, relevances):
 
 
 def listwise(logits, relevances):
-  """Returns the cross-entropy of each group's softmax, float32 [B].
-
-  The target probabilities are proportional to the relevances.
-  """
+  """Returns the softmax cross-entropy with the normalized relevances, [B]."""
   gains = tf.maximum(relevances, 0.0)
   return tf.nn.softmax_cross_entropy_with_logits(
     gains / tf.reduce_sum(gains, 1, keepdims=True),

@@ -1,9 +1,8 @@
 """Computes a classifier's metrics with NumPy.
 
-Names and values equal those of scikit-learn and SciPy, with one exception:
-where they return nan for an undefined value, these functions return a number,
-so that models can be compared. Letters: N examples, L classes, W texts of an
-example, D width of a text's vector.
+Names and values are as in scikit-learn and SciPy, with one exception: a value
+that is undefined there (nan) is a number here, so that models can be compared.
+Letters: N examples, L classes, W texts of an example, D width of a vector.
 """
 
 import functools
@@ -126,14 +125,8 @@ _SCORES = {
 OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
-# Metrics of Results.
-
-
 def accuracy(results: Results) -> float:
-  """Returns the proportion of examples with a correct prediction.
-
-  For multi_label, all classes of an example must be correct.
-  """
+  """Returns the proportion of examples whose classes are all correct."""
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
@@ -164,8 +157,7 @@ def matthews(results: Results) -> float:
   It is Matthews' phi (1975) for two classes, and Gorodkin's R_K (2004) for
   more. It is 0 if all predictions or all correct labels are the same class.
   """
-  # `spread` is of the order of N^4, which can overflow int64 from 60,000
-  # examples on.
+  # In int64, the products below would overflow from 60,000 examples on.
   matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
@@ -209,15 +201,14 @@ def average_ranks(values) -> np.ndarray:
 def correlation(x, y) -> float:
   """Returns Pearson's r of two arrays [N]; 0 if one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
-  # Check with ptp, because rounding can make the standard deviation of equal
-  # values positive.
+  # Rounding can make the standard deviation of equal values positive.
   if np.ptp(x) == 0 or np.ptp(y) == 0:
     return 0.0
   return float(np.corrcoef(x, y)[0, 1])
 
 
 def _ranks(results):
-  """Returns (queries, ranks) of the R correct pairs of a retrieval, int [R].
+  """Returns (queries, ranks), int [R] each, for the R distinct correct pairs.
 
   A query is the number of a distinct first text. The rank is the position of
   the correct text among all other texts, sorted by cosine with the query, from
@@ -388,9 +379,6 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
       ]
     )
   )
-
-
-# Reports for people.
 
 
 def report(results: Results) -> str:

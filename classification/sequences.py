@@ -81,18 +81,17 @@ def _windows(starts, lengths, options, frame):
     zip(*lengths, *starts)
   ):
     room = frame.room(options.max_seq_length, length_b > 0)
-    length_shorter = min(length_a, length_b, room // 2) if length_b else 0
-    room -= length_shorter
+    shorter = min(length_a, length_b, room // 2) if length_b else 0
+    room -= shorter
     longest = max(length_a, length_b)
     for offset in input_sequences.window_starts(
       longest, room, options.doc_stride, options.max_windows
     ):
       length = min(room, longest - offset)
       if length_b > length_a:
-        span = start_a, length_shorter, start_b + offset, length
+        rows.append((example, start_a, shorter, start_b + offset, length))
       else:
-        span = start_a + offset, length, start_b, length_shorter
-      rows.append((example, *span))
+        rows.append((example, start_a + offset, length, start_b, shorter))
   owner, *spans = np.array(rows, np.int64).T  # [windows] each
   return owner, input_sequences.Spans(*spans)
 
@@ -154,7 +153,7 @@ def encode(
   segment_ids.
   """
   if options.task_kind in data.OF_VECTORS:
-    # Encode each text as a sequence of its own, as extract_features.py does.
+    # Encode each text as a separate sequence, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
     arrays, _ = encode(
       [data.Example("", text) for each in texts for text in each],

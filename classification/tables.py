@@ -20,8 +20,7 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# {byte order mark: encoding}. UTF-32's little-endian mark must come first,
-# because it begins with UTF-16's.
+# Byte order marks. UTF-32's come first, because one begins with UTF-16's mark.
 _ENCODING_OF_MARK = {
   codecs.BOM_UTF32_LE: "utf-32",
   codecs.BOM_UTF32_BE: "utf-32",
@@ -84,8 +83,8 @@ def open_table(
   inside a line stays (see file_io.read_lines), and a row with more or fewer
   cells than the header is an error; the original ignores the excess cells of a
   longer row, and crashes at a shorter row.
-  Raises InputError: the file is missing, empty or malformed. Faults that are
-  found later raise it while the rows are read.
+  Raises InputError: the file is missing, empty or malformed. Some faults raise
+  it only while the rows are read.
 
   Args:
     file_format: one of flag_values.TABLE_FORMATS. In a JSON array and in
@@ -277,10 +276,7 @@ def _json_row(line, names):
 
 
 def _values(row, names):
-  """Returns (an object's values in the order of `names`, None), or ([], fault).
-
-  A name "a.b" means key b of the object at key a.
-  """
+  """Returns (an object's values for `names`, None), or ([], fault)."""
   if not isinstance(row, dict):
     return [], f"expected an object in JSON, got {json.dumps(row):.40}"
   values = []
@@ -295,9 +291,6 @@ def _values(row, names):
       value = value[key]
     values.append(value)
   return values, None
-
-
-# Lines.
 
 
 def check_encoding(name: str) -> None:
@@ -343,8 +336,7 @@ def _lines(path, encoding):
         line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
       empty.append((number, line))
-      # Yield empty lines only before another line: at the end of the file they
-      # are not rows.
+      # Delay empty lines, because they are not rows at the end of the file.
       if line:
         yield from empty
         empty.clear()
@@ -381,8 +373,7 @@ def _line_end(head, encoding):
 def _undecodable(text, encoding):
   """Returns the fault of a text with invalid bytes; None if it has none."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
-  # Latin-1 decodes any byte. These control characters mean that the file is
-  # cp1252, where they are quotation marks, the euro sign etc.
+  # In cp1252 these control characters are quotation marks and the euro sign.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
   match = re.search(pattern, text)
   if not match:
@@ -396,19 +387,12 @@ def _undecodable(text, encoding):
   )
 
 
-# Columns.
-
-
 def _checked(path, rows, encoding, columns):
-  """Returns a Table whose column names are the first row or numbers.
-
-  `rows` yields (line, cells), or (line, fault).
-  """
+  """Returns a Table of rows; its column names are the first row or numbers."""
   line, names = next(rows)
   if fault := _undecodable("\t".join(names), encoding):
     raise errors.InputError(f"{path}:{line}: {fault}")
-  # pandas writes a data frame without column names with a header of numbers,
-  # from 0.
+  # pandas writes the header 0, 1, ... for a data frame without column names.
   counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
   has_header = not _are_numbers(columns) or names in counts
   if not has_header:

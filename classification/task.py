@@ -1,7 +1,7 @@
 """Determines a classifier's task: its kind, classes, metrics and examples.
 
 `glue` reads official tasks, `data` reads the user's files. A model's
-configuration stores its task with Hugging Face's names.
+configuration stores the task under Hugging Face's keys.
 """
 
 import collections
@@ -17,7 +17,8 @@ from classification import data, glue, ranking, scores
 from common import errors
 from training import run_setup
 
-# Numeric or short labels of tasks, and their names in other projects' models.
+# Numeric or short class names of tasks, and the names for them in models of
+# other projects.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
 _NAMES_OF_NUMBERED = (
   ("negative", "positive"),
@@ -27,9 +28,9 @@ _NAMES_OF_NUMBERED = (
 )
 # The flags that a trained model's configuration stores.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
-# The flags that it stores for a bi-encoder, besides task_kind.
+# A bi-encoder's configuration also stores these flags, and task_kind.
 VECTOR_FLAGS = "pooling pooling_layer normalize"
-# It also stores whether examples were pairs, and the columns of texts.
+# A configuration also stores whether examples are pairs, and the text columns.
 TEXT_PAIRS = "text_pairs"
 COLUMN_FLAGS = "text_column text_b_column"
 
@@ -38,14 +39,14 @@ class ClassifierTask(NamedTuple):
   """The task of a model.
 
   Attributes:
-    name: "classification, " with the name of an official task, and its
-      language if it has several, or with "own data".
+    name: "classification, own data", or "classification, " with the name of an
+      official task and, if it has several languages, the language.
     task_kind: one of data.KINDS.
-    labels: tuple of str, the classes in order; empty for regression.
-    metrics: names of scores.
+    labels: the classes (str) in order; empty for data.OF_NUMBERS.
+    metrics: names of metrics.
     splits: {name: list of data.Example} for "train", "eval", "predict" and
-      further names such as "eval_mismatched"; data to predict may be a
-      data.ExampleStream.
+      names such as "eval_mismatched"; "predict" may be a data.ExampleStream.
+    official: None for the user's data.
     text_pairs: whether examples are pairs of texts.
   """
 
@@ -59,10 +60,10 @@ class ClassifierTask(NamedTuple):
 
   @property
   def positive(self):
-    """The number of the class to which F1, precision and recall refer.
+    """The index of the class to which F1, precision and recall refer.
 
-    It is the second of two classes. For an official task it is the second class
-    of the task, even if the model has another order.
+    It is the second of two classes; for an official task, the second in the
+    task's order, which may differ from the model's order.
     """
     if self.official and len(self.official.labels) == 2:
       return self.labels.index(self.official.labels[1])
@@ -72,10 +73,10 @@ class ClassifierTask(NamedTuple):
 def restore_input_settings(settings):
   """Returns settings with the input settings that a trained model stores.
 
-  This project's and sentence-transformers' folders store vector settings.
+  Pooling is also read from sentence-transformers' folders.
   """
   names = VECTOR_FLAGS
-  # A training may change all other settings.
+  # Training may change the other settings, except the kind of task.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:
@@ -85,7 +86,7 @@ def restore_input_settings(settings):
   settings = model_settings.restore_trained(settings, names.split())
   if settings.task_kind not in data.OF_VECTORS:
     return settings
-  # The run's model overrides the folder that its training started from.
+  # A trained model in output_dir overrides the folder of the initial weights.
   folder = os.path.dirname(model_settings.trained_model_file(settings))
   return model_settings.restore_input_settings(
     settings, sentence_folder.read(folder, settings.given), folder
@@ -95,8 +96,7 @@ def restore_input_settings(settings):
 def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
-  Without training, the task has the kind and the classes of the initial
-  weights, in their order.
+  Without training, its kind, its classes and their order are the model's.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(run_setup.files_to_read(settings)))
@@ -108,26 +108,23 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   return task._replace(
     metrics=metrics,
     splits={
-      name: _used(name, examples, settings)
+      name: _limited(name, examples, settings)
       for name, examples in task.splits.items()
     },
   )
 
 
-def _used(name, examples, settings):
-  """Returns examples up to their limit; data to predict lose their labels."""
+def _limited(name, examples, settings):
+  """Applies max_*_examples, and removes the labels of data to predict."""
   if isinstance(examples, data.ExampleStream):
     return examples
   purpose = name.split("_")[0]
   examples = examples[: settings.get(f"max_{purpose}_examples") or None]
   if purpose == "predict":
-    # As in the original: records of data to predict have no label.
+    # As in the original: data to predict are written without their labels.
     return [example._replace(label=None) for example in examples]
   data.check_labelled(examples)
   return examples
-
-
-# Official tasks.
 
 
 def _read_official(settings, config, purposes):
@@ -136,13 +133,14 @@ def _read_official(settings, config, purposes):
     glue.check_submission(official)
   if purposes and not settings.data_dir:
     raise errors.InputError(
-      f"--task_name={settings.task_name} needs --data_dir, its files' folder"
+      f"--task_name={settings.task_name} needs --data_dir, the folder of its "
+      "files"
     )
   task_kind = _official_kind(settings, official)
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
-  # Training uses the official order of classes, prediction the model's.
+  # Training uses the task's order of classes, prediction the model's order.
   if not settings.do_train:
     _check_kind(task_kind, config)
     labels = _learned_order(official, config.label_names())
@@ -159,19 +157,23 @@ def _read_official(settings, config, purposes):
 
 
 def _official_kind(settings, official):
-  """Returns the kind of a task; --task_kind may select a bi-encoder."""
-  is_scored = official.scores and glue.has_pairs(official)
-  kinds = [official.task_kind, *[data.SIMILARITY] * bool(is_scored)]
+  """Returns the kind of a task; for scored pairs it may be similarity."""
+  has_scored_pairs = official.scores and glue.has_pairs(official)
+  kinds = [official.task_kind, *[data.SIMILARITY] * bool(has_scored_pairs)]
   if settings.task_kind in (None, *kinds):
     return settings.task_kind or official.task_kind
   raise errors.InputError(
-    f"--task_kind={settings.task_kind}: {official.title} is for "
-    f"{' and '.join(kinds)}; pass --train_file and your own columns instead"
+    f"--task_kind={settings.task_kind}: {official.title} supports only "
+    f"{' and '.join(kinds)}; for another kind pass its files as your own, with "
+    "--train_file and the column flags"
   )
 
 
 def _learned_order(official, learned):
-  """Returns a task's classes in the order of a model's class names."""
+  """Returns a task's classes in the order of the model's outputs.
+
+  `learned` has the model's class names in the order of its outputs.
+  """
   labels = tuple(official.labels)
   if (
     not labels
@@ -182,21 +184,21 @@ def _learned_order(official, learned):
   names = {label.lower(): label for label in labels}
   # Models of other projects may name class 1 "positive" or "equivalent".
   if labels in _NUMBERED:
-    for others in _NAMES_OF_NUMBERED:
-      names.update(zip(others, labels))
+    for other_names in _NAMES_OF_NUMBERED:
+      names.update(zip(other_names, labels))
   order = tuple(names.get(name.lower()) for name in learned)
-  # The names determine the order, because each class occurs once.
+  # If every class occurs once, the names determine the order.
   if len(order) == len(labels) and set(order) == set(labels):
     return order
   if len(learned) != len(labels):
     raise errors.InputError(
       f"the model was trained to classify ({', '.join(learned)}), and "
-      f"{official.title} has the classes {', '.join(labels)}; take a model of "
-      "this task, or pass --do_train"
+      f"{official.title} has the classes {', '.join(labels)}; use a model that "
+      "was trained for this task, or pass --do_train"
     )
   logging.warning(
-    "the classes of the model are called %s (id2label in --bert_config_file), "
-    "and %s calls them %s: they are taken in this order, which may be wrong",
+    "the model's classes are %s (id2label in --bert_config_file), and the "
+    "classes of %s are %s: matched them in this order, which may be wrong",
     ", ".join(learned),
     official.title,
     ", ".join(labels),
@@ -205,17 +207,17 @@ def _learned_order(official, learned):
 
 
 def _are_generic(names):
-  """Returns whether class names are missing, or are LABEL_0, LABEL_1, ..."""
+  """Returns whether all class names are like LABEL_0, or there are none."""
   return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
 def _official_splits(settings, official, purpose):
   splits = {}
   for split in glue.splits(official, purpose):
-    # As in the original: the first split has the plain name. Other splits are
-    # optional: MNLI may lack its mismatched part.
+    # As in the original: the first split is named "eval" or "predict". Other
+    # splits, such as MNLI's mismatched ones, are optional.
     if splits and not glue.exists(official, settings.data_dir, split):
-      logging.info("without the %s data, which are not there", split)
+      logging.info("skipped the %s data: no such file", split)
       continue
     name = f"{purpose}_{split.split('_')[-1]}" if splits else purpose
     splits[name] = glue.read(
@@ -229,9 +231,6 @@ def _official_splits(settings, official, purpose):
   return splits
 
 
-# The user's data.
-
-
 def _read_own(settings, config, purposes):
   task_kind = _own_kind(settings, config, purposes)
   examples, labels = _own_examples(settings, config, purposes, task_kind)
@@ -239,7 +238,7 @@ def _read_own(settings, config, purposes):
   learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
   if not settings.do_train and text_pairs and learned is False:
     logging.warning(
-      "other input than in training: --text_b_column=%s (trained with single "
+      "input differs from training: --text_b_column=%s (trained with single "
       "texts)",
       settings.text_b_column,
     )
@@ -256,12 +255,12 @@ def _read_own(settings, config, purposes):
 def _own_examples(settings, config, purposes, task_kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
-  named = settings.labels or settings.get("label_columns")
+  classes = settings.labels or settings.get("label_columns")
   if "train" in purposes:
     examples["train"] = data.read(
-      settings.train_file, settings, task_kind, labels=named
+      settings.train_file, settings, task_kind, labels=classes
     )
-  labels = _own_labels(task_kind, named, examples.get("train"), config)
+  labels = _own_labels(task_kind, classes, examples.get("train"), config)
   if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
       settings.train_file if fraction else settings.eval_file,
@@ -271,16 +270,16 @@ def _own_examples(settings, config, purposes, task_kind):
       split="train" if fraction else "eval",
     )
   if fraction and examples:
-    (whole,) = examples.values()
-    owner = ranking if task_kind in data.OF_RANKS else data
-    parts = owner.split_off(whole, fraction, settings.seed)
+    (unsplit,) = examples.values()
+    module = ranking if task_kind in data.OF_RANKS else data
+    parts = module.split_off(unsplit, fraction, settings.seed)
     examples = {
       name: part
       for name, part in zip(("train", "eval"), parts)
       if name in purposes
     }
   if "predict" in purposes:
-    # Data to predict may exceed the memory, and need no labels.
+    # Data to predict need no labels, and may not fit in memory.
     examples["predict"] = data.ExampleStream(
       settings.predict_file,
       settings,
@@ -293,31 +292,32 @@ def _own_examples(settings, config, purposes, task_kind):
 
 
 def _own_kind(settings, config, purposes):
-  """Returns the kind of task from the first source that has it."""
+  """Returns the kind from --task_kind, the configuration or the default."""
   task_kind = settings.task_kind or model_kind(config) or data.SINGLE
   if {task_kind, model_kind(config)} == set(data.OF_RANKS):
-    task_kind = data.RANKING_LOGIT  # The kind of the model's scores.
+    task_kind = data.RANKING_LOGIT  # --task_kind=ranking includes this kind.
   if not settings.do_train:
     _check_kind(task_kind, config)
   if task_kind in data.OF_PAIRS and purposes and not settings.text_b_column:
     raise errors.InputError(
-      f"--task_kind={task_kind} is of pairs; pass --text_b_column"
+      f"--task_kind={task_kind} needs pairs of texts; pass --text_b_column"
     )
   if task_kind == data.CHOICE:
     raise errors.InputError(
-      "multiple choice is not for one's own columns: write the files as SWAG "
-      "has them and pass --task_name=swag, or train for another --task_kind"
+      "multiple choice does not support your own columns: write your files in "
+      "SWAG's format and pass --task_name=swag, or train for another "
+      "--task_kind"
     )
   return task_kind
 
 
 def _own_labels(task_kind, labels, train, config):
-  """Returns the classes from the first source that has them."""
+  """Returns the classes from the flags, the training data or the model."""
   if task_kind in data.OF_NUMBERS:
     if labels:
       raise errors.InputError(
-        f"--labels are names of classes, and {task_kind} has none; leave them "
-        "out, or pass another --task_kind"
+        f"--labels has no effect: {task_kind} has no classes; leave it out, or "
+        "pass another --task_kind"
       )
     return ()
   learned = config.label_names()
@@ -326,38 +326,34 @@ def _own_labels(task_kind, labels, train, config):
     return labels
   if train:
     return data.label_list(train)
-  # Use the model's classes, some of which this file may lack.
   if learned:
     return learned
   raise errors.InputError(
-    "no classes known: --bert_config_file has no id2label; pass --labels, or "
-    "the bert_config.json in the final_model of a training, or --do_train"
+    "unknown classes: --bert_config_file has no id2label; pass --labels, the "
+    "bert_config.json in a trained model's final_model, or --do_train"
   )
 
 
 def _check_labels(labels, task_kind, learned):
-  """Checks --labels; `learned` has the model's classes unless it is trained."""
+  """Checks --labels; `learned` has the model's classes; None to train."""
   flag = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
-    raise errors.InputError(f"{flag}: a class is there twice; name each once")
+    raise errors.InputError(f"{flag}: duplicate class; pass each class once")
   if len(labels) < 2 and task_kind == data.SINGLE:
     raise errors.InputError(
-      f"{flag}: one class leaves nothing to learn; name two or more"
+      f"{flag}: with one class there is nothing to learn; pass two or more"
     )
-  # Generic names may be replaced by better ones.
-  same = (
+  # Generic names may be replaced.
+  matches_model = (
     learned in (None, [])
     or list(labels) == learned
     or (_are_generic(learned) and len(labels) == len(learned))
   )
-  if not same:
+  if not matches_model:
     raise errors.InputError(
       f"{flag}, but the model was trained for {','.join(learned)} (id2label "
       "in --bert_config_file); leave --labels out, or pass --do_train"
     )
-
-
-# The task in a model's configuration.
 
 
 def model_kind(config: configuration.BertConfig) -> str | None:
@@ -374,29 +370,30 @@ def model_kind(config: configuration.BertConfig) -> str | None:
 
 
 def _check_kind(task_kind, config):
-  """Raises InputError if a model was trained for another kind of task."""
+  """Raises InputError if a model was trained for a different kind of task."""
   learned = model_kind(config)
-  # Files of sentence-transformers do not distinguish these kinds of one logit.
+  # Model files of sentence-transformers do not distinguish regression and
+  # ranking.
   is_alike = {task_kind, learned} <= {data.REGRESSION, *data.OF_RANKS}
   if learned not in (None, task_kind) and not is_alike:
     raise errors.InputError(
       f"the task is {task_kind}, but the model was trained for {learned} "
-      "(problem_type in --bert_config_file); leave --task_kind out, take "
-      "another model, or pass --do_train"
+      "(problem_type in --bert_config_file); leave --task_kind out, use a "
+      "different model, or pass --do_train"
     )
 
 
 def trained_config(
   config: configuration.BertConfig, task: ClassifierTask
 ) -> configuration.BertConfig:
-  """Returns the configuration of a model for a task.
+  """Returns the configuration of a model that is trained for a task.
 
-  It has the classes and the kind, so a trained model needs no flags for them,
-  and a run's folder with other classes or kind is refused. It does not have the
-  input settings, such as the length of sequences.
+  It stores the classes and the kind, so a trained model needs no flags for
+  them, and a run with different classes or another kind cannot use its folder.
+  It does not store the input settings, such as max_seq_length.
   """
   values = model_folder.without_input_settings(config).to_dict()
-  # The initial weights may have been trained for other classes.
+  # The initial model may have been trained for different classes.
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
@@ -404,11 +401,8 @@ def trained_config(
   return configuration.BertConfig.from_dict(values)
 
 
-# The log of the training data.
-
-
 def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
-  """Logs the training classes with their weights, and possible mistakes."""
+  """Logs the training classes, their weights, and warnings about the data."""
   if "train" not in task.splits:
     return
   if task.labels:
@@ -433,8 +427,9 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
   }
   if "eval" in inputs and inputs["eval"] <= inputs["train"]:
     logging.warning(
-      "all that is scored is trained on, too, so the scores say nothing about "
-      "other texts; pass another --eval_file, or --eval_fraction=0.1 instead"
+      "all evaluation examples are also training examples, so the scores say "
+      "nothing about new texts; pass another --eval_file, or "
+      "--eval_fraction=0.1 instead"
     )
 
 
@@ -444,15 +439,15 @@ def _doubts(counts):
   for label in counts:
     # Unlike lower(), casefold() makes "ß" and "ss" equal.
     by_lower_case[label.casefold()].append(repr(label))
-  doubts = [
-    f"classes that differ only in case: {', '.join(labels)}; if they are one "
-    "class, write it in one way"
+  warnings = [
+    f"classes that differ only in case: {', '.join(labels)}; if they are the "
+    "same class, spell it in one way"
     for labels in by_lower_case.values()
     if len(labels) > 1
   ]
-  rare = ("no example", "a single example, which may be misspelt,")
-  return doubts + [
-    f"class {label!r} has {rare[count]} to train on"
+  rare = ("no training example", "only one training example: is it misspelt?")
+  return warnings + [
+    f"class {label!r} has {rare[count]}"
     for label, count in counts.items()
     if count < 2
   ]

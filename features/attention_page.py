@@ -1,10 +1,10 @@
 """Makes an HTML page that shows the attention of every layer and head.
 
 The page contains its data, style and script. On the left is a grid of small
-pictures, with layers in rows and heads in columns. A click enlarges a head, as
-a matrix and as lines between tokens. Pointing at a token shows only its lines.
-A list selects a text, a field searches texts with a token, and another field
-hides tokens such as [SEP], which gets much attention.
+pictures, with layers in rows and heads in columns. Clicking a head enlarges it,
+as a matrix and as lines between tokens. Pointing at a token shows only its
+lines. A list selects a text, one field searches for texts with a token, and
+another field hides tokens such as [SEP], which often gets most attention.
 """
 
 import base64
@@ -24,10 +24,10 @@ def attention_page(
   """Returns the page's HTML.
 
   Args:
-    sentences: (tokens, attention): T strings, and probabilities
-      [layers, heads, T, T] that sum to 1 over the last axis: how much each
-      token (row) attends to each token (column).
-    title: text of the page's title.
+    sentences: pairs of T tokens and their attention probabilities, float
+      [layers, heads, T, T]: how much each token (second-last axis) attends to
+      each token (last axis).
+    title: the page's title, as plain text.
   """
   data = [
     {
@@ -38,13 +38,13 @@ def attention_page(
     }
     for tokens, attention in sentences
   ]
-  # Escape "<": "</script>" in a text must not end the script with the data.
+  # Escape "<", because "</script>" in a text would end the page's script.
   text = json.dumps(data).replace("<", "\\u003c")
   return _PAGE.replace("@TITLE@", html.escape(title)).replace("@DATA@", text)
 
 
 def _packed(attention):
-  """Returns probabilities as base64, with a byte for each; 255 means 1."""
-  # Colours show no more than a byte; four bytes would make a page of megabytes.
+  """Returns probabilities as base64, one byte each; 255 means 1."""
+  # Colours cannot show more than 8 bits, and floats take four times the space.
   numbers = np.rint(np.clip(attention, 0, 1) * 255).astype(np.uint8)
   return base64.b64encode(numbers.tobytes()).decode("ascii")

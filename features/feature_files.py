@@ -1,4 +1,4 @@
-"""Writes features as JSON lines or .npz, a block at a time."""
+"""Writes features to JSON lines or .npz, block by block."""
 
 import contextlib
 import json
@@ -20,16 +20,16 @@ from variants import vocabularies
 
 
 class Row(NamedTuple):
-  """The result for a line.
+  """The result for a line of text.
 
   Attributes:
-    line: number of the line, from 0.
-    content: "features" (of T tokens), "vector", "weights" (of words) or
-      "similarity" (of a line's two texts).
-    values: floats [L, T, H] with layers in the order of --layers; floats [D];
-      {word: weight}; or a float.
+    line: line number, from 0.
+    content: the kind of result, see `values`.
+    values: for "features" float [L, T, H], with layers in the order of
+      --layers; for "vector" float [D]; for "weights" (a sparse vector)
+      {token: weight}; for "similarity" (the cosine of two texts) a float.
     tokens: T tokens, only for "features".
-    input_ids: ids, only for "features" (T of them) and "vector".
+    input_ids: token ids, only for "features" (T of them) and "vector".
   """
 
   line: int
@@ -40,9 +40,9 @@ class Row(NamedTuple):
 
 
 def rows_of(settings, tokenizer, results) -> list[Row]:
-  """Returns the rows for a list of (text_batches.Example, its values)."""
+  """Converts a block's list of (text_batches.Example, values) to rows."""
   if settings.similarity:
-    # The vectors of a line's two texts are neighbours: a, b, a, b, ...
+    # The vectors of a line's two texts follow each other: a, b, a, b, ...
     vectors = [vector for _, vector in results]
     cosines = text_vectors.cosines(vectors[::2], vectors[1::2])
     return [
@@ -50,9 +50,9 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
       for (example, _), cosine in zip(results[::2], cosines)
     ]
   if settings.sparse:
-    words = vocabularies.lines(tokenizer)
+    tokens = vocabularies.lines(tokenizer)
     return [
-      Row(example.line, "weights", sentence_pooling.by_word(vector, words))
+      Row(example.line, "weights", sentence_pooling.by_word(vector, tokens))
       for example, vector in results
     ]
   if settings.pooling:
@@ -82,21 +82,22 @@ def _json_line(row, layers):
   {"linex_index": 0, "similarity": 0.5}
   """
   if row.content == "weights":
-    weights = {word: round(value, 6) for word, value in row.values.items()}
+    weights = {token: round(value, 6) for token, value in row.values.items()}
     return json.dumps({"linex_index": row.line, "weights": weights})
-  # As in the original: the key is spelled "linex_index", and the numbers are
-  # round(float(x), 6). np.round equals that: x * 10^6 is exact in float64.
+  # As in the original: the key is spelled "linex_index", and a number is
+  # round(float(x), 6). np.round gives the same result, because a float32 times
+  # 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()
   if row.content == "features":
     values = [
       {
         "token": token,
         "layers": [
-          {"index": layer, "values": states[place]}
+          {"index": layer, "values": states[position]}
           for layer, states in zip(layers, values)
         ],
       }
-      for place, token in enumerate(row.tokens)
+      for position, token in enumerate(row.tokens)
     ]
   return json.dumps({"linex_index": row.line, row.content: values})
 
@@ -107,8 +108,8 @@ def open_writer(
 ) -> Iterator[Callable[[list[Row]], None]]:
   """Provides a function that writes lists of rows with the same `content`.
 
-  The file may be local or remote, and is replaced only when it is complete.
-  Raises InputError: the file cannot be written.
+  The file may be local or remote. An existing file is replaced only when the
+  new one is complete. Raises InputError: the file cannot be written.
   """
   try:
     with (
@@ -133,19 +134,20 @@ def _json_lines(stream, layers):
 def _numpy_archive(stream, layers):
   """Provides a function that writes rows to an uncompressed .npz file.
 
-  features: `layers` int64 [L]; `lengths` int64 [lines], the number of tokens in
-    each line; `input_ids` int32 [all tokens] and `values` float32 [all tokens,
-    L, H], the concatenated tokens of all lines.
-  vectors: `vectors` float32 [lines, D], and `checksums` uint32 [lines] of
-    their ids.
-  similarities: `similarities` float32 [lines].
+  The arrays of the file depend on the rows' `content`:
+    features: `layers` int64 [L]; `lengths` int64 [lines], the number of tokens
+      per line; `input_ids` int32 [all tokens] and `values` float32 [all tokens,
+      L, H], concatenated over all lines.
+    vector: `vectors` float32 [lines, D]; `checksums` uint32 [lines], of the
+      token ids.
+    similarity: `similarities` float32 [lines].
   """
   columns = {}
   folder = os.path.dirname(os.path.abspath(stream.name))
   # A remote file has no local folder.
   folder = folder if os.path.isdir(folder) else None
-  # A zip file allows writing only one entry at a time, so write each column to
-  # a temporary file without a name first. A killed run leaves no such file.
+  # A zip file's members are written one after the other, so write each array
+  # to a temporary file first. It has no name: a killed run leaves no such file.
   with contextlib.ExitStack() as stack:
 
     def write(rows):
@@ -160,7 +162,8 @@ def _numpy_archive(stream, layers):
       return len(data)
 
     yield write
-    # TensorFlow's files cannot seek, and `write` does not return a length.
+    # zipfile needs a `write` that returns a length, unlike TensorFlow's. The
+    # lack of `seek` and `tell` makes it write without seeking.
     target = types.SimpleNamespace(write=append, flush=stream.flush)
     with zipfile.ZipFile(target, "w") as archive:
       if layers:
@@ -172,7 +175,7 @@ def _numpy_archive(stream, layers):
 
 
 def _columns(rows):
-  """Returns {name: array with the values of all rows}."""
+  """Returns {name of an array of the .npz: values of all rows}."""
   if rows[0].content != "features":
     is_vector = rows[0].content == "vector"
     name = "vectors" if is_vector else "similarities"
@@ -184,13 +187,13 @@ def _columns(rows):
   return {
     "lengths": np.array([len(row.input_ids) for row in rows], np.int64),
     "input_ids": np.concatenate([np.int32(row.input_ids) for row in rows]),
-    # [L, T, H] -> [T, L, H] allows concatenating the tokens of all rows.
+    # [L, T, H] -> [T, L, H], to concatenate the tokens of all rows.
     "values": np.concatenate([row.values.swapaxes(0, 1) for row in rows]),
   }
 
 
 def _write_column(member, file, dtype, shape):
-  """Writes an .npy file with rows of a shape, read from a temporary file."""
+  """Copies rows of a shape from a temporary file to an .npy member."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   np.lib.format.write_array_header_1_0(
     member,
@@ -204,5 +207,5 @@ def _write_column(member, file, dtype, shape):
   shutil.copyfileobj(file, member)
 
 
-# Maps --output_format to a context manager that takes a stream and layers.
+# {--output_format: context manager that takes a stream and --layers}
 FORMATS = {"jsonl": _json_lines, "npz": _numpy_archive}

@@ -1,7 +1,7 @@
 """Converts lines of text to model inputs, in blocks of thousands of tokens.
 
-A line is one text, or two texts separated by " ||| ". A block's lines are read
-when it is needed, so the memory has only one block.
+A line is one text, or two texts separated by " ||| ". Lines are read on demand,
+so memory holds only one block.
 """
 
 import itertools
@@ -14,22 +14,22 @@ from text import input_sequences
 
 
 class Example(NamedTuple):
-  """An input of the model; `line` is its line number, from 0."""
+  """One input sequence of the model; `line` is its line number, from 0."""
 
   line: int
   input_ids: list[int]
   segment_ids: list[int]
 
 
-# Takes a line number, from 1, and the line.
+# Takes a line number (from 1) and the line.
 Encoder = Callable[[int, str], list[Example]]
 
 
 def split_pair(line: str) -> tuple[str, str | None]:
-  """Returns (text, None), or both texts of a line with two.
+  """Splits a line into its two texts; a single text gives (text, None).
 
-  As in the original: white space at both ends is removed, and the last of
-  several separators counts.
+  As in the original: white space at both ends of the line is removed, and the
+  line is split at the last separator.
   """
   # Without a separator, rpartition returns the whole line as the last part.
   text_a, separator, text_b = line.strip().rpartition(
@@ -41,16 +41,17 @@ def split_pair(line: str) -> tuple[str, str | None]:
 def make_encoder(
   tokenizer: tokenization.FullTokenizer, max_seq_length: int
 ) -> Callable[..., tuple[list[int], list[int]]]:
-  """Returns a function from one or two texts to (input_ids, segment_ids).
+  """Returns a function that encodes one or two texts.
 
-  The second text may be None. The function truncates long texts, and pairs by
-  `truncate_pair`. Raises InputError: no room for [CLS] and two [SEP].
+  It takes a text and an optional second text, truncates them to max_seq_length
+  (pairs as `truncate_pair` does), and returns (input_ids, segment_ids).
+  Raises InputError: no room for [CLS] and two [SEP].
   """
   frame = tokenizer.frame
   if frame.room(max_seq_length) < 0:
     raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room next to [CLS] "
-      f"and two [SEP]; pass {3 + frame.between} or more"
+      f"--max_seq_length={max_seq_length} leaves no room for text next to "
+      f"[CLS] and two [SEP]; pass {3 + frame.between} or more"
     )
 
   def encode(text_a, text_b=None):
@@ -59,7 +60,7 @@ def make_encoder(
     if ids_b:
       input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
     else:
-      # Without the second [SEP], the sequence has room for another piece.
+      # Without a second [SEP], there is room for one more word piece.
       ids_a, ids_b = ids_a[: frame.room(max_seq_length, False)], None
     return input_sequences.build_inputs(ids_a, ids_b, frame=frame)
 
@@ -72,10 +73,10 @@ def make_line_encoder(
   *,
   as_pair: bool = False,
 ) -> Encoder:
-  """Returns a function that makes an Example from a line's one or two texts.
+  """Returns a function that encodes a line's one or two texts as one Example.
 
-  With `as_pair`, each of two texts becomes a separate Example, and a line with
-  one text raises InputError.
+  With `as_pair`, each of the two texts becomes a separate Example, and a line
+  with a single text raises InputError.
   """
   inputs = make_encoder(tokenizer, max_seq_length)
 
@@ -96,7 +97,7 @@ def make_line_encoder(
 def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
   """Yields the Examples of each line of a UTF-8 file.
 
-  Raises InputError: no such file, or (with the line) bad UTF-8 or no pair.
+  Raises InputError: no such file, or an invalid line (not UTF-8, or no pair).
   """
   for number, line in file_io.read_lines(path):
     with errors.placed(f"{path}:{number}"):
@@ -107,16 +108,16 @@ def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
 def chosen_examples(
   path: str, encode: Encoder, numbers: list[int]
 ) -> list[Example]:
-  """Returns the Examples of line `numbers`, which count from 0, in their order.
+  """Returns the Examples of the lines `numbers` (from 0), in this order.
 
   Raises InputError: the file has no such line.
   """
-  # Each line is one Example; stop reading after the last of them.
+  # Each line is one Example, so stop reading after the highest number.
   lines = itertools.islice(read_examples(path, encode), max(numbers) + 1)
   examples = {each.line: each for each in lines if each.line in numbers}
   if missing := set(numbers) - examples.keys():
     raise errors.InputError(
-      f"--picture_lines: {path} has no line {min(missing)}, counted from 0"
+      f"--picture_lines: {path} has no line {min(missing)} (lines count from 0)"
     )
   return [examples[number] for number in numbers]
 
@@ -124,9 +125,9 @@ def chosen_examples(
 def blocks(
   examples: Iterable[Example], max_tokens: int, *, group: int = 1
 ) -> Iterator[list[Example]]:
-  """Yields lists of examples, which end when they reach `max_tokens`.
+  """Yields lists of examples; a list ends when it has `max_tokens` tokens.
 
-  N = `group` consecutive examples stay in one list; no list is empty.
+  It never ends within `group` consecutive examples that belong together.
   """
   block, tokens = [], 0
   for example in examples:

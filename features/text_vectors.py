@@ -1,7 +1,7 @@
-"""Computes the model's vectors of texts in batches.
+"""Computes vectors of tokens or texts with an encoder, in batches.
 
-Letters: B batch, T sequence, L layers in --layers, H width, D width of
-a text's vector.
+Letters: B batch, T sequence, L layers in --layers, H width, V vocabulary, D
+width of a text's vector.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +20,8 @@ from text import input_sequences
 from training import distribution
 from variants import registry
 
-# Number of tokens whose vectors are in memory at a time: 200 MB for four layers
-# of BERT-base.
+# Number of tokens whose vectors are in memory at a time. Four layers of
+# BERT-base take 200 MB.
 _BLOCK_TOKENS = 1 << 14
 
 Settings = run_settings.Settings
@@ -30,14 +30,14 @@ Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def layers_to_write(settings: Settings, depth: int) -> list[int]:
-  """Returns --layers as numbers, or [] with --pooling or --sparse.
+  """Returns --layers as numbers; [] with --pooling or --sparse.
 
   Raises:
-    InputError: an entry is not a number, or not one of `depth` layers.
+    InputError: --layers is empty, or an entry is not one of `depth` layers.
   """
   if settings.pooling or settings.sparse:
     return []
-  # Without an entry, check "", which is an invalid layer.
+  # If the list is empty, parse "", which is an invalid layer.
   named = f"--layers={','.join(settings.layers)}"
   return [
     sentence_pooling.layer_number(text, depth, named)
@@ -50,11 +50,11 @@ def load_model(
   config: configuration.BertConfig,
   strategy: tf.distribute.Strategy,
 ) -> tuple[modeling.BertModel, heads.MaskedLMHead | None]:
-  """Returns the encoder and, with --sparse, its head, with trained weights.
+  """Loads the encoder and, with --sparse, its masked language model head.
 
   Raises:
-    InputError: the checkpoint lacks a variable that the outputs depend on; or
-      --sparse with a model that predicts next words.
+    InputError: the checkpoint lacks a variable that the outputs depend on, or
+      --sparse is set for a model that predicts the next word.
   """
   head = None
   is_tpu = distribution.is_tpu(strategy)
@@ -64,13 +64,13 @@ def load_model(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
-      # It makes shapes depend on the number of tokens: not possible with XLA.
+      # Skipping makes shapes depend on the data, which XLA cannot compile.
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
     if settings.sparse:
       registry.check_masked_words(config)
       head = heads.MaskedLMHead(config, model.word_embeddings, fused=True)
-  # Some published encoders lack the pooler, which only --pooling=pooled reads.
+  # Some published encoders lack the pooler, which only --pooling=pooled needs.
   optional = () if settings.pooling == "pooled" else heads.POOLER
   variables = [*model.variables, *(head.variables if head else ())]
   weight_files.load(variables, source, allowed_missing=optional)
@@ -83,9 +83,10 @@ def make_compute(
   layers: list[int],
   head: heads.MaskedLMHead | None = None,
 ) -> Compute:
-  """Returns a function from a batch to float32 [B, L, T, H].
+  """Returns a function that computes the vectors of a batch.
 
-  With --pooling its result is [B, D], with a head [B, V] (heads.word_weights).
+  Its result is float32: the hidden states of `layers`, [B, L, T, H]; with
+  --pooling, text vectors [B, D]; with a head, token weights [B, V].
 
   Raises:
     InputError: see `sentence_pooling.Pooling.of`.
@@ -115,18 +116,18 @@ def make_compute(
 
 
 def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-  """Returns float64 [N], the cosines between the rows of a and b [N, D].
+  """Returns the cosine of each row of a with the same row of b, float64 [N].
 
-  A vector of zeros has the cosine 0 with any other.
+  a and b are [N, D]. The cosine with a zero vector is 0.
   """
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-  lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-  # If a length is 0, the numerator is also 0, so the result is 0 / 1.
-  return (a * b).sum(1) / np.where(lengths > 0, lengths, 1)
+  norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+  # If a norm is 0, the numerator is also 0, so the result is 0 / 1.
+  return (a * b).sum(1) / np.where(norms > 0, norms, 1)
 
 
 class VectorComputer:
-  """Compiles a function of batches once, and applies it to Examples."""
+  """Compiles a function of batches once, and computes Examples with it."""
 
   def __init__(
     self,
@@ -135,14 +136,16 @@ class VectorComputer:
     settings: Settings,
     network: Callable | None = None,
   ):
-    """Takes the function to compile, and the strategy of its model.
+    """Prepares the function; it is compiled when it is first called.
 
     Args:
-      network: function to use instead of `compute`; it computes "embedding"
-        from int32 arrays with the names of input_sequences.pad_batch.
+      compute: the function to compile.
+      strategy: the strategy in whose scope the model was created.
+      network: function to call instead of `compute`. It takes the arrays of
+        input_sequences.pad_batch by name, and returns a dict with "embedding".
     """
     jit = settings.jit_compile == "true"
-    # XLA compiles again for each length, so all batches have the same length.
+    # XLA recompiles for each new shape, so all batches get the same shape.
     self._is_static = jit or distribution.is_tpu(strategy)
     self._replicas = replicas = strategy.num_replicas_in_sync
     self._batch_size = settings.batch_size
@@ -155,8 +158,8 @@ class VectorComputer:
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
       share = tf.shape(batch[0])[0] // replicas
       start = replica * share
-      # Every replica gets the whole batch and selects its rows. So a single
-      # gather returns the vectors in order.
+      # Every replica gets the whole batch and computes its share of the rows,
+      # so that `gather` returns the vectors in order.
       return compute(*(values[start : start + share] for values in batch))
 
     @tf.function(
@@ -172,10 +175,10 @@ class VectorComputer:
       self._step = lambda **batch: network(**batch)["embedding"]
 
   def _compute_batch(self, examples):
-    """Returns an array with a row for each example."""
-    # XLA needs a constant shape; otherwise a batch needs no padding rows.
+    """Returns the results of a batch, one row per example."""
+    # A static shape needs padding rows.
     rows = self._batch_size if self._is_static else len(examples)
-    # All replicas need equally many rows.
+    # All replicas must have the same number of rows.
     rows += -rows % self._replicas
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
@@ -188,24 +191,24 @@ class VectorComputer:
   def compute_all(
     self, examples: Iterable[text_batches.Example]
   ) -> Iterator[list[tuple[text_batches.Example, np.ndarray]]]:
-    """Yields a list of (Example, its values) for each block, in order."""
+    """Yields a list of (Example, its vectors) for each block, in order."""
     for block in text_batches.blocks(
       examples, _BLOCK_TOKENS, group=self._group
     ):
       values: dict[int, np.ndarray] = {}
       lengths = [len(example.input_ids) for example in block]
-      for places in input_sequences.batches_by_length(
+      for positions in input_sequences.batches_by_length(
         lengths, self._batch_size, 0 if self._is_static else self._max_length
       ):
-        rows = self._compute_batch([block[place] for place in places])
-        values.update(zip(places, rows))
+        rows = self._compute_batch([block[n] for n in positions])
+        values.update(zip(positions, rows))
       yield [(example, values[n]) for n, example in enumerate(block)]
 
 
 def attention(
   model: modeling.BertModel, example: text_batches.Example
 ) -> np.ndarray:
-  """Returns the attention probabilities, float32 [layers, heads, T, T]."""
+  """Returns an example's attention probabilities, [layers, heads, T, T]."""
   output = model(
     tf.constant([example.input_ids]),
     token_type_ids=tf.constant([example.segment_ids]),

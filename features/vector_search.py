@@ -1,6 +1,7 @@
-"""Searches the vectors with the largest cosines, in blocks. No TensorFlow.
+"""Finds the vectors with the largest cosines, in blocks. No TensorFlow.
 
-Letters: Q queries, N vectors of lines, K results, D width.
+Letters: Q queries, N lines of text (with one vector each), K results per query,
+D width.
 """
 
 import zipfile
@@ -11,10 +12,11 @@ import numpy as np
 
 from common import errors, file_io
 
-# Number of products in memory at a time, 16 MB.
-_PRODUCTS = 1 << 22
-# Least cosine of a text's vectors from different batches, or from int8.
-_SAME = 0.999
+# Number of cosines in memory at a time, 16 MB.
+_BLOCK_COSINES = 1 << 22
+# Two vectors of one text have at least this cosine, even if they come from
+# different batches or from an int8 export.
+_MIN_COSINE = 0.999
 
 
 def search(
@@ -23,53 +25,53 @@ def search(
   top_k: int,
   queries: np.ndarray | None = None,
 ) -> list[list[dict]]:
-  """Returns [Q][K] dicts of `line`, `text` and `cosine`, the largest first.
+  """Returns Q lists of K dicts {"line", "text", "cosine"}, the nearest first.
 
-  For equal cosines, the lower line number comes first. A vector of zeros has
-  the cosine 0 with any other.
+  Among equal cosines, the lower line number comes first. The cosine with a zero
+  vector is 0.
 
   Args:
-    vectors: floats [N, D] of the N lines.
-    top_k: K; results are fewer if there are fewer lines.
-    queries: floats [Q, D]; None uses `vectors` as queries, and then a line is
-      never its own result.
+    vectors: float [N, D].
+    lines: the N texts.
+    top_k: K; there are fewer results if there are fewer lines.
+    queries: float [Q, D]; None: every line is a query, and not its own result.
   """
-  is_itself = queries is None
-  unit = _of_length_one(vectors if queries is None else queries)
-  top_k = min(top_k, len(lines) - is_itself)
-  numbers = np.zeros([len(unit), top_k], np.int64)
-  cosines = np.full([len(unit), top_k], -np.inf, np.float32)
-  step = max(1, _PRODUCTS // max(1, len(unit)))
+  excludes_self = queries is None
+  unit_queries = _unit(vectors if queries is None else queries)
+  top_k = min(top_k, len(lines) - excludes_self)
+  best_lines = np.zeros([len(unit_queries), top_k], np.int64)
+  cosines = np.full([len(unit_queries), top_k], -np.inf, np.float32)
+  step = max(1, _BLOCK_COSINES // max(1, len(unit_queries)))
   for start in range(0, len(lines) if top_k else 0, step):
-    products = unit @ _of_length_one(vectors[start : start + step]).T
-    if is_itself:
+    products = unit_queries @ _unit(vectors[start : start + step]).T
+    if excludes_self:
       np.fill_diagonal(products[start:], -np.inf)
-    places = np.arange(start, start + products.shape[1])
-    places = np.broadcast_to(places, products.shape)
+    block_lines = np.arange(start, start + products.shape[1])
+    block_lines = np.broadcast_to(block_lines, products.shape)
     products = np.concatenate([cosines, products], 1)
     best = np.argpartition(products, -top_k, 1)[:, -top_k:]
     cosines = np.take_along_axis(products, best, 1)
-    places = np.concatenate([numbers, places], 1)
-    numbers = np.take_along_axis(places, best, 1)
+    candidates = np.concatenate([best_lines, block_lines], 1)
+    best_lines = np.take_along_axis(candidates, best, 1)
   return [
     [
       {"line": number, "text": lines[number], "cosine": round(-opposite, 6)}
       for opposite, number in sorted(zip(*row))
     ]
-    for row in zip((-cosines).tolist(), numbers.tolist())
+    for row in zip((-cosines).tolist(), best_lines.tolist())
   ]
 
 
 def read_texts(path: str) -> list[str]:
-  """Returns the lines of a text file, and warns of empty ones."""
+  """Returns the lines of a text file; warns if some are empty."""
   texts = [line.rstrip("\r") for _, line in file_io.read_lines(path)]
   if empty := sum(not text.strip() for text in texts):
-    errors.warn_once(f"{path}: {empty} empty lines take part in the search")
+    errors.warn_once(f"{path}: the search includes {empty} empty lines")
   return texts
 
 
 def checksums(sequences: Iterable) -> np.ndarray:
-  """Returns uint32 [N], a checksum of the ids of each line."""
+  """Returns a checksum of each line's token ids, uint32 [N]."""
   return np.array(
     [zlib.crc32(np.array(ids, np.int32).tobytes()) for ids in sequences],
     np.uint32,
@@ -79,9 +81,9 @@ def checksums(sequences: Iterable) -> np.ndarray:
 def read(path: str, sequences: Iterable = ()) -> np.ndarray:
   """Returns the `vectors` [N, D] of an .npz file.
 
-  Raises InputError: the file has no vectors, or its `checksums` differ from the
-  checksums of `sequences`, the ids of the current lines, if given. Files of
-  earlier versions have no checksums.
+  `sequences` are the token ids of the current lines; if there are none, or if
+  the file lacks checksums (an earlier version wrote it), they are not compared.
+  Raises InputError: the file has no vectors, or its checksums differ.
   """
   try:
     with file_io.open_for_reading(path) as stream:
@@ -93,38 +95,39 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
       "wrote to --output_file"
     ) from error
   expected = checksums(sequences)
-  if len(stored) != len(expected):  # `check` compares the numbers of lines.
+  # No checksums, or a different number of lines, which `check` reports.
+  if len(stored) != len(expected):
     return vectors
-  others = np.flatnonzero(stored != expected)
-  if others.size:
+  changed = np.flatnonzero(stored != expected)
+  if changed.size:
     raise errors.InputError(
-      f"{path} has the vector of another text for line {others[0] + 1}; pass "
-      "the vectors of these lines"
+      f"{path} has the vector of a different text for line {changed[0] + 1}; "
+      "pass vectors that were computed from these lines"
     )
   return vectors
 
 
 def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
-  """Raises InputError for vectors of other lines or of another model.
+  """Raises InputError if vectors are of different lines or a different model.
 
   Args:
     count: N.
-    first: floats [D], the first line's vector from the current model.
-    source: the source of the vectors, for the error.
+    first: float [D], the first line's vector, computed by the current model.
+    source: name of the vectors' source, for the message.
   """
   shape, expected = np.shape(vectors), (count, len(first))
   if shape != expected:
-    fault = f"has vectors of the shape {shape}, not {expected}"
-  elif not _of_length_one(vectors[:1])[0] @ _of_length_one([first])[0] > _SAME:
-    fault = "has another vector of the first line than this model makes"
+    fault = f"has vectors of shape {shape}, expected {expected}"
+  elif not _unit(vectors[:1])[0] @ _unit([first])[0] > _MIN_COSINE:
+    fault = "has a different vector for the first line than this model computes"
   else:
     return
   raise errors.InputError(
-    f"{source} {fault}; pass the vectors of these lines by this model"
+    f"{source} {fault}; pass vectors of these lines from this model"
   )
 
 
-def _of_length_one(vectors):
+def _unit(vectors):
   vectors = np.asarray(vectors, np.float32)
-  lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-  return vectors / np.where(lengths > 0, lengths, 1)
+  norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+  return vectors / np.where(norms > 0, norms, 1)

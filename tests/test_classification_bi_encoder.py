@@ -369,7 +369,7 @@ def test_kinds_of_official_tasks(tmp_path):
   for name, kind in (("STS-B", "retrieval"), ("MRPC", "similarity")):
     with pytest.raises(errors.InputError, match=f"task_kind={kind}: {name} "):
       kind_of(name, task_kind=kind)
-  with pytest.raises(errors.InputError, match="pairs; pass --text_b_column"):
+  with pytest.raises(errors.InputError, match="pairs of texts; pass --text_b"):
     read_task(purposes=["eval"], task_kind="similarity", eval_file="a.csv")
   # A classifier's weights were not trained for vectors.
   with pytest.raises(errors.InputError, match="was trained for regression"):

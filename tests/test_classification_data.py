@@ -502,7 +502,7 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
   text = "gold_label,text\n-,One.\nneutral,Two.\n-,Three.\n"
   (row,) = read(tmp_path, text, label_column="gold_label")
   assert row[:4] == ("train-2", "Two.", None, "neutral")
-  assert "data.csv: skipped 2 rows on whose label the annotators" in caplog.text
+  assert "data.csv: skipped 2 rows without an agreed label" in caplog.text
   # Rows to predict are kept. In another column, "-" may be a class.
   rows = read(
     tmp_path, text, label_column="gold_label", options={"has_labels": False}

@@ -221,8 +221,7 @@ def test_rows_without_an_agreed_label_are_left_out(tmp_path, caplog):
   folder = changed(tmp_path, "mnli", "dev_matched.tsv", row, "\tneutral\t-\n")
   assert not glue.read(glue.find("mnli"), folder, "dev_matched")
   assert (
-    "dev_matched.tsv: skipped 1 rows on whose label the annotators"
-    in caplog.text
+    "dev_matched.tsv: skipped 1 rows without an agreed label" in caplog.text
   )
 
 

@@ -379,7 +379,7 @@ def test_the_kind_of_a_model():
   assert kind_of("ranking", task_kind="regression") == "regression"
   with pytest.raises(errors.InputError, match="ranking, but .* for single"):
     kind_of("single_label_classification", task_kind="ranking")
-  with pytest.raises(errors.InputError, match="ranking is of pairs; pass"):
+  with pytest.raises(errors.InputError, match="ranking needs pairs of texts"):
     read_task(purposes=["eval"], task_kind="ranking", eval_file="a.csv")
 
 

@@ -178,7 +178,7 @@ def test_classes_come_from_the_flag_the_data_or_the_model(files):
   with_labels = read_own(files, labels=["good", "bad", "fair"])
   assert with_labels.labels == ("good", "bad", "fair")
   evaluated = {"eval": files["eval"]}
-  with pytest.raises(errors.InputError, match="no classes known"):
+  with pytest.raises(errors.InputError, match="unknown classes: "):
     read_own(evaluated)
   known = named("good", "bad")
   assert read_own(evaluated, model=known).labels == ("good", "bad")
@@ -193,8 +193,8 @@ def test_classes_come_from_the_flag_the_data_or_the_model(files):
     (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
     (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
     (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
-    ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
-    ([], ["good"], "one class leaves nothing to learn"),
+    ([], ["good", "bad", "good"], "good,bad,good: duplicate class"),
+    ([], ["good"], "with one class there is nothing to learn"),
   ],
 )
 def test_classes_that_a_model_lacks_are_refused(files, learned, labels, fault):
@@ -218,7 +218,7 @@ def test_a_model_knows_its_kind(tmp_path):
     task.model_kind(config(problem_type="other"))
   with pytest.raises(errors.InputError, match="--task_name=swag"):
     read_own({"eval": path}, model=config(problem_type="multiple_choice"))
-  with pytest.raises(errors.InputError, match="regression has none"):
+  with pytest.raises(errors.InputError, match="regression has no classes"):
     read_own({"train": numbers}, task_kind="regression", labels=["a"])
 
 
@@ -292,8 +292,8 @@ def test_the_classes_of_the_training_data_are_logged_with_warnings(caplog):
   ]
   log = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
   assert log[0].startswith("classes that differ only in case: 'Good', 'good'")
-  assert log[1].startswith("class 'Good' has a single example")
-  assert log[3] == "class 'odd' has no example to train on" and len(log) == 4
+  assert log[1].startswith("class 'Good' has only one training example")
+  assert log[3] == "class 'odd' has no training example" and len(log) == 4
   caplog.clear()
   task.log_examples(loaded._replace(splits={}))
   both = dict.fromkeys("abc", "x") | dict.fromkeys("de", "y")
@@ -312,7 +312,7 @@ def test_evaluation_on_training_texts_is_reported(caplog):
   task.log_examples(make_task(train, dict.fromkeys("ad", "x")))
   assert "is trained on" not in caplog.text
   task.log_examples(make_task(train, dict.fromkeys("ca", "x")))
-  assert "all that is scored is trained on" in caplog.text
+  assert "all evaluation examples are also training" in caplog.text
   assert "--eval_fraction" in caplog.text
 
 

@@ -196,7 +196,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   stored = {"search": queries, "vectors_file": tmp_path / "out"}
   refuse(
     tmp_path,
-    "out has another vector of the first line than this",
+    "out has a different vector for the first line than this",
     **stored,
     pooling="max",
     output_file=None,
@@ -249,7 +249,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
         "attention_html": "page.html",
         "picture_lines": "2,11",
       },
-      "lines.txt has no line 11, counted from 0",
+      "lines.txt has no line 11 (lines count from 0)",
     ),
     (
       {"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},

@@ -35,7 +35,7 @@ def check(results, queries, top_k, *, is_itself=False):
 @pytest.mark.parametrize("products", [1, 40, 1 << 22])
 @pytest.mark.parametrize("top_k", [1, 4, 22])
 def test_blocks_make_no_difference(products, top_k, monkeypatch):
-  monkeypatch.setattr(vector_search, "_PRODUCTS", products)
+  monkeypatch.setattr(vector_search, "_BLOCK_COSINES", products)
   found = vector_search.search(VECTORS, LINES, top_k, QUERIES)
   check(found, QUERIES, top_k)
   found = vector_search.search(VECTORS, LINES, top_k)
@@ -73,9 +73,13 @@ def test_vectors_are_read_again(tmp_path):
 @pytest.mark.parametrize(
   "count, first, sentence",
   [
-    (22, VECTORS[0], r"vectors of the shape \(23, 5\), not \(22, 5\)"),
-    (23, VECTORS[0, :4], r"vectors of the shape \(23, 5\), not \(23, 4\)"),
-    (23, VECTORS[1], "another vector of the first line than this model makes"),
+    (22, VECTORS[0], r"vectors of shape \(23, 5\), expected \(22, 5\)"),
+    (23, VECTORS[0, :4], r"vectors of shape \(23, 5\), expected \(23, 4\)"),
+    (
+      23,
+      VECTORS[1],
+      "a different vector for the first line than this model computes",
+    ),
   ],
 )
 def test_vectors_of_others_are_refused(count, first, sentence):

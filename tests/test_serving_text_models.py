@@ -209,7 +209,7 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
     (lambda b: b.search(["a", 3], ["b"]), "text number 1 is 3; expected a str"),
     (
       lambda b: b.search("a", ["b"], vectors=np.zeros([1, 3])),
-      r"vectors= has vectors of the shape \(1, 3\), not \(1, ",
+      r"vectors= has vectors of shape \(1, 3\), expected \(1, ",
     ),
     (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
     (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),

@@ -1,1 +1,1 @@
-"""Turns text into ids and sequences for a model, with NumPy alone."""
+"""Builds a model's input sequences from token ids. No TensorFlow."""

@@ -1,9 +1,9 @@
-"""Builds inputs of a model from one or two texts: [CLS] a [SEP] b [SEP].
+"""Builds a model's inputs from one or two texts: [CLS] a [SEP] b [SEP].
 
-It uses NumPy and lists of ids, and no TensorFlow. Pre-training, fine-tuning and
-feature extraction share it. `build_inputs` takes texts that are encoded one by
-one; `fill_batch` takes parts of one long array of ids, such as windows.
-Letters: B sequences, T tokens.
+Pre-training, fine-tuning and feature extraction share this module.
+`build_inputs` takes the token ids of single texts; `fill_batch` takes parts of
+one long array of ids, such as windows. No TensorFlow. Letters: B batch, T
+tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,23 +13,23 @@ import numpy as np
 
 import tokenization
 
-# The features of sequences that a model reads, int32 [B, T] each.
+# The names of a model's inputs, int32 [B, T] each.
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
 # As in the original: this separates the two texts of a line.
 TEXT_SEPARATOR = " ||| "
-# Above this many tokens, larger batches hardly speed up matrix products.
-_TOKENS_TOGETHER = 2048
-# Batches that are cut to their longest sequence have a multiple of this length.
+# Batches with more tokens than this are hardly more efficient.
+_MAX_BATCH_TOKENS = 2048
+# Trimmed batches have a length that is a multiple of this number.
 LENGTH_MULTIPLE = 8
 
 
 class Spans(NamedTuple):
-  """Selects the ids of B sequences from an array; int arrays [B].
+  """Selects the texts of B sequences from an array of ids; int arrays [B].
 
   Attributes:
-    start_a, length_a: the first text's part of an array of ids.
-    start_b, length_b: the second text's part; length 0 if it has none.
+    start_a, length_a: position and length of the first text in the array.
+    start_b, length_b: position and length of the second text, or length 0.
   """
 
   start_a: np.ndarray
@@ -39,22 +39,22 @@ class Spans(NamedTuple):
 
 
 def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
-  """Returns the lengths to keep of two texts that share a sequence.
+  """Returns the lengths to which two texts of a sequence are truncated.
 
   Until both fit, the longer text (the second if both are equally long) loses
-  its last piece: a short question keeps its words while a long passage is cut.
-  (Pre-training cuts differently: see instance_maker.)
+  its last word piece, so a short question stays whole next to a long passage.
+  Pre-training truncates differently: see instance_maker.
   """
-  # Cutting the longer text leaves two halves, the larger half for a, unless one
-  # text needs less than its half.
-  # Room for 5 gives (9, 2) -> (3, 2), (5, 5) -> (3, 2), (2, 9) -> (2, 3).
+  # Each text gets half of the room (the first gets the larger half), and what
+  # the other text leaves of its half. With room 5: (9, 2) -> (3, 2),
+  # (5, 5) -> (3, 2), (2, 9) -> (2, 3).
   left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
   left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
   return left_a, left_b
 
 
 def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
-  """Shortens two lists in place to their `truncated_lengths`.
+  """Truncates two lists in place to their `truncated_lengths`.
 
   max_length is the room for both, without [CLS] and [SEP].
   """
@@ -67,15 +67,15 @@ def window_starts(
 ) -> range:
   """Returns the start positions of the windows of a text.
 
-  The last window is the first that reaches the end of the text. A text without
-  pieces has one window.
+  The first window that reaches the end of the text is the last. An empty text
+  has one window.
 
   Args:
-    length: pieces of the text.
-    room: pieces in a window.
-    stride: distance between starts; it is reduced to `room` if it is larger,
-      because that would skip pieces.
-    max_windows: maximum number of windows; 0: all.
+    length: number of word pieces in the text.
+    room: number of word pieces in a window.
+    stride: distance between starts; it is capped at `room`, because a longer
+      one would skip word pieces.
+    max_windows: maximum number of windows; 0: no limit.
   """
   # 10 pieces, room 4, stride 3: windows start at 0, 3 and 6.
   stride = min(stride, room)
@@ -88,28 +88,29 @@ def window_starts(
 def fill_batch(
   ids: np.ndarray, spans: Spans, max_seq_length: int, frame: tokenization.Frame
 ) -> dict[str, np.ndarray]:
-  """Builds sequences from parts of an array; all of them must fit.
+  """Builds the input sequences of a batch from parts of an array of ids.
 
       [CLS] does ink dry ? [SEP] it does , ##soon . [SEP] [PAD]
     s   0    0    0   0  0   0   1  1   1    1    1   1     0
     m   1    1    1   1  1   1   1  1   1    1    1   1     0
 
   As in the original: an empty second text gets no [SEP].
-  `ids` are the concatenated pieces of all texts; `spans` are [B]. The id of
-  padding is 0 in any vocabulary, since no token's outputs depend on it.
+  `ids` has the concatenated ids of all texts. The spans must fit into
+  max_seq_length. Padding has id 0 in any vocabulary, because no token's output
+  depends on the ids of padding.
 
   Returns:
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
   """
   rows = np.arange(len(spans.start_a))  # [B]
-  # [B]: the place of the first text's [SEP], and whether text b has pieces.
+  # [B]: the position of the first text's [SEP], and whether text b has tokens.
   first_sep, is_pair = 1 + spans.length_a, spans.length_b > 0
   start_b = first_sep + np.where(is_pair, frame.between, 1)
   ends = start_b + np.where(is_pair, spans.length_b + 1, 0)
   input_ids = np.zeros([len(rows), max_seq_length], np.int32)
   input_ids[:, 0] = frame.cls_id
-  for places in (first_sep, start_b - 1, ends - 1):
-    input_ids[rows, places] = frame.sep_id
+  for positions in (first_sep, start_b - 1, ends - 1):
+    input_ids[rows, positions] = frame.sep_id
   _copy(ids, spans.start_a, spans.length_a, input_ids, 1)
   _copy(ids, spans.start_b, spans.length_b, input_ids, start_b)
   columns = np.arange(max_seq_length)  # [T]
@@ -123,17 +124,17 @@ def fill_batch(
 
 
 def _copy(ids, starts, lengths, target, columns):
-  """Copies ids[start : start + length] of each row to its place in target.
+  """Copies ids[start : start + length] to target[row, column :], for all rows.
 
-  There is no loop over rows: source and target places of all pieces are
-  computed together, from the number of pieces before each row.
+  Instead of a loop over rows, it computes the source and target positions of
+  all ids at once.
   """
-  # For lengths [2, 3], before is 0 0 2 2 2, offsets are 0 1 0 1 2.
+  # For lengths [2, 3], `before` is 0 0 2 2 2, and `offsets` is 0 1 0 1 2.
   before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-  offsets = np.arange(lengths.sum()) - before  # 0, 1, ... in each row.
-  # `columns` is one place for all rows (1 for text a), or one for each.
+  offsets = np.arange(lengths.sum()) - before
+  # `columns` is one column for all rows (1 for text a), or one for each row.
   columns = np.broadcast_to(columns, lengths.shape)
-  rows = np.repeat(np.arange(len(lengths)), lengths)  # [all pieces]
+  rows = np.repeat(np.arange(len(lengths)), lengths)  # [all ids]
   sources = np.repeat(starts, lengths) + offsets
   target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
 
@@ -143,7 +144,8 @@ def build_inputs(
 ) -> tuple[list[int], list[int]]:
   """Joins one or two texts with the special tokens, without padding.
 
-  If there is no second text, `ids_b` is None, not empty.
+  Returns (input_ids, segment_ids). If there is no second text, `ids_b` must be
+  None, not empty.
   """
   separators = [frame.sep_id] * (1 if ids_b is None else frame.between)
   input_ids = [frame.cls_id, *ids_a, *separators]
@@ -157,29 +159,30 @@ def build_inputs(
 def batch_sizes(
   lengths: Sequence[int], batch_size: int, max_length: int
 ) -> list[int]:
-  """Returns sizes of batches, larger for short sequences; shapes then vary.
+  """Returns sizes of batches, which are larger for short sequences.
 
-  A batch has at most 2,048 tokens with padding, because more would not be
-  faster, and at most as many as `batch_size` sequences of `max_length`, because
-  more would need more memory. It has at least `batch_size` sequences.
+  A batch has at least `batch_size` sequences. It has more if its tokens with
+  padding exceed neither 2,048 (more would not be faster) nor the tokens of
+  `batch_size` sequences of `max_length` (more would need more memory).
 
   Args:
-    lengths: tokens of each sequence, or of all sequences of an example, in
-      their order.
+    lengths: tokens of each sequence, or of all sequences of an example, in the
+      order of the batches.
     batch_size: the number of sequences in a batch of long sequences.
     max_length: the maximum number of tokens of a sequence.
 
   Returns:
-    Multiples of batch_size, the number of sequences in each batch. The last
+    The number of sequences in each batch, a multiple of batch_size. The last
     batch may have fewer.
   """
-  max_tokens = min(_TOKENS_TOGETHER, batch_size * max_length)
+  max_tokens = min(_MAX_BATCH_TOKENS, batch_size * max_length)
   sizes, start = [], 0
   while start < len(lengths):
     longest = lengths[start]
     padded = max(1, -(-longest // LENGTH_MULTIPLE)) * LENGTH_MULTIPLE
     fitting = lengths[start : start + max_tokens // padded]
-    # A batch ends before a longer sequence, where another sorted window starts.
+    # `lengths` may consist of several sorted windows. End the batch before a
+    # longer sequence, where the next window starts.
     longer = (n for n, length in enumerate(fitting) if length > longest)
     parts = max(1, next(longer, len(fitting)) // batch_size)
     sizes.append(parts * batch_size)
@@ -190,17 +193,17 @@ def batch_sizes(
 def batches_by_length(
   lengths: list[int], batch_size: int, max_length: int = 0
 ) -> Iterator[list[int]]:
-  """Cuts sequences into batches of nearly equal length.
+  """Divides sequences into batches of similar length.
 
   Args:
     lengths: tokens of each sequence.
-    batch_size: sequences in each batch except the last.
-    max_length: makes batches of short sequences larger, see `batch_sizes`,
-      unless it is 0.
+    batch_size: number of sequences in each batch except the last.
+    max_length: 0, or the maximum length of a sequence: batches of short
+      sequences are then larger (see `batch_sizes`).
 
   Yields:
-    Positions in `lengths`, the longest first, so that a batch that does not
-    fit into memory fails at once.
+    The indices of each batch's sequences. The longest come first, so that a
+    batch that does not fit into memory fails at once.
   """
   order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
   ordered, start = [lengths[n] for n in order], 0
@@ -210,24 +213,24 @@ def batches_by_length(
 
 
 def in_batches(sequences: Sequence, compute: Callable, batch_size: int) -> list:
-  """Computes sequences of similar length together.
+  """Computes a value for each sequence, in batches of similar length.
 
   Args:
-    sequences: pairs of ids and segment ids.
-    compute: function of a batch, dict of int32 arrays [B, T], and of the
-      numbers of its sequences; returns B values.
-    batch_size: B for long sequences; short sequences have a larger B.
+    sequences: pairs of input ids and segment ids.
+    compute: function of a batch (dict of int32 arrays [B, T]) and of the
+      indices of its sequences; returns B values.
+    batch_size: B for long sequences; it is larger for short sequences.
 
   Returns:
-    A value for each sequence, in order.
+    The values, in the order of `sequences`.
   """
   results = [None] * len(sequences)
   lengths = [len(ids) for ids, _ in sequences]
-  most = max(lengths, default=0)
-  for places in batches_by_length(lengths, batch_size, most):
-    batch = pad_batch(*zip(*(sequences[n] for n in places)))
-    for place, value in zip(places, compute(batch, places)):
-      results[place] = value
+  longest = max(lengths, default=0)
+  for indices in batches_by_length(lengths, batch_size, longest):
+    batch = pad_batch(*zip(*(sequences[n] for n in indices)))
+    for index, value in zip(indices, compute(batch, indices)):
+      results[index] = value
   return results
 
 
@@ -242,9 +245,9 @@ def pad_batch(
 
   Args:
     input_ids: lists of ids, with [CLS] and [SEP].
-    segment_ids: as many lists of segment ids; None: all are 0.
-    rows: B, to fill a batch up with rows of padding; None: number of lists.
-    length: T; None: the longest list's length.
+    segment_ids: a list of segment ids for each list; None: all are 0.
+    rows: B, if rows of padding should fill up the batch; None: no such rows.
+    length: T; None: the length of the longest list.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
   batch = {name: np.zeros(shape, np.int32) for name in NAMES}
