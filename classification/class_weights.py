@@ -13,8 +13,8 @@ def parse(
   """Returns the weight of each class in the loss.
 
   Raises InputError: the task has no classes; `text` is invalid; all weights are
-  0; or "balanced" is impossible, because no example has a class, or all
-  examples have a multi_label class.
+  0; or "balanced" is impossible, because a class has no examples or, for
+  multi_label, no counterexamples.
 
   Args:
     text: "balanced", numbers in the order of `labels` ("1,2.5"), or

@@ -110,8 +110,8 @@ class OfficialTask(NamedTuple):
 def _read_folders(task, folder, prefix):
   """Returns the examples in <folder>/<class>/<number>_<rating>.txt.
 
-  They are sorted by number, so classes alternate. Sorted by class, training
-  without a full shuffle would see one class after the other.
+  They are sorted by number, so classes alternate. If they were sorted by class,
+  training without a full shuffle would see one class after the other.
   """
   numbered = []
   for label in task.labels:
@@ -402,7 +402,7 @@ def _paths(layout, data_dir, language):
 def _read_table(task, layout, path, prefix, language):
   """Returns the examples of a table; `_report` handles bad rows."""
   beginning, endings = layout.endings or (None, ())
-  # Texts to check: the common beginning of the endings may be empty.
+  # The texts to check. The common beginning of the endings may be empty.
   texts = list(filter(None, (layout.text_a, layout.text_b, *endings)))
   table = tables.open_table(
     path,
@@ -450,7 +450,7 @@ def _read_table(task, layout, path, prefix, language):
 
 
 def _label(value, task, layout):
-  """Returns a value's label; or None if it has none and may lack it."""
+  """Returns the label in a cell; None if it is invalid but may be missing."""
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
