@@ -1,1 +1,1 @@
-"""Turns records into batches: TFRecord files, caches, pipeline."""
+"""Writes TFRecord files, caches them, and turns their records into batches."""

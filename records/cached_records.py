@@ -1,9 +1,9 @@
 """Writes TFRecord files once and reuses them while their sources are unchanged.
 
-The note `train.tf_record.json` next to `train.tf_record` holds the fingerprint
-of all sources of the records, the size and the checksum of the file, and facts
-that the writer returned. It is removed before the records are rewritten and
-written after them, so it always describes the current records.
+A note, `train.tf_record.json` next to `train.tf_record`, stores a fingerprint
+of the sources, the size and checksum of the file, and facts that the writer
+returned. `ensure` deletes the note before it rewrites the records and writes a
+new note after them, so a note always describes the current records.
 """
 
 import hashlib
@@ -21,31 +21,31 @@ from records import tfrecord
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   """Writes a TFRecord file, unless one with this fingerprint exists.
 
-  Returns the facts from this run or from the run that wrote the file. Raises
-  InputError: as `write` does, or the file cannot be written.
+  Returns the facts that `write` returned, in this run or in the run that wrote
+  the file. Raises InputError: the file cannot be written, or `write` raises it.
 
   Args:
     path: the file.
     fingerprint: everything that determines the content, in JSON types:
-      checksums of the data and the vocabulary, flags, the code's format.
-    write: function of an opened tfrecord.RecordWriter; returns facts about
-      the records, a dict of JSON types.
+      checksums of the data and the vocabulary, flags, the format's version.
+    write: function that writes the records to an open tfrecord.RecordWriter
+      and returns facts about them, a dict of JSON types.
   """
   note = f"{path}.json"
-  # Convert as JSON does: tuples become lists, keys strings.
+  # Convert as JSON does: tuples become lists, keys become strings.
   fingerprint = json_files.plain(fingerprint)
-  known = _read_note(note)
-  if known.get("fingerprint") == fingerprint:
+  stored = _read_note(note)
+  if stored.get("fingerprint") == fingerprint:
     if file_io.exists(path) and (
-      file_io.size_and_sha256(path) == (known["bytes"], known.get("sha256"))
+      file_io.size_and_sha256(path) == (stored["bytes"], stored.get("sha256"))
     ):
-      logging.info("%s is there already, from the same data and flags", path)
-      return known["facts"]
-    logging.warning("%s is damaged, and made again", path)
-  elif known:
-    logging.info("%s is made again: its data or flags have changed", path)
+      logging.info("reusing %s: the data and flags are unchanged", path)
+      return stored["facts"]
+    logging.warning("writing %s again, because it is damaged", path)
+  elif stored:
+    logging.info("writing %s again: its data or flags have changed", path)
   file_io.remove(note)
-  # The file is renamed when it is whole, and the note is written after that.
+  # Leaving the block moves the complete file to `path`; the note comes later.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   size, sha256 = file_io.size_and_sha256(path)
@@ -69,17 +69,17 @@ def write_blocks(
   block: int = 512,
   processes: int = 1,
 ) -> list[dict]:
-  """Serializes items in blocks, which is faster, and writes the records.
+  """Serializes items in blocks, faster than one by one, and writes the records.
 
-  Returns the facts of each block.
+  Returns the facts about each block, including `num_records`.
 
   Args:
     writer: an open RecordWriter.
-    items: an iterable; only some blocks of it are in memory at a time.
-    serialize: function of a list of items; returns records and their facts.
-      With several processes it must pickle.
-    block: the maximum length of such a list.
-    processes: how many processes share the work.
+    items: an iterable; only a few blocks are in memory at the same time.
+    serialize: function of a list of items; returns their records and a dict of
+      facts. With several processes, it must be picklable.
+    block: the maximum number of items in a block.
+    processes: the number of processes that share the work.
   """
   rest = iter(items)
   blocks = iter(lambda: list(itertools.islice(rest, block)), [])
@@ -93,18 +93,18 @@ def write_blocks(
 
 
 def totals(facts_of_blocks: list[dict], *names: str) -> dict[str, int]:
-  """Returns the sums of some facts of blocks."""
+  """Returns the sum of each named fact over all blocks."""
   return {name: sum(facts[name] for facts in facts_of_blocks) for name in names}
 
 
 def _read_note(path):
-  """Returns the values of a note, {} if it is missing or unusable."""
+  """Returns the contents of a note; {} if it is missing or damaged."""
   if not file_io.exists(path):
     return {}
   try:
     return json_files.read_sealed(path)
   except errors.InputError as error:
-    logging.warning("%s; the records are made again", error)
+    logging.warning("%s; writing the records again", error)
     return {}
 
 
@@ -114,10 +114,10 @@ def file_sha256(path: str) -> str:
 
 
 def weights_sha256(variables: list[tf.Variable]) -> str:
-  """Returns the SHA-256 of the names and values of variables."""
+  """Returns the SHA-256 of variables' names and values, in hexadecimal."""
   checksum = hashlib.sha256()
   for variable in variables:
-    # Names matter: equal values in other variables are another model.
+    # Hash names, too: equal values under different names are another model.
     checksum.update(variable.name.encode())
     checksum.update(np.ascontiguousarray(variable.numpy()).data)
   return checksum.hexdigest()

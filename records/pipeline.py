@@ -1,12 +1,12 @@
-"""TFRecords -> batches of tensors, in an order that can resume anywhere.
+"""Turns TFRecords into batches, in an order that can be resumed at any step.
 
 The order of training examples is a function of (seed, epoch, position) alone.
 So a resumed run needs no saved shuffle buffer: it opens the stream at record
-`step * batch size` and sees what an uninterrupted run would have seen.
+`step * batch size` and gets the same examples as an uninterrupted run.
 
-Terms: a *file* holds records one after another; an *epoch* passes over every
-record once; a *window* is a run of consecutive records that is shuffled as a
-whole (a window as large as the data is a perfect shuffle).
+An *epoch* is one pass over all records. A *window* is a group of consecutive
+records that are shuffled together; one window of all records gives a perfect
+shuffle.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from records import tfrecord
 from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
-DEFAULT_SORTED_WINDOW = 1 << 14  # the same for sorting by length
-# A larger value needs less padding, and mixes the lengths of the data less.
+DEFAULT_SORTED_WINDOW = 1 << 14  # records held in memory while sorting
+# More batches need less padding, but make the lengths in a batch more alike.
 _BATCHES_SORTED_TOGETHER = 50
-# Files are interleaved, so that a shuffle window holds parts of many files.
+# Interleaving puts records of many files into each shuffle window.
 _FILES_READ_TOGETHER = 16
-# The masks of this many records fit into memory, even with many windows each.
+# The masks of this many records fit into memory, even with many sequences each.
 _PARSED_TOGETHER = 1 << 10
 
 
@@ -38,42 +38,42 @@ def first_record(path: str) -> dict[str, np.ndarray]:
   """
   record = next(iter(tfrecord.read_records(path)), None)
   if record is None:
-    raise errors.InputError(f"{path}: holds no record")
+    raise errors.InputError(f"{path} holds no records")
   return record
 
 
 def without_empty(files: list[str]) -> list[str]:
-  """Returns the files that hold records, and warns of the others.
+  """Returns the files that hold records, and logs a warning about the others.
 
-  Raises InputError: no file holds any.
+  Raises InputError: all files are empty.
   """
   filled = []
   for path in files:
-    # Only compressed files have to be read.
+    # A compressed file without records is not empty, so it must be read.
     if file_io.size(path) and not (
       tfrecord.is_gzip(path) and not any(tfrecord.read_serialized(path))
     ):
       filled.append(path)
     else:
-      logging.warning("%s holds no record: it is skipped", path)
+      logging.warning("skipping %s: it holds no records", path)
   if not filled:
-    raise errors.InputError(f"no record in {file_io.listed(files)}")
+    raise errors.InputError(f"no records in {file_io.listed(files)}")
   return filled
 
 
 def check_records(
   files: list[str], features: dict[str, tf.io.FixedLenFeature]
 ) -> int:
-  """Returns the number of records, and checks them against a script's features.
+  """Checks that records have the expected features, and returns their number.
 
-  It reads the length of every record, but parses only the first of each file.
-  Raises InputError: a file is empty or truncated, lacks a feature, or holds one
-  of another length; the error names the file, both lengths and the flags.
+  It reads the length of every record, but parses only the first record of each
+  file. Raises InputError: a file is empty or truncated, or its first record
+  lacks a feature or has a feature of a different length.
   """
   total = 0
   for path in files:
     record = first_record(path)
-    # TensorFlow accepts a file that ends within a header as complete.
+    # Unlike TensorFlow, this also detects a file that ends within a header.
     total += tfrecord.count_records(path)
     # A record may have more features than the script reads.
     for name, feature in features.items():
@@ -85,8 +85,8 @@ def check_records(
         )
       if len(record[name]) != expected:
         raise errors.InputError(
-          f"{path}: {name} has {len(record[name])} values a record, but the "
-          f"flags ask for {expected}; pass the --max_seq_length and "
+          f"{path}: {name} has {len(record[name])} values per record, but the "
+          f"flags require {expected}; pass the --max_seq_length and "
           "--max_predictions_per_seq that the file was written with"
         )
   return total
@@ -94,17 +94,17 @@ def check_records(
 
 @contextlib.contextmanager
 def damage_named(files: list[str]):
-  """Wraps a block to name the file in which TensorFlow finds a damaged record.
+  """Replaces TensorFlow's error about a damaged record in a block.
 
-  TensorFlow only says "corrupted record at 52". If it does, this searches the
-  files one after another. Raises InputError: a record is damaged; its file and
-  number are named.
+  TensorFlow's message, such as "corrupted record at 52", does not name the
+  file. So this context manager then searches the files for the damaged record.
+  Raises InputError: a record is damaged; the message has its file and number.
   """
   try:
     yield
   except tf.errors.DataLossError:
     for path in files:
-      # Raises an InputError that names file and record.
+      # This raises the InputError.
       for _ in tfrecord.read_serialized(path):
         pass
     raise
@@ -116,9 +116,9 @@ def sequential_records(files: list[str]) -> tf.data.Dataset:
 
 
 def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
-  """Returns how many tokens each serialized record has, int64 [records].
+  """Returns the number of tokens of each serialized record, int64 [records].
 
-  It counts `input_mask`, which must be among the features.
+  It sums each record's `input_mask`, which must be among the features.
   """
   counts = records.batch(_PARSED_TOGETHER).map(
     lambda strings: _token_counts(strings, features)
@@ -130,13 +130,13 @@ def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
 def order_by_length(
   lengths: Sequence[int] | np.ndarray, window: int = DEFAULT_SORTED_WINDOW
 ) -> np.ndarray:
-  """Returns the order [N] in which records of similar length are neighbours.
+  """Returns the indices [N] of records, sorted by length within each window.
 
-  A window of consecutive records is sorted as a whole, and will be held in
-  memory. The longest comes first: a batch that does not fit into a device's
-  memory fails at once.
+  A window has consecutive records, and `reordered` holds one window in memory.
+  The longest record comes first, so that a batch that is too large for the
+  device's memory fails at the start.
   """
-  # The sort is by window, then by length, and stable.
+  # lexsort is stable, and its last key, the window, is the primary one.
   return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
 
 
@@ -145,11 +145,11 @@ def reordered(
   order: np.ndarray,
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
-  """Returns records in the order that `order_by_length` returned."""
-  # A record never leaves its window, so `order % window` is its place there.
-  # A dataset, unlike a constant, is read window by window.
-  places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
-  pairs = tf.data.Dataset.zip(records.batch(window), places)
+  """Returns the records in an order that `order_by_length` returned."""
+  # A record never leaves its window, so `order % window` is its index there.
+  # A dataset of indices, unlike a constant, can be read window by window.
+  indices = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
+  pairs = tf.data.Dataset.zip(records.batch(window), indices)
   return pairs.map(tf.gather).unbatch()
 
 
@@ -173,37 +173,37 @@ def shuffled_records(
   first_record: int = 0,
   window: int = DEFAULT_SHUFFLE_WINDOW,
 ) -> tf.data.Dataset:
-  """Returns an endless dataset of serialized records, each epoch reshuffled.
+  """Returns an endless dataset of serialized records, reshuffled in each epoch.
 
   Args:
     files: TFRecord files.
-    num_records: how many records they hold together.
-    seed: the order is a function of it.
-    first_record: where to enter the stream: 0 for a new run, the number of
-      records already consumed for a resumed one.
-    window: how many records are shuffled together, and held in memory.
+    num_records: the number of records in all files.
+    seed: determines the order.
+    first_record: index in the stream of the first record to return: 0 for a
+      new run, the number of consumed records for a resumed run.
+    window: the number of records that are shuffled together, in memory.
   """
-  # Files are sorted: the order must not depend on how they were listed.
+  # The order of records must not depend on the order in which files are listed.
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
   @tf.autograph.experimental.do_not_convert
   def one_epoch(epoch):
-    # Records are skipped only in the epoch in which the run resumes.
+    # Skip records only in the epoch in which the run resumes.
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
     )
-    # Whole windows are skipped before they are shuffled, the rest after: the
-    # order inside a window must not depend on where the run resumed.
+    # Skip whole windows before shuffling, and single records after it, because
+    # the order within a window must not depend on where the run resumes.
     # Resuming at record 250 with windows of 100 skips two windows, shuffles
-    # the third as ever, and drops its first 50 records.
+    # the third, and drops its first 50 records.
     whole = skipped // window
     records = _epoch_in_file_order(files, seed, epoch)
     windows = records.skip(whole * window).batch(window)
 
     @tf.autograph.experimental.do_not_convert
     def shuffle(index, strings):
-      # The epoch and the window's index seed the order.
+      # The order depends on the seed, the epoch and the window's index.
       salt = tf.random.experimental.stateless_fold_in(
         tf.stack([tf.cast(seed, tf.int64), epoch]), index
       )
@@ -212,7 +212,7 @@ def shuffled_records(
     shuffled = windows.enumerate(start=whole).map(shuffle).unbatch()
     return shuffled.skip(skipped - whole * window)
 
-  # First shuffle, then repeat: every epoch holds every record exactly once.
+  # Shuffling before repeating puts every record into every epoch exactly once.
   epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
   return epochs.flat_map(one_epoch)
 
@@ -226,29 +226,30 @@ def bucketed_records(
   first_record: int = 0,
   **shuffling,
 ) -> tf.data.Dataset:
-  """Returns shuffled records so that batches have sequences of similar length.
+  """Returns shuffled records whose batches have sequences of similar length.
 
-  It sorts stretches of the stream by length and shuffles the batches of each.
-  For the other arguments see `shuffled_records`.
+  It cuts the stream into stretches of `_BATCHES_SORTED_TOGETHER` batches, sorts
+  the records of a stretch by length, and then shuffles its batches. For the
+  other arguments see `shuffled_records`.
 
   Args:
-    features: features of the records, with `input_mask`.
-    batch_size: examples in a batch, over all replicas.
+    features: features of the records, including `input_mask`.
+    batch_size: number of examples in a batch over all replicas.
   """
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
-  # This starts at the beginning of a stretch: sorting needs all its records.
+  # Sorting needs all records of a stretch, so start at its beginning.
   first, offset = divmod(first_record, stretch)
 
   @tf.autograph.experimental.do_not_convert
   def arrange(number, strings):
     lengths = _token_counts(strings, features)  # [stretch]
-    # [batches of the stretch, batch_size]; only the rows are shuffled below.
+    # [batches of the stretch, batch_size]; stateless_shuffle shuffles the rows.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
     salt = tf.stack([tf.cast(seed, tf.int64), number])
     order = tf.random.experimental.stateless_shuffle(order, seed=salt)
     return tf.gather(strings, tf.reshape(order, [-1]))
 
-  # Nothing is lost by dropping a remainder: the stream has no end.
+  # The stream is endless, so dropping a remainder loses nothing.
   stretches = shuffled_records(
     files, seed=seed, first_record=first * stretch, **shuffling
   ).batch(stretch, drop_remainder=True)
@@ -256,9 +257,9 @@ def bucketed_records(
 
 
 def _epoch_in_file_order(files, seed, epoch):
-  """Returns the records of an epoch: files in random order, interleaved.
+  """Returns the records of an epoch, interleaved from files in random order.
 
-  `files` comes from `_openable`.
+  `files` is the result of `_openable`.
   """
   order = tf.random.experimental.stateless_shuffle(
     files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
@@ -274,7 +275,7 @@ def _epoch_in_file_order(files, seed, epoch):
 def check_shares(batch_size: int, replicas: int, name: str) -> None:
   """Raises InputError if replicas cannot share batches equally.
 
-  `name` is the user's name for the size of a batch over all replicas.
+  `name` is the name of the batch size in the message, such as a flag's name.
   """
   if batch_size % replicas:
     raise errors.InputError(
@@ -294,25 +295,25 @@ def distributed_batches(
   first_step: int = 0,
   joined: np.ndarray | None = None,
 ):
-  """Cuts a stream of records into global batches, a share for each replica.
+  """Cuts a stream of records into global batches with a share for each replica.
 
-  Replica r of R gets examples [r * B / R, (r + 1) * B / R) of every global
-  batch of B, however many processes the replicas live in: so N devices see
-  the same examples as one device. A last incomplete batch is dropped. Batches
-  are dicts from name to int32 or float32 tensor. Raises InputError: the batch
-  cannot be shared equally.
+  Replica r of R gets the examples [r * B / R, (r + 1) * B / R) of each global
+  batch of B, for any number of processes. So N devices together see the same
+  examples as one device. An incomplete last batch is dropped. Batches are
+  dicts from name to int32 or float32 tensor. Raises InputError: the replicas
+  cannot share a batch equally.
 
   Args:
     strategy: its replicas share the batches.
     records: serialized records, the same in every process.
     features: features of the records.
     batch_size: B, the number of examples in a global batch.
-    trim: whether to cut batches to their longest sequence; exact, since
-      padding changes nothing, but shapes then differ from batch to batch.
-    transform: function of (batch of one replica, step, rows=batch_size,
-      first_row=...) that is applied to parsed batches.
+    trim: whether to trim batches to their longest sequence. Padding does not
+      change results, but the shapes then differ between batches.
+    transform: function of (parsed batch of a replica, step, rows=batch_size,
+      first_row=index of the replica's first example in the global batch).
     first_step: number of the first batch, for `transform`.
-    joined: ints; batch i has joined[i] * B examples. None: B in each batch.
+    joined: ints; batch i has joined[i] * B examples. None means B in each.
   """
   replicas = strategy.num_replicas_in_sync
   check_shares(batch_size, replicas, "batch size")
@@ -325,19 +326,19 @@ def distributed_batches(
     return trim_to_longest(batch) if trim else batch
 
   def make_input(context):
-    # Replicas of this process; a process has one input pipeline.
+    # The number of replicas in this process, which has one input pipeline.
     local = replicas // context.num_input_pipelines
 
     @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
       share = (strings.shape[0] or tf.shape(strings)[0]) // replicas
-      first = context.input_pipeline_id * local * share  # Its first row.
-      # Only this process's records are parsed.
+      first = context.input_pipeline_id * local * share
+      # Parse only this process's records.
       mine = tf.reshape(strings[first : first + local * share], [local, share])
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
-    # experimental_distribute_dataset would shard files automatically, and the
-    # records of a batch would depend on the number of processes.
+    # experimental_distribute_dataset would shard the files, so that a batch's
+    # records would depend on the number of processes.
     batches = _in_batches(records, batch_size, joined).enumerate(first_step)
     parsed = (
       batches.map(shares_of_this_process)
@@ -347,25 +348,24 @@ def distributed_batches(
     return tfrecord.without_autotune(parsed.prefetch(tf.data.AUTOTUNE))
 
   if _is_one_cpu(strategy):
-    # This avoids the strategy's iterators, which would autotune again.
+    # Avoid the strategy's iterators, which would turn autotuning on again.
     return make_input(tf.distribute.InputContext())
   return strategy.distribute_datasets_from_function(make_input)
 
 
 def _in_batches(records, batch_size, counts):
-  """Returns batches of B strings; the i-th has counts[i] * B, if given."""
+  """Returns batches of B strings, or of counts[i] * B strings for batch i."""
   batches = records.batch(batch_size, drop_remainder=True)
-  # Without joined batches there is nothing to regroup.
   if counts is None or np.all(np.equal(counts, 1)):
     return batches
   numbers = np.repeat(np.arange(len(counts)), counts)
   pairs = tf.data.Dataset.zip(
     tf.data.Dataset.from_tensor_slices(numbers), batches
   )
-  most = max(counts) * batch_size
+  largest = max(counts) * batch_size
   return pairs.group_by_window(
     lambda number, strings: number,
-    lambda number, group: group.map(lambda _, s: s).unbatch().batch(most),
+    lambda number, group: group.map(lambda _, s: s).unbatch().batch(largest),
     window_size_func=lambda number: tf.gather(counts, number),
   )
 
@@ -377,11 +377,10 @@ def _is_one_cpu(strategy):
 
 
 def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-  """Returns metrics of a batch's content, pairs of float32 scalars.
+  """Returns metrics about a batch's tokens as (numerator, denominator) pairs.
 
   They are "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
-  positions), the share of positions that hold tokens. The batch has an
-  `input_mask` [B, ..., T].
+  positions), in float32 scalars. The batch needs `input_mask` [B, ..., T].
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
@@ -405,10 +404,10 @@ def training_batches(
 ):
   """Returns endless distributed batches of shuffled records.
 
-  Unlike the original: it shuffles a window of 100 records, but here each epoch
-  is a permutation of all records, which the seed and the epoch determine. With
-  `bucketing`, batches have sequences of similar length. For the other arguments
-  see `shuffled_records` and `distributed_batches`.
+  Unlike the original: each epoch is a permutation of all records, which depends
+  only on the seed and the epoch; the original has a shuffle buffer of 100
+  records. With `bucketing`, batches have sequences of similar length. For the
+  other arguments see `shuffled_records` and `distributed_batches`.
   """
   order = dict(
     num_records=num_records, seed=seed, first_record=first_step * batch_size
@@ -429,7 +428,7 @@ def training_batches(
 
 
 def _token_counts(strings, features):
-  """Returns how many tokens each of N serialized records has, int64 [N]."""
+  """Returns the number of tokens of each of N serialized records, int64 [N]."""
   mask = {"input_mask": features["input_mask"]}  # [T], or [W, T]
   mask = tf.io.parse_example(strings, mask)["input_mask"]
   return tf.reduce_sum(tf.reshape(mask, [tf.size(strings), -1]), axis=1)
@@ -438,7 +437,7 @@ def _token_counts(strings, features):
 def _parse(serialized, features):
   """Parses a whole batch at once, 4× faster than record by record."""
   batch = tf.io.parse_example(serialized, features)
-  # TFRecords hold int64 only; TPUs want int32.
+  # The integers of a tf.train.Example are int64, but TPUs need int32.
   return {
     name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
     for name, value in batch.items()
@@ -448,25 +447,24 @@ def _parse(serialized, features):
 def trim_to_longest(
   batch: dict, multiple: int = input_sequences.LENGTH_MULTIPLE
 ) -> dict:
-  """Cuts the padding that all sequences of a batch share.
+  """Trims the per-token features of a batch to its longest sequence.
 
   Args:
-    batch: with `input_mask` [B, T], or [B, W, T] for W sequences of an example;
-      every other tensor of that rank whose name is a per-token feature is cut
-      too. Without `input_mask` nothing is cut.
-    multiple: T is rounded up to a multiple of this.
+    batch: dict with `input_mask` [B, T], or [B, W, T] for W sequences of an
+      example. A batch without `input_mask` is returned unchanged.
+    multiple: the new length is rounded up to a multiple of this, at most to T.
   """
   if "input_mask" not in batch:
     return batch
   mask = batch["input_mask"]
   longest = tf.reduce_max(unpadding.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
-  # Position 0 is kept, because heads read it even if it is masked.
+  # Keep position 0, because heads read it even if it is masked.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
   per_token = (*input_sequences.NAMES, "label_ids")
   return {
     name: value[..., :length]
-    # The rank tells label_ids of tokens from label_ids [B, L] of L classes.
+    # Labels of tokens have the mask's rank, unlike labels [B, L] of examples.
     if name in per_token and value.shape.rank == mask.shape.rank
     else value
     for name, value in batch.items()

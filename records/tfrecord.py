@@ -1,8 +1,8 @@
-"""Writes TFRecord files atomically, counts records, and reads with checks.
+"""Writes TFRecord files atomically, and counts, checks and reads their records.
 
 Unlike protobuf's, serialization is deterministic: equal features give equal
-bytes, so equal records give equal files. Writing a local file needs no
-TensorFlow; what does imports it.
+bytes, so equal records give equal files. Writing an uncompressed local file
+does not need TensorFlow; the functions that need it import it themselves.
 """
 
 import contextlib
@@ -28,24 +28,24 @@ _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_MANIFEST = ".manifest.json"  # Lists shards and their text.
-_VOCABULARY = f".vocabulary{_MANIFEST}"  # Belongs to a single file.
+_MANIFEST = ".manifest.json"  # Lists the shards of an output.
+_VOCABULARY = f".vocabulary{_MANIFEST}"  # For a file that is not a shard.
 
-# Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
-# of tf.train.Example: its features, an entry of their map, the entry's key
-# and value, the value's type of list, and the numbers of that list.
+# Protocol buffer tags of tf.train.Example: field number * 8 + 2, where 2 stands
+# for a length-delimited field. An Example has a map of features. The value in
+# an entry of this map is a list of floats or integers.
 _FEATURES, _ENTRY, _KEY, _VALUE = b"\x0a", b"\x0a", b"\x0a", b"\x12"
 _FLOAT_LIST, _INT64_LIST, _NUMBERS = b"\x12", b"\x1a", b"\x0a"
 
 
 class RecordWriter:
-  """Writes a TFRecord file, whole or not at all.
+  """Writes a TFRecord file completely or not at all.
 
   with RecordWriter("a.tfrecord") as writer:
     writer.write(serialize_example({"input_ids": [101, 102]}))
 
-  A path that ends in ".gz" is compressed. If the block raises, an earlier
-  file of that name stays as it was.
+  If the path ends in ".gz", the file is compressed. If the block raises an
+  exception, an existing file at this path does not change.
   """
 
   def __init__(self, path: str):
@@ -65,7 +65,7 @@ class RecordWriter:
           self._writer = tf.io.TFRecordWriter(temporary, compression)
         else:
           self._writer = _LocalWriter(temporary)
-      # The file is closed before `atomic_write` renames it, because closing may
+      # Close the file before `atomic_write` renames it, because closing may
       # report a full disk.
       stack.callback(self._close)
       self._stack = stack.pop_all()
@@ -115,9 +115,9 @@ def _header(length):
 
 
 def _masked_crc(data):
-  """Returns 4 bytes: CRC-32C, rotated by 15 bits and added to a constant.
+  """Returns 4 bytes: the CRC-32C, rotated by 15 bits, plus a constant.
 
-  This keeps the CRC of data that contain CRCs from being trivial.
+  Without this masking, data that end with their own CRC have a constant CRC.
   """
   crc = google_crc32c.value(data)
   rotated = crc >> 15 | crc << 17
@@ -133,58 +133,60 @@ def find_files(patterns: str) -> list[str]:
   """Returns the record files that a flag names.
 
   Args:
-    patterns: comma-separated names or glob patterns of files, manifests of
-      shards, or prefixes of the shards' names.
+    patterns: comma-separated file names, glob patterns, manifests of shards, or
+      common prefixes of shards.
 
   Raises:
-    InputError: there is no such file, or a manifest's shards are unfinished.
+    InputError: no file matches, or shards of a manifest are missing.
   """
   files = []
-  whole = file_io.exists(patterns)
-  for pattern in [patterns] if whole else map(str.strip, patterns.split(",")):
+  # The name of a single file may contain commas.
+  is_file = file_io.exists(patterns)
+  for pattern in [patterns] if is_file else map(str.strip, patterns.split(",")):
     manifest = pattern
     if not pattern.endswith(_MANIFEST) and not file_io.exists(pattern):
       manifest = manifest_name(pattern)
     if manifest.endswith(_MANIFEST) and file_io.exists(manifest):
       shard_paths = _shards_of(manifest)
     else:
-      # A pattern may match the manifest next to its shards.
+      # A pattern may also match the manifest next to the shards.
       matches = file_io.expand_file_patterns(pattern)
       shard_paths = [path for path in matches if not path.endswith(_MANIFEST)]
       if not shard_paths:
-        raise errors.InputError(f"no file of records matches {pattern!r}")
+        raise errors.InputError(f"no record file matches {pattern!r}")
     files += shard_paths
   return files
 
 
 def write_vocabulary_mark(path: str, vocab_file: str) -> None:
-  """Writes a note next to a file of records that names its vocabulary."""
+  """Writes a note about a record file's vocabulary next to the file."""
+  # Do not write a note next to a device or a pipe.
   if not (file_io.is_remote(path) or os.path.isfile(path)):
-    return  # A device or a pipe.
+    return
   _, digest = file_io.size_and_sha256(vocab_file)
   values = {"vocab_sha256": digest, "vocab_file": os.path.basename(vocab_file)}
   json_files.write(f"{path}{_VOCABULARY}", values)
 
 
 def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
-  """Refuses records whose ids come from another vocabulary.
+  """Raises InputError if records were written with a different vocabulary.
 
-  It reads the notes next to them; records of other programs have none.
-  Raises InputError: the checksums differ.
+  It compares checksums in the notes next to the files. Files without a note,
+  for example from other programs, pass.
   """
   _, digest = file_io.size_and_sha256(vocab_file)
   marks: dict[str, str] = {}
   for file in files:
-    # The note of a shard NAME-00000-of-00003, and the note of a single file.
+    # Shards NAME-00000-of-00003 share a note; a single file has its own note.
     shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
     marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
   for mark, file in marks.items():
     mark_values = json_files.read(mark) if file_io.exists(mark) else {}
     if mark_values.get("vocab_sha256", digest) != digest:
       raise errors.InputError(
-        f"{file} was made with another vocabulary than --vocab_file="
-        f"{vocab_file} (see vocab_sha256 in {mark}): its ids mean other "
-        "words; pass that vocabulary, or make the records again"
+        f"{file} was written with a different vocabulary than --vocab_file="
+        f"{vocab_file} (see vocab_sha256 in {mark}), so its ids stand for "
+        "different tokens; pass its vocabulary, or write the records again"
       )
 
 
@@ -194,8 +196,8 @@ def _shards_of(manifest):
   )
   if not file_io.are_all_shards(shards):
     raise errors.InputError(
-      f"{manifest}: its shards are not finished; run the command that made it "
-      "again, which makes those that are missing"
+      f"{manifest}: some of its shards are missing; repeat the command that "
+      "created it, to write the missing shards"
     )
   folder = os.path.dirname(manifest)
   return [
@@ -206,19 +208,19 @@ def _shards_of(manifest):
 
 
 def serialize_example(features: dict[str, Sequence]) -> bytes:
-  """Returns a tf.train.Example of name -> sequence of int or of float."""
+  """Returns the bytes of a tf.train.Example with lists of ints or floats."""
   rows = {name: np.asarray(values)[None] for name, values in features.items()}
   return serialize_examples(rows)[0]
 
 
 def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
-  """Returns many tf.train.Examples, made together.
+  """Returns the bytes of B tf.train.Examples.
 
-  The bytes equal `Example.SerializeToString(deterministic=True)`: they depend
-  only on the values, and features are in the order of their names.
-  Unlike the original: there, the order of features changed from run to run.
-  The features are arrays [B, n], whose n may differ; integers become an
-  int64_list, floats a float_list.
+  They equal `Example.SerializeToString(deterministic=True)`: they depend only
+  on the values, and the features are sorted by name.
+  Unlike the original: there, the order of features varies from run to run.
+  The features are arrays [B, n]; n may differ between features. Integers become
+  an int64_list, floats a float_list.
   """
   columns: list[list[bytes]] = []
   for name in sorted(features):
@@ -234,7 +236,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_start(name, list_tag, length):
-  """Returns the bytes of a feature that precede `length` bytes of numbers."""
+  """Returns a feature's bytes before its numbers, which take `length` bytes."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
   values = _delimited(
@@ -249,7 +251,7 @@ def _bytes_of_rows(values):
   size = values.shape[1] * values.itemsize
   if not size:
     return [b""] * len(values)
-  # With one item per row, `tolist` returns bytes.
+  # In a view with one item per row, `tolist` returns each row as bytes.
   return np.ascontiguousarray(values).view(f"V{size}")[:, 0].tolist()
 
 
@@ -265,15 +267,15 @@ def _length_bytes(length):
 def _varints(values):
   """Returns the bytes of each row of integers [B, n] as varints.
 
-  A byte has 7 bits, the lowest first: 300 = 0b10_0101100 -> 0b1_0101100,
-  0b0_0000010; the top bit marks that more bytes follow. Negative numbers are
-  converted to unsigned 64-bit integers of ten bytes each.
+  Each byte has 7 bits of the number, the lowest bits first, and its top bit
+  says whether more bytes follow: 300 = 0b10_0101100 -> 0b1_0101100,
+  0b0_0000010. Negative numbers become unsigned 64-bit integers of ten bytes.
   """
   if values.min(initial=0) < 0:
     values = values.astype(np.int64).view(np.uint64)
   largest = int(values.max(initial=0))
   width = max(1, -(-largest.bit_length() // 7))
-  # Masks and segments usually have no continuation bit.
+  # A shortcut for numbers of one byte, such as masks and segment ids.
   if width == 1:
     return _bytes_of_rows(values.astype(np.uint8))
   rest = values.astype(np.min_scalar_type(largest))
@@ -281,7 +283,7 @@ def _varints(values):
   valid = np.empty(data.shape, bool)
   for byte in range(width):
     data[..., byte] = (rest & 127) + (rest > 127) * np.uint8(128)
-    # Zero also has one byte.
+    # Zero takes one byte.
     valid[..., byte] = (rest > 0) if byte else True
     rest >>= 7
   joined = data[valid].tobytes()
@@ -290,16 +292,16 @@ def _varints(values):
 
 
 def is_gzip(path: str) -> bool:
-  """Whether a TFRecord file is compressed, judged by its first bytes."""
+  """Returns whether a file is compressed, judging by its first bytes."""
   with file_io.open_for_reading(path) as stream:
     return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def count_records(path: str) -> int:
-  """Returns the number of records of a TFRecord file, reading lengths only.
+  """Returns the number of records in a TFRecord file, reading only lengths.
 
-  Raises InputError: the file is missing, or ends within a record (the file, the
-  record's number from 1 and its first byte from 0 are named).
+  Raises InputError: the file is missing, or ends within a record. The message
+  has the record's number, from 1, and its byte offset.
   """
   size, compressed = file_io.size(path), is_gzip(path)
   reason = "gzip data end there" if compressed else f"the file has {size} bytes"
@@ -310,8 +312,8 @@ def count_records(path: str) -> int:
       while header := source.read(_HEADER_BYTES):
         length = int.from_bytes(header[:8], "little")
         end = offset + _HEADER_BYTES + length + _FOOTER_BYTES
-        # This skips the data: a damaged length may be any number, and only gzip
-        # reports where its data end.
+        # Skip the data. A damaged length may point beyond the end of the file:
+        # seeking in gzip data stops at the end, in a plain file it does not.
         if (
           len(header) < _HEADER_BYTES
           or source.seek(end) < end
@@ -330,10 +332,10 @@ def count_records(path: str) -> int:
 
 
 def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
-  """Yields the features [n] of each record of a TFRecord file.
+  """Yields each record of a TFRecord file as a dict of feature arrays [n].
 
-  Integers come as int64, floats as float32, byte strings as object. Tests and
-  checks use it; training reads with tf.data. Raises InputError: a record is
+  Integers become int64, floats float32, and byte strings object. This is for
+  tests and checks; training uses tf.data. Raises InputError: a record is
   damaged (CRC), cut off, or not a tf.train.Example.
   """
   import tensorflow as tf
@@ -342,7 +344,7 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   for number, serialized in enumerate(read_serialized(path), 1):
     try:
       example = tf.train.Example.FromString(serialized)
-    except Exception as error:  # DecodeError's module depends on the version.
+    except Exception as error:  # protobuf's versions raise different types.
       raise errors.InputError(
         f"{path}: record {number} is not a tf.train.Example ({error}); the "
         "file was not written by this project's scripts"
@@ -356,7 +358,7 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
 
 
 def read_serialized(path: str) -> Iterator[bytes]:
-  """Yields the bytes of each record of a TFRecord file, CRCs checked.
+  """Yields the bytes of each record of a TFRecord file, and checks the CRCs.
 
   Raises InputError: the file is missing, or a record is damaged or cut off.
   """
@@ -368,18 +370,18 @@ def read_serialized(path: str) -> Iterator[bytes]:
     for number, record in enumerate(records, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
-    # This removes the names of TensorFlow's graph nodes.
+    # Remove the names of TensorFlow's graph nodes.
     reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", error.message, flags=re.S)
     raise errors.InputError(
       f"{path}: record {number + 1} is damaged or cut off ({reason.strip()}); "
-      f"the {number} before it are whole: write the file again"
+      f"the {number} records before it are intact; write the file again"
     ) from error
-  # TensorFlow accepts a file that is cut within a record's header.
+  # Unlike TensorFlow, this also detects a file that ends within a header.
   count_records(path)
 
 
 def stored_records(path: str) -> "tf.data.Dataset":
-  """Returns a dataset of the bytes of a file's records, compressed or not."""
+  """Returns a dataset of the serialized records in a file, maybe compressed."""
   import tensorflow as tf
 
   compression = "GZIP" if is_gzip(path) else ""
@@ -387,11 +389,11 @@ def stored_records(path: str) -> "tf.data.Dataset":
 
 
 def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-  """Returns a dataset whose iterator ends immediately after its last use.
+  """Returns the dataset without autotuning, which delays an iterator's end.
 
-  An iterator's autotuning thread checks whether to stop after 10, 20, 40, ...
-  ms, up to a minute, and the iterator waits for that thread at its end. So a
-  training or a prediction of 20 seconds could take 40.
+  The autotuning thread checks after 10, 20, 40, ... ms, up to a minute, whether
+  to stop, and the iterator waits for this thread before it ends. So 20 seconds
+  of training or prediction could take 40.
   """
   import tensorflow as tf
 

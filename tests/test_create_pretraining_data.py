@@ -285,7 +285,9 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
     files = tfrecord.find_files(str(output))
     assert files
     tfrecord.check_vocabulary(files, str(tmp_path / "one.txt"))
-    with pytest.raises(errors.InputError, match="made with another vocabulary"):
+    with pytest.raises(
+      errors.InputError, match="written with a different vocabulary"
+    ):
       tfrecord.check_vocabulary(files, str(tmp_path / "other.txt"))
   # A pattern matches only records, not the files next to them.
   assert tfrecord.find_files(str(tmp_path / "None.*")) == [
@@ -295,7 +297,7 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
   (tmp_path / "c.json").write_text(config.to_json_string())
   script_runner.refuse(
     "run_pretraining.py",
-    "made with another vocabulary",
+    "written with a different vocabulary",
     do_train=True,
     input_file=tmp_path / "None.tfrecord",
     output_dir=tmp_path / "out",

@@ -153,9 +153,9 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
   empty, full = write(tmp_path / "empty.gz", 0), write(tmp_path / "full.gz")
   data = open_input([empty, full, empty])
   assert data.files == [full]
-  assert caplog.text.count(f"{empty} holds no record: it is skipped") == 2
+  assert caplog.text.count(f"skipping {empty}: it holds no records") == 2
   empty = write(tmp_path / "empty", 0)
-  with pytest.raises(errors.InputError, match="no record in .*empty"):
+  with pytest.raises(errors.InputError, match="no records in .*empty"):
     open_input(empty)
 
 

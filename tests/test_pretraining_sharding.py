@@ -177,9 +177,9 @@ def test_a_text_without_any_record_leaves_nothing(tmp_path, text):
 def test_shards_are_found_by_pattern_manifest_or_output(tmp_path):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
   file_io.write_text(run.manifest, '{"shards": {}}')
-  with pytest.raises(errors.InputError, match="its shards are not finished"):
+  with pytest.raises(errors.InputError, match="some of its shards are missing"):
     tfrecord.find_files(run.manifest)
-  with pytest.raises(errors.InputError, match="no file of records matches"):
+  with pytest.raises(errors.InputError, match="no record file matches"):
     tfrecord.find_files(f"{tmp_path}/out/*")
   os.remove(run.manifest)
   run.make()
