@@ -1,1 +1,1 @@
-"""Questions -> windows -> spans -> answers and scores."""
+"""Question answering (SQuAD): data, windows, answer spans, answers, scores."""

@@ -1,23 +1,23 @@
-"""Maps predicted word pieces to the words as written in the passage.
+"""Maps predicted word pieces to the text as written in the passage.
 
 For "Anna Lang's" in a passage, a model reads "anna lang ' s", lower-cased and
-without accents, but the answer must be "Anna Lang". So this module searches the
-predicted pieces in the tokenized words that they come from, and maps the match
-to the written words by counting characters:
+without accents, but the answer must be "Anna Lang". So this module finds the
+predicted pieces in the tokenized text of their words, and maps the match to the
+written text by counting characters:
 
     words as written     Anna Lang's
     tokenized            anna lang ' s
     predicted            anna lang          characters 0 to 7 without spaces
     answer               Anna Lang          characters 0 to 7 without spaces
 
-As in the original: if that fails (an unknown piece, a character that the
-tokenizer removes or replaces with two), the answer is the whole words; of two
-places that match the prediction, the first one counts.
+As in the original: if this fails, because of an unknown piece or a character
+that the tokenizer removes or replaces with two, the answer is the whole words.
+If the words contain the prediction twice, the first match counts.
 
 The original tokenizes the words for each of the 20 best answers of each
-question; this module tokenizes each word of a passage once. The result is
-equal, because U+0020, which separates words, also ends a token at every stage
-of tokenization.
+question; this module tokenizes each word of a passage once. The result is the
+same, because the space U+0020 between words ends a token at every stage of
+tokenization.
 """
 
 import bisect
@@ -31,24 +31,24 @@ import tokenization
 from squad import data
 from variants import tokenizer_file
 
-# Size of a cache: most characters occur in many words.
-_REMEMBERED_WORDS = 1 << 16
+# Size of the cache of `_num_kept`.
+_CACHED_CHARACTERS = 1 << 16
 
 
 class PassageText:
-  """A passage as written and as tokenized, and the mapping between them.
+  """A passage as written and as tokenized, and the mapping between both texts.
 
-  Both texts are the words joined by single spaces. The tokenized text lacks
-  words without tokens, for example a single zero-width space.
+  Each text is the passage's words joined by single spaces. The tokenized text
+  lacks words without tokens, such as a zero-width space.
   """
 
   def __init__(self, words: list[str], word_text: Callable[[str], str]):
     """Takes a question's `doc_tokens` and a tokenizer's `word_text`."""
     self._written = " ".join(words)
-    # The offset of each word, counted with spaces and without them.
-    # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
+    # The offset of each word, and of a further word, with and without spaces.
+    # For "Anna Lang's": starts [0, 5, 12], spaceless starts [0, 4, 10].
     self._starts = _word_starts(words)
-    self._places = _sums(map(len, words))
+    self._spaceless_starts = _sums(map(len, words))
     tokens = [word_text(word) for word in words]
     self._tokenized = " ".join(filter(None, tokens))
     self._token_starts = _sums(len(text) + bool(text) for text in tokens)
@@ -60,68 +60,69 @@ class PassageText:
 
     Args:
       predicted: text of the pieces, see FullTokenizer.joined_pieces.
-      first, last: numbers of words, both inclusive.
+      first, last: indices of words, both inclusive.
 
     Returns:
-      (text, (start, end)): the written text, and its place in all words joined
-      by single spaces. If the words do not contain the prediction, this is the
-      text of all these words, with a line in the debug log.
+      (text, (start, end)): the written text, and its span of characters in the
+      passage's words joined by single spaces. If the prediction is not found,
+      this is the text of all words from `first` to `last`.
     """
-    start, end = self._place(predicted, first, last)
+    start, end = self._span(predicted, first, last)
     return self._written[start:end], (start, end)
 
-  def _place(self, predicted, first, last):
+  def _span(self, predicted, first, last):
     # Search only these words, because the passage may contain the same text
     # earlier.
     start = self._token_starts[first]
-    # `end` excludes the space after the last word. Words may have no tokens.
+    # `end` excludes the space after the last word. If the words have no tokens,
+    # it equals `start`.
     end = max(start, self._token_starts[last + 1] - 1)
     offset = self._tokenized.find(predicted, start, end)
-    # Counting works only if tokenization keeps the number of characters. "É"
-    # becomes "e", but without a control character, or an accent that is a
-    # separate character, all later characters have other numbers.
+    # Counting works only if tokenization keeps the number of characters, as for
+    # "É" and "e". Removing a control character, or an accent that is a separate
+    # character, shifts all later characters.
+    first_start = self._spaceless_starts[first]
     if (
       predicted.strip(" ") == predicted != ""
       and offset >= 0
       and self._num_characters(start, end)
-      == self._places[last + 1] - self._places[first]
+      == self._spaceless_starts[last + 1] - first_start
     ):
-      # `before` and `after` are the first and last character without spaces.
-      before = self._places[first] + self._num_characters(start, offset)
-      after = before + len(predicted) - predicted.count(" ") - 1
-      return self._position(before), self._position(after) + 1
-    place = self._starts[first], self._starts[last + 1] - 1
-    logging.debug(
-      "No %r in %r, letter by letter.", predicted, self._written[slice(*place)]
-    )
-    return place
+      first_char = first_start + self._num_characters(start, offset)
+      last_char = first_char + len(predicted) - predicted.count(" ") - 1
+      return self._position(first_char), self._position(last_char) + 1
+    span = self._starts[first], self._starts[last + 1] - 1
+    whole = self._written[slice(*span)]
+    logging.debug("cannot locate %r in %r: using all words", predicted, whole)
+    return span
 
   def _num_characters(self, start, end):
     """Counts the characters except U+0020 in a part of the tokenized text."""
     return end - start - self._tokenized.count(" ", start, end)
 
-  def _position(self, place):
-    """Converts a character's number without spaces to its written position."""
-    # A space precedes each word but the first. An empty word begins at the same
-    # place as the next word, so the last word at a place has the character.
-    return place + bisect.bisect_right(self._places, place) - 1
+  def _position(self, index):
+    """Returns a character's written position from its index without spaces."""
+    # One space precedes each word except the first. An empty word starts at the
+    # same index as the next word, so the last word that starts there counts.
+    return index + bisect.bisect_right(self._spaceless_starts, index) - 1
 
 
 def written_places(
   word: str, tokenizer: tokenization.FullTokenizer
 ) -> list[tuple[int, int]] | None:
-  """Returns the (start, end) of each piece within its word.
+  """Returns the span of characters (start, end) of each piece of a word.
 
   Characters that the tokenizer removes belong to the piece before them. Returns
-  None for a tokenizer other than BERT's, or if characters cannot be matched.
+  None for a tokenizer other than BERT's, or if pieces do not match the word.
   """
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
   # Each character of "É," becomes one character, a stripped accent none.
   counts = [_num_kept(char, basic) for char in word]
-  owners = [n for n, count in enumerate(counts) for _ in range(count)]
-  places, after = [], 0
+  # The written character from which each tokenized character comes.
+  sources = [n for n, count in enumerate(counts) for _ in range(count)]
+  spans, after = [], 0
   for token in basic.tokenize(word):
     pieces = pieces_of.longest_matches(token)
     # An unknown token covers all of its characters.
@@ -129,23 +130,23 @@ def written_places(
     sizes = [len(piece.removeprefix("##")) for piece in pieces]
     for size in [len(token)] if is_unknown else sizes:
       before, after = after, after + size
-      if not before < after <= len(owners):
+      if not before < after <= len(sources):
         return None
-      end = owners[after - 1] + 1
+      end = sources[after - 1] + 1
       while end < len(word) and not counts[end]:
         end += 1
-      places.append((owners[before], end))
-  return places if after == len(owners) else None
+      spans.append((sources[before], end))
+  return spans if after == len(sources) else None
 
 
-@functools.lru_cache(_REMEMBERED_WORDS)
+@functools.lru_cache(_CACHED_CHARACTERS)
 def _num_kept(char, basic):
-  """Returns the number of characters that replace a character."""
+  """Returns the number of characters that `char` becomes in tokenized text."""
   return len("".join(basic.tokenize(char)))
 
 
 class PieceFinder:
-  """Finds a passage's pieces in its words, which are joined by spaces."""
+  """Finds the written text of a passage's pieces."""
 
   def __init__(
     self,
@@ -153,37 +154,38 @@ class PieceFinder:
     numbers: list[int],
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Takes the words, and the number of each piece's word."""
+    """Takes a passage's words, and the index of the word of each piece."""
     self._written = " ".join(words)
     starts = _word_starts(words)
-    places = [
+    spans = [
       (starts[number] + start, starts[number] + end)
       for number in dict.fromkeys(numbers)
       for start, end in written_places(words[number], tokenizer) or ()
     ]
-    self._places = places if len(places) == len(numbers) else None
+    self._spans = spans if len(spans) == len(numbers) else None
 
   def find(self, first: int, last: int) -> tuple | None:
-    """Returns the text and the place (start, end) of pieces `first` to `last`.
+    """Returns the written text and span of the pieces `first` to `last`.
 
-    It returns None if `written_places` cannot locate all pieces.
+    See PassageText.find. Returns None if `written_places` cannot locate all
+    pieces of the passage.
     """
-    if self._places is None:
+    if self._spans is None:
       return None
-    place = self._places[first][0], self._places[last][1]
-    return self._written[slice(*place)], place
+    span = self._spans[first][0], self._spans[last][1]
+    return self._written[slice(*span)], span
 
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
-  """Converts a place from PassageText.find to a place in the context."""
+  """Converts a span `place` from PassageText.find to a span in the context."""
   words = list(data.WORD.finditer(context))
   starts = _word_starts([word.group() for word in words])
 
-  def of(position):
+  def in_text(position):
     number = bisect.bisect_right(starts, position) - 1
     return words[number].start() + position - starts[number]
 
-  return of(place[0]), of(place[1] - 1) + 1
+  return in_text(place[0]), in_text(place[1] - 1) + 1
 
 
 def _word_starts(words):

@@ -15,16 +15,16 @@ from training import distribution, evaluation_loop
 def window_logits(
   model: Callable, batch: dict, *, trim: bool, mask_padding: bool = True
 ) -> dict:
-  """Returns the logits "start" and "end" of a batch, float32 [B, T].
+  """Returns {"start": logits, "end": logits} of a batch, float32 [B, T] each.
 
   Args:
     model: function of a batch; returns start and end logits [B, T'].
     batch: input_ids, input_mask and segment_ids [B, T].
-    trim: whether to trim the batch to its longest sequence, T'; the logits from
-      T' to T are then -inf.
-    mask_padding: whether the logits of padding are -inf.
-      Unlike the original: its padding competes for the n best positions of a
-      window; here the answers would then depend on the trimmed length.
+    trim: whether to trim the batch to T', the length of its longest sequence.
+      The logits from T' to T are then -inf.
+    mask_padding: whether to set the logits of padding to -inf.
+      Unlike the original: there, padding competes for the n best positions of a
+      window. With `trim`, the answers would then depend on T'.
   """
   length = tf.shape(batch["input_ids"])[1]
   if trim:
@@ -35,8 +35,8 @@ def window_logits(
     if mask_padding:
       logits = tf.where(is_token, logits, -np.inf)
     # Equal widths allow stacking the rows of all batches.
-    rest = length - tf.shape(logits)[1]
-    outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
+    missing = [0, length - tf.shape(logits)[1]]
+    outputs[name] = tf.pad(logits, [[0, 0], missing], constant_values=-np.inf)
   return outputs
 
 
@@ -51,20 +51,21 @@ class Answerer:
     strategy: tf.distribute.Strategy,
     threshold: null_threshold.NullThreshold,
   ):
-    """Makes an answerer.
+    """Creates an answerer.
 
     Args:
       settings: settings of run_squad.py.
       model: see `window_logits`.
       tokenizer: the model's tokenizer.
-      strategy: strategy in whose scope the model was made.
-      threshold: threshold of "no answer".
+      strategy: the strategy in whose scope the model was created.
+      threshold: the threshold for "no answer".
     """
     self._tokenizer = tokenizer
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
     self._options = answers.options_of(settings)
     pads = settings.pad_to_max_length
-    # XLA compiles only the training step, so prediction may vary the length.
+    # XLA compiles only the training step, so prediction batches may vary in
+    # length.
     self._trim = not pads and not distribution.is_tpu(strategy)
     self._predictor = evaluation_loop.Predictor(
       strategy,
@@ -83,7 +84,7 @@ class Answerer:
   ) -> list[answers.Answer]:
     """Answers every question of a file.
 
-    With `find_threshold` it first searches the threshold on these answers.
+    With `find_threshold`, it first sets the threshold that is best for them.
     """
     windows = file.windows or []
     logits = self._predictor.predict(
@@ -91,7 +92,7 @@ class Answerer:
       inputs.record_features(self._lengths.max_seq_length, training=False),
       num_records=file.num_records,
       batch_size=batch_size,
-      # Windows of similar length share a batch; logits keep the input's order.
+      # Windows of similar length share a batch; the logits stay in file order.
       lengths=[w.num_tokens for w in windows] if self._trim else None,
     )
     predicted = answers.find_answers(
@@ -102,9 +103,9 @@ class Answerer:
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
-    """Returns {name: score}, as in the official script, and question scores.
+    """Returns {name: score} as the official script, and each question's scores.
 
-    The latter are the result of scores.compare_all.
+    The questions' scores are the result of scores.compare_all.
     """
     version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}
@@ -117,7 +118,7 @@ class Answerer:
     return results, points
 
   def result_names(self, file: data.SquadFile) -> list[str]:
-    """Returns the names of a file's scores; its questions need no answers."""
+    """Returns the names of the scores that `scores` returns for a file."""
     return list(
       self.scores(
         file,

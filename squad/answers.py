@@ -1,4 +1,4 @@
-"""A model's logits of windows -> answers, the best first, and their files.
+"""Turns the logits of windows into ranked answers, and writes them to files.
 
   options = answers.AnswerOptions(version_2_with_negative=True)
   answered = answers.find_answers(
@@ -6,8 +6,8 @@
   )
   answers.write(output_dir, answered)
 
-`find_answers` serves both files (`Answerer.answers`) and texts
-(`answer_texts`). `with_threshold` applies another threshold without the logits.
+Both `Answerer.answers`, for files, and `answer_texts` call `find_answers`.
+`with_threshold` applies a different threshold to existing answers.
 """
 
 import functools
@@ -30,8 +30,8 @@ NULL_ODDS_FILE = "null_odds.json"
 
 # As in the original: the answer to a question without candidates in SQuAD 1.1.
 _NOTHING_FOUND = "empty"
-# As in the original: the initial null score. Here it is the null odds of a
-# question whose only candidate is "no answer", and exceeds every threshold.
+# The null odds of a question whose only candidate is "no answer".
+# As in the original: its initial null score. It exceeds every usual threshold.
 _NO_OTHER_ANSWER = 1e6
 
 
@@ -39,12 +39,12 @@ class AnswerOptions(NamedTuple):
   """The options that determine the answers, named like the flags.
 
   Attributes:
-    n_best_size: number of start and end positions to try in a window, and of
-      answers to keep for a question.
+    n_best_size: number of start positions and of end positions to try in each
+      window, and number of answers to return for each question.
     max_answer_length: maximum length in word pieces.
     version_2_with_negative: whether a question may have no answer.
-    null_score_diff_threshold: the answer is "no answer" if its score exceeds
-      the best answer's by more than this, in logits.
+    null_score_diff_threshold: the answer is "no answer" if its null odds (see
+      Answer) exceed this.
   """
 
   n_best_size: int = 20
@@ -54,16 +54,17 @@ class AnswerOptions(NamedTuple):
 
 
 def options_of(settings) -> AnswerOptions:
-  """Returns a script's AnswerOptions, with the default threshold."""
+  """Returns the AnswerOptions of a script, with the default threshold."""
   return AnswerOptions(
     **settings.pick("n_best_size max_answer_length version_2_with_negative")
   )
 
 
 class Candidate(NamedTuple):
-  """One of a question's best answers; their probabilities sum to 1.
+  """One of a question's best answers.
 
-  The text is spelled as in the passage; "" means "no answer".
+  The text is spelled as in the passage; "" means "no answer". The probabilities
+  of a question's candidates sum to 1.
   """
 
   text: str
@@ -78,13 +79,14 @@ class Answer(NamedTuple):
   Attributes:
     text: the answer; "" means "no answer".
     candidates: list of Candidate, the best first.
-    best_text: the best answer except "", for any threshold; "" if no other
-      answer exists.
-    null_odds: score of "no answer" minus `score`, in logits; None without
+    best_text: the best answer other than "no answer", whatever the threshold;
+      "" if there is none.
+    null_odds: null score minus `score`, in logits; None without
       version_2_with_negative.
-    score: the sum of the logits of `best_text`.
-    places: {text of a candidate: its place, see alignment.PassageText.find}.
-    null_score: the sum of the "no answer" logits, 0.0 without a window.
+    score: the start logit plus the end logit of `best_text`.
+    places: {text of a candidate: its span, see alignment.PassageText.find}.
+    null_score: the start logit plus the end logit of "no answer"; 0.0 for a
+      question without windows.
   """
 
   qas_id: str
@@ -97,7 +99,7 @@ class Answer(NamedTuple):
   null_score: float = 0.0
 
 
-# Spans -> answers.
+# From logits to answers.
 
 
 def find_answers(
@@ -111,16 +113,16 @@ def find_answers(
 ) -> list[Answer]:
   """Returns the Answer to every question, in order.
 
-  With `by_pieces`, an answer is the text that its pieces cover.
-  Unlike the original: it searches the text of the pieces in their words and
-  takes the first match, or all words without a match. In a passage without
-  spaces that is a wrong place, or the whole passage.
+  With `by_pieces`, an answer is exactly the text that its pieces cover.
+  Unlike the original: it searches the words for the text of the pieces, and
+  takes the first match, or all words if there is none. In a passage without
+  spaces, this may be the wrong match, or the whole passage.
 
-  As in the original: padding with logits competes for the `n_best_size` best
-  positions of a window, although it is never an answer.
-  Logits `start` and `end` are float32 [N, T], a row for each of N windows in
-  the order of their questions; logits that were not computed must be -inf.
-  Raises InputError: a logit is not finite; the message names the question.
+  As in the original: padding with finite logits competes for the `n_best_size`
+  best positions of a window, although no answer can contain it.
+  `logits` has `start` and `end`, float32 [N, T], for N windows in the order of
+  their questions; logits of padding may be -inf. Raises InputError: another
+  logit is not finite; the message names the question.
   """
   for values in logits.values():
     _check_finite(questions, windows, values)
@@ -129,8 +131,8 @@ def find_answers(
   # A cache, because most words of a passage also occur in other passages.
   word_text = functools.lru_cache(1 << 16)(tokenizer.word_text)
   passage, find, answers = None, None, []
-  for index, (question, of_question) in enumerate(zip(questions, best)):
-    # All questions about a passage follow each other.
+  for index, (question, ranked) in enumerate(zip(questions, best)):
+    # Questions about the same passage are consecutive.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
       words = question.doc_tokens
@@ -139,17 +141,17 @@ def find_answers(
         words, passage.words.tolist(), tokenizer
       )
       find = _text_finder(passage, whole, pieces, tokenizer)
-    answers.append(_answer(question.qas_id, of_question, find, options))
+    answers.append(_answer(question.qas_id, ranked, find, options))
   return answers
 
 
 def _check_finite(questions, windows, logits):
-  """Raises InputError if a logit is nan or infinite.
+  """Raises InputError if a logit is nan or infinite, except -inf for padding.
 
-  Unlike the original: it sorts nan with the logits, and answers at random.
+  Unlike the original: there, nan is sorted like a logit and answers are random.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
-  # [N, T]; `window_logits` sets padding to -inf.
+  # [N, T]
   is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
   is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
   if is_good.all():
@@ -157,17 +159,17 @@ def _check_finite(questions, windows, logits):
   row, position = np.argwhere(~is_good)[0]
   question = questions[windows[row].question_index]
   raise errors.InputError(
-    f"{question.place or question.qas_id}: the model gave "
-    f"{logits[row, position]} for position {position} of a window of "
-    f"question {question.qas_id!r}: its weights are damaged or training "
-    "diverged, use an earlier checkpoint"
+    f"{question.place or question.qas_id}: a logit of the model is "
+    f"{logits[row, position]}, at position {position} of a window of "
+    f"question {question.qas_id!r}: its weights are damaged, or training "
+    "diverged; use an earlier checkpoint"
   )
 
 
 def _text_finder(passage, whole, pieces, tokenizer):
-  """Returns a function from a span's pieces (first, last) to (text, place)."""
+  """Returns a function from a span's pieces (first, last) to (text, span)."""
 
-  @functools.cache  # Questions often share spans.
+  @functools.cache  # The n best spans of different questions are often equal.
   def find(first, last):
     if first == spans.NULL_PIECE:
       return "", None
@@ -182,7 +184,7 @@ def _text_finder(passage, whole, pieces, tokenizer):
 def _answer(qas_id, ranked, find, options):
   """Returns the Answer for a question's Spans."""
   version_2 = options.version_2_with_negative
-  # A question with windows has one null span.
+  # A question with windows has exactly one null span.
   is_null = ranked.first_pieces == spans.NULL_PIECE
   pair = ranked.start_logits, ranked.end_logits
   null = tuple(float(values[is_null].sum()) for values in pair)
@@ -193,11 +195,11 @@ def _answer(qas_id, ranked, find, options):
   score = sum(kept[best_text]) if best_text else None
   answer = Answer(qas_id, "", [], best_text, None, score, places, sum(null))
   if not version_2:
-    # As in the original: the n-best file is never empty for a question.
+    # As in the original: every question has a candidate in the n-best file.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return answer._replace(text=candidates[0].text, candidates=candidates)
-  # If the best answers lack "", it is added as the last, so that the n-best
-  # file always has its probability.
+  # Append "" if the best answers lack it, because the n-best file always has
+  # its probability.
   null_start, null_end = kept.setdefault("", null)
   # Unlike the original: if "no answer" is the only candidate, it is the answer;
   # the original fails.
@@ -210,18 +212,18 @@ def _answer(qas_id, ranked, find, options):
 
 
 def _distinct(ranked, find, number):
-  """Returns the first `number` different texts of Spans, the best first.
+  """Returns the `number` best distinct texts of ranked Spans, the best first.
 
-  The result is {text: (start logit, end logit)} and {text: place}, where the
-  place of "" is None.
+  The results are {text: (start logit, end logit)} and {text: span in the
+  passage}, which is None for "".
   """
   kept, places = {}, {}
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break
     text, place = find(first, last)
-    # Spans may have equal texts ("the river", twice in a passage): a text
-    # counts once, with the logits of its best span, which comes first.
+    # "the river" may occur twice in a passage. A text counts once, with the
+    # logits of its best span, which comes first.
     kept.setdefault(text, tuple(pair))
     places.setdefault(text, place)
   return kept, places
@@ -241,10 +243,10 @@ def _candidates(logits):
 
 
 def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
-  """Returns at most `top_k` of the best answers, as dicts for JSON.
+  """Returns the `top_k` best answers as dicts for JSON.
 
-  Each dict has `answer` ("": no answer), `probability`, `score` (the sum of its
-  logits), and `start` and `end` (offsets in the context, in characters).
+  Each dict has `answer` ("" for "no answer"), `probability`, `score`, and the
+  character offsets `start` and `end` in the context.
   """
   results = []
   for candidate in answer.candidates[:top_k]:
@@ -263,7 +265,7 @@ def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
-  """Returns the answers for a threshold, if they have null odds."""
+  """Applies a threshold to the answers that have null odds, and returns all."""
   return [
     a
     if a.null_odds is None
@@ -273,12 +275,12 @@ def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
 
 
 def write(folder: str, answers: list) -> None:
-  """Writes the original's files of answers.
+  """Writes answers to the same files as the original.
 
   They are predictions.json (id -> text), nbest_predictions.json (id ->
-  candidates) and, if answers have odds, null_odds.json (id -> odds). Without
-  odds, it removes an existing null_odds.json. As in the original: ASCII with an
-  indent of four spaces; of several questions with one id, the last one counts.
+  candidates) and, if answers have null odds, null_odds.json (id -> odds).
+  Otherwise, it removes an existing null_odds.json. As in the original: ASCII
+  with an indent of four spaces; of questions with equal ids, the last counts.
   """
   contents = {
     PREDICTIONS_FILE: {answer.qas_id: answer.text for answer in answers},
@@ -291,14 +293,14 @@ def write(folder: str, answers: list) -> None:
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = odds
   else:
-    # Otherwise a script would score an earlier run's odds with these answers.
+    # Otherwise a scoring script would combine old odds with these answers.
     file_io.remove(os.path.join(folder, NULL_ODDS_FILE))
   for name, values in contents.items():
     text = json.dumps(values, indent=4) + "\n"
     file_io.write_text(os.path.join(folder, name), text)
 
 
-# A model -> logits -> answers.
+# From texts to answers.
 
 
 def answer_texts(
@@ -310,28 +312,28 @@ def answer_texts(
   *,
   batch_size: int,
 ) -> list[Answer]:
-  """Answers each (question, context).
+  """Returns the Answer to each (question, context) pair.
 
   Args:
     network: function of input_ids, input_mask and segment_ids, int32 [B, T];
       returns a dict with start_logits and end_logits [B, T].
-    batch_size: B; batches of short windows are larger.
+    batch_size: B of the longest windows; batches of shorter ones are larger.
   """
   questions = data.from_texts(pairs)
   windows = list(windowing.make_windows(questions, tokenizer, lengths))
   sizes = [window.num_tokens for window in windows]
   shape = len(windows), max(sizes, default=1)
   logits = {n: np.full(shape, -np.inf, np.float32) for n in ("start", "end")}
-  for places in input_sequences.batches_by_length(
+  for indices in input_sequences.batches_by_length(
     sizes, batch_size, lengths.max_seq_length
   ):
-    longest = sizes[places[0]]
+    longest = sizes[indices[0]]
     batch = windowing.make_batch(
-      [windows[n] for n in places], tokenizer, longest
+      [windows[n] for n in indices], tokenizer, longest
     )
     outputs = network(**{n: batch[n] for n in input_sequences.NAMES})
     for name, values in logits.items():
-      values[places, :longest] = np.where(
+      values[indices, :longest] = np.where(
         batch["input_mask"] > 0, outputs[f"{name}_logits"], -np.inf
       )
   return find_answers(

@@ -4,7 +4,7 @@
     {"id": ..., "question": ..., "is_impossible": false,
      "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
 
-or one question per line, or a list, as Hugging Face's `datasets` writes them:
+or flat questions, one per line or in a list, as in Hugging Face's `datasets`:
 
   {"id": ..., "context": ..., "question": ...,
    "answers": {"text": [...], "answer_start": [269]}}
@@ -20,7 +20,7 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# As in the original: other white space of Unicode does not separate words.
+# As in the original: other Unicode white space does not separate words.
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
@@ -31,15 +31,16 @@ class Question(NamedTuple):
     qas_id: the question's id in the file ("1" for the number 1).
     doc_tokens: the passage split at white space; all questions about the
       passage share this list.
-    answer_text: the answer to train on; "" if it has none, or outside training.
-    start_position, end_position: the first and last of `doc_tokens` that the
-      answer overlaps; -1 without an answer, or outside training.
+    answer_text: the answer to train on; "" without an answer or outside
+      training.
+    start_position, end_position: indices in `doc_tokens` of the first and last
+      word that overlap the answer; -1 without an answer or outside training.
     is_impossible: whether the file marks the question as unanswerable.
-    answers: tuple of all answers in the file, with which predictions are
-      compared.
-    passage: number of the passage in the file, from 0.
+    answers: tuple of all answers in the file, for scoring predictions.
+    passage: index of the passage in the file.
     place: file and id of the question, for error messages.
-    before_answer: passage from `start_position` to the answer, in training.
+    before_answer: in training, the passage's text between the start of the word
+      at `start_position` and the answer.
   """
 
   qas_id: str
@@ -56,7 +57,7 @@ class Question(NamedTuple):
 
 
 class Skipped(NamedTuple):
-  """A question that training skips; `reason` quotes its answer."""
+  """A question that training skips, and the reason."""
 
   qas_id: str
   reason: str
@@ -69,7 +70,7 @@ class SquadFile(NamedTuple):
     questions: list of Question, in the order of the file.
     is_labelled: whether predictions can be scored: every question has answers
       or is impossible (SQuAD 2.0).
-    skipped: list of Skipped, which `questions` does not contain.
+    skipped: list of Skipped; `questions` does not contain these questions.
   """
 
   path: str
@@ -84,21 +85,22 @@ def read(
   """Reads a SQuAD file.
 
   Raises InputError: the file is not JSON (the message has line and column),
-  lacks a field, has an answer outside its passage or the other version of
-  SQuAD; a question in training does not have exactly one answer; two questions
-  in prediction have the same id (one answer would overwrite the other).
+  lacks a field, or is of the other version of SQuAD; in training, a question
+  does not have exactly one answer, or its answer lies outside the passage; in
+  prediction, two questions have the same id, so that one answer would overwrite
+  the other.
 
   Args:
     path: JSON of SQuAD 1.1 or 2.0, nested or flat. With `version_2`, a flat
       question with an empty list of answers is impossible.
-    training: whether to locate each answer in its passage. Unlike the original:
-      answers that are blank or not found are returned and counted in the log,
-      not skipped silently.
+    training: whether to locate each answer in its passage.
+      Unlike the original: questions with a blank answer are skipped, too; the
+      result lists all skipped questions, and the log has their number.
     version_2: whether questions may have no answer.
   """
   questions: list[Question] = []
   skipped: list[Skipped] = []
-  says_impossible = False
+  has_impossible_field = False
   for number, (place, paragraph) in enumerate(_paragraphs(path, version_2)):
     text = json_files.field(paragraph, "context", str, place)
     words = list(WORD.finditer(text))
@@ -113,19 +115,19 @@ def read(
       question = _question(path, f"{place}, question {index}", entry, passage)
       if question.is_impossible and not version_2:
         raise errors.InputError(
-          f"{question.place} is_impossible, as in SQuAD 2.0; pass "
-          "--version_2_with_negative, or take a file of SQuAD 1.1"
+          f"{question.place} has is_impossible: true, as in SQuAD 2.0; pass "
+          "--version_2_with_negative, or a file of SQuAD 1.1"
         )
-      says_impossible |= "is_impossible" in entry
+      has_impossible_field |= "is_impossible" in entry
       if training:
         question = _with_answer(question, entry, passage)
       if isinstance(question, Skipped):
         skipped.append(question)
       else:
         questions.append(question)
-  # A file without any labels may have either version.
+  # A file without any answers may be of either version.
   has_answers = skipped or any(question.answers for question in questions)
-  if version_2 and has_answers and not says_impossible:
+  if version_2 and has_answers and not has_impossible_field:
     raise errors.InputError(
       f"{path} is SQuAD 1.1: no question has is_impossible; pass "
       "--version_2_with_negative=false, or a file of SQuAD 2.0"
@@ -137,18 +139,18 @@ def read(
       f": all {len(skipped)} are skipped, such as {skipped[0].qas_id!r}: "
       f"{skipped[0].reason}; fix the file"
     )
-    raise errors.InputError(f"{path} holds no question to use{why or ''}")
+    raise errors.InputError(f"{path} has no usable question{why or ''}")
   _report(path, questions, skipped)
-  # Files without labels also have empty lists of answers.
+  # An unlabelled file may have empty lists of answers.
   is_labelled = all(q.answers or q.is_impossible for q in questions)
   return SquadFile(path, questions, is_labelled, skipped)
 
 
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
-  """Reads each file of a command once.
+  """Returns {name: SquadFile} for {name: path of a command's file}.
 
-  A file for both evaluation and prediction becomes one SquadFile. Raises
-  InputError: see `read`; or the file for evaluation cannot be scored.
+  A file for both evaluation and prediction is read once. Raises InputError: see
+  `read`; or the file for evaluation lacks answers.
   """
   read_once = functools.cache(functools.partial(read, version_2=version_2))
   files = {
@@ -170,21 +172,21 @@ def require_answers(file: SquadFile) -> None:
 
 
 def from_texts(pairs: list) -> list[Question]:
-  """Returns the Questions of (question, context) pairs, numbered from 0.
+  """Returns the Questions of (question, context) pairs, with ids "0", "1", ...
 
-  Consecutive pairs with the same context share the list of its words.
+  Consecutive pairs with the same context share one list of words.
   """
   questions, words = [], []
   for number, (question, context) in enumerate(pairs):
     if not number or context != pairs[number - 1][1]:
-      # The first question's number serves as the passage's number.
-      words, first = WORD.findall(context), number
-    questions.append(Question(str(number), question, words, passage=first))
+      # The number of a passage is the number of its first question.
+      words, passage = WORD.findall(context), number
+    questions.append(Question(str(number), question, words, passage=passage))
   return questions
 
 
 class _Passage(NamedTuple):
-  """A passage's number, text and words, and the offsets of the words."""
+  """A passage's index, text, words, and the offsets of the words."""
 
   number: int
   text: str
@@ -193,7 +195,7 @@ class _Passage(NamedTuple):
 
 
 def _paragraphs(path, version_2):
-  """Yields (place, paragraph) for a file, in SQuAD's nested format."""
+  """Yields (place, paragraph) for a file's paragraphs, in the nested format."""
   # Consecutive flat questions about one context become one paragraph.
   for context, entries in itertools.groupby(
     _entries(path), lambda entry: entry[1].get("context")
@@ -215,7 +217,7 @@ def _paragraphs(path, version_2):
 
 
 def _entries(path):
-  """Yields (place, article) or (place, flat question) for a file."""
+  """Yields (place, article or flat question) for each entry of a file."""
   with file_io.open_for_reading(path) as stream:
     first = stream.readline()
     if _is_flat(first):
@@ -235,7 +237,7 @@ def _entries(path):
 
 def _is_flat(line):
   """Returns whether a line is a complete flat question."""
-  # This skips parsing a nested file in one long line.
+  # Avoid parsing a nested file that is a single long line.
   if b'"context"' not in line or b'"paragraphs"' in line:
     return False
   try:
@@ -273,7 +275,7 @@ def _nested(entry, place, version_2):
 
 def _question(path, place, entry, passage):
   """Returns an entry's Question, without the fields for training."""
-  # As in the original: ids may be numbers, which its output files have as text.
+  # As in the original: ids may be numbers, which the output has as strings.
   qas_id = str(json_files.field(entry, "id", str | int, place))
   answers = json_files.field(entry, "answers", list[dict], place, [])
   return Question(
@@ -294,7 +296,7 @@ def _with_answer(question, entry, passage):
   if question.is_impossible:
     return question
   place = question.place
-  # As in the original: only files for evaluation have several answers.
+  # As in the original: only questions for evaluation may have several answers.
   if len(question.answers) != 1:
     raise errors.InputError(
       f"{place} has {len(question.answers)} answers, expected exactly 1 in a "
@@ -307,15 +309,15 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # bisect returns the word at a character, or before a space; -1 before the
-  # first word. With words at 0, 4 and 9, characters 4 to 8 are in the second.
+  # The word that contains a character or precedes a space; -1 before the first
+  # word. If words start at 0, 4 and 9, characters 4 to 8 give the second word.
   start, end = (
-    bisect.bisect_right(passage.starts, place) - 1
-    for place in (offset, offset + len(text) - 1)
+    bisect.bisect_right(passage.starts, character) - 1
+    for character in (offset, offset + len(text) - 1)
   )
   touched = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
-  # As in the original: search the answer in whole words, with single spaces as
-  # its white space.
+  # As in the original: search for the answer in its whole words, joined by
+  # single spaces, after replacing its own white space with single spaces.
   cleaned = " ".join(text.split())
   if cleaned and cleaned in touched:
     return question._replace(
@@ -324,12 +326,12 @@ def _with_answer(question, entry, passage):
       end_position=end,
       before_answer=passage.text[passage.starts[start] : offset],
     )
-  there = passage.text[offset : offset + len(text)]
+  text_at_offset = passage.text[offset : offset + len(text)]
   return Skipped(
     question.qas_id,
     (
-      f"its answer {text!r:.60} is not at answer_start {offset}, where "
-      f"{there!r:.60} stands"
+      f"its answer {text!r:.60} is not at answer_start {offset}; the context "
+      f"has {text_at_offset!r:.60} there"
       if cleaned
       else "its answer is blank"
     ),
@@ -337,23 +339,24 @@ def _with_answer(question, entry, passage):
 
 
 def _check_ids(questions):
-  """Refuses repeated ids. Unlike the original: its last answer counts."""
+  """Refuses repeated ids. Unlike the original: there, the last one counts."""
   seen = set()
   for question in questions:
     if question.qas_id in seen:
       raise errors.InputError(
-        f"{question.place} occurs twice; each prediction needs its own id"
+        f"{question.place} occurs twice; ids must differ, because predictions "
+        "are stored by id"
       )
     seen.add(question.qas_id)
 
 
 def _report(path, questions, skipped):
-  """Logs the number of a file's questions, and warnings about some of them."""
+  """Logs the number of questions, and warnings about skipped or empty ones."""
   logging.info("%s: %d questions", path, len(questions))
   if skipped:
     logging.warning(
-      "%s: %d questions cannot be trained on, the first: %r: %s; log.txt of "
-      "the run has all",
+      "%s: skipping %d questions, the first: %r: %s; the run's log.txt lists "
+      "all skipped questions",
       path,
       len(skipped),
       *skipped[0],

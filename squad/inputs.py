@@ -14,16 +14,14 @@ from records import cached_records, tfrecord
 from squad import data, windowing
 from text import input_sequences
 
-# Increase this when a change gives other records for the same data and flags.
+# Increase this when the same data and flags give different records than before.
 _FORMAT = 2
 _SHOWN = 5  # Number of windows whose tokens are logged.
-
-
-_SHUFFLING_SEED = 12345  # The seed of the original.
+_SHUFFLING_SEED = 12345  # As in the original: the seed.
 
 
 class SquadInput(NamedTuple):
-  """A file of questions, and the model's input for them.
+  """A file of questions, with the model's input for these questions.
 
   Attributes:
     records: the TFRecord file of the windows.
@@ -41,7 +39,7 @@ class SquadInput(NamedTuple):
 def record_features(max_seq_length: int, *, training: bool) -> dict:
   """Returns the features that training or prediction parses from a record.
 
-  As in the original: records also have is_impossible, which nothing reads.
+  As in the original: records also have is_impossible, which is never parsed.
   """
   shapes = dict.fromkeys(input_sequences.NAMES, [max_seq_length])
   shapes["unique_ids"] = []
@@ -68,20 +66,20 @@ def prepare(
 
   Args:
     records: the TFRecord file to write.
-    training: whether the windows have the positions of answers.
+    training: whether to store the positions of the answers.
       As in the original: questions for training are shuffled once, with a
-      fixed seed, before they are written.
+      fixed seed, before their windows are written.
   """
-  # Shuffle a copy, because results need the file's order.
+  # Shuffle a copy, because `file` must keep its order.
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
-  made = windowing.make_windows(
+  generator = windowing.make_windows(
     questions, tokenizer, lengths, training=training
   )
-  # Prediction needs all windows later. Training needs only the generator, which
-  # tokenizes nothing if the records exist.
-  windows = None if training else list(made)
+  # Prediction needs all windows later. In training, the unused generator does
+  # not tokenize anything if the records exist.
+  windows = None if training else list(generator)
 
   def serialize(block):
     batch = windowing.make_batch(
@@ -92,7 +90,7 @@ def prepare(
 
   def write(writer):
     logging.debug("%s: the first examples", file.path)
-    rest = iter(made if windows is None else windows)
+    rest = iter(generator if windows is None else windows)
     shown = list(itertools.islice(rest, _SHOWN))
     for window in shown:
       _show(window, questions[window.question_index])
@@ -111,7 +109,7 @@ def prepare(
       "never_split": tokenizer.never_split,
       "lengths": lengths._asdict(),
       "training": training,
-      # These two numbers differ between readings with and without version_2.
+      # These two numbers depend on --version_2_with_negative.
       "impossible": sum(question.is_impossible for question in questions),
       "skipped": len(file.skipped),
     },
@@ -120,7 +118,7 @@ def prepare(
   count = facts["num_records"]
   if not count:
     raise errors.InputError(
-      f"{file.path}: no context has a word that could hold an answer"
+      f"{file.path}: no context has a word, so no question can be answered"
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
   unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
@@ -135,7 +133,7 @@ def _show(window, question):
     window.doc_span_index,
     " ".join(window.tokens),
   )
-  # Without the answer in this window, both positions are 0, at [CLS].
+  # If this window lacks the answer, both positions are 0, that of [CLS].
   if (first := window.start_position) is not None:
     last = window.end_position
     logging.debug(
@@ -158,7 +156,7 @@ def prepare_all(
 
   A file for both evaluation and prediction becomes one SquadInput.
   """
-  # As in the original: eval.tf_record has the data of the prediction.
+  # As in the original: eval.tf_record has the records for prediction.
   stems = {"train": "train", "predict": "eval", "eval": "dev"}
   prepared: dict[str, SquadInput] = {}
   for name in sorted(files, key=list(stems).index):

@@ -16,9 +16,9 @@ from squad import answers as squad_answers
 from squad import model as squad_model
 from training import distribution, harness, run_folder, run_report, run_setup
 
-# The flags for the model's input, which a model folder stores. Its file
-# tokenizer_config.json has do_lower_case, and null_threshold.json has the
-# threshold of "no answer".
+# The flags about the model's input that a model folder stores. The folder also
+# stores do_lower_case, in tokenizer_config.json, and the threshold for
+# "no answer", in null_threshold.json.
 INPUT_FLAGS = (
   "max_seq_length",
   "doc_stride",
@@ -31,7 +31,7 @@ INPUT_FLAGS = (
 
 
 def write_results(results: dict, folder: str | None = None) -> None:
-  """Prints `name = value` lines, and writes them to a folder if given."""
+  """Prints `name = value` lines; `folder` gets them as eval_results.txt."""
   text = result_lines.as_text(results)
   print(text, end="", flush=True)
   if folder:
@@ -51,9 +51,9 @@ class SquadRun:
     *,
     start: run_folder.StartingPoint,
   ):
-    """Makes the model, then its data by inputs.prepare_all.
+    """Creates the model, and then its data with `make_inputs`.
 
-    `load` or `train` load the weights of `start`; the other steps come later.
+    Call `load` or `train` first, because they load the weights of `start`.
     """
     self._settings, self._config = settings, config
     self._strategy = strategy
@@ -61,7 +61,8 @@ class SquadRun:
     self._is_chief = distribution.is_chief(strategy)
     self._report = run_report.Report("question-answering", {})
     options = run_setup.model_options(settings, strategy)
-    # As in the original: its softmax includes the logits of padding.
+    # As in the original: with pad_to_max_length, the softmax includes padding,
+    # so padding must be computed.
     options["skip_padding"] &= not settings.pad_to_max_length
     with strategy.scope(), weight_files.without_random_init(start.path):
       self._model = model = squad_model.SpanModel(config, **options)
@@ -75,7 +76,7 @@ class SquadRun:
     self._inputs = make_inputs()
 
   def train(self) -> None:
-    """Trains from where the run starts or continues."""
+    """Trains the model from the run's starting point."""
     settings, file = self._settings, self._inputs["train"]
     folder, pads = settings.output_dir, settings.pad_to_max_length
     training_data = harness.TrainingData(
@@ -96,7 +97,7 @@ class SquadRun:
         self._strategy,
         squad_model.objective(self._model, mask_padding=not pads),
         folder,
-        # As in the original: an epoch counts questions, not windows.
+        # As in the original: an epoch's size counts questions, not windows.
         length=harness.training_length(settings, len(file.file.questions)),
         new_variables=squad_model.NEW_VARIABLES,
         data=lambda: training_data,
@@ -109,7 +110,7 @@ class SquadRun:
     )
 
   def _forget_threshold(self):
-    # The first step changes the weights, and so invalidates the threshold.
+    # The first step changes the weights, for which the threshold was chosen.
     if self._is_chief:
       null_threshold.forget(self._settings.output_dir)
 
@@ -139,15 +140,15 @@ class SquadRun:
     )
 
   def look_up_threshold(self) -> None:
-    """Reads the threshold of "no answer" that is stored for the weights."""
+    """Reads the stored threshold for "no answer" of the current weights."""
     folders, start = [self._settings.output_dir], self._start
-    # After training, the initial folder has a threshold for other weights.
+    # After training, the threshold in the initial folder is for other weights.
     if start.path and start.origin == "init" and not self._settings.do_train:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
   def _evaluate(self):
-    """Returns the evaluation data's (answers, scores, points)."""
+    """Returns answers, scores, and each question's scores for --eval_file."""
     file = self._inputs["eval"]
     answers = self._answerer.answers(
       file,
@@ -157,7 +158,7 @@ class SquadRun:
     return answers, *self._answerer.scores(file.file, answers)
 
   def evaluate(self) -> tuple[list, dict[str, float]]:
-    """Writes eval_results.txt; returns the answers and their scores."""
+    """Writes eval_results.txt, and returns the answers and their scores."""
     start, step = self._start, self._step
     logging.info("evaluating the weights of step %d", step)
     answers, results, points = self._evaluate()
@@ -165,12 +166,12 @@ class SquadRun:
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
       if self.threshold.is_auto:
-        # The threshold is stored next to its weights.
+        # Store the threshold next to each copy of its weights.
         self.threshold.write(folder)
         self.threshold.write_next_to(os.path.join(folder, "final_model"))
         if start.path and start.origin == "init":
-          near = null_threshold.folder_of(start.path)
-          self.threshold.write_next_to(near)
+          initial_folder = null_threshold.folder_of(start.path)
+          self.threshold.write_next_to(initial_folder)
       self._report = self._report_of(
         self._inputs["eval"].file, answers, results, points
       )
@@ -179,7 +180,7 @@ class SquadRun:
   def predict(self, evaluated: list | None = None) -> None:
     """Writes the prediction files, and scores the predictions if possible.
 
-    `evaluated` are the evaluation's answers, if it took place.
+    `evaluated` has the answers of a preceding evaluation, if any.
     """
     file, folder = self._inputs["predict"], self._settings.output_dir
     # Reuse the evaluation's answers if both flags name the same file.
@@ -188,10 +189,10 @@ class SquadRun:
       logging.info("answering with the weights of step %d", self._step)
       answers = self._answerer.answers(file, self._settings.predict_batch_size)
       if not file.file.is_labelled:
-        logging.info("not scored: not every question has an answer")
+        logging.info("predictions not scored: some questions lack an answer")
       elif self._is_chief:
         results, points = self._answerer.scores(file.file, answers)
-        # After an evaluation, eval_results.txt has its results.
+        # Do not overwrite the results of an evaluation in eval_results.txt.
         is_first = evaluated is None
         write_results(
           {"global_step": self._step, **results}, folder if is_first else None
@@ -201,7 +202,7 @@ class SquadRun:
     if self._is_chief:
       squad_answers.write(folder, answers)
       logging.info(
-        "the answers are in %s; candidates with probabilities in %s",
+        "wrote the answers to %s, and candidates with probabilities to %s",
         os.path.join(folder, squad_answers.PREDICTIONS_FILE),
         os.path.join(folder, squad_answers.N_BEST_FILE),
       )
@@ -213,7 +214,7 @@ class SquadRun:
       if f1 < 1:
         mistakes.append(
           run_report.Mistake(
-            # Among equally wrong answers, the most confident one comes first.
+            # Of equally wrong answers, the most confident answer comes first.
             1 - f1 + 0.01 * answer.candidates[0].probability,
             question.question_text,
             " | ".join(question.answers) or "(no answer)",

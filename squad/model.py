@@ -13,7 +13,7 @@ from training import loop
 from variants import registry
 
 # Variables that an encoder's checkpoint may lack. As in the original: the model
-# does not use the pooler, so it neither trains nor needs it.
+# does not use the pooler, so the pooler is neither trained nor required.
 NEW_VARIABLES = ["^cls/squad/", *heads.POOLER]
 
 # The logit of padding. It is finite because 0 * -inf is nan.
@@ -24,7 +24,7 @@ class SpanModel(tf.Module):
   """The encoder with a head for each token's start and end logits."""
 
   def __init__(self, config, **model_options):
-    """Makes the variables; modeling.BertModel describes the options."""
+    """Creates the variables; modeling.BertModel describes the options."""
     super().__init__()
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.SpanHead(config, seed=model_options["seed"])
@@ -47,18 +47,19 @@ class SpanModel(tf.Module):
 def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
   """Returns the objective: mean cross-entropy of the answer's start and end.
 
-  As in the original: without the answer in the window, both are 0, at [CLS].
+  As in the original: if a window lacks the answer, both positions are 0, that
+  of [CLS].
 
   Args:
     model: function of (batch, dropout_seed); returns start and end logits
       [B, T]. Batches have start_positions and end_positions, int32 [B].
     mask_padding: whether the softmax excludes padding.
-      Unlike the original: its softmax is over all max_seq_length positions;
-      here the loss would then depend on the trimmed length of a batch.
+      Unlike the original: there, the softmax is over all max_seq_length
+      positions. In trimmed batches, the loss would then depend on their length.
   """
 
   def weights(batch):
-    # This replica's share; the loop divides by the sum over all replicas.
+    # This replica's examples; the loop divides by their sum over all replicas.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
   def sums(batch, dropout_seed):
@@ -67,15 +68,14 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
     total, metrics = 0.0, {}
     for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
       if mask_padding:
-        # [B, T]
-        logits = tf.where(is_token, logits, _LOWEST)
-      places = batch[f"{name}_positions"]
-      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
-      predicted = tf.argmax(logits, axis=-1, output_type=places.dtype)
-      right = tf.reduce_sum(tf.cast(tf.equal(predicted, places), tf.float32))
-      metrics[f"{name}_accuracy"] = (right, examples)
-      # As in the original: the mean of start and end. It is a sum over this
-      # replica's share, which the loop divides by `weights`.
+        logits = tf.where(is_token, logits, _LOWEST)  # [B, T]
+      gold = batch[f"{name}_positions"]
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(gold, logits)
+      predicted = tf.argmax(logits, axis=-1, output_type=gold.dtype)
+      correct = tf.reduce_sum(tf.cast(tf.equal(predicted, gold), tf.float32))
+      metrics[f"{name}_accuracy"] = (correct, examples)
+      # As in the original: the mean of the start and end losses. The loop
+      # divides this sum over a replica's examples by `weights`.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

@@ -1,9 +1,9 @@
-"""SQuAD 2.0: the threshold of null odds above which the answer is empty.
+"""SQuAD 2.0: the threshold of null odds above which the answer is "no answer".
 
-The user passes a number; or the best number on a dev set is searched, and
-stored next to the weights for later predictions. null_threshold.json identifies
-its weights by a digest of the head's weights. Every training step changes the
-digest; copying or renaming a model does not.
+The user passes a number, or "auto" for the number with the best F1 on a dev
+set, which is stored next to the weights for later predictions. The stored file,
+null_threshold.json, identifies the weights by a digest of the head's weights.
+Every training step changes the digest; copying or renaming a model does not.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class NullThreshold:
   """
 
   def __init__(self, text: str | None, weights: Callable):
-    """Parses the value of the flag.
+    """Parses the value of --null_score_diff_threshold.
 
     Raises InputError: `text` is not a number, "auto" or None.
 
@@ -53,9 +53,9 @@ class NullThreshold:
     self.value = 0.0 if text in (None, "auto") else _number(text)
 
   def look_up(self, folders: list) -> None:
-    """Reads the threshold for the current weights from the first such folder.
+    """Reads the current weights' threshold from the first folder that has it.
 
-    It does not change a threshold from the user.
+    It does nothing if the user passed a threshold or "auto".
     """
     if not self._is_given:
       self.value = stored(folders, self._weights())
@@ -67,49 +67,49 @@ class NullThreshold:
       {answer.qas_id: answer.best_text for answer in answers},
       {answer.qas_id: answer.null_odds for answer in answers},
     )
-    # JSON must be UTF-8, but the name of a file may have other bytes.
+    # JSON must be UTF-8, but file names may contain other bytes.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
       _FLAG: self.value,
       "found_on": name.decode("utf-8", "replace"),
       "weights": self._weights(),
     }
-    logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
+    logging.info(
+      "the F1 on %s is highest with --%s=%s", file.path, _FLAG, self.value
+    )
     if all(answer.null_odds > self.value for answer in answers):
       logging.warning(
-        "with --%s=auto no question of %s is answered, for the highest F1; to "
-        "get answers, train longer or pass a number",
+        "--%s=auto: the F1 is highest if no question of %s is answered; to get "
+        "answers, train longer or pass a number",
         _FLAG,
         file.path,
       )
 
   def write(self, folder: str) -> None:
-    """Updates the threshold file of a folder with the current weights.
+    """Updates the threshold file in a folder that has the current weights.
 
-    It writes a threshold that was found with these weights, and removes a
-    threshold for other weights.
+    It writes a threshold that `find` found with these weights. Otherwise, it
+    removes a stored threshold that belongs to different weights.
     """
     path, weights = os.path.join(folder, FILE), self._weights()
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
-      logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
-    # A threshold for other weights is not valid for these weights.
+      logging.info("stored %s = %s in %s", _FLAG, self.value, path)
     elif _weights_in(path) != weights:
       forget(folder)
 
   def write_next_to(self, folder: str) -> None:
-    """Stores the threshold in the folder from which the model was loaded.
+    """Stores a found threshold in another folder that has the same weights.
 
-    The folder must have bert_config.json and the current weights.
+    It does nothing if the folder has different weights or no bert_config.json.
     """
     path = os.path.join(folder, "bert_config.json")
     if not self._found or not tf.io.gfile.exists(path):
       return
     try:
-      # The threshold may belong to other weights than this folder's.
       if digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
-    # Only warn, because the output folder also has the threshold.
+    # Only warn, because the output folder has the threshold, too.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 
@@ -132,7 +132,7 @@ def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
 def digest_of_checkpoint(path: str) -> str | None:
   """Returns the `digest` of a checkpoint of any format; None without a head."""
   reader = weight_files.open_reader(path)
-  # For example, weights of pre-training lack this head.
+  # Pre-trained weights, for example, lack this head.
   if not reader.shapes.keys() >= set(_HEAD):
     return None
   return digest({name: reader.read(name) for name in _HEAD})
@@ -146,7 +146,7 @@ def folder_of(checkpoint: str) -> str:
 
 
 def stored(folders: Iterable[str], weights: str | None) -> float:
-  """Returns the threshold that is stored for weights, or 0.0.
+  """Returns the threshold that is stored for the digest `weights`, or 0.0.
 
   The first folder with a threshold for these weights counts. Raises InputError:
   a file is damaged.
@@ -158,12 +158,12 @@ def stored(folders: Iterable[str], weights: str | None) -> float:
     values = json_files.read(path)
     if values.get("weights") != weights:
       # The next folder may have a threshold for these weights.
-      logging.warning("%s belongs to other weights and is not used", path)
+      logging.warning("ignoring %s, which belongs to different weights", path)
       continue
     value = float(json_files.field(values, _FLAG, float, path))
     if math.isnan(value):
       raise errors.InputError(
-        f"{_FLAG} is nan in {path}, expected a number; pass it as a flag"
+        f"{_FLAG} in {path} is nan, expected a number; pass --{_FLAG}"
       )
     logging.info("%s = %s, as stored in %s", _FLAG, value, path)
     return value
@@ -176,7 +176,7 @@ def of_checkpoint(path: str) -> float:
 
 
 def forget(folder: str) -> None:
-  """Removes a stored threshold, because the weights will change."""
+  """Removes a folder's stored threshold, because the weights will change."""
   file_io.remove(os.path.join(folder, FILE))
 
 

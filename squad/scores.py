@@ -1,19 +1,19 @@
 """Computes exact match and F1 as the official scripts of SQuAD 1.1 and 2.0 do.
 
   predictions = {answer.qas_id: answer.text for answer in answers}
-  found = scores.score_v1(questions, predictions)
-  found = scores.score_v2(questions, predictions, null_odds)
+  results = scores.score_v1(questions, predictions)
+  results = scores.score_v2(questions, predictions, null_odds)
   threshold = scores.best_threshold(questions, best_texts, null_odds)
 
-A prediction's score is its best match with an answer in the file (Rajpurkar et
-al. 2016 and 2018). The two scripts differ:
+A prediction's score is the highest over all answers to its question (Rajpurkar
+et al. 2016 and 2018). Scores of the two versions differ:
 
                                  1.1           2.0
   a missing prediction           scores 0      is ignored
   a question without an answer   is an error   needs the prediction ""
   an answer without words        has F1 = 0    means no answer
 
-An answer "without words" has only punctuation and articles.
+An answer "without words" consists only of punctuation and articles.
 """
 
 import collections
@@ -30,7 +30,7 @@ _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 
 
 def read_by_id(path: str, value_type: type) -> dict:
-  """Returns predictions.json (value_type str) or null_odds.json (float).
+  """Reads predictions.json (value_type str) or null_odds.json (float).
 
   Raises InputError: the file is missing, not JSON, or has a wrong value.
   """
@@ -43,8 +43,8 @@ def read_by_id(path: str, value_type: type) -> dict:
 def normalized(text: str) -> str:
   """Returns a text normalized for comparison.
 
-  It lower-cases the text, then removes ASCII punctuation ("well-known" becomes
-  one word; marks such as “ stay), then the words a, an and the.
+  It lower-cases the text, then removes ASCII punctuation, but not marks such as
+  “, and then the words a, an and the. "well-known" becomes "wellknown".
   """
   text = text.lower().translate(_PUNCTUATION_REMOVED)
   return " ".join(_ARTICLE.sub(" ", text).split())
@@ -61,10 +61,10 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
-  """Returns a prediction's best (exact match, F1), 0 to 1, over the answers."""
+  """Returns a prediction's best exact match and F1 (0 to 1) of all answers."""
   predicted = normalized(prediction)
   golds = [normalized(text) for text in answers]
-  # As in the official script for 1.1, `golds` keeps answers without words.
+  # As in the official script, only 2.0 ignores answers without words.
   if version_2:
     golds = [gold for gold in golds if gold]
     if not golds:
@@ -99,12 +99,12 @@ def score_v2(
   if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total (the number of questions); the same for questions with
-    answers (HasAns_exact, ...) and without (NoAns_exact, ...), if any; and with
-    `null_odds` best_exact and best_f1: the scores if all predictions with odds
-    above best_exact_thresh and best_f1_thresh are replaced with "". Unlike this
-    function, the official script replaces predictions with odds above 1 with ""
-    for the other scores, and fails for a question without a prediction.
+    exact, f1 and total, the number of questions. HasAns_exact, ... are the same
+    for questions with answers, NoAns_exact, ... for questions without, if any.
+    With `null_odds`, best_exact and best_f1 are the scores after replacing
+    predictions with odds above best_exact_thresh or best_f1_thresh with "".
+    Unlike this function, the official script replaces predictions with odds
+    above 1 with "" for the other scores, and fails if a prediction is missing.
   """
   scores = points or compare_all(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
@@ -118,8 +118,8 @@ def score_v2(
       points = {qas_id: pair[column] for qas_id, pair in scores.items()}
       odds, sums = _points_by_odds(has_answer, predictions, points, null_odds)
       best = int(np.argmax(sums))
-      # As in the official script, which expects probabilities as odds: the
-      # threshold is 0 if "" for all questions is best.
+      # As in the official script, which expects probabilities as odds: if "" is
+      # best for all questions, the threshold is 0.
       result[f"best_{name}"] = float(100 * sums[best] / len(points))
       result[f"best_{name}_thresh"] = float(odds[best]) if best else 0.0
   return result
@@ -128,20 +128,21 @@ def score_v2(
 def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
-  A question with odds above the threshold gets "no answer". There are three
-  differences from the official script's best_f1_thresh: the search uses the
-  best texts, even for questions with the prediction ""; it answers all
-  questions with equal odds or none; and the threshold is below all odds if it
-  is best to answer none. `best_texts` is {question id: best text except ""},
-  `null_odds` has the odds by id. Raises InputError: no question has a text, or
-  a text has no odds.
+  A question with odds above the threshold gets "no answer". The result differs
+  from the official script's best_f1_thresh in three ways. The search uses the
+  best texts, even for questions with the prediction "". It answers all
+  questions with equal odds or none. If answering no question is best, the
+  threshold is below all odds. `best_texts` is {question id: best text except
+  ""}, `null_odds` is {question id: odds}. Raises InputError: no question has a
+  text, or a text has no odds.
   """
   scores = compare_all(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  # sums[i] answers all up to i, so only the last of equal odds is valid.
-  sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold separates equal odds.
+  # No threshold separates equal odds. sums[i] is for answering all up to i, so
+  # of equal odds only the last is valid.
+  sums[:-1][odds[:-1] == odds[1:]] = -1.0
   best = int(np.argmax(sums))
   # To answer none, take the largest float below the lowest odds.
   return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
@@ -165,7 +166,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
       f"null odds, such as {missing[0]!r}; pass both files of the same run"
     )
   # Example: a correctly answered question has odds -2, a question without an
-  # answer has odds 1. Answering none scores 1, only the first 2, both 1.
+  # answer has odds 1. Answering neither scores 1, only the first 2, both 1.
   ids = [qas_id for qas_id in null_odds if qas_id in points]
   # Answering gains the points of an answerable question; for an unanswerable
   # question it loses 1, because "no answer" is correct.
@@ -176,7 +177,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   odds = np.array([null_odds[qas_id] for qas_id in ids], np.float64)
   order = np.argsort(odds, kind="stable")
   unanswerable = sum(not has_answer[qas_id] for qas_id in points)
-  # [Q + 1], from nothing answered to everything answered.
+  # [Q + 1], from no question answered to all questions answered.
   sums = np.cumsum([unanswerable, *np.array(gains)[order]])
   return np.concatenate([[-np.inf], odds[order]]), sums
 
@@ -184,7 +185,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
-  Raises InputError: no question has a prediction, or one of 1.1 has no answer.
+  Raises InputError: no question has a prediction, or a question of 1.1 has no
+  answer.
   """
   for question in questions:
     if not (question.answers or version_2):
@@ -195,7 +197,7 @@ def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   answered = [q for q in questions if q.qas_id in predictions]
   if not answered:
     raise errors.InputError(
-      f"none of the {len(questions)} questions has a prediction; give the "
+      f"none of the {len(questions)} questions has a prediction; pass the "
       "predictions for this file"
     )
   if len(answered) < len(questions):

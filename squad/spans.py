@@ -1,7 +1,7 @@
 """Finds the best answer spans from start and end logits.
 
-The original tries the 20 x 20 pairs of positions of each window in Python; here
-an array [windows, 20, 20] has the pairs of many windows.
+The original loops over the 20 x 20 pairs of positions of each window. This
+module computes an array [windows, 20, 20] for many windows at once.
 """
 
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Windows to search at once. With fewer, the overhead of NumPy's calls
-# dominates; more do not fit a processor's cache.
+# With fewer windows, the overhead of NumPy's calls dominates; more windows do
+# not fit into a processor's cache.
 _WINDOWS_PER_BLOCK = 128
-# The number of the first and last piece of "no answer".
+# Stands for the index of the first and last piece of "no answer".
 NULL_PIECE = -1
 
 
 class Spans(NamedTuple):
-  """S spans of passages.
+  """S candidates for answers.
 
   Attributes:
-    questions: int [S], the question of each span.
-    first_pieces, last_pieces: int [S], the passage's word pieces at the start
-      and end of a span; NULL_PIECE for "no answer".
+    questions: int [S], the index of each span's question.
+    first_pieces, last_pieces: int [S], indices of a span's first and last word
+      piece in the passage; NULL_PIECE for "no answer".
     start_logits, end_logits: float64 [S].
   """
 
@@ -33,31 +33,31 @@ class Spans(NamedTuple):
   end_logits: np.ndarray
 
   def take(self, which):
-    """Returns the Spans of a slice or an array of indices."""
+    """Returns the Spans at a slice, a mask or an array of indices."""
     return Spans(*(values[which] for values in self))
 
 
 def best_spans(
   windows: list, logits: dict, num_questions: int, options
 ) -> Iterator[Spans]:
-  """Yields the Spans of every question, in order, the highest score first.
+  """Yields the ranked Spans of every question, in the order of the questions.
 
-  The score is start logit + end logit. A span starts at one of the
-  `n_best_size` highest start logits of a window and ends at one of its highest
-  end logits; the first positions win ties. Excluded are spans outside the
-  passage, spans longer than `max_answer_length`, and spans whose first piece
-  has more context in another window. "No answer" is included, with the logits
-  of [CLS] in the window with the smallest sum.
+  The score is start logit + end logit; the highest score comes first. A span
+  starts at one of the `n_best_size` highest start logits of a window and ends
+  at one of its highest end logits; lower positions win ties. Spans must lie in
+  the passage, must not be longer than `max_answer_length`, and must start at a
+  piece that has no more context in another window. "No answer" has the logits
+  of [CLS] in the window where their sum is smallest.
 
   As in the original: padding and question compete for the best positions of a
-  window, although no span can be there; and the order of equal scores is by the
-  earlier window, then the better start, then the better end, with "no answer"
-  last. Logits are float32 [N, T], for N windows in the order of their
-  questions; a question without a window has no spans.
+  window, although no span can be there. Equal scores are ordered by window,
+  then by start logit, then by end logit, with "no answer" last.
+  Logits are float32 [N, T], for N windows in the order of their questions; a
+  question without a window has no spans.
   """
-  # This is ascending, since windows come in the order of their questions.
+  # Ascending, because windows are in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)
-  # Question q has the windows bounds[q] to bounds[q + 1].
+  # Question q has the windows from bounds[q] to bounds[q + 1], exclusive.
   bounds = np.searchsorted(questions, np.arange(num_questions + 1))
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
@@ -70,16 +70,16 @@ def best_spans(
     # lexsort sorts by question, then by score. It is stable, so equal scores
     # keep the order of their windows, like the original's sort.
     spans = spans.take(np.lexsort((-sums, spans.questions)))
-    of_block = np.arange(first, last + 1)
-    ends = np.searchsorted(spans.questions, of_block).tolist()
+    block = np.arange(first, last + 1)
+    ends = np.searchsorted(spans.questions, block).tolist()
     for start, end in zip(ends, ends[1:]):
       yield spans.take(slice(start, end))
 
 
 def _blocks(bounds):
-  """Yields (first, last) of consecutive ranges of questions.
+  """Yields ranges [first, last) of questions that together have enough windows.
 
-  Question q has the windows bounds[q] to bounds[q + 1].
+  Question q has the windows from bounds[q] to bounds[q + 1], exclusive.
   """
   first = 0
   for last in range(1, len(bounds)):
@@ -90,29 +90,29 @@ def _blocks(bounds):
 
 
 def _spans(windows, questions, start_logits, end_logits, options):
-  """Returns the Spans of B windows that may be answers.
+  """Returns the valid Spans of B windows, without "no answer".
 
-  Their order is by window, then by the best start, then by the best end.
+  They are ordered by window, then by start logit, then by end logit.
   """
   # B windows, K best positions, T positions of a window.
   starts, start_scores = _best_positions(start_logits, options.n_best_size)
   ends, end_scores = _best_positions(end_logits, options.n_best_size)
   # A span may only start with a piece that has most context in this window.
-  # Otherwise all windows with the piece would give the same span with different
-  # logits. Its end may be any piece of the passage.
+  # Otherwise all windows with this piece would give the same span, with
+  # different logits. A span may end with any piece of the passage.
   may_start = np.zeros(start_logits.shape, bool)  # [B, T]
   for row, window in zip(may_start, windows):
     row[window.first_position :][: window.length] = window.is_max_context
   may_start = np.take_along_axis(may_start, starts, 1)  # [B, K]
   passage_ends = np.array([w.first_position + w.length for w in windows])
-  may_end = ends < passage_ends[:, None]  # [B, K]; see `is_valid` for starts.
+  may_end = ends < passage_ends[:, None]  # [B, K]
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
-  # This covers all K x K pairs of all windows. np.nonzero has the order of the
+  # np.nonzero returns the K x K pairs of all windows in the order of the
   # original's loops: window, start, end.
   is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]
   window, start, end = np.nonzero(is_valid)
-  # Adding a shift converts a position in the input to a piece of the passage.
+  # Adding a shift converts a position in the input to an index in the passage.
   shifts = np.array([w.start - w.first_position for w in windows])[window]
   return Spans(
     questions[window],
@@ -128,7 +128,7 @@ def _best_positions(logits, number):
 
   The highest logit comes first, and among equal logits the lower position.
   """
-  # K values would need only a partial sort, but it is not stable.
+  # A partial sort would suffice for K logits, but NumPy's is not stable.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
   values = np.take_along_axis(logits, positions, 1)
   # As in the original: logits are added as Python floats (float64).
@@ -139,7 +139,7 @@ def _null_spans(questions, start_logits, end_logits):
   """Returns the Spans of "no answer", one for each question with windows."""
   starts = start_logits[:, 0].astype(np.float64)  # [B]
   ends = end_logits[:, 0].astype(np.float64)
-  # Take each question's window with the smallest sum; the first wins ties.
+  # Choose each question's window with the smallest sum; the first wins ties.
   order = np.lexsort((starts + ends, questions))  # [B]
   _, firsts = np.unique(questions[order], return_index=True)
   chosen = order[firsts]

@@ -1,8 +1,8 @@
 """Splits questions and passages into windows, and makes batches of their ids.
 
-A passage that is too long has several windows, each of which begins
-`doc_stride` pieces after the previous one. All questions and windows share the
-tokens of a passage, so the features of 10,000 questions need a few megabytes.
+A passage that is too long gets several windows; each window begins `doc_stride`
+pieces after the previous window. All questions and windows of a passage share
+its tokens, so the windows of 10,000 questions need only a few megabytes.
 No TensorFlow.
 """
 
@@ -19,7 +19,7 @@ from squad import alignment, data
 from text import input_sequences
 from variants import tokenizer_file
 
-# As in the original: unique ids begin with this number.
+# As in the original: the first unique id.
 FIRST_UNIQUE_ID = 1000000000
 
 
@@ -38,13 +38,13 @@ def lengths_of(settings, specials: tokenization.Specials) -> Lengths:
   """
   lengths = Lengths(**settings.pick(Lengths._fields))
   special = 2 + specials.between
-  least = lengths.max_query_length + special
-  if lengths.max_seq_length <= least:
+  overhead = lengths.max_query_length + special
+  if lengths.max_seq_length <= overhead:
     raise errors.InputError(
       f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
       f"passage next to a question of --max_query_length="
       f"{lengths.max_query_length} and {special} special tokens; pass "
-      f"more than {least}, or a shorter --max_query_length"
+      f"more than {overhead}, or a smaller --max_query_length"
     )
   return lengths
 
@@ -55,7 +55,7 @@ class Passage(NamedTuple):
   Attributes:
     tokens: list of n str.
     ids: int32 [n].
-    words: int32 [n], the number of each piece's word, ascending.
+    words: int32 [n], the index of each piece's word, ascending.
   """
 
   tokens: list
@@ -70,16 +70,17 @@ class Window(NamedTuple):
                                   ^ first_position
 
   Attributes:
-    unique_id: number of the window, from 1000000000 on.
-    question_index: number of the question in the list of questions.
-    doc_span_index: number of the window among the question's windows.
-    question_tokens, question_ids: shared; at most max_query_length pieces.
+    unique_id: number of the window, counted from 1000000000.
+    question_index: index of the question in the list of questions.
+    doc_span_index: index of the window among the question's windows.
+    question_tokens, question_ids: at most max_query_length pieces, shared by
+      the question's windows.
     passage: the Passage, shared by its windows.
     start, length: the window has k = length pieces of the passage from `start`.
     is_max_context: bool [k], whether no other window has more context around
-      the piece.
-    start_position, end_position: the answer's positions in the input; 0 if it
-      is not in this window, None without training.
+      a piece.
+    start_position, end_position: the answer's positions in the input; 0 if the
+      window lacks the answer, None outside training.
     is_impossible: see Question.
     specials: the tokenizer's Specials.
   """
@@ -110,7 +111,7 @@ class Window(NamedTuple):
 
   @property
   def tokens(self):
-    """The list of the input's tokens, `num_tokens` str."""
+    """The input's tokens, a list of `num_tokens` str."""
     pieces = self.passage.tokens[self.start : self.start + self.length]
     cls, sep, _, between, _ = self.specials
     return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
@@ -139,21 +140,21 @@ def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
   """Splits a passage of n pieces into windows of at most `room` pieces.
 
   Returns:
-    Tuple of (start, length, is_max_context bool [length]), empty for n = 0.
+    A tuple (start, length, is_max_context bool [length]) for each window.
   """
   if not num_pieces:
     return ()
   starts = input_sequences.window_starts(num_pieces, room, stride)
   spans = [(start, min(num_pieces - start, room)) for start in starts]
   # Example: ten pieces, windows of six pieces, stride 4. The windows have the
-  # pieces 0 to 5 and 4 to 9. Piece 4 has a piece on each side only in the first
-  # window, so it has most context there; piece 5 in the second window.
+  # pieces 0 to 5 and 4 to 9. Piece 4 has neighbours on both sides only in the
+  # first window, so it has most context there; piece 5 has it in the second.
   best = np.full(num_pieces, -np.inf)  # [n]
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):
     # As in the original: a piece's score is its distance to the nearer end of
-    # the window. Adding a hundredth of the length prefers the longer window for
-    # equal distances; ">" then prefers the first of equal windows.
+    # the window. For equal distances, a hundredth of the length prefers the
+    # longer window, and ">" the first of equally long windows.
     # The slices of `best` are views, so the assignments change the arrays.
     left = np.arange(length)
     score = np.minimum(left, left[::-1]) + 0.01 * length
@@ -172,15 +173,15 @@ def find_answer(
   passage: Passage,
   tokenizer: tokenization.FullTokenizer,
 ) -> tuple[int, int]:
-  """Returns the first and last piece of a training question's answer.
+  """Returns the indices of the first and last piece of a question's answer.
 
-  The words with an answer may have further pieces: "(1907-1988)." is one word
-  of seven pieces, and "1907" is the second piece. So this searches the answer's
-  pieces in the pieces of its words.
-  Unlike the original: of several matches it takes the nearest to answer_start,
-  not the first. Without a match ("Finn" in "Finnish"), it takes the pieces with
-  a character of the answer, not all pieces of the words: in Chinese and Thai,
-  which have no spaces, a word may be a whole passage.
+  The words of an answer may have further pieces: "(1907-1988)." is one word of
+  seven pieces, and "1907" is the second piece. So this function searches the
+  pieces of the words for the pieces of the answer.
+  Unlike the original: of several matches, it takes the nearest to answer_start,
+  not the first. Without a match, as for "Finn" in "Finnish", it takes the
+  pieces that have a character of the answer, not all pieces of the words: in
+  Chinese and Thai, which have no spaces, a word may be a whole passage.
   """
   # The first word's pieces begin at `start`; the last word's end before `end`.
   start, end = np.searchsorted(
@@ -188,55 +189,54 @@ def find_answer(
   ).tolist()
   end -= 1
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
-    place = tokenizer.find_answer(
+    match = tokenizer.find_answer(
       passage.tokens[start : end + 1],
       question.answer_text,
       question.before_answer,
     )
-    return (start + place[0], start + place[1]) if place else (start, end)
+    return (start + match[0], start + match[1]) if match else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
-  # An answer without pieces (only control characters) would match anywhere.
-  places = [
-    place
-    for place in (range(start, end - size + 2) if size else ())
-    if passage.tokens[place : place + size] == answer
+  # An answer without pieces, such as a control character, would match anywhere.
+  matches = [
+    match
+    for match in (range(start, end - size + 2) if size else ())
+    if passage.tokens[match : match + size] == answer
   ]
-  if len(places) != 1:
+  if len(matches) != 1:
     touched = _pieces_of_answer(question, tokenizer) or (0, end - start)
     first, last = (start + number for number in touched)
-    if not places:
+    if not matches:
       return first, last
-    places.sort(key=lambda place: abs(place - first))
-  return places[0], places[0] + size - 1
+    matches.sort(key=lambda match: abs(match - first))
+  return matches[0], matches[0] + size - 1
 
 
 def _pieces_of_answer(question, tokenizer):
-  """Returns the first and last piece with a character of the answer, or None.
+  """Returns the indices of the first and last piece that touch the answer.
 
-  The numbers count from the first piece of the answer's words.
+  They count from the first piece of the answer's words. Returns None if no
+  piece is known to have a character of the answer.
   """
   words = question.doc_tokens[
     question.start_position : question.end_position + 1
   ]
-  numbers = [
-    number
-    for number, word in enumerate(words)
-    for _ in tokenizer.tokenize(word)
+  word_indices = [
+    index for index, word in enumerate(words) for _ in tokenizer.tokenize(word)
   ]
-  # Ignore white space, because the words have single spaces, unlike the file.
+  # Count without white space, which may differ from the words' single spaces.
   start = len("".join(question.before_answer.split()))
   end = start + len("".join(question.answer_text.split()))
-  finder = alignment.PieceFinder(words, numbers, tokenizer)
+  finder = alignment.PieceFinder(words, word_indices, tokenizer)
   touched = []
-  for number, word in enumerate(numbers):
-    match = finder.find(number, number)
+  for piece, word_index in enumerate(word_indices):
+    match = finder.find(piece, piece)
     if not match:
       return None
-    # Subtract the spaces before this word.
-    first, last = (place - word for place in match[1])
+    # Subtract the spaces before this word, one for each earlier word.
+    first, last = (position - word_index for position in match[1])
     if first < end and last > start:
-      touched.append(number)
+      touched.append(piece)
   return (touched[0], touched[-1]) if touched else None
 
 
@@ -256,7 +256,7 @@ def make_windows(
   unique_ids = itertools.count(FIRST_UNIQUE_ID)
   for index, question in enumerate(questions):
     passage, answer = passages[question.passage], None
-    # Find the answer in the passage once; each window with it adds a shift.
+    # Find the answer in the passage once; `_with_answer` adds a window's shift.
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     tokens = tokenizer.tokenize(question.question_text)
@@ -282,10 +282,13 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Sets the answer's positions, or 0 and 0 if the window lacks part of it."""
-  # Without an answer, -1 is before every window.
+  """Returns the window with the positions of an answer (first, last piece).
+
+  Both positions are 0 if the window lacks a part of the answer.
+  """
+  # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)
-  # As in the original: a window with only a part of the answer lacks it.
+  # As in the original: a window with only a part of the answer has no answer.
   if first < window.start or last >= window.start + window.length:
     return window._replace(start_position=0, end_position=0)
   shift = window.first_position - window.start

@@ -324,7 +324,9 @@ def test_misfits_are_named(tmp_path, examples_file, record, sentence):
 def test_an_empty_file_is_named(tmp_path, examples_file):
   assert pipeline.check_records([examples_file] * 2, FEATURES) == 20
   path = write_records(tmp_path / "empty.tfrecord", [])
-  with pytest.raises(errors.InputError, match="empty.tfrecord holds no records"):
+  with pytest.raises(
+    errors.InputError, match="empty.tfrecord holds no records"
+  ):
     pipeline.check_records([examples_file, path], FEATURES)
 
 

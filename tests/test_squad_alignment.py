@@ -76,7 +76,7 @@ def test_final_text(predicted, written, final):
 
 def test_what_is_not_found_is_said_where_debugging(caplog):
   for predicted, level, said in (
-    ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),
+    ("cat", logging.DEBUG, ["cannot locate 'cat' in '(dog)': using all words"]),
     ("cat", logging.INFO, []),
     ("dog", logging.DEBUG, []),
   ):

@@ -74,7 +74,7 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
   else:
     (skipped,) = file.skipped
     assert skipped.reason.startswith(
-      f"its answer {answer!r} is not at answer_start {start}, where '"
+      f"its answer {answer!r} is not at answer_start {start}; the context has '"
       if answer.strip()
       else "its answer is blank"
     )
@@ -84,7 +84,7 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
 def test_the_originals_odd_file_has_one_answer_out_of_place():
   file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
-  assert file.skipped[0].reason.endswith("where 'e Japane' stands")
+  assert file.skipped[0].reason.endswith("the context has 'e Japane' there")
   assert len(file.questions) == 6
 
 
@@ -99,8 +99,8 @@ def test_what_is_skipped_is_listed_line_by_line(write, caplog):
     message for message in caplog.messages if ": question 'q1': " in message
   )
   assert first.endswith(
-    "its answer 'Z\u00fcrich' is not at answer_start 15, where 'Bern\\u202f(' "
-    "stands"
+    "its answer 'Z\u00fcrich' is not at answer_start 15; the context has "
+    "'Bern\\u202f(' there"
   )
   assert "its answer '\\ud800' is not at" in second
 
@@ -179,7 +179,7 @@ def test_questions_from_texts_share_their_words():
     ([entry(answer=None)], {}, "text is None; expected a string"),
     ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
     ([entry(is_impossible=1)], {}, "expected true or false"),
-    ([], {}, "holds no question to use"),
+    ([], {}, "has no usable question"),
     (
       [entry(answer="x")],
       {"training": True},
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
   "text, sentence",
   [
     ('{"data": [\n  oops]}', "line 2 column 3"),
-    ("[]", "holds no question"),
+    ("[]", "has no usable question"),
     ("{}", ": data is missing; expected a list"),
     ('{"data": [{"paragraphs": 3}]}', "article 1: paragraphs is 3"),
     ('{"data": [[]]}', "data is [[]]; expected a list in which"),

@@ -167,7 +167,9 @@ def test_too_little_room_is_refused_in_one_sentence():
     settings = run_settings.Settings(dict(zip(names, values)))
     return windowing.lengths_of(settings, tokenization.BERTS)
 
-  with pytest.raises(errors.InputError, match="pass more than 67, or a shor"):
+  with pytest.raises(
+    errors.InputError, match="pass more than 67, or a smaller"
+  ):
     lengths_of(67, 128, 64)
   assert lengths_of(68, 128, 64) == (68, 128, 64)
 
