@@ -160,9 +160,8 @@ def find_files(patterns: str) -> list[str]:
 
 def write_vocabulary_mark(path: str, vocab_file: str) -> None:
   """Writes a note about a record file's vocabulary next to the file."""
-  # Do not write a note next to a device or a pipe.
   if not (file_io.is_remote(path) or os.path.isfile(path)):
-    return
+    return  # A device or a pipe gets no note.
   _, digest = file_io.size_and_sha256(vocab_file)
   values = {"vocab_sha256": digest, "vocab_file": os.path.basename(vocab_file)}
   json_files.write(f"{path}{_VOCABULARY}", values)

@@ -74,8 +74,7 @@ class PassageText:
     # Search only these words, because the passage may contain the same text
     # earlier.
     start = self._token_starts[first]
-    # `end` excludes the space after the last word. If the words have no tokens,
-    # it equals `start`.
+    # `end` excludes the space after the last word. Words may have no tokens.
     end = max(start, self._token_starts[last + 1] - 1)
     offset = self._tokenized.find(predicted, start, end)
     # Counting works only if tokenization keeps the number of characters, as for
@@ -167,8 +166,7 @@ class PieceFinder:
   def find(self, first: int, last: int) -> tuple | None:
     """Returns the written text and span of the pieces `first` to `last`.
 
-    See PassageText.find. Returns None if `written_places` cannot locate all
-    pieces of the passage.
+    Returns None if `written_places` cannot locate all pieces.
     """
     if self._spans is None:
       return None

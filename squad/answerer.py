@@ -64,8 +64,7 @@ class Answerer:
     self._lengths = windowing.lengths_of(settings, tokenizer.specials)
     self._options = answers.options_of(settings)
     pads = settings.pad_to_max_length
-    # XLA compiles only the training step, so prediction batches may vary in
-    # length.
+    # XLA compiles only the training step, so prediction may use any length.
     self._trim = not pads and not distribution.is_tpu(strategy)
     self._predictor = evaluation_loop.Predictor(
       strategy,

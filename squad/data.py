@@ -344,8 +344,7 @@ def _check_ids(questions):
   for question in questions:
     if question.qas_id in seen:
       raise errors.InputError(
-        f"{question.place} occurs twice; ids must differ, because predictions "
-        "are stored by id"
+        f"{question.place} occurs twice; predictions need unique ids"
       )
     seen.add(question.qas_id)
 

@@ -133,7 +133,7 @@ def _show(window, question):
     window.doc_span_index,
     " ".join(window.tokens),
   )
-  # If this window lacks the answer, both positions are 0, that of [CLS].
+  # If this window lacks the answer, both positions are 0, at [CLS].
   if (first := window.start_position) is not None:
     last = window.end_position
     logging.debug(

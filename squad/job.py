@@ -61,8 +61,7 @@ class SquadRun:
     self._is_chief = distribution.is_chief(strategy)
     self._report = run_report.Report("question-answering", {})
     options = run_setup.model_options(settings, strategy)
-    # As in the original: with pad_to_max_length, the softmax includes padding,
-    # so padding must be computed.
+    # As in the original: with pad_to_max_length, the softmax includes padding.
     options["skip_padding"] &= not settings.pad_to_max_length
     with strategy.scope(), weight_files.without_random_init(start.path):
       self._model = model = squad_model.SpanModel(config, **options)
@@ -214,7 +213,7 @@ class SquadRun:
       if f1 < 1:
         mistakes.append(
           run_report.Mistake(
-            # Of equally wrong answers, the most confident answer comes first.
+            # The most confident of equally wrong answers comes first.
             1 - f1 + 0.01 * answer.candidates[0].probability,
             question.question_text,
             " | ".join(question.answers) or "(no answer)",

@@ -47,8 +47,7 @@ class SpanModel(tf.Module):
 def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
   """Returns the objective: mean cross-entropy of the answer's start and end.
 
-  As in the original: if a window lacks the answer, both positions are 0, that
-  of [CLS].
+  As in the original: both positions are 0 ([CLS]) if a window lacks the answer.
 
   Args:
     model: function of (batch, dropout_seed); returns start and end logits

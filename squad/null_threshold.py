@@ -74,9 +74,7 @@ class NullThreshold:
       "found_on": name.decode("utf-8", "replace"),
       "weights": self._weights(),
     }
-    logging.info(
-      "the F1 on %s is highest with --%s=%s", file.path, _FLAG, self.value
-    )
+    logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
     if all(answer.null_odds > self.value for answer in answers):
       logging.warning(
         "--%s=auto: the F1 is highest if no question of %s is answered; to get "

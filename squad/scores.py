@@ -140,8 +140,8 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  # No threshold separates equal odds. sums[i] is for answering all up to i, so
-  # of equal odds only the last is valid.
+  # No threshold separates equal odds, so only the sum at the last of them is
+  # possible.
   sums[:-1][odds[:-1] == odds[1:]] = -1.0
   best = int(np.argmax(sums))
   # To answer none, take the largest float below the lowest odds.
@@ -185,8 +185,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
-  Raises InputError: no question has a prediction, or a question of 1.1 has no
-  answer.
+  Raises InputError: no question has a prediction, or one in 1.1 has no answer.
   """
   for question in questions:
     if not (question.answers or version_2):

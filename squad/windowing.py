@@ -282,10 +282,7 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Returns the window with the positions of an answer (first, last piece).
-
-  Both positions are 0 if the window lacks a part of the answer.
-  """
+  """Returns the window with the answer's positions; 0 if it lacks a part."""
   # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)
   # As in the original: a window with only a part of the answer has no answer.

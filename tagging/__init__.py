@@ -1,1 +1,1 @@
-"""CoNLL columns -> tags -> entity scores."""
+"""Tagging of words, such as entities: data, windows, models, scores."""

@@ -24,11 +24,11 @@ def tag_texts(
   Words without a word piece are omitted.
 
   Args:
-    scores: function of a dict of input_ids, input_mask, segment_ids, int32
+    scores: function of a dict with input_ids, input_mask and segment_ids, int32
       [B, T]; returns probabilities [B, T, L].
     batch_size: number of windows in a batch.
-    at_punctuation: whether each punctuation mark is a word; otherwise only
-      white space separates words.
+    at_punctuation: whether each punctuation mark is a separate word. If false,
+      only white space separates words.
 
   Returns:
     Dicts of lists (`words`, `tags`, `probabilities`, `starts` and `ends` in
@@ -36,21 +36,21 @@ def tag_texts(
   """
   answers, sentences = [], []
   for number, text in enumerate(texts):
-    places = [
-      place
-      for place in text_spans.word_places(text, at_punctuation=at_punctuation)
-      if tokenizer.encode(text[slice(*place)])
+    spans = [
+      span
+      for span in text_spans.word_places(text, at_punctuation=at_punctuation)
+      if tokenizer.encode(text[slice(*span)])
     ]
-    words = [text[slice(*place)] for place in places]
+    words = [text[slice(*span)] for span in spans]
     sentences.append(
       data.Sentence(number, [number + 1] * len(words), words, None)
     )
     answers.append(
       {
         "words": words,
-        "starts": [start for start, _ in places],
-        "ends": [end for _, end in places],
-        "num_words": len(places),
+        "starts": [start for start, _ in spans],
+        "ends": [end for _, end in spans],
+        "num_words": len(spans),
       }
     )
   windows = windowing.make_windows(
@@ -62,8 +62,8 @@ def tag_texts(
     batch_size,
   )
   values = (row[window.positions] for window, row in zip(windows, rows))
-  of_words = windowing.of_sentences(windows, values, len(sentences))
-  for answer, rows in zip(answers, of_words):
-    answer["tags"] = [labels[row.argmax()] for row in rows]
-    answer["probabilities"] = [float(row.max()) for row in rows]
+  probabilities = windowing.of_sentences(windows, values, len(sentences))
+  for answer, of_words in zip(answers, probabilities):
+    answer["tags"] = [labels[word.argmax()] for word in of_words]
+    answer["probabilities"] = [float(word.max()) for word in of_words]
   return answers

@@ -28,12 +28,12 @@ _FEATURES = {
 FEATURES = tuple(_FEATURES)
 
 _DROPOUT = 0.1
-# The usual value: it makes cells keep their state at the start of training.
+# The usual value, with which cells keep their state at the start of training.
 _FORGET_BIAS = 1.0
 
 
 def check_features(features: str, num_hidden_layers: int) -> None:
-  """Raises InputError if the model has too few layers for features."""
+  """Raises InputError if the model has too few layers for `features`."""
   chosen, _ = _FEATURES[features]
   needed = -(chosen.start or -1) if chosen else 0
   if needed > num_hidden_layers:
@@ -44,7 +44,7 @@ def check_features(features: str, num_hidden_layers: int) -> None:
 
 
 def states_read(features: str, num_hidden_layers: int) -> list[int]:
-  """Returns, ascending, the numbers of the encoder outputs in features.
+  """Returns the ascending numbers of the encoder outputs that `features` reads.
 
   0 is the output of the embeddings, n the output of the n-th layer.
   """
@@ -95,7 +95,7 @@ class FeatureTagger(tf.Module):
         ),
       )
 
-    # For both layers the arguments of `bilstm`.
+    # The arguments of `bilstm` for each of the two layers.
     self._weights = tuple(
       (
         uniform(f"{name}/kernel", [2, inputs, 4 * size], size),
@@ -108,7 +108,7 @@ class FeatureTagger(tf.Module):
       )
     )
     if self._combined == "weighted_sum":
-      # With zeros, the softmax initially computes the mean of the layers.
+      # With zeros, the softmax gives all layers the same share at first.
       self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
     self._output_weights = uniform(
       "output_weights", [num_labels, 2 * size], 2 * size
@@ -155,11 +155,11 @@ def bilstm(
 
   with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
   forget gate of Gers et al. 2000). The backward direction starts at the last
-  token of each sequence, so padding has no effect on the output.
+  token of each sequence, so padding has no effect on the outputs of tokens.
 
   Args:
     x: float32 [B, T, inputs].
-    lengths: int32 [B], tokens of each sequence.
+    lengths: int32 [B], the number of tokens in each sequence.
     kernel: W [D, inputs, 4S]; the forward direction comes first.
     recurrent_kernel: U [D, S, 4S].
     bias: b [D, 4S].
@@ -170,7 +170,7 @@ def bilstm(
   # Both directions, [D, B, T, inputs]: reverse_sequence reverses only the
   # tokens and leaves padding at the end.
   both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # One product computes the input's part, which needs no earlier step.
+  # One product computes x W for all steps, because it needs no earlier step.
   from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
   from_input += bias[:, tf.newaxis]  # [T, D, B, 4S]
   zeros = tf.zeros_like(from_input[0, ..., : recurrent_kernel.shape[1]])
@@ -185,7 +185,7 @@ def bilstm(
 
   hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
   forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
-  # Restoring the order of the text aligns both directions by token.
+  # Restore the order of the text, which aligns both directions by token.
   backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
   return tf.concat([forward, backward], axis=-1)
 

@@ -4,26 +4,27 @@ CoNLL columns ("conll"):
 
   -DOCSTART- -X- O O        begins a document
 
-  U.N. NNP I-NP I-ORG       a word and its labels, a column each
+  U.N. NNP I-NP I-ORG       a word and its labels, one per column
   official NN I-NP O
                             an empty line ends a sentence
 
-Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
+Raw sentences, one per line ("text"), and JSON lines ("jsonl"):
 
   {"words": ["U.N.", "official"], "labels": ["B-ORG", "O"], "id": 7}
 
-`tokens` and `ner_tags`, as in Hugging Face's data sets, are equivalent names.
-`labels` may be missing. Consecutive lines with the same `document` are one
-document. The prediction repeats all other keys. A .json file may have an array
-of such objects. Annotations of characters, in the formats of spaCy, doccano,
-Prodigy and Label Studio, become IOB2 labels, and predicted labels become spans:
+`tokens` and `ner_tags`, the names in Hugging Face's data sets, mean the same as
+`words` and `labels`. `labels` may be missing. Consecutive lines with the same
+`document` form a document. Predictions repeat all other keys. A .json file may
+have an array of such objects. In the formats of spaCy, doccano, Prodigy and
+Label Studio, spans of characters become IOB2 labels, and predicted labels
+become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
-In columns, a line that begins with # at the start of a sentence is a comment if
-its number of columns differs from lines with words. Ten columns are CoNLL-U, in
-which ranges (2-3) and empty nodes (3.1) are not words.
+Before the first word of a sentence in columns, a line that begins with # is a
+comment if it has more or fewer columns than lines with words. Ten columns are
+CoNLL-U, in which ranges (2-3) and empty nodes (3.1) are not words.
 """
 
 import itertools
@@ -52,10 +53,10 @@ _CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
 _SPACE = " \t\r"
 _WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
 _EXPECTED = (
-  'expected such as {"words": ["U.N.", "official"]}, or {"text": "U.N. '
+  'expected for example {"words": ["U.N.", "official"]}, or {"text": "U.N. '
   'official", "entities": [[0, 4, "ORG"]]}'
 )
-# The answers of Prodigy's annotators that leave an example out.
+# Examples with these values of Prodigy's `answer` are excluded.
 _REFUSED = ("reject", "ignore")
 
 
@@ -63,8 +64,8 @@ class Sentence(NamedTuple):
   """A sentence of a file.
 
   Attributes:
-    document: number of the document, from 0; lines before the first -DOCSTART-
-      line are also a document.
+    document: number of the document. In columns, the sentences before the first
+      -DOCSTART- line belong to document 0.
     lines: the number of each word's line, from 1.
     words: the words in order.
     labels: a label for each word, or None if the file has no labels.
@@ -77,7 +78,7 @@ class Sentence(NamedTuple):
 
 
 def format_of(path: str, file_format: str | None = None) -> str:
-  """Returns a file's format: --file_format, or by the file's name."""
+  """Returns `file_format` if given, else the format that the name implies."""
   is_json = path.endswith((".jsonl", ".json"))
   return file_format or ("jsonl" if is_json else "conll")
 
@@ -97,12 +98,14 @@ def read(
   Raises InputError: the file cannot be used; the message lists invalid lines.
 
   Args:
-    file_format: one of flag_values.TAGGING_FORMATS; None uses the file's name.
-    labelled: whether labels are required; None reads labels if present.
+    file_format: one of flag_values.TAGGING_FORMATS; None infers it from the
+      file's name.
+    labelled: True requires labels, False ignores them, None reads labels if the
+      file has any.
     scheme: one of SCHEMES, which labels must follow. "none" accepts any labels,
       such as parts of speech. "plain" has types without tags.
-    lenient: whether to accept, count and log labels in an order that the scheme
-      does not allow.
+    lenient: whether to accept labels in an order that the scheme does not
+      allow. Such labels are counted and logged.
     label_names: the names of numeric labels in JSON.
     **columns: word_column and label_column of `_parse_columns`.
   """
@@ -119,7 +122,7 @@ def read(
   if checker.first_odd:
     logging.warning(
       "%s: %d labels follow a label that %s does not allow before them; they "
-      "count as in conlleval; the first: %s",
+      "are scored as in conlleval; the first: %s",
       path,
       checker.num_odd,
       scheme,
@@ -129,8 +132,8 @@ def read(
     s.words == [*map(str, range(1, len(s.words) + 1))] for s in sentences
   ):
     logging.warning(
-      "%s: the words are the numbers 1, 2, ... of each sentence; pass another "
-      "--word_column, such as 1",
+      "%s: the words of each sentence are the numbers 1, 2, ...; pass a "
+      "different --word_column, such as 1",
       path,
     )
   return sentences
@@ -161,8 +164,9 @@ def columns(line: str) -> list[str]:
 def _text_lines(path):
   """Returns (line number, word) for all words of a file of raw sentences.
 
-  Each punctuation mark and each Han character is a separate word. As in
-  columns, an empty line ends a sentence. Raises InputError: a line is empty.
+  Each punctuation mark and each Han character is a separate word. An empty word
+  ends each sentence, like an empty line in columns. Raises InputError: a line
+  is empty.
   """
   split, rows = tokenization.BasicTokenizer(do_lower_case=False).tokenize, []
   faults = errors.Faults()
@@ -181,11 +185,11 @@ def _parse_columns(
 
   Raises InputError: a column is missing, lines differ in their number of
   columns, a label does not follow the scheme, or the file has no sentence. The
-  message has file and line of the first fault in each sentence.
+  message names file and line of the first fault in each sentence.
 
   Args:
-    lines: pairs of a number, from 1, and a line.
-    path: the file of the lines, for errors.
+    lines: pairs of a line number, from 1, and a line.
+    path: the file of the lines, for messages.
     checker: the LabelChecker.
     word_column, label_column: column numbers; negative ones count from the end.
   """
@@ -193,7 +197,7 @@ def _parse_columns(
   _require_sentences(blocks, path)
   if empty_at:
     logging.warning(
-      "%s: %d empty sentences skipped, the first at line %d",
+      "%s: skipped %d empty sentences, the first at line %d",
       path,
       len(empty_at),
       empty_at[0],
@@ -221,8 +225,8 @@ def _parse_columns(
             "word needs all columns, and an empty line ends a sentence"
           )
       words, *labels = ([row[n] for _, row in rows] for n in used.values())
-      for each in labels:
-        checker.check(each, places)
+      for column_labels in labels:
+        checker.check(column_labels, places)
       sentences.append(
         Sentence(
           document,
@@ -260,7 +264,7 @@ def _blocks(lines):
       continue
     if rows:
       blocks.append((document, rows))
-    # A second empty line in a row; the first ends a sentence or a -DOCSTART-.
+    # Count an empty line only if it directly follows another empty line.
     elif not row and not is_separated:
       empty_at.append(number)
     is_separated = bool(row)
@@ -270,22 +274,22 @@ def _blocks(lines):
 
 
 def _is_conllu_extra(row):
-  """Returns whether columns are a range of words or empty node in CoNLL-U."""
+  """Returns whether columns are a word range or an empty node of CoNLL-U."""
   return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
 
 
 def _with_column(lines, words, predicted):
-  """Yields lines with the prediction as the last column of each word.
+  """Yields the lines of a file with predicted labels as an additional column.
 
   Args:
     lines: the lines that `_parse_columns` read, with their numbers.
-    words: the numbers of lines with words.
+    words: the numbers of the lines with words.
     predicted: the labels of each sentence.
 
   Yields:
-    Lines with a newline. Empty lines and comments do not change; a -DOCSTART-
-    line gets an O, because conlleval needs equal numbers of columns; a range of
-    CoNLL-U gets "_".
+    Lines with a newline. Empty lines and comments do not change. A -DOCSTART-
+    line gets "O", because conlleval needs equal numbers of columns. A range or
+    an empty node of CoNLL-U gets "_".
   """
   labels = itertools.chain.from_iterable(predicted)
   for number, line in lines:
@@ -308,7 +312,7 @@ def _with_column(lines, words, predicted):
 def _parse_object(line, place):
   """Returns the object in a line of JSON; `place` is file and line number.
 
-  Raises InputError: the line is not JSON, or has no list of words.
+  Raises InputError: the line is not JSON, or has neither words nor a text.
   """
   try:
     values = json_files.parse(line)
@@ -326,8 +330,8 @@ def _parse_object(line, place):
     words = text_spans.words_of(values["text"])
   if not _are_texts(words) or not words or not all(map(str.strip, words)):
     raise errors.InputError(
-      f"{place}: no list of words, of which none is empty, called "
-      f"{' or '.join(_WORDS)}; {_EXPECTED}"
+      f"{place}: no list of non-empty words called {' or '.join(_WORDS)}; "
+      f"{_EXPECTED}"
     )
   return values
 
@@ -338,9 +342,9 @@ def _entry(values, names):
 
 
 def _words_of(values):
-  """Returns the list of words, or None for a text."""
+  """Returns an object's list of words, or None if it has a text instead."""
   words = _entry(values, _WORDS)
-  # Prodigy writes a text and, next to its spans, tokens that are objects.
+  # Prodigy's objects have a text, and tokens that are objects, not words.
   are_objects = isinstance(words, list) and {*map(type, words)} == {dict}
   return None if are_objects and _are_texts([values.get("text")]) else words
 
@@ -354,7 +358,7 @@ def _sentence_of(
 ):
   """Returns the Sentence in an object that `_parse_object` returned.
 
-  `number` is the line's number, from 1; `place` is file and line, for errors;
+  `number` is the line's number, from 1; `place` is file and line, for messages;
   for `label_names` see `read`. Raises InputError: a word has no label, or a
   label that the scheme does not allow.
   """
@@ -364,7 +368,7 @@ def _sentence_of(
     words = text_spans.words_of(text)
     if labelled and checker.scheme != "iob2":
       raise errors.InputError(
-        f"{place}: spans of characters become labels of iob2; leave out "
+        f"{place}: spans of characters become iob2 labels; leave out "
         f"--scheme={checker.scheme}"
       )
     if labelled:
@@ -375,23 +379,23 @@ def _sentence_of(
     labels = _named(_entry(values, _LABELS), label_names, place)
     if not _are_texts(labels) or len(labels) != len(words):
       raise errors.InputError(
-        f"{place}: {len(words)} words need as many labels, as a list of texts "
+        f"{place}: {len(words)} words need as many labels, in a list of texts "
         f"called {' or '.join(_LABELS)}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     checker.check(labels, places)
-  # All words of the sentence are in one line.
+  # All words of the sentence are on the same line.
   return Sentence(document, [number] * len(words), words, labels)
 
 
 def _named(labels, names, place):
-  """Replaces numeric labels with their names; other labels do not change."""
-  # This compares types because isinstance(True, int) holds.
+  """Returns the names of numeric labels; other labels do not change."""
+  # Compare types, because isinstance(True, int) is true.
   if not isinstance(labels, list) or {*map(type, labels)} != {int}:
     return labels
   if not names:
     raise errors.InputError(
-      f"{place}: labels are numbers; pass their names, in order from 0, by "
+      f"{place}: labels are numbers; pass their names, in order from 0, with "
       "--label_names=O,B-PER,..."
     )
   if not 0 <= min(labels) <= max(labels) < len(names):
@@ -403,7 +407,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Yields (number, line) of a file's objects; an array numbers its objects."""
+  """Returns (number, JSON) of each object; the number is a line or an index."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):
@@ -413,7 +417,7 @@ def _json_lines(path):
 
 def _parse_json(path, labelled, checker, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
-  # A file to predict keeps all of its lines.
+  # Predictions need every line, so only training and scoring skip examples.
   is_for_training, num_refused = bool(labelled), 0
   for number, line in _json_lines(path):
     place = f"{path}:{number}"
@@ -443,7 +447,7 @@ def _parse_json(path, labelled, checker, label_names):
   faults.refuse(path)
   if num_refused:
     logging.warning(
-      "%s: %d examples whose answer is %s are left out",
+      "%s: skipped %d examples whose answer is %s",
       path,
       num_refused,
       " or ".join(_REFUSED),
@@ -453,9 +457,9 @@ def _parse_json(path, labelled, checker, label_names):
 
 
 def _with_labels(values, predicted):
-  """Returns a line of JSON for a sentence with its predicted labels.
+  """Returns a sentence's object with its predicted labels as a line of JSON.
 
-  The labels of a text become spans of characters, [start, end, label].
+  For a text, the labels become spans of characters, [start, end, label].
   """
   is_text = _words_of(values) is None
   return json_files.line(
@@ -494,7 +498,7 @@ class LabelChecker:
   Attributes:
     scheme: one of SCHEMES.
     num_odd: number of labels that must not follow the previous label.
-    first_odd: the place of the first such label, or "".
+    first_odd: place and text of the first such label, or "".
   """
 
   def __init__(self, scheme: str, lenient: bool = False):
@@ -505,9 +509,9 @@ class LabelChecker:
   def check(self, labels: list[str], places: list[str]) -> None:
     """Checks the labels of a sentence.
 
-    `places` are file and line of each label, for the error. Raises InputError:
-    the scheme does not have a label, or, unless lenient, a label must not
-    follow the previous label. Then the file probably has another scheme.
+    `places` has file and line of each label, for messages. Raises InputError: a
+    label does not exist in the scheme or, unless lenient, must not follow the
+    previous label. The file then probably has a different scheme.
     """
     scheme = self.scheme
     if scheme not in _TAGS:
@@ -519,14 +523,14 @@ class LabelChecker:
       if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(entity_type):
         known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
         raise errors.InputError(
-          f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
+          f"{place}: {label!r} is not a label of {scheme} (O, {known}); "
           "check --label_column, or pass another --scheme (plain for types "
           "without tags, none for labels of single words, such as parts of "
           "speech)"
         )
       self._check_follows(before, label, place)
       before = label
-    # In all other schemes, an entity of several words needs a final tag.
+    # In the other schemes, the last word of an entity needs a final tag.
     if scheme not in ("iob1", "iob2"):
       self._check_follows(before, "O", f"{places[-1]} (end of the sentence)")
 
@@ -536,8 +540,8 @@ class LabelChecker:
     if not self._lenient:
       raise errors.InputError(
         f"{place}: {label} follows {before}, which {self.scheme} does not "
-        "allow; fix the labels, pass --lenient to count them like conlleval, "
-        f"or another --scheme: {', '.join(SCHEMES)}"
+        "allow; fix the labels, pass --lenient to score them as in conlleval, "
+        f"or pass another --scheme: {', '.join(SCHEMES)}"
       )
     self.num_odd += 1
     self.first_odd = self.first_odd or f"{place}: {label} follows {before}"
@@ -547,8 +551,9 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
   """Returns whether a scheme allows `label` after `before`.
 
   IOB1 uses B only between neighbouring entities of the same type, IOB2 at the
-  start of each entity. IOBES ends an entity of several words with E and marks a
-  single word with S. BILOU has L and U instead of E and S; BMES M instead of I.
+  start of each entity. IOBES ends an entity of several words with E, and marks
+  an entity of one word with S. BILOU has L and U instead of E and S; BMES has M
+  instead of I.
   """
   tag, entity_type = scores.split_label(label)
   tag_before, type_before = scores.split_label(before)
@@ -564,9 +569,9 @@ def may_follow(before: str, label: str, scheme: str) -> bool:
 
 
 def label_list(sentences: list[Sentence]) -> list[str]:
-  """Returns the set of labels in sentences: O first, the rest sorted."""
+  """Returns the distinct labels in sentences: O first, the others sorted."""
   labels = {label for s in sentences for label in s.labels or ()}
-  # Sorting gives a resumed run the same label numbers.
+  # Sorting gives a resumed run the same label ids.
   return sorted(labels, key=lambda label: (label != "O", label))
 
 
@@ -575,8 +580,8 @@ def label_ids(
 ) -> list[list[int]]:
   """Returns each sentence's labels as indices into `labels`.
 
-  Raises InputError: the model's `labels` lack labels of the file `path`; the
-  message lists each of these with its first line.
+  Raises InputError: the model's `labels` lack labels in the file `path`; the
+  message lists each missing label with its first line.
   """
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()
@@ -585,9 +590,9 @@ def label_ids(
       if label not in number_of and label not in unknown:
         unknown.add(label)
         faults.messages.append(
-          f"{path}:{line}: {label!r} is none of the labels that the model was "
-          f"trained with ({', '.join(labels)}); check --label_column, or "
-          "train on data that have it"
+          f"{path}:{line}: {label!r} is not among the labels with which the "
+          f"model was trained ({', '.join(labels)}); check --label_column, or "
+          "train on data with this label"
         )
   faults.refuse(path)
   return [[number_of[label] for label in s.labels or ()] for s in sentences]

@@ -19,17 +19,17 @@ from tagging import data, windowing
 from text import input_sequences
 from training import run_setup
 
-# The label id of all other positions, which the loss ignores.
+# The label id of positions without a label, which the loss ignores.
 NO_LABEL = -1
-# The flags for the model's input, which a model folder stores.
+# The flags about the model's input that a model folder stores.
 INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
-# The flags for the head that reads features of a frozen encoder.
+# The flags for a BiLSTM on features of a frozen encoder.
 HEAD_FLAGS = ("feature_layers", "bilstm_size")
 _WINDOWS_SHOWN = 5
 
 
 class TaggingData(NamedTuple):
-  """A file of sentences with the model's input."""
+  """A file of sentences, with the model's input for these sentences."""
 
   path: str
   sentences: list[data.Sentence]
@@ -41,9 +41,9 @@ class TaggingData(NamedTuple):
 
 
 def files_to_read(settings) -> dict[str, str]:
-  """Returns the paths of the used files among "train", "eval" and "predict".
+  """Returns {"train", "eval" or "predict": path} of the files that a run reads.
 
-  Raises InputError: no file is used, or a flag does not apply to any file.
+  Raises InputError: no step is requested, or a flag does not apply to any file.
   """
   run_setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   paths = run_setup.files_to_read(settings)
@@ -64,7 +64,7 @@ def files_to_read(settings) -> dict[str, str]:
 
 
 def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
-  """Returns the sentences of each of `paths`."""
+  """Returns {name: sentences} for {name: path}."""
   # None reads labels if the file has any, to score the predictions.
   any_labels = None if settings.predict_labels else False
   options = settings.pick(
@@ -85,9 +85,9 @@ def model_labels(
 ) -> list[str]:
   """Returns the model's labels from the first source that has them.
 
-  The sources are the training data, the file that the training wrote, and
-  id2label in --bert_config_file (as in output_dir/final_model). Raises
-  InputError: no source has labels.
+  The sources are, in this order, the training data, `labels_file`, which
+  training writes, and id2label in --bert_config_file. Raises InputError: no
+  source has labels.
   """
   if train_sentences:
     return data.label_list(train_sentences)
@@ -97,8 +97,8 @@ def model_labels(
     return labels
   raise errors.InputError(
     f"no labels known: there is no {labels_file}, and --bert_config_file has "
-    "no id2label; pass --model_dir with the final_model of a training, or "
-    "--do_train"
+    "no id2label; pass --do_train, or --model_dir with the final_model of a "
+    "training run"
   )
 
 
@@ -107,7 +107,7 @@ def trained_config(
 ) -> configuration.BertConfig:
   """Returns the configuration of a model with these labels.
 
-  It identifies the model of a run: a folder with other labels is refused.
+  A run stores it in its folder, and refuses a folder with different labels.
   """
   # The input settings of the initial weights may belong to another task.
   values = model_folder.without_input_settings(config).to_dict()
@@ -116,7 +116,7 @@ def trained_config(
 
 
 def write_model(folder: str, model, settings, step: int):
-  """Writes a model.TaggingModel to a model folder; `step` is its last step."""
+  """Writes a TaggingModel, after `step` training steps, to a model folder."""
   values = settings.pick(INPUT_FLAGS)
   if settings.feature_layers:
     values |= settings.pick(HEAD_FLAGS)
@@ -143,7 +143,7 @@ def prepare(
   file_format: str,
 ) -> TaggingData:
   """Writes the records of a file's windows; `labels` are the model's labels."""
-  # All sentences of a file have labels, or none of them.
+  # If one sentence of a file has labels, all its sentences have labels.
   is_labelled = sentences[0].labels is not None
   logging.info(
     "%s: %d sentences, %d words, %d windows",
@@ -156,14 +156,14 @@ def prepare(
   batch = input_sequences.pad_batch(
     [window.input_ids for window in windows], length=max_seq_length
   )
-  # Padding needs a number that is not a label, and 0 is one.
+  # Fill with NO_LABEL, because 0 is the id of a label.
   label_ids = np.full_like(batch["input_ids"], NO_LABEL)
   if is_labelled:
     ids = data.label_ids(sentences, labels, path)
     for row, window in zip(label_ids, windows):
       first = window.first_word
-      of_words = ids[window.sentence][first : first + len(window.positions)]
-      row[window.positions] = of_words
+      word_labels = ids[window.sentence][first : first + len(window.positions)]
+      row[window.positions] = word_labels
   with tfrecord.RecordWriter(records) as writer:
     writer.write_all(
       tfrecord.serialize_examples({**batch, "label_ids": label_ids})
@@ -201,20 +201,20 @@ def prepare_all(
   """
   prepared, with_context = {}, settings.document_context
   for name, path in paths.items():
-    of_file, length = sentences[name], settings.max_seq_length
-    if with_context and of_file[-1].document == of_file[0].document:
+    content, length = sentences[name], settings.max_seq_length
+    if with_context and content[-1].document == content[0].document:
       logging.warning(
         "%s: the whole file counts as one document, because no -DOCSTART- line "
         "separates documents",
         path,
       )
     windows = windowing.make_windows(
-      of_file, tokenizer, length, document_context=with_context, path=path
+      content, tokenizer, length, document_context=with_context, path=path
     )
     log_windows(path, windows, tokenizer)
     prepared[name] = prepare(
       path,
-      of_file,
+      content,
       windows,
       labels=labels,
       max_seq_length=length,

@@ -19,7 +19,7 @@ from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", *heads.POOLER)
-_HELD_BYTES = 1 << 29  # The most bytes of states to hold before writing them.
+_HELD_BYTES = 1 << 29  # The maximum size of states in memory.
 
 
 class TaggingModel(tf.Module):
@@ -39,8 +39,8 @@ class TaggingModel(tf.Module):
     Args:
       config: configuration of the encoder.
       num_labels: L.
-      features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
-        encoder; None to fine-tune a classifier on the last layer.
+      features: one of bilstm.FEATURES, for a BiLSTM on a frozen encoder; None
+        to fine-tune the encoder with a classifier on its last layer.
       bilstm_size: units of each direction of the BiLSTM.
       **model_options: keyword arguments of modeling.BertModel, including
         `seed`.
@@ -51,7 +51,7 @@ class TaggingModel(tf.Module):
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
     if features:
-      # The numbers of the stored encoder outputs, in their order in a record.
+      # The numbers of the stored encoder outputs, in the order of a record.
       self.stored = bilstm.states_read(features, config.num_hidden_layers)
       self.head = bilstm.FeatureTagger(
         config, num_labels, features=features, size=bilstm_size, seed=seed
@@ -65,8 +65,8 @@ class TaggingModel(tf.Module):
     """Returns the logits of all labels, float32 [B, T, L].
 
     Args:
-      batch: input_ids, input_mask and segment_ids, integers [B, T]. With
-        `states` from `store_states`, the encoder does not run.
+      batch: input_ids, input_mask and segment_ids, integers [B, T]; or
+        input_mask and the `states` that `store_states` wrote.
       dropout_seed: int32 [2]; None for no dropout.
     """
     # In fine-tuning, the encoder has dropout, like the head.
@@ -76,14 +76,14 @@ class TaggingModel(tf.Module):
       return self.head(
         output.sequence_output, is_training, dropout_seed=dropout_seed
       )
-    # A frozen encoder has no dropout, so that its states can be stored.
+    # A frozen encoder has no dropout, because its states may be stored.
     output = (
       self._restored(batch) if "states" in batch else self.bert.encode(batch)
     )
     return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
 
   def _restored(self, batch):
-    """Returns stored states as the encoder's output, with None for the rest."""
+    """Returns a BertOutput of the stored states; all other outputs are None."""
     states = batch["states"]  # [B, t, N H]
     # The parser pads states to the longest sequence of the batch, not to T.
     missing = tf.shape(batch["input_mask"])[1] - tf.shape(states)[1]
@@ -100,7 +100,7 @@ class TaggingModel(tf.Module):
     )
 
   def trained_variables(self) -> list[tf.Variable]:
-    """Returns the variables that the loss depends on: all but the pooler's."""
+    """Returns all variables except the pooler's and a frozen encoder's."""
     bert = [] if self.is_frozen else self.bert.variables
     encoder = [v for v in bert if "/pooler/" not in v.name]
     return [*encoder, *self.head.variables]
@@ -117,7 +117,7 @@ def objective(model: Callable) -> loop.Objective:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
   def weights(batch):
-    # The words of this replica; the loop divides by the sum over all replicas.
+    # This replica's words; the loop divides by their sum over all replicas.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
   def sums(batch, dropout_seed):
@@ -125,12 +125,12 @@ def objective(model: Callable) -> loop.Objective:
     mask, labels = has_label(batch), batch["label_ids"]
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     # This needs no mask, because a prediction never equals NO_LABEL.
-    right = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.float32))
+    correct = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.float32))
     loss = tf.reduce_sum(word_losses(logits, labels))
     words = tf.reduce_sum(mask)
     metrics = {
       "tagging_loss": (loss, words),
-      "tagging_accuracy": (right, words),
+      "tagging_accuracy": (correct, words),
     }
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
@@ -141,7 +141,7 @@ def objective(model: Callable) -> loop.Objective:
 
 def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
   """Returns cross-entropies [B, T]; they are 0 at positions without a label."""
-  # The function refuses negative labels, so replace NO_LABEL, then mask it.
+  # TensorFlow refuses negative labels, so replace NO_LABEL and mask its loss.
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
     tf.maximum(label_ids, 0), logits
   )
@@ -157,41 +157,40 @@ def store_states(
   batch_size: int,
   trim: bool,
 ) -> inputs.TaggingData:
-  """Writes the frozen encoder's states for all windows, unless they exist.
+  """Writes a frozen encoder's states for all windows, unless they exist.
 
-  A record has no padding: [t, N H] float32. For BERT base, all twelve layers of
-  200,000 words need about 8 GB. Returns the TaggingData with these records,
-  which have the model's `stored` states, in the order of `file`.
+  A record has the outputs `model.stored` for the t tokens of a window, float32
+  [t, N H]. For BERT base, all twelve layers of 200,000 words need about 8 GB.
+  Returns `file` with these records, which have the same order.
 
   Args:
     path: the TFRecord file.
     model: the model with its weights.
     strategy, batch_size: the strategy and batch size for computing states.
-    trim: whether to trim batches to their longest sequence; otherwise the
+    trim: whether to trim batches to their longest sequence. If false, the
       stored states have padding.
   """
   width = len(model.stored) * model.config.hidden_size  # N H
-  kept = ("input_mask", "label_ids")
+  copied = ("input_mask", "label_ids")
   (length,) = file.features["input_mask"].shape
 
   def of_batch(batch):
-    cut = pipeline.trim_to_longest(batch) if trim else batch
-    output = model.bert.encode(cut)
+    trimmed = pipeline.trim_to_longest(batch) if trim else batch
+    output = model.bert.encode(trimmed)
     outputs = (output.embedding_output, *output.all_encoder_layers)
     # [B, T', N H]
     states = tf.concat(
       [tf.cast(outputs[number], tf.float32) for number in model.stored], axis=-1
     )
-    # The predictor joins batches, so all need length T; `serialize` cuts it.
+    # The predictor joins batches, so all need length T; `serialize` trims them.
     missing = length - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
-    return {"states": states, **{name: batch[name] for name in kept}}
+    return {"states": states, **{name: batch[name] for name in copied}}
 
   def serialize(outputs):
     return [
       tfrecord.serialize_example(
         {
-          # Without `trim`, all T positions are written.
           "states": np.ravel(states[: mask.sum()] if trim else states),
           "input_mask": mask,
           "label_ids": labels,
@@ -200,7 +199,7 @@ def store_states(
       for states, mask, labels in zip(*outputs.values(), strict=True)
     ]
 
-  # The predictor needs at least one batch, even of larger states.
+  # Hold at least one batch, even if its states exceed _HELD_BYTES.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))
   frozen_states.store(
     path,
@@ -221,5 +220,5 @@ def store_states(
     states = tf.io.FixedLenSequenceFeature(
       [width], tf.float32, allow_missing=True
     )
-  features = {name: file.features[name] for name in kept}
+  features = {name: file.features[name] for name in copied}
   return file._replace(records=path, features={**features, "states": states})

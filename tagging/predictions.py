@@ -24,10 +24,7 @@ class FilePredictor:
     strategy: tf.distribute.Strategy,
     trim: bool,
   ):
-    """Takes the model.
-
-    With `trim`, it trims batches to their longest sequence.
-    """
+    """Takes the model; with `trim`, trims batches to their longest sequence."""
     self._labels, self._trim = labels, trim
 
     def of_batch(batch):
@@ -53,7 +50,7 @@ class FilePredictor:
   ) -> tuple[list[list[str]], float]:
     """Returns the labels of a file's sentences, and the mean loss per word.
 
-    `batch_size` counts windows over all replicas; batches of short ones grow.
+    `batch_size` counts windows over all replicas; it grows for short windows.
     """
     windows = file.windows
     lengths = [len(window.input_ids) for window in windows]
@@ -65,19 +62,19 @@ class FilePredictor:
       lengths=lengths if self._trim else None,
     )
     of_windows = (
-      [self._labels[row[place]] for place in window.positions]
+      [self._labels[row[position]] for position in window.positions]
       for window, row in zip(windows, outputs["predicted"])
     )
     count = len(file.sentences)
     predicted = windowing.of_sentences(windows, of_windows, count)
-    # Each word has its loss in exactly one window.
+    # Exactly one window has the loss of each word.
     return predicted, outputs["loss"].sum() / sum(map(len, predicted))
 
 
 def write(
   folder: str, file: inputs.TaggingData, predicted: list[list[str]]
 ) -> None:
-  """Writes a file with its predicted labels, in the file's format."""
+  """Writes test_predictions: `file` with predicted labels, in its format."""
   ending = "jsonl" if file.file_format == "jsonl" else "conll"
   path = os.path.join(folder, f"test_predictions.{ending}")
   lines = data.with_predictions(file.path, file.file_format, predicted)
@@ -88,7 +85,7 @@ def write(
 def mistakes(
   sentences: list[data.Sentence], predicted: list[list[str]]
 ) -> list[run_report.Mistake]:
-  """Returns a Mistake per sentence with wrong labels; their number ranks it."""
+  """Returns a Mistake per sentence with wrong labels, sized by their number."""
 
   def marked(words, labels):
     named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]

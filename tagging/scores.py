@@ -5,9 +5,9 @@
 
 and test_results.txt, test_report.txt for a prediction file with labels.
 
-The definition of an entity is the one in conlleval, the scorer of the CoNLL
-shared tasks: the same rule applies to labels of IOB1, IOB2, IOBES, BILOU and
-BMES, and to sequences of labels that no scheme allows.
+Entities are defined as in conlleval, the scorer of the CoNLL shared tasks. The
+same rule applies to labels of IOB1, IOB2, IOBES, BILOU and BMES, and to
+sequences of labels that no scheme allows.
 """
 
 import collections
@@ -19,7 +19,7 @@ from absl import logging
 
 from common import file_io, result_lines
 
-# The tags of an entity's last word, and of an only word, in IOBES and BILOU.
+# Tags of an entity's last word, and of an entity of one word.
 _LAST, _ALONE = ("E", "L"), ("S", "U")
 
 
@@ -41,8 +41,8 @@ def entities(labels: list[str]) -> list[Entity]:
   """Returns the entities of a sentence, in order.
 
   An entity ends before a word with the tag O, B, S or U or with another type,
-  and after a word with the tag E, L, S or U. An entity begins at a word that is
-  neither O nor inside an entity:
+  and after a word with the tag E, L, S or U. A word that is neither O nor in an
+  entity begins a new entity:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
@@ -50,27 +50,27 @@ def entities(labels: list[str]) -> list[Entity]:
   Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U.
   """
   spans, start, before = [], None, ("O", "")
-  # The added O closes an entity at the end of the sentence.
-  for place, label in enumerate([*labels, "O"]):
+  # The added O ends an entity at the end of the sentence.
+  for index, label in enumerate([*labels, "O"]):
     tag, entity_type = split_label(label)
     ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
     if start is not None and (ends or entity_type != before[1]):
-      spans.append(Entity(before[1], start, place))
+      spans.append(Entity(before[1], start, index))
       start = None
     if start is None and tag != "O":
-      start = place
+      start = index
     before = tag, entity_type
   return spans
 
 
 def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
-  """Returns the proportion of equal labels."""
-  equal = [
-    label == other
+  """Returns the proportion of words with the correct label."""
+  is_correct = [
+    label == predicted_label
     for pair in zip(gold, predicted, strict=True)
-    for label, other in zip(*pair, strict=True)
+    for label, predicted_label in zip(*pair, strict=True)
   ]
-  return _ratio(sum(equal), len(equal))
+  return _ratio(sum(is_correct), len(is_correct))
 
 
 class Counts(NamedTuple):
@@ -94,7 +94,7 @@ class Counts(NamedTuple):
 
 
 def words(labels: list[str]) -> list[Entity]:
-  """Returns the words of a sentence as Entities; a word's label is its type."""
+  """Returns an Entity for each word of a sentence; its type is the label."""
   return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
 
 
@@ -108,7 +108,7 @@ def count_entities(
   """
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
-    # A set has one sentence, so equal entities in two sentences count twice.
+    # Sets per sentence: equal entities in two sentences count twice.
     pair = set(find(gold_sentence)), set(find(predicted_sentence))
     for counter, group in zip(counts, (set.intersection(*pair), *pair)):
       counter.update(entity.type for entity in group)
@@ -118,15 +118,14 @@ def count_entities(
 def report(counts: Counts) -> str:
   """Returns a table with the scores of each type, in seqeval's format.
 
-  The last rows are averages: micro (over all entities), macro (over types) and
-  weighted (over types, each weighted by its support, which is its number of
-  gold entities).
+  A type's support is its number of gold entities. The last rows are averages:
+  micro (over all entities), macro (over types) and weighted (over types,
+  weighted by their support).
   """
   types, total = counts.types(), counts.gold.total()
   rows = [(k, *counts.of(k).values(), counts.gold[k]) for k in types]
   averages = [("micro avg", *counts.of_all().values(), total)]
   for name, weights in {
-    # All types have the same weight.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
   }.items():
@@ -179,7 +178,7 @@ def evaluate(
   such as PER, precision_PER, recall_PER and f1_PER. A ratio x / 0 is 0, as in
   conlleval. With the scheme "none", the report counts each word as an entity,
   and the results are only loss and accuracy. With "plain", whose labels have no
-  tags, consecutive words with the same label are an entity.
+  tags, consecutive words with the same label form an entity.
   """
   if scheme == "plain":
     gold, predicted = (

@@ -1,6 +1,6 @@
-"""Splits texts into words, and converts spans of characters to word labels.
+"""Splits texts into words, and converts spans of characters to labels and back.
 
-No TensorFlow is imported here.
+No TensorFlow.
 """
 
 import functools
@@ -10,7 +10,7 @@ import tokenization
 from common import errors
 from tagging import scores
 
-# Names of the list of spans in files of spaCy, Prodigy, doccano, Label Studio.
+# Keys of the list of spans in files of spaCy, Prodigy, doccano, Label Studio.
 NAMES = ("entities", "spans", "label", "labels")
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
@@ -20,26 +20,26 @@ def word_places(text: str, *, at_punctuation: bool = True) -> list:
 
   With `at_punctuation`, each punctuation mark and Han character is a word.
   """
-  places, start, end = [], None, 0
-  for place, char in enumerate(text):
+  spans, start, end = [], None, 0
+  for index, char in enumerate(text):
     role = _role(char)
     is_alone = at_punctuation and role == "alone"
     if start is not None and (is_alone or role == "space"):
-      places.append((start, end))
+      spans.append((start, end))
       start = None
     if is_alone:
-      places.append((place, place + 1))
+      spans.append((index, index + 1))
     elif role in ("letter", "alone"):
-      start = place if start is None else start
-      end = place + 1
-  return places if start is None else [*places, (start, end)]
+      start = index if start is None else start
+      end = index + 1
+  return spans if start is None else [*spans, (start, end)]
 
 
 @functools.lru_cache(1 << 16)
 def _role(char):
   """Returns a character's role: "letter", "space", "alone" or "nothing"."""
   words = _BASIC.tokenize(f"a{char}b")
-  # The role "nothing": the tokenizer removes a control character from a word.
+  # The tokenizer removes a character with the role "nothing" from words.
   roles = {1: "letter" if words != ["ab"] else "nothing", 2: "space"}
   return roles.get(len(words), "alone")
 
@@ -50,16 +50,16 @@ def words_of(text: str) -> list[str]:
 
 
 def of_label_studio(task: dict) -> dict:
-  """Returns a task of Label Studio's JSON export with `text` and `entities`.
+  """Adds `text` and `entities` to a task of Label Studio's JSON export.
 
-  The first annotation that was not cancelled gives `entities`, which is missing
-  otherwise. Raises InputError: the task has another format.
+  The first annotation that was not cancelled gives `entities`; without one, the
+  key is missing. Raises InputError: the task has a different format.
   """
   try:
     if "text" not in (values := task["data"]):
       raise errors.InputError(
-        f"data of Label Studio's task has {', '.join(values) or 'nothing'} and "
-        "no text; rename the field of the text"
+        f"data of Label Studio's task has {', '.join(values) or 'no field'}, "
+        "expected text; rename the field that has the text"
       )
     annotations = [
       [part["value"] for part in annotation["result"] if part.get("value")]
@@ -72,8 +72,8 @@ def of_label_studio(task: dict) -> dict:
     ]
   except (KeyError, TypeError, AttributeError) as error:
     raise errors.InputError(
-      "not as Label Studio exports a task: an annotation has no result; export "
-      "it as JSON or JSON-MIN"
+      "not a task of Label Studio, whose annotations have a result; export it "
+      "as JSON or JSON-MIN"
     ) from error
   return {**task, "text": values["text"], **(entities[0] if entities else {})}
 
@@ -82,16 +82,17 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
   """Returns IOB2 labels for the words of a text.
 
   Args:
-    spans: list of [start, end, label], or of objects with these names.
-    place: file and line, for errors.
+    spans: list of [start, end, label], or of objects with these keys.
+    place: file and line, for messages.
 
   Raises:
-    InputError: not such a list, or a span splits a word or overlaps another.
+    InputError: `spans` is not such a list, or a span splits a word or overlaps
+      another span.
   """
   if not isinstance(spans, list):
     raise errors.InputError(
       f"{place}: no list of spans called {', '.join(NAMES[:-1])} or "
-      f"{NAMES[-1]}; got {spans!r:.40}; annotate the text, or give [] for no "
+      f"{NAMES[-1]}; got {spans!r:.40}; annotate the text, or write [] for no "
       "entities"
     )
   places = word_places(text)
@@ -112,7 +113,7 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
       or (not span[2].strip())
     ):
       raise errors.InputError(
-        f"{place}: {span!r:.60} is not a span; expected such as [0, 4, "
+        f"{place}: {span!r:.60} is not a span; expected for example [0, 4, "
         '"ORG"], or an object with start, end and label'
       )
     start, end, label = span
@@ -120,13 +121,13 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
     if first is None or last is None or last < first:
       raise errors.InputError(
         f"{place}: the span {start} to {end}, {text[start:end]!r:.40}, does "
-        "not begin and end with words, which are cut at white space and "
-        "punctuation; fix its ends"
+        "not begin and end with words, which white space and punctuation "
+        "separate; fix its start and end"
       )
     if set(labels[first : last + 1]) != {"O"}:
       raise errors.InputError(
         f"{place}: the span {start} to {end}, {text[start:end]!r:.40}, "
-        "overlaps an earlier one; a word has one label"
+        "overlaps an earlier span; a word can have only one label"
       )
     labels[first] = f"B-{label}"
     labels[first + 1 : last + 1] = [f"I-{label}"] * (last - first)

@@ -16,9 +16,9 @@ class Window(NamedTuple):
 
   Attributes:
     input_ids: T ids, including [CLS] and [SEP].
-    sentence: number of the sentence in the file.
-    first_word: number of the window's first word in the sentence.
-    positions: for each word of the window, the index of its first piece.
+    sentence: index of the sentence in the file.
+    first_word: index in the sentence of the first word that gets a label.
+    positions: for each word that gets a label, the index of its first piece.
   """
 
   input_ids: list[int]
@@ -47,7 +47,7 @@ def make_windows(
     tokenizer: the model's tokenizer.
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
     document_context: whether to fill windows with context.
-    path: the file of the sentences, for warnings; "" gives no warnings.
+    path: the file of the sentences, for warnings; "" disables warnings.
   """
   room = max_seq_length - 2
   if room < 1:
@@ -58,10 +58,10 @@ def make_windows(
   frame = tokenizer.frame
   windows = []
   numbered = enumerate(sentences)
+  # Process each document separately, because context must not cross documents.
   for _, group in itertools.groupby(numbered, lambda pair: pair[1].document):
     document = list(group)
     words = _encoded(document, tokenizer, room, path)
-    # A document at a time, because context is within a document.
     for number, first, start, end in _targets(document, words, room):
       left, right = start, end
       if document_context:
@@ -89,13 +89,13 @@ def _encoded(document, tokenizer, room, path):
   for _, sentence in document:
     encoded = tokenizer.encode_words(sentence.words)
     for word, line, pieces in zip(sentence.words, sentence.lines, encoded):
-      # A word without pieces has a label, which needs a position.
+      # A word without pieces also needs a position, for its label.
       pieces = pieces or [unknown]
-      # A server has no file, and nobody reads its warnings.
+      # A server passes no path, because nobody would read its warnings.
       if path and len(pieces) > room:
         logging.warning(
-          "%s:%d: the word %.20s... has %d word pieces, of which a window "
-          "holds the first %d; its label is kept",
+          "%s:%d: the word %.20s... has %d word pieces; the model reads only "
+          "the first %d, and the word keeps its label",
           path,
           line,
           word,
@@ -116,7 +116,7 @@ def _targets(document, words, room):
   for number, sentence in document:
     sentence_start, sentence_end = start, start + len(sentence.words)
     while start < sentence_end:
-      # Words of 2, 3, 1 and 4 pieces in windows of 5: two words, then two.
+      # With room for 5: words of 2, 3, 1 and 4 pieces give two, then two words.
       end, used = start, 0
       while end < sentence_end and used + len(words[end]) <= room:
         used += len(words[end])
@@ -128,10 +128,10 @@ def _targets(document, words, room):
 def widened(
   words: list[list[int]], start: int, end: int, room: int
 ) -> tuple[int, int]:
-  """Extends words `start` to `end` with context, and returns the new range.
+  """Returns the range of words from `start` to `end`, widened with context.
 
-  While words fit into `room` pieces, it adds them on both sides, with about
-  equal numbers of pieces. `words` has the pieces of a document's words.
+  It adds as many words as fit into `room` pieces, with about equal numbers of
+  pieces on both sides. `words` has the pieces of each word of a document.
   """
   left, right = start, end
   sizes = {"left": 0, "right": 0}
@@ -140,19 +140,19 @@ def widened(
   while open_sides:
     # Extend the side with fewer pieces; in a tie the left, which sorts first.
     side = min(sorted(open_sides), key=sizes.__getitem__)
-    place = left - 1 if side == "left" else right
-    is_word = 0 <= place < len(words)
-    if not is_word or sum(sizes.values()) + len(words[place]) > room:
+    index = left - 1 if side == "left" else right
+    is_word = 0 <= index < len(words)
+    if not is_word or sum(sizes.values()) + len(words[index]) > room:
       # Stop on this side: skipping a word would leave a gap in the text.
       open_sides.remove(side)
       continue
-    sizes[side] += len(words[place])
-    left, right = min(left, place), max(right, place + 1)
+    sizes[side] += len(words[index])
+    left, right = min(left, index), max(right, index + 1)
   return left, right
 
 
 def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
-  """Joins the values of windows to a list of word values for each sentence."""
+  """Returns a list of word values per sentence, from word values per window."""
   joined: list[list] = [[] for _ in range(count)]
   # The windows of a sentence are in the order of its words.
   for window, of_words in zip(windows, values, strict=True):

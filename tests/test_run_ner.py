@@ -156,8 +156,8 @@ def test_a_label_outside_the_set_is_named(trained, config_file, tmp_path):
   flags = {"do_predict": True, "predict_file": path}
   done = ner(config_file, trained, code=1, **flags)
   assert (
-    "new.conll:2: 'B-TIME' is none of the labels that the model was trained "
-    "with (O, B-LOC, B-MISC, B-ORG, B-PER, I-LOC, I-MISC, I-ORG, I-PER)"
+    "new.conll:2: 'B-TIME' is not among the labels with which the model was "
+    "trained (O, B-LOC, B-MISC, B-ORG, B-PER, I-LOC, I-MISC, I-ORG, I-PER)"
   ) in done.last_line
   done = ner(config_file, trained, **flags, predict_labels=False)
 

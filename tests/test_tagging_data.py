@@ -131,7 +131,7 @@ def test_columns_are_chosen(tmp_path, text, options, words, labels):
 @pytest.mark.parametrize(
   "text, options, fault",
   [
-    ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
+    ("a DT O\n", {"label_column": 1}, "'DT' is not a label of iob2.*none"),
     ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
     (
       "a O\n",
@@ -160,7 +160,7 @@ def test_all_faults_are_listed_at_once(tmp_path):
   assert heading.endswith("file.conll: 22 faults; fix them:")
   assert "file.conll:3: 3 columns, but line 1 has 2" in lines[0]
   assert "file.conll:6: 1 columns, but line 1 has 2" in lines[1]
-  assert "file.conll:10: 'X' is no label of iob2" in lines[2]
+  assert "file.conll:10: 'X' is not a label of iob2" in lines[2]
   assert len(lines) == 21 and lines[-1] == "  ... and 2 more"
 
 
@@ -171,7 +171,7 @@ def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
   assert [sentence.words for sentence in found] == [["a"], ["b"]]
   (record,) = caplog.records
   assert record.getMessage().endswith(
-    "file.conll: 2 empty sentences skipped, the first at line 6"
+    "file.conll: skipped 2 empty sentences, the first at line 6"
   )
 
 
@@ -221,13 +221,16 @@ GOOD = {"words": ["a"], "labels": ["O"]}
   "line, sentence",
   [
     ("{", "file.jsonl:2: not JSON"),
-    ("[1]", "file.jsonl:2: no list of words"),
-    ({"txt": "a"}, "no list of words, .* called words or tokens; expected"),
-    ({"text": " "}, "no list of words"),
+    ("[1]", "file.jsonl:2: no list of non-empty words"),
+    (
+      {"txt": "a"},
+      "no list of non-empty words called words or tokens; expected",
+    ),
+    ({"text": " "}, "no list of non-empty words"),
     ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
-    ({"words": []}, "no list of words"),
-    ({"words": ["a", " "]}, "no list of words"),
-    ({"words": ["a", 1]}, "no list of words"),
+    ({"words": []}, "no list of non-empty words"),
+    ({"words": ["a", " "]}, "no list of non-empty words"),
+    ({"words": ["a", 1]}, "no list of non-empty words"),
     ("[" * 100_000, "nested too deeply"),
     ({"words": ["a"]}, "1 words need as many labels, .* got None"),
     ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
@@ -290,7 +293,7 @@ def test_schemes_of_other_letters(tmp_path, scheme, long, wrong):
   (sentence,) = read(tmp_path, text, scheme=scheme)
   assert sentence.labels == labels
   assert scores.entities(labels) == [("X", 0, 4), ("X", 4, 5), ("Y", 5, 6)]
-  with pytest.raises(errors.InputError, match=f"{wrong}' is no label of"):
+  with pytest.raises(errors.InputError, match=f"{wrong}' is not a label of"):
     read(tmp_path, f"w {wrong}\n", scheme=scheme)
   with pytest.raises(errors.InputError, match=":2: O follows B-X"):
     read(tmp_path, "w B-X\nw O\n", scheme=scheme)
@@ -307,7 +310,7 @@ def test_odd_labels_count_where_that_is_wanted(tmp_path, caplog):
   assert scores.entities(sentence.labels) == [("X", 1, 3), ("Y", 3, 4)]
   assert "2 labels follow a label that iob2 does not allow" in caplog.text
   assert "file.conll:2: I-X follows O" in caplog.text
-  with pytest.raises(errors.InputError, match="'Z' is no label"):
+  with pytest.raises(errors.InputError, match="'Z' is not a label"):
     read(tmp_path, "a Z\n", lenient=True)
 
 
@@ -350,7 +353,7 @@ def test_numbers_that_stand_for_words_are_named(tmp_path, caplog):
   data.read(path, word_column=1)
   assert not caplog.text
   data.read(path)
-  assert "the words are the numbers 1, 2, ..." in caplog.text
+  assert "the words of each sentence are the numbers 1" in caplog.text
 
 
 def test_comments_and_words_that_begin_with_a_hash(tmp_path):

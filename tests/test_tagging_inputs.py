@@ -82,8 +82,8 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
   assert shown(tokenizer, windows) == ["A", "Bcde", "C"]
   (record,) = caplog.records
   assert record.getMessage() == (
-    "f.conll:2: the word bcdefghij... has 9 word pieces, of which a window "
-    "holds the first 4; its label is kept"
+    "f.conll:2: the word bcdefghij... has 9 word pieces; the model reads "
+    "only the first 4, and the word keeps its label"
   )
 
 
@@ -183,7 +183,7 @@ def test_windows_and_the_share_of_unknown_pieces_are_logged(tmp_path, caplog):
 
 
 def test_labels_may_be_missing_but_not_unknown(tmp_path):
-  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is none of"):
+  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is not among"):
     prepare(tmp_path, SENTENCES, labels=["O"])
   assert not list(tmp_path.iterdir())
   file = prepare(tmp_path, [s._replace(labels=None) for s in SENTENCES])

@@ -65,7 +65,7 @@ def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
   path.write_text("\n".join(lines))
   (sentence,) = data.read(str(path))
   assert sentence.labels[:4] == ["B-B", "I-B", "I-B", "I-B"]
-  assert ": 2 examples whose answer is reject or ignore are" in caplog.text
+  assert ": skipped 2 examples whose answer is reject or ignore" in caplog.text
   sentences = data.read(str(path), labelled=None)
   lines = data.with_predictions(
     str(path), "jsonl", [each.labels for each in sentences]
@@ -141,10 +141,13 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
 @pytest.mark.parametrize(
   "change, said",
   [
-    ({"data": {"body": TEXT}}, ":2: data of .* has body and no text; rename"),
-    ({"data": 5}, ":2: not as Label Studio exports a task"),
-    ({"annotations": [{}]}, ":2: not as Label Studio"),
-    ({"annotations": 5}, ":2: not as Label Studio"),
+    (
+      {"data": {"body": TEXT}},
+      ":2: data of .* has body, expected text; rename",
+    ),
+    ({"data": 5}, ":2: not a task of Label Studio"),
+    ({"annotations": [{}]}, ":2: not a task of Label Studio"),
+    ({"annotations": 5}, ":2: not a task of Label Studio"),
     ({"annotations": []}, ":2: no list of spans .* for no entities"),
     (
       exported({"start": 0, "end": 4, "labels": ["A", "B"]}),
@@ -176,7 +179,10 @@ def test_a_text_alone_is_predicted(tmp_path):
     ),
     ([[25, 32, "X"], [31, 32, "Y"]], "the span 31 to 32, '.', overlaps"),
     ([[11, 25, "X"]], "does not begin and end with words"),
-    ([[0, 4]], r"\[0, 4\] is not a span; expected such as \[0, 4, \"ORG\"\]"),
+    (
+      [[0, 4]],
+      r"\[0, 4\] is not a span; expected for example \[0, 4, \"ORG\"\]",
+    ),
     ([[0, 4, " "]], "is not a span"),
     ([{"start": 0}], "is not a span"),
     ({"a": 1}, "no list of spans"),
