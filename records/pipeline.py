@@ -94,11 +94,11 @@ def check_records(
 
 @contextlib.contextmanager
 def damage_named(files: list[str]):
-  """Replaces TensorFlow's error about a damaged record in a block.
+  """Makes TensorFlow's errors about damaged records name the file and record.
 
   TensorFlow's message, such as "corrupted record at 52", does not name the
-  file. So this context manager then searches the files for the damaged record.
-  Raises InputError: a record is damaged; the message has its file and number.
+  file. After such an error in the block, this context manager searches the
+  files for the damaged record. Raises InputError: a record is damaged.
   """
   try:
     yield
@@ -132,9 +132,9 @@ def order_by_length(
 ) -> np.ndarray:
   """Returns the indices [N] of records, sorted by length within each window.
 
-  A window has consecutive records, and `reordered` holds one window in memory.
-  The longest record comes first, so that a batch that is too large for the
-  device's memory fails at the start.
+  A window is a group of consecutive records, which `reordered` holds in memory.
+  The longest record comes first, so a batch that is too large for the device's
+  memory fails at the start.
   """
   # lexsort is stable, and its last key, the window, is the primary one.
   return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
@@ -181,7 +181,7 @@ def shuffled_records(
     seed: determines the order.
     first_record: index in the stream of the first record to return: 0 for a
       new run, the number of consumed records for a resumed run.
-    window: the number of records that are shuffled together, in memory.
+    window: the number of records that are held in memory and shuffled together.
   """
   # The order of records must not depend on the order in which files are listed.
   files = _openable(sorted(files))

@@ -102,9 +102,9 @@ class Answerer:
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
-    """Returns {name: score} as the official script, and each question's scores.
+    """Returns the official script's {name: score}, and each question's scores.
 
-    The questions' scores are the result of scores.compare_all.
+    Each question's scores are the result of scores.compare_all.
     """
     version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}

@@ -31,7 +31,7 @@ NULL_ODDS_FILE = "null_odds.json"
 # As in the original: the answer to a question without candidates in SQuAD 1.1.
 _NOTHING_FOUND = "empty"
 # The null odds of a question whose only candidate is "no answer".
-# As in the original: its initial null score. It exceeds every usual threshold.
+# As in the original: the initial null score. No usual threshold exceeds it.
 _NO_OTHER_ANSWER = 1e6
 
 
@@ -81,9 +81,9 @@ class Answer(NamedTuple):
     candidates: list of Candidate, the best first.
     best_text: the best answer other than "no answer", whatever the threshold;
       "" if there is none.
-    null_odds: null score minus `score`, in logits; None without
+    null_odds: `null_score` minus `score`, in logits; None without
       version_2_with_negative.
-    score: the start logit plus the end logit of `best_text`.
+    score: the start logit plus the end logit of `best_text`; None if it is "".
     places: {text of a candidate: its span, see alignment.PassageText.find}.
     null_score: the start logit plus the end logit of "no answer"; 0.0 for a
       question without windows.
@@ -114,15 +114,15 @@ def find_answers(
   """Returns the Answer to every question, in order.
 
   With `by_pieces`, an answer is exactly the text that its pieces cover.
-  Unlike the original: it searches the words for the text of the pieces, and
-  takes the first match, or all words if there is none. In a passage without
+  Unlike the original: the original takes the first match of the pieces' text in
+  their words, or all the words if there is no match. In a passage without
   spaces, this may be the wrong match, or the whole passage.
 
   As in the original: padding with finite logits competes for the `n_best_size`
   best positions of a window, although no answer can contain it.
   `logits` has `start` and `end`, float32 [N, T], for N windows in the order of
-  their questions; logits of padding may be -inf. Raises InputError: another
-  logit is not finite; the message names the question.
+  their questions; logits of padding may be -inf. Raises InputError: the logit
+  of a token is not finite; the message names the question.
   """
   for values in logits.values():
     _check_finite(questions, windows, values)

@@ -31,7 +31,7 @@ INPUT_FLAGS = (
 
 
 def write_results(results: dict, folder: str | None = None) -> None:
-  """Prints `name = value` lines; `folder` gets them as eval_results.txt."""
+  """Prints `name = value` lines, and writes them to `folder`, if given."""
   text = result_lines.as_text(results)
   print(text, end="", flush=True)
   if folder:

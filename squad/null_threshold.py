@@ -1,7 +1,7 @@
 """SQuAD 2.0: the threshold of null odds above which the answer is "no answer".
 
-The user passes a number, or "auto" for the number with the best F1 on a dev
-set, which is stored next to the weights for later predictions. The stored file,
+The user passes a number or "auto", which chooses the number with the best F1 on
+a dev set and stores it next to the weights for later predictions. The file,
 null_threshold.json, identifies the weights by a digest of the head's weights.
 Every training step changes the digest; copying or renaming a model does not.
 """

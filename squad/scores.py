@@ -140,8 +140,7 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  # No threshold separates equal odds, so only the sum at the last of them is
-  # possible.
+  # No threshold separates equal odds, so of their sums only the last counts.
   sums[:-1][odds[:-1] == odds[1:]] = -1.0
   best = int(np.argmax(sums))
   # To answer none, take the largest float below the lowest odds.

@@ -33,7 +33,7 @@ class Spans(NamedTuple):
   end_logits: np.ndarray
 
   def take(self, which):
-    """Returns the Spans at a slice, a mask or an array of indices."""
+    """Returns the Spans that a slice, a mask or an array of indices selects."""
     return Spans(*(values[which] for values in self))
 
 
@@ -45,8 +45,8 @@ def best_spans(
   The score is start logit + end logit; the highest score comes first. A span
   starts at one of the `n_best_size` highest start logits of a window and ends
   at one of its highest end logits; lower positions win ties. Spans must lie in
-  the passage, must not be longer than `max_answer_length`, and must start at a
-  piece that has no more context in another window. "No answer" has the logits
+  the passage, must not be longer than `max_answer_length`, and must not start
+  at a piece that has more context in another window. "No answer" has the logits
   of [CLS] in the window where their sum is smallest.
 
   As in the original: padding and question compete for the best positions of a

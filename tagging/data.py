@@ -22,8 +22,8 @@ become spans:
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
-Before the first word of a sentence in columns, a line that begins with # is a
-comment if it has more or fewer columns than lines with words. Ten columns are
+In columns, a line with # before the first word of a sentence is a comment if it
+has more or fewer columns than lines with words. A file with ten columns is
 CoNLL-U, in which ranges (2-3) and empty nodes (3.1) are not words.
 """
 
@@ -78,7 +78,7 @@ class Sentence(NamedTuple):
 
 
 def format_of(path: str, file_format: str | None = None) -> str:
-  """Returns `file_format` if given, else the format that the name implies."""
+  """Returns `file_format` if given, else the format that `path` implies."""
   is_json = path.endswith((".jsonl", ".json"))
   return file_format or ("jsonl" if is_json else "conll")
 
@@ -407,7 +407,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Returns (number, JSON) of each object; the number is a line or an index."""
+  """Returns (number, JSON) of each object; an array numbers objects from 1."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):

@@ -161,7 +161,7 @@ def store_states(
 
   A record has the outputs `model.stored` for the t tokens of a window, float32
   [t, N H]. For BERT base, all twelve layers of 200,000 words need about 8 GB.
-  Returns `file` with these records, which have the same order.
+  Returns `file` with these records, in the same order.
 
   Args:
     path: the TFRecord file.

@@ -116,7 +116,7 @@ def _targets(document, words, room):
   for number, sentence in document:
     sentence_start, sentence_end = start, start + len(sentence.words)
     while start < sentence_end:
-      # With room for 5: words of 2, 3, 1 and 4 pieces give two, then two words.
+      # With room for 5 pieces: words of 2 and 3 pieces, then words of 1 and 4.
       end, used = start, 0
       while end < sentence_end and used + len(words[end]) <= room:
         used += len(words[end])
