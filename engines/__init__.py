@@ -2,6 +2,6 @@
 
 import os
 
-# This must precede the import of ONNX Runtime, which otherwise stores a device
-# id in the user's cache folder and contacts a server of its vendor.
+# ONNX Runtime must be imported after this. Otherwise, it stores a device id in
+# the user's cache folder and contacts its vendor's server.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -5,11 +5,11 @@
   or model.tflite                              the network for LiteRT
   config.json, tokenizer_config.json,          as transformers writes them
   vocab.txt, tokenizer.json, ...
-  modules.json, sentence_bert_config.json,     for vectors: the pooling of
+  modules.json, sentence_bert_config.json,     the pooling of embeddings, for
   1_Pooling/config.json, 2_Normalize/          sentence-transformers
 
-Hugging Face's optimum, text-embeddings-inference and fastembed, and this
-project's onnx_engine.py and litert_engine.py read it.
+Hugging Face's optimum and text-embeddings-inference, Qdrant's fastembed, and
+this project's onnx_engine.py and litert_engine.py can load the folder.
 """
 
 import os
@@ -30,8 +30,8 @@ _CLASSES = {
   "sparse": "ForMaskedLM",
   "tagging": "ForTokenClassification",
 }
-# transformers has ALBERT's sentence-order head only with its masked-LM head.
-_OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
+# In transformers, only AlbertForPreTraining has ALBERT's sentence-order head.
+_CLASS_EXCEPTIONS = {("albert", "next_sentence"): "ForPreTraining"}
 
 
 def write(
@@ -42,17 +42,17 @@ def write(
   *,
   pooling: tuple | None = None,
 ) -> None:
-  """Writes the folder, whole or not at all.
+  """Writes the folder; an error leaves no incomplete folder.
 
   Args:
-    folder: must not exist, or be empty.
+    folder: path that does not exist, or of an empty folder.
     write_model: function that writes the network's file to a path.
     settings: settings of export_saved_model.py, with the model's `labels`.
     pooling: the sentence_pooling.Pooling for the head "embedding".
 
   Raises:
-    InputError: see file_io.new_folder; or `write_model` raises it; or
-      transformers has no such model.
+    InputError: `write_model` raises it, transformers does not support the
+      model, or the folder is invalid (see file_io.new_folder).
   """
   configuration.check_huggingface(config)
   with file_io.new_folder(folder) as temporary:
@@ -66,7 +66,8 @@ def write(
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
-    # sentence-transformers pools one layer, here the last of the export.
+    # sentence-transformers pools only the last layer. The export ends with the
+    # highest pooled layer, so the two agree if --pooling uses only one layer.
     if (
       pooling
       and pooling[0] in sentence_folder.KINDS
@@ -78,7 +79,7 @@ def write(
 
 
 def _class_name(variant, head):
-  name = _OWN_CLASSES.get((variant, head), _CLASSES[head])
+  name = _CLASS_EXCEPTIONS.get((variant, head), _CLASSES[head])
   return flag_values.HUGGINGFACE_TITLES[variant] + name
 
 

@@ -12,25 +12,25 @@ from engines import network_file
 with errors.needs_extra("litert"):
   from ai_edge_litert import interpreter
 
-# Outputs for tokens that have only two axes.
+# Per-token outputs with only two axes, [B, T].
 _SPANS = ("start_logits", "end_logits")
 
 
 class LiteRTEngine:
-  """Maps ids to arrays, like onnx_engine.OnnxEngine.
+  """Maps token ids to output arrays, like onnx_engine.OnnxEngine.
 
   Attributes:
     outputs: names of the arrays that `run` returns.
-    lengths: lengths of the file's signatures, ascending.
+    lengths: sequence lengths of the file's signatures, ascending.
   """
 
   def __init__(self, path: str, threads: int = 0):
     """Loads a model.
 
     Args:
-      path: path of a folder with model.tflite, or of such a file.
-      threads: how many threads compute one text together, or several texts in
-        parallel; 0 means one for each core.
+      path: path of a .tflite file, or of a folder with model.tflite.
+      threads: number of threads. They compute a single text together, and
+        several texts in parallel. 0 means one thread per core.
 
     Raises:
       InputError: the file is missing, damaged, or from another project.
@@ -39,7 +39,7 @@ class LiteRTEngine:
     self._threads = threads or process_pool.default_processes()
     try:
       with open(path, "rb") as stream:
-        # Workers load the model later, when the file may be gone.
+        # Workers load the model later, when the file may no longer exist.
         self._content = stream.read()
       self._interpreter = self._open(self._threads)
       signatures = self._interpreter.get_signature_list()
@@ -52,11 +52,11 @@ class LiteRTEngine:
     signature = signatures[network_file.signature_name(self.lengths[0])]
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
     network_file.check_inputs(path, self._inputs)
-    # An interpreter has only one set of intermediate results, so this one needs
-    # a lock, and each worker has a separate interpreter.
+    # An interpreter is not thread-safe: it has one buffer for intermediate
+    # results. So this interpreter has a lock, and each worker has its own.
     self._lock = threading.Lock()
     self._workers = futures.ThreadPoolExecutor(self._threads)
-    self._of_worker = threading.local()
+    self._thread_local = threading.local()
 
   def _open(self, threads):
     return interpreter.Interpreter(
@@ -73,15 +73,15 @@ class LiteRTEngine:
   ) -> dict[str, np.ndarray]:
     """Returns {name: float32 array} for integers [B, T].
 
-    Each text is computed alone, with the shortest signature that fits all. If
-    there are several texts, each thread computes some of them, which takes half
-    the time of sharing each text among all threads.
+    The engine computes each text separately, with the shortest signature that
+    fits all texts. Each thread computes whole texts, which takes half the time
+    of splitting each text among all threads.
 
     Args:
       outputs: names of the outputs to return; None means all.
 
     Raises:
-      InputError: no signature is as long as T.
+      InputError: T exceeds the length of the longest signature.
     """
     feed = network_file.feed(
       self._inputs, np.int32, input_ids, input_mask, segment_ids
@@ -90,21 +90,21 @@ class LiteRTEngine:
     fitting = [n for n in self.lengths if n >= length]
     if not fitting:
       raise errors.InputError(
-        f"a sequence has {length} tokens; the longest that this LiteRT model "
-        f"takes has {self.lengths[-1]}: export it with larger --lengths"
+        f"a sequence has {length} tokens, but this LiteRT model takes at most "
+        f"{self.lengths[-1]}; export it again with larger --lengths"
       )
-    # No token attends to the padding: its mask is 0.
+    # np.pad also pads the mask with 0, so no token attends to the padding.
     padding = [(0, 0), (0, fitting[0] - length)]
-    feed = {name: np.pad(rows, padding) for name, rows in feed.items()}
+    feed = {name: np.pad(ids, padding) for name, ids in feed.items()}
     name = network_file.signature_name(fitting[0])
     count = len(feed["input_ids"])
     parts = min(self._threads, count)
     rows: list = [None] * count
 
     def work(part):
-      if not hasattr(self._of_worker, "interpreter"):
-        self._of_worker.interpreter = self._open(1)
-      return _computed(self._of_worker.interpreter, name, feed, part, parts)
+      if not hasattr(self._thread_local, "interpreter"):
+        self._thread_local.interpreter = self._open(1)
+      return _computed(self._thread_local.interpreter, name, feed, part, parts)
 
     if parts > 1:
       for part, computed in enumerate(self._workers.map(work, range(parts))):
@@ -119,7 +119,7 @@ class LiteRTEngine:
 
 
 def _computed(loaded, name, feed, first=0, step=1):
-  """Returns the outputs of every `step`-th text, from the `first` one on."""
+  """Returns the outputs of every `step`-th text, starting with text `first`."""
   compute = loaded.get_signature_runner(name)
   return [
     compute(**{n: ids[[row]] for n, ids in feed.items()})
@@ -128,7 +128,7 @@ def _computed(loaded, name, feed, first=0, step=1):
 
 
 def _without_padding(name, rows, length):
-  """Joins B arrays [1, ...] and cuts outputs for tokens to `length`."""
+  """Concatenates B arrays [1, ...]; cuts per-token outputs to `length`."""
   joined = np.concatenate(rows)
-  is_of_tokens = joined.ndim == 3 or name in _SPANS
-  return joined[:, :length] if is_of_tokens else joined
+  is_per_token = joined.ndim == 3 or name in _SPANS
+  return joined[:, :length] if is_per_token else joined

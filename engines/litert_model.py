@@ -1,8 +1,8 @@
-"""Writes a network for LiteRT, on phones, in browsers and on servers.
+"""Writes a network for LiteRT, which runs on phones, browsers and servers.
 
-LiteRT plans its memory for fixed shapes. So the file has one signature for each
-sequence length, such as "length_16" for one text of 16 tokens; all share one
-set of weights. Names are as in onnx_graph.py; inputs are int32 [1, T].
+LiteRT allocates memory for fixed shapes. So the file has one signature for each
+sequence length, such as "length_16" for one text of 16 tokens. All signatures
+share one set of weights. Inputs are int32 [1, T]; for names see onnx_graph.py.
 """
 
 import tempfile
@@ -13,32 +13,32 @@ import tensorflow as tf
 from common import errors, file_io
 from engines import network_file
 
-# A file has one set of weights, but before TensorFlow joins them it writes one
-# for each signature, which fails above this size.
-_MOST_BYTES = 2**31 - 2**24
+# The file has one set of weights. But TensorFlow first writes a copy for each
+# signature, and fails if the copies together exceed this size.
+_MAX_BYTES = 2**31 - 2**24
 
 
-def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
+def parse_lengths(values: Sequence[str | int], num_positions: int) -> list[int]:
   """Returns the sequence lengths in --lengths as integers.
 
   Args:
-    most: number of the model's positions.
+    num_positions: the model's max_position_embeddings.
 
   Raises:
-    InputError: the values are not ascending whole numbers, or the model has
-      fewer positions.
+    InputError: the values are not ascending positive integers, or the last one
+      exceeds `num_positions`.
   """
   flag = f"--lengths={','.join(map(str, values))}"
   lengths = [int(v) if str(v).isdecimal() else 0 for v in values]
   if lengths != sorted(set(lengths)) or lengths[0] < 1:
     raise errors.InputError(
-      f"{flag}: expected whole numbers, each larger than the one before it, "
-      "such as 16,32,64,128"
+      f"{flag}: expected positive integers in ascending order, such as "
+      "16,32,64,128"
     )
-  if lengths[-1] > most:
+  if lengths[-1] > num_positions:
     raise errors.InputError(
-      f"{flag}: the model has {most} positions (max_position_embeddings); pass "
-      "no larger number"
+      f"{flag}: the model has only {num_positions} positions "
+      "(max_position_embeddings); pass no larger length"
     )
   return lengths
 
@@ -46,13 +46,13 @@ def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
 def check_size(
   lengths: Sequence[int], variables: Iterable[tf.Variable]
 ) -> None:
-  """Raises InputError if the weights are too large for the signatures."""
+  """Raises InputError if a copy of the weights per length is too large."""
   size = sum(variable.shape.num_elements() * 4 for variable in variables)
-  if size * len(lengths) > _MOST_BYTES:
+  if size * len(lengths) > _MAX_BYTES:
     raise errors.InputError(
-      f"{len(lengths)} --lengths of {size / 1e9:.1f} GB weights each are more "
-      f"than TensorFlow converts ({_MOST_BYTES / 1e9:.1f} GB); pass at most "
-      f"{_MOST_BYTES // size}, or take --format=onnx"
+      f"TensorFlow converts at most {_MAX_BYTES / 1e9:.1f} GB, but each of the "
+      f"{len(lengths)} --lengths needs {size / 1e9:.1f} GB of weights; pass at "
+      f"most {_MAX_BYTES // size} lengths, or --format=onnx"
     )
 
 
@@ -65,14 +65,14 @@ def write(
   *,
   is_int8: bool = False,
 ) -> None:
-  """Writes the file.
+  """Writes the .tflite file.
 
   Args:
-    model: the module with the variables that `compute` reads.
-    compute: function of int32 [1, T], named as in `inputs`, that returns {name:
-      float32 tensor}.
-    is_int8: whether matrices have 8 bits; hidden states are quantized as they
-      are computed (dynamic range quantization).
+    model: the module with the variables that `compute` uses.
+    compute: function of the keyword arguments `inputs`, int32 [1, T], that
+      returns {name: float32 tensor}.
+    is_int8: whether to store matrices in 8 bits, and to quantize hidden states
+      as they are computed (dynamic range quantization).
   """
   signatures = {}
   for length in lengths:
@@ -81,14 +81,14 @@ def write(
     signatures[network_file.signature_name(length)] = tf.function(
       lambda **batch: compute(**batch), autograph=False
     ).get_concrete_function(**specs)
-  # A folder next to `path` could fail: TensorFlow reads its name as a pattern.
+  # TensorFlow would interpret a folder next to `path` as a glob pattern.
   with tempfile.TemporaryDirectory() as folder:
     tf.saved_model.save(model, folder, signatures)
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
     )
-    # Otherwise the file has the word table twice: unchanged, and multiplied by
-    # the gamma of the layer norm before the masked-LM logits.
+    # Without this, the file has two word embedding tables: the original, and a
+    # product with the gamma of the layer norm before the masked-LM logits.
     converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())

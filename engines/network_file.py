@@ -1,4 +1,4 @@
-"""Names the file of an exported network, its inputs and its signatures.
+"""Defines the names of an exported network's file, inputs and signatures.
 
 The exporters and the engines share this module. No TensorFlow.
 """
@@ -13,29 +13,29 @@ from common import errors
 
 # {--format: name of the network's file}
 FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# How an export turns texts into ids and numbers into answers.
+# The settings that turn texts into ids, and the network's outputs into answers.
 SETTINGS = "answers.json"
-# {Hugging Face's name of an input: our name}
+# {name of an input in Hugging Face's format: name in this project}
 INPUTS = {
   "input_ids": "input_ids",
   "attention_mask": "input_mask",
   "token_type_ids": "segment_ids",
 }
-# A LiteRT signature is named by this prefix and its number of tokens.
+# The name of a LiteRT signature is this prefix and its number of tokens.
 _LENGTH = "length_"
 
 
 def model_path(path: str, engine: str) -> str:
-  """Returns the path of a network's file; `path` may be its folder."""
+  """Returns the path of a network's file; `path` is the file or its folder."""
   return os.path.join(path, FILES[engine]) if os.path.isdir(path) else path
 
 
 def check_inputs(path: str, names: Iterable[str]) -> None:
-  """Raises InputError for a network with other inputs than INPUTS."""
+  """Raises InputError unless all inputs of a network are in INPUTS."""
   if not names or not {*names} <= INPUTS.keys():
     raise errors.InputError(
-      f"{path} is another network: its inputs are "
-      f"{', '.join(names) or 'none'}; expected {', '.join(INPUTS)}: export a "
+      f"{path} is not a network of this project: its inputs are "
+      f"{', '.join(names) or 'none'}, expected {', '.join(INPUTS)}; export a "
       "model with export_saved_model.py"
     )
 
@@ -43,25 +43,26 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
 def feed(
   names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
 ) -> dict[str, np.ndarray]:
-  """Returns {name: array} for a network whose inputs have these `names`.
+  """Returns {name: array} for the inputs of a network.
 
   Args:
-    arrays: ids, mask and segments.
+    names: names of the network's inputs.
+    arrays: the arrays for INPUTS: ids, mask and segments.
   """
   values = zip(INPUTS, arrays)
   return {n: np.asarray(value, dtype) for n, value in values if n in names}
 
 
 def signature_name(length: int) -> str:
-  """Returns the name of the signature for texts of a length."""
+  """Returns the name of the signature for `length` tokens."""
   return f"{_LENGTH}{length}"
 
 
 def lengths_of(signatures: Iterable[str]) -> list[int]:
-  """Returns the lengths of the signatures, ascending.
+  """Returns the sequence lengths in the names of signatures, ascending.
 
   Raises:
-    ValueError: there are no signatures, or one has another name.
+    ValueError: there are no names, or one is not from `signature_name`.
   """
   lengths = sorted(int(name.removeprefix(_LENGTH)) for name in signatures)
   if not lengths:

@@ -1,8 +1,8 @@
 """Loads a head's network with the engine of its file format.
 
-Another engine needs a class like OnnxEngine, its branch of `load` here, its
-file in network_file.FILES, its writer in serving/network_export.py, its name in
-common/flag_values.py, and an extra.
+To add an engine, write a class like OnnxEngine, and add a branch to `load`, the
+name of its file to network_file.FILES, a writer to serving/network_export.py,
+the engine's name to common/flag_values.py, and an extra to pyproject.toml.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from common import run_settings
 from engines import network_file
 
-# {head: its outputs}, where they are not only "logits"
+# {head: the outputs that it needs}; all other heads need "logits".
 _OUTPUTS = {
   "embedding": ["sentence_embedding"],
   "span": ["start_logits", "end_logits"],
@@ -22,9 +22,10 @@ _OUTPUTS = {
 
 
 def engine_of(folder: str) -> str | None:
-  """Returns the engine for an export's folder; None for another folder.
+  """Returns the engine for a folder, or None if it is not an export.
 
-  Other programs write networks without our settings, often next to weights.
+  Other programs also write such networks, often next to weights, but without
+  the settings file.
   """
   if os.path.exists(os.path.join(folder, network_file.SETTINGS)):
     for engine, name in network_file.FILES.items():
@@ -34,12 +35,12 @@ def engine_of(folder: str) -> str | None:
 
 
 def load(engine: str, path: str, threads: int = 0):
-  """Returns the loaded engine, such as an OnnxEngine, for a file or folder.
+  """Loads a network's file or folder and returns its engine: an OnnxEngine, ...
 
   Raises:
     InputError: the engine's package is missing, or the file cannot be read.
   """
-  # The engines are imported late: their packages belong to extras.
+  # Imported here because the engines' packages belong to extras.
   if engine == "litert":
     from engines import litert_engine
 
@@ -52,13 +53,13 @@ def load(engine: str, path: str, threads: int = 0):
 def of_engine(
   loaded, settings: run_settings.Settings, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
-  """Returns a serving.answers.Network.
+  """Returns the serving.answers.Network that an engine computes.
 
   Args:
     loaded: the result of `load`.
-    settings: `head`, and for masked_lm `top_k`, for sparse `sparse_pooling`
+    settings: `head`; for masked_lm also `top_k`, for sparse `sparse_pooling`
       and `sparse_activation`.
-    num_words: size of the vocabulary; the model's table may have more rows.
+    num_words: size of the vocabulary; the embedding table may have more rows.
   """
   head = settings.head
 
@@ -71,10 +72,10 @@ def of_engine(
     if head == "next_sentence":
       return {"log_probabilities": _log_softmax(arrays["logits"])}
     if head == "masked_lm":
-      places = np.asarray(masked_lm_positions)[..., np.newaxis]  # [B, P, 1]
-      logits = np.take_along_axis(arrays["logits"], places, 1)  # [B, P, V]
-      values = np.exp(_log_softmax(logits[..., :num_words]))
-      return _fillings(values, settings.top_k)
+      positions = np.asarray(masked_lm_positions)[..., np.newaxis]  # [B, P, 1]
+      logits = np.take_along_axis(arrays["logits"], positions, 1)  # [B, P, V]
+      probabilities = np.exp(_log_softmax(logits[..., :num_words]))
+      return _fillings(probabilities, settings.top_k)
     if head == "sparse":
       return {
         "embedding": _word_weights(
@@ -87,12 +88,12 @@ def of_engine(
 
 
 def _log_softmax(logits):
-  below = logits - logits.max(-1, keepdims=True)
-  return below - np.log(np.exp(below).sum(-1, keepdims=True))
+  shifted = logits - logits.max(-1, keepdims=True)
+  return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def _word_weights(logits, input_mask, settings):
-  """Returns [B, V] of [B, T, V], as heads.word_weights."""
+  """Returns weights [B, V] for logits [B, T, V], like heads.word_weights."""
   weights = logits * np.asarray(input_mask)[..., np.newaxis]
   if settings.sparse_pooling == "max":
     weights = weights.max(1, keepdims=True)
@@ -103,8 +104,8 @@ def _word_weights(logits, input_mask, settings):
 
 
 def _fillings(probabilities, count):
-  """Returns `fillings` and `probabilities` [B, P, K], the best first."""
-  # The first of equal values wins, as in tf.math.top_k.
+  """Returns `fillings` and `probabilities` [B, P, K], the likeliest first."""
+  # A stable sort puts the lower of two tied ids first, like tf.math.top_k.
   best = np.argsort(-probabilities, kind="stable")[..., :count]
   return {
     "fillings": best,

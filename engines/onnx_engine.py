@@ -1,4 +1,4 @@
-"""Runs the network of an ONNX folder with ONNX Runtime, not TensorFlow."""
+"""Runs the network of an ONNX folder without TensorFlow."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ with errors.needs_extra("onnx"):
 
 
 class OnnxEngine:
-  """Maps ids to arrays.
+  """Maps token ids to output arrays with ONNX Runtime.
 
   Attributes:
     outputs: names of the arrays that `run` returns.
@@ -21,17 +21,17 @@ class OnnxEngine:
     """Loads a model.
 
     Args:
-      path: path of a folder with model.onnx, or of such a file.
-      threads: number of threads for a batch; 0 means one for each core.
+      path: path of an .onnx file, or of a folder with model.onnx.
+      threads: number of threads for a batch; 0 means one thread per core.
 
     Raises:
       InputError: the file is missing or damaged.
     """
     path = network_file.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
-    # ONNX Runtime's default counts cores that this process may not use.
+    # ONNX Runtime's default also counts cores that this process may not use.
     options.intra_op_num_threads = threads or process_pool.default_processes()
-    options.log_severity_level = 3  # Only errors.
+    options.log_severity_level = 3  # Log only errors.
     try:
       self._session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]

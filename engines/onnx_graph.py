@@ -12,7 +12,8 @@ names and are float32:
   sparse          logits [B, T, V]
   tagging         logits [B, T, L]
 
-Weights keep their TF1 names and layouts. Shapes use the letters of modeling.py.
+Weights keep their TF1 names and layouts. Shapes use the letters of modeling.py,
+except that D is the width of an embedding in the table above.
 """
 
 import math
@@ -32,13 +33,14 @@ with errors.needs_extra("onnx"):
 
 DATA_FILE = "model.onnx_data"
 MEAN = sentence_pooling.Pooling("mean")
-# The first opset with Gelu, and the first version of the file format with it.
+# The first opset with Gelu, and the first file format version for that opset.
 _OPSET, _IR_VERSION = 20, 9
-# The limit of a protocol buffer, minus some space for the nodes.
-_BYTES_OF_ONE_FILE = 2**31 - 2**24
-# The values in layers.attention_bias and tf.math.l2_normalize.
+# The size limit of a protocol buffer, minus some space for the nodes.
+_MAX_FILE_BYTES = 2**31 - 2**24
+# The constants in layers.attention_bias and tf.math.l2_normalize.
 _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
-# {activation: ONNX's operator and attributes}; silu is x times the sigmoid.
+# {activation: ONNX operator and attributes}. `_activate` multiplies a sigmoid
+# by its input, which gives silu (also called swish).
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
   "gelu_erf": ("Gelu", {"approximate": "none"}),
@@ -58,16 +60,17 @@ def make(
   *,
   pooling: sentence_pooling.Pooling = MEAN,
 ) -> onnx.ModelProto:
-  """Returns the ONNX model of a head.
+  """Returns the ONNX model of the encoder with a head.
 
   Args:
     head: one of flag_values.SERVING_HEADS.
     weights: {TF1 name: array}; unused weights are ignored.
-    pooling: pooling of the head "embedding". Layers above the highest pooled
-      layer are left out, and last_hidden_state is its output.
+    pooling: how the head "embedding" pools. The graph omits layers above the
+      highest pooled layer; last_hidden_state is that layer's output.
 
   Raises:
-    InputError: a weight is missing, or ONNX lacks the activation.
+    InputError: a weight is missing, or the variant or the activation cannot be
+      written as ONNX.
   """
   depth = config.num_hidden_layers
   if head == "embedding" and pooling[0] != "pooled":
@@ -87,9 +90,9 @@ def make(
 
 
 def write(
-  path: str, model: onnx.ModelProto, most_bytes: int = _BYTES_OF_ONE_FILE
+  path: str, model: onnx.ModelProto, most_bytes: int = _MAX_FILE_BYTES
 ) -> None:
-  """Writes a file, and the weights to DATA_FILE if one cannot hold them."""
+  """Writes the model; weights of more than `most_bytes` go to DATA_FILE."""
   size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
   onnx.save_model(
     model, path, save_as_external_data=size > most_bytes, location=DATA_FILE
@@ -98,7 +101,7 @@ def write(
 
 
 class _Graph:
-  """Collects nodes, weights and outputs; tensors are identified by names."""
+  """Collects nodes, weights and outputs; methods return names of tensors."""
 
   def __init__(self, weights):
     self._weights = weights
@@ -106,7 +109,7 @@ class _Graph:
     self._inputs = ["input_ids", "attention_mask"]
 
   def add(self, operator, *inputs, **attributes):
-    """Adds a node and returns its output."""
+    """Adds a node and returns the name of its output."""
     name = f"{operator}_{len(self._nodes)}"
     node = helper.make_node(operator, inputs, [name], name, **attributes)
     self._nodes.append(node)
@@ -122,13 +125,13 @@ class _Graph:
     """Adds a weight to the file and returns its name."""
     if name not in self._weights:
       raise errors.InputError(
-        f"the weights have no {name}, which this head needs; train it first, "
-        "or export another --head"
+        f"the weights have no {name}, which this head needs; train the "
+        "head first, or export another --head"
       )
     return self._tensor(name, np.asarray(self._weights[name], np.float32))
 
   def constant(self, value, dtype=np.int64):
-    """Adds a number or a list of numbers and returns its name."""
+    """Adds a constant, from a number or a list, and returns its name."""
     return self._tensor(f"{dtype.__name__}_{value}", np.asarray(value, dtype))
 
   def number(self, value):
@@ -161,10 +164,10 @@ class _Graph:
 
 
 class _Network(_Graph):
-  """The encoder of modeling.py; `states` are its layers' outputs [B, T, H]."""
+  """The graph of modeling.py's encoder; `states` has each layer's [B, T, H]."""
 
   def __init__(self, weights, config, depth):
-    """Adds the `depth` lowest layers."""
+    """Adds the embeddings and the `depth` lowest layers."""
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
     self._encoder = registry.encoder_class(config)
@@ -176,17 +179,17 @@ class _Network(_Graph):
     name = str(act or "linear").lower()
     if callable(act) or name not in _ACTIVATIONS:
       raise errors.InputError(
-        f"hidden_act {act!r} cannot be written as ONNX; those that can are "
+        f"hidden_act {act!r} cannot be written as ONNX; expected one of "
         + ", ".join(_ACTIVATIONS)
       )
     self._activation, self._epsilon = name, layers.norm_epsilon(config)
     x, bias = self._embeddings(), self._attention_bias()
     self.states = []
     for number in range(depth):
-      x = self._layer(x, bias, self._place(number))
+      x = self._layer(x, bias, self._name_maker(number))
       self.states.append(x)
 
-  # The pieces, as in layers.py.
+  # The building blocks, as in layers.py.
 
   def _dense(self, x, name):
     product = self.add("MatMul", x, self.weight(f"{name}/kernel"))
@@ -202,7 +205,7 @@ class _Network(_Graph):
     return self.add("Mul", x, active) if operator == "Sigmoid" else active
 
   def _logits(self, x, table, bias):
-    """Returns [..., O] of x [..., H] and a table [O, H]."""
+    """Returns x [..., H] times a table [O, H], plus a bias: [..., O]."""
     # Engines transpose a constant only once, when they load the file.
     columns = self.add("Transpose", self.weight(table), perm=[1, 0])
     return self.add("Add", self.add("MatMul", x, columns), self.weight(bias))
@@ -210,14 +213,16 @@ class _Network(_Graph):
   # The encoder.
 
   def _embeddings(self):
-    place = "bert/embeddings"
-    x = self.add("Gather", self.weight(f"{place}/word_embeddings"), "input_ids")
+    prefix = "bert/embeddings"
+    x = self.add(
+      "Gather", self.weight(f"{prefix}/word_embeddings"), "input_ids"
+    )
     if self._variant != "distilbert":
       self._inputs.append("token_type_ids")
-      table = self.weight(f"{place}/token_type_embeddings")
+      table = self.weight(f"{prefix}/token_type_embeddings")
       x = self.add("Add", x, self.add("Gather", table, "token_type_ids"))
-    table = f"{place}/position_embeddings"
-    # RoBERTa's table has rows before position 0.
+    table = f"{prefix}/position_embeddings"
+    # RoBERTa's table has unused rows before the first token's position.
     rows, _ = registry.shapes(self._config)[table]
     first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)
@@ -228,21 +233,21 @@ class _Network(_Graph):
       self.add("Add", first, length),
       self.constant([0]),
     )  # [T, E]
-    x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
-    # Narrow embeddings are mapped to H, see variants/factorized.py.
+    x = self._norm(self.add("Add", x, positions), f"{prefix}/LayerNorm")
+    # A dense layer maps narrow embeddings to H, see variants/factorized.py.
     mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
     is_narrow = f"{mapping}/kernel" in self._weights
     return self._dense(x, mapping) if is_narrow else x
 
   def _attention_bias(self):
-    """Returns [B, 1, 1, T] to add to the scores."""
+    """Returns the mask's bias [B, 1, 1, T] for the attention scores."""
     mask = self.add("Unsqueeze", "attention_mask", self.constant([1, 2]))
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
     padding = self.add("Sub", self.number(1.0), mask)
     return self.add("Mul", padding, self.number(_MASKED_SCORE))
 
-  def _place(self, number):
-    """Returns a function that maps a name inside a layer to the full name."""
+  def _name_maker(self, number):
+    """Returns a function from a weight's name in a layer to its full name."""
     config = self._config
     if self._variant != "albert":
       return f"bert/encoder/layer_{number}/".__add__
@@ -250,24 +255,24 @@ class _Network(_Graph):
     start = f"bert/encoder/layer_{group}/"
     return lambda name: albert.tf1_name(f"{start}{name}/").removesuffix("/")
 
-  def _layer(self, x, bias, place):
+  def _layer(self, x, bias, full_name):
     attended = self._dense(
-      self._attention(x, bias, place), place("attention/output/dense")
+      self._attention(x, bias, full_name), full_name("attention/output/dense")
     )
     x = self._norm(
-      self.add("Add", x, attended), place("attention/output/LayerNorm")
+      self.add("Add", x, attended), full_name("attention/output/LayerNorm")
     )
-    inner = self._activate(self._dense(x, place("intermediate/dense")))
-    output = self._dense(inner, place("output/dense"))
-    return self._norm(self.add("Add", x, output), place("output/LayerNorm"))
+    inner = self._activate(self._dense(x, full_name("intermediate/dense")))
+    output = self._dense(inner, full_name("output/dense"))
+    return self._norm(self.add("Add", x, output), full_name("output/LayerNorm"))
 
-  def _attention(self, x, bias, place):
+  def _attention(self, x, bias, full_name):
     heads = self._config.num_attention_heads
     width = self._config.hidden_size // heads
     split = self.constant([0, 0, heads, width])
 
     def project(name, order):
-      projected = self._dense(x, place(f"attention/self/{name}"))
+      projected = self._dense(x, full_name(f"attention/self/{name}"))
       return self.add(
         "Transpose", self.add("Reshape", projected, split), perm=order
       )
@@ -290,35 +295,35 @@ class _Network(_Graph):
 
   # The heads.
 
-  def add_label_logits(self, place="", *, of_tokens=False):
+  def add_label_logits(self, prefix="", *, of_tokens=False):
     x = self.states[-1] if of_tokens else self._pooled()
-    names = f"{place}output_weights", f"{place}output_bias"
+    names = f"{prefix}output_weights", f"{prefix}output_bias"
     logits = self._logits(x, *names)
     count = len(self._weights[names[1]])
     shape = [_BATCH, _LENGTH, count] if of_tokens else [_BATCH, count]
     self.add_output("logits", logits, shape)
 
   def add_span_logits(self):
-    place = "cls/squad/output_"
-    logits = self._logits(self.states[-1], f"{place}weights", f"{place}bias")
+    prefix = "cls/squad/output_"
+    logits = self._logits(self.states[-1], f"{prefix}weights", f"{prefix}bias")
     for number, name in enumerate(("start_logits", "end_logits")):
       column = self.add("Gather", logits, self.constant(number), axis=2)
       self.add_output(name, column, [_BATCH, _LENGTH])
 
   def add_word_logits(self):
-    place = "cls/predictions"
-    x = self._dense(self.states[-1], f"{place}/transform/dense")
+    prefix = "cls/predictions"
+    x = self._dense(self.states[-1], f"{prefix}/transform/dense")
     act = str(configuration.masked_lm_act(self._config) or "linear").lower()
-    x = self._norm(self._activate(x, act), f"{place}/transform/LayerNorm")
+    x = self._norm(self._activate(x, act), f"{prefix}/transform/LayerNorm")
     logits = self._logits(
-      x, "bert/embeddings/word_embeddings", f"{place}/output_bias"
+      x, "bert/embeddings/word_embeddings", f"{prefix}/output_bias"
     )
     self.add_output(
       "logits", logits, [_BATCH, _LENGTH, self._config.vocab_size]
     )
 
   def add_embedding(self, mode, layers, normalize):
-    """Adds the last states and the vector of features/text_vectors.py."""
+    """Adds the last hidden states, and the embedding of heads.pool."""
     width = self._config.hidden_size
     vector = self._pooled() if mode == "pooled" else self._pool(mode, layers)
     if normalize:

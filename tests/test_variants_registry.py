@@ -46,7 +46,7 @@ def test_the_variant_decides_the_class_and_its_variables():
 @pytest.mark.parametrize(
   "variant, changes, message",
   [
-    ("gpt", {}, "variant 'gpt'; known are .*bert, distilbert"),
+    ("gpt", {}, "variant 'gpt'; expected .*bert, distilbert"),
     ("electra", {}, "embedding_size is None .*of at least 1"),
     (
       "albert",

@@ -121,7 +121,7 @@ def test_a_model_of_masked_words_starts_without_a_pooler(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "RobertaForMaskedLM"))
   assert "bert/pooler/dense/kernel" not in reader.shapes
   assert "cls/predictions/transform/dense/kernel" in reader.shapes
-  with pytest.raises(errors.InputError, match="roberta is trained without"):
+  with pytest.raises(errors.InputError, match="roberta has no next-sentence"):
     registry.check_next_sentence(config_of(), True)
   registry.check_next_sentence(config_of(), False)
 

@@ -120,7 +120,7 @@ def test_distilbert_is_not_trained_on_pairs(tmp_path):
     max_seq_length=64,
     output_dir=tmp_path / "run",
   )
-  assert "distilbert is trained without next sentences; pass" in done.last_line
+  assert "distilbert has no next-sentence head; pass" in done.last_line
   assert "--use_next_sentence_loss=false" in done.last_line
 
 

@@ -208,7 +208,7 @@ def test_what_such_a_file_cannot_do(tmp_path):
   assert known.do_lower_case is False
   with pytest.raises(errors.InputError, match="leave --do_lower_case out"):
     tokenizer_files.with_known_case(settings_with(do_lower_case=False))
-  with pytest.raises(errors.InputError, match="leave it out"):
+  with pytest.raises(errors.InputError, match="leave the flag out"):
     vocabularies.make_tokenizer(path_of("bpe"), never_split=["a"])
   tokenizer = vocabularies.make_tokenizer(path_of("bpe"))
   with pytest.raises(errors.InputError, match="--format=onnx or litert"):
@@ -221,14 +221,14 @@ def test_what_such_a_file_cannot_do(tmp_path):
 @pytest.mark.parametrize(
   "change, message",
   [
-    (dict.clear, "is no tokenizer.json of Hugg"),
+    (dict.clear, "is not a tokenizer.json of Hugg"),
     (
       lambda values: values["post_processor"]["pair"].pop(),
-      "of 'a' and 'b'; only models",
+      "pair 'a', 'b' into .*; only models",
     ),
     (
       lambda values: values.update(post_processor=None),
-      "of 'a' and 'b'; only models",
+      "pair 'a', 'b' into .*; only models",
     ),
     (
       lambda values: [
@@ -237,11 +237,11 @@ def test_what_such_a_file_cannot_do(tmp_path):
         )
         for name in ("single", "pair")
       ],
-      "of 'a' and 'b'; only models",
+      "pair 'a', 'b' into .*; only models",
     ),
     (
       lambda values: values["post_processor"]["single"].pop(),
-      "makes '<s> ▁a' of the text 'a'",
+      "turns the text 'a' into '<s> ▁a'",
     ),
   ],
 )
@@ -288,7 +288,7 @@ def test_a_space_that_is_a_piece_is_of_the_word_behind_it(kind, pieces):
 def test_a_vocabulary_of_bytes_alone_is_refused(tmp_path):
   path = tmp_path / "vocab.json"
   path.write_text('{"<s>": 0}')
-  message = "vocab.json is no tokenizer.json .*; .* have transformers write"
+  message = "vocab.json is not a tokenizer.json .*; .* have transformers write"
   with pytest.raises(errors.InputError, match=message):
     vocabularies.make_tokenizer(str(path))
   assert tokenizer_files.vocabulary_of(str(tmp_path), "roberta") is None
@@ -301,7 +301,9 @@ def test_a_vocabulary_of_bytes_alone_is_refused(tmp_path):
 def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
   path = tmp_path / name
   path.write_bytes(b"\n\x0e\n\x05<pad>\x15\xff")
-  message = f"{name}: .*not read; have transformers write tokenizer.json .*Auto"
+  message = (
+    f"{name}: .*not supported; have transformers write tokenizer.json .*Auto"
+  )
   for refuse in (vocabularies.make_tokenizer, tokenizer_files.check):
     with pytest.raises(errors.InputError, match=message):
       refuse(str(path))

@@ -1,1 +1,1 @@
-"""Models related to BERT, each a small subclass of its encoder."""
+"""Models related to BERT: small subclasses of its encoder, and tokenizers."""

@@ -1,6 +1,6 @@
 """ALBERT (arXiv 1909.11942): narrow embeddings and shared layers.
 
-The variables have the names of the released TF1 checkpoints. All layers of a
+The variables have their names in the released TF1 checkpoints. All layers of a
 group share one set of weights; released models have one group.
 """
 
@@ -21,12 +21,12 @@ _LAYER_NAMES = {
 _GROUP = "transformer/group_{}/inner_group_0"
 
 
-def tf1_name(berts: str) -> str:
-  """Converts BERT's name of a variable to ALBERT's; layer n becomes group n."""
+def tf1_name(bert_name: str) -> str:
+  """Converts a variable's name from BERT's to ALBERT's; layer n is group n."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
     lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/",
-    berts,
+    bert_name,
   )
 
 
@@ -37,7 +37,7 @@ class AlbertModel(factorized.FactorizedModel):
   shares_layers = True
 
   def __init__(self, config, **options):
-    """Makes the variables; see modeling.BertModel for the options."""
+    """Creates the variables; for the options see modeling.BertModel."""
     super().__init__(config, **options)
     config.check_number(
       "num_hidden_groups", int, low=1, below=config.num_hidden_layers + 1
@@ -45,10 +45,9 @@ class AlbertModel(factorized.FactorizedModel):
 
   @classmethod
   def shapes(cls, config, scope="bert"):
-    """Returns {name: shape}: embeddings of width E, a layer for each group.
+    """Returns {name: shape}: embeddings of width E, and one layer per group.
 
-    Raises InputError: a number that ALBERT needs is missing in the
-    configuration or invalid.
+    Raises InputError: num_hidden_groups or embedding_size is not valid.
     """
     config.check_number("num_hidden_groups", int, low=1)
     groups = copy.copy(config)
@@ -58,11 +57,11 @@ class AlbertModel(factorized.FactorizedModel):
 
   def _layer_weights(self, number):
     config = self.config
-    # Consecutive layers share a group: with 12 layers and 4 groups, 3 layers.
+    # Consecutive layers share a group: 3 of 12 layers if there are 4 groups.
     group = number * config.num_hidden_groups // config.num_hidden_layers
-    place = f"{self._scope}/encoder/{_GROUP.format(group)}"
+    prefix = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {
-      f"{berts}/{end}": weight
-      for berts, alberts in _LAYER_NAMES.items()
-      for end, weight in self.weights_below(f"{place}/{alberts}/").items()
+      f"{bert_name}/{end}": weight
+      for bert_name, albert_name in _LAYER_NAMES.items()
+      for end, weight in self.weights_below(f"{prefix}/{albert_name}/").items()
     }

@@ -1,8 +1,8 @@
 """DistilBERT (arXiv 1910.01108): BERT without segments, with half the layers.
 
-Its variables have BERT's names. It lacks the segment embeddings and the
-pre-trained pooler. Its classifier has a dense layer with ReLU, which has the
-name of the pooler here.
+Its variables have BERT's names. It has neither segment embeddings nor a
+pre-trained pooler. Its classifier has a dense layer with ReLU; in this project,
+that layer has the pooler's name.
 """
 
 import configuration
@@ -10,7 +10,7 @@ import modeling
 
 
 class DistilBertModel(modeling.BertModel):
-  """The encoder; token_type_ids are accepted and have no effect."""
+  """The encoder; it accepts token_type_ids and ignores them."""
 
   pooler_activation = "relu"
   predicts_next_sentence = False

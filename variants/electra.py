@@ -1,9 +1,9 @@
 """ELECTRA (arXiv 2003.10555): BERT that predicts which tokens were replaced.
 
-Its discriminator, which is fine-tuned, and its generator, a smaller model that
-fills masks, have the same architecture: BERT with narrow embeddings. The
-variables have BERT's names. ELECTRA lacks BERT's pooler. As in transformers, a
-classifier has a dense layer with GELU, which has the pooler's name.
+ELECTRA has a discriminator, which is fine-tuned, and a generator, a smaller
+model that fills masks. Both are BERT with narrow embeddings and without a
+pooler; their variables have BERT's names. As in transformers, a classifier has
+a dense layer with GELU; in this project, that layer has the pooler's name.
 """
 
 from variants import factorized
@@ -12,7 +12,7 @@ from variants import factorized
 class ElectraModel(factorized.FactorizedModel):
   """The encoder of a discriminator or a generator.
 
-  It has no `mapping` if embedding_size is hidden_size.
+  If embedding_size equals hidden_size, there is no dense layer `mapping`.
   """
 
   mapping = "embeddings_project"

@@ -9,10 +9,10 @@ import modeling
 
 
 class FactorizedModel(modeling.BertModel):
-  """An encoder with a dense layer from the embeddings' width E to H.
+  """An encoder whose dense layer `mapping` widens the embeddings from E to H.
 
   `embedding_output` [B, T, H] is the output of that layer. The configuration
-  also has embedding_size, E.
+  also has embedding_size, which is E.
   """
 
   # The dense layer's name, without the scope.
@@ -22,12 +22,12 @@ class FactorizedModel(modeling.BertModel):
   def shapes(cls, config, scope="bert"):
     """Returns {name: shape}, in the order of the released checkpoints.
 
-    Raises InputError: the configuration has no embedding_size.
+    Raises InputError: embedding_size is missing or invalid.
     """
     config.check_number("embedding_size", int, low=1)
     narrow, shapes = config.embedding_size, {}
     for name, shape in configuration.bert_shapes(config, scope).items():
-      # The tables are [rows, E], the layer norm's vectors [E].
+      # The tables become [rows, E], and the layer norm's vectors [E].
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
       shapes[name] = shape

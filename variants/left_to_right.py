@@ -1,8 +1,8 @@
-"""BERT that reads from left to right: the paper's table 5 and figure 5.
+"""BERT with left-to-right attention, from the paper's table 5 and figure 5.
 
-As in arXiv 1810.04805, section 5.1, the network, its input and its variables
-are BERT's, but a token attends only to itself and to earlier tokens, also in
-fine-tuning. Pre-training predicts the next word, see pretraining/next_word.py.
+As in section 5.1 of the paper (arXiv 1810.04805), the network, its input and
+its variables are BERT's. But a token attends only to itself and earlier tokens,
+in fine-tuning too. pretraining/next_word.py trains it to predict the next word.
 """
 
 import tensorflow as tf
@@ -13,11 +13,11 @@ import unpadding
 
 
 class LeftToRightModel(modeling.BertModel):
-  """The encoder, whose hidden state i depends only on the tokens 0 to i.
+  """The encoder; its hidden state i depends only on the tokens 0 to i.
 
-  As in GPT, it pools the state of the last token, the final [SEP], because only
-  this token attends to the whole sequence; [CLS] attends only to itself. The
-  paper does not say which token it pools.
+  The paper does not say which token the model pools. Here, as in GPT, it pools
+  the last token, which is the final [SEP]: only this token attends to the whole
+  sequence. [CLS] attends only to itself.
   """
 
   predicts_next_sentence = False
@@ -30,7 +30,7 @@ class LeftToRightModel(modeling.BertModel):
     return super()._attention_bias(input_ids, input_mask) + later
 
   def pooled_positions(self, input_mask):
-    """Returns int32 [B, 1], the last token's position; 0 without tokens."""
+    """Returns int32 [B, 1], the last token's position; 0 if all is padding."""
     ends = unpadding.token_ends(tf.convert_to_tensor(input_mask))
     return tf.maximum(ends - 1, 0)[:, tf.newaxis]
 

@@ -1,8 +1,8 @@
-"""Makes the encoder for a configuration.
+"""Creates the encoder for a configuration.
 
-The key `variant` of a configuration names a model related to BERT; without it,
-the model is BERT. All other modules make encoders, and get the shapes of their
-variables, from this module, and so do not depend on the variant.
+The key `variant` of a configuration names a model related to BERT; without this
+key, the model is BERT. All other modules get encoders, and the shapes of their
+variables, from this module, so they do not depend on the variant.
 """
 
 import configuration
@@ -24,7 +24,7 @@ _CLASSES = {
 
 def name_of(config: configuration.BertConfig) -> str:
   """Returns the name of a configuration's variant, such as "bert"."""
-  # BertConfig.from_dict also makes attributes of keys that it does not know.
+  # BertConfig.from_dict stores unknown keys, such as this one, as attributes.
   return getattr(config, "variant", "bert")
 
 
@@ -36,12 +36,12 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   name = name_of(config)
   if getattr(config, "bilstm_on_top", False):
     raise errors.InputError(
-      "the model has a BiLSTM on top, which this version does not compute: "
-      "train it again without"
+      "the model has a BiLSTM on top, which this version does not support: "
+      "train the model again without it"
     )
   if name not in _CLASSES:
     raise errors.InputError(
-      f"the model configuration has variant {name!r}; known are "
+      f"the model configuration has variant {name!r}; expected one of "
       + ", ".join(sorted(_CLASSES))
     )
   return _CLASSES[name]
@@ -50,7 +50,7 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
 def make_encoder(
   config: configuration.BertConfig, **options
 ) -> modeling.BertModel:
-  """Returns a configuration's encoder; modeling.BertModel has the options."""
+  """Returns a configuration's encoder; for options see modeling.BertModel."""
   return encoder_class(config)(config, **options)
 
 
@@ -63,20 +63,20 @@ def check_masked_words(config: configuration.BertConfig) -> None:
   """Raises InputError if a model is pre-trained on next words."""
   if predicts_next_word(config):
     raise errors.InputError(
-      f"{name_of(config)} predicts next words, and cannot fill [MASK]; pass a "
-      "model of masked words"
+      f"{name_of(config)} is trained to predict the next word and cannot fill "
+      "[MASK]; pass a masked language model"
     )
 
 
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
-  """Raises InputError if a used next-sentence loss has no head."""
+  """Raises InputError if the next-sentence loss is used but has no head."""
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
     raise errors.InputError(
-      f"{name_of(config)} is trained without next sentences; pass "
+      f"{name_of(config)} has no next-sentence head; pass "
       "--use_next_sentence_loss=false"
     )
 
@@ -86,14 +86,15 @@ def check_layer_rates(
   freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
-  """Raises InputError for rates per layer if the layers share weights."""
+  """Raises InputError for per-layer learning rates if layers share weights."""
   # Shared weights would get the last layer's rate, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"
     raise errors.InputError(
-      f"--{flag} has no effect on single layers of {name_of(config)}, whose "
-      "layers share their weights; leave it out (--freeze_encoder freezes all)"
+      f"--{flag} cannot treat the layers of {name_of(config)} differently, "
+      "because they share their weights; leave the flag out (--freeze_encoder "
+      "freezes all layers)"
     )
 
 

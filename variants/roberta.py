@@ -1,14 +1,14 @@
-"""RoBERTa (arXiv 1907.11692), XLM-R and CamemBERT: BERT with later positions.
+"""RoBERTa (arXiv 1907.11692), XLM-R and CamemBERT: BERT with shifted positions.
 
-Positions begin after pad_token_id, 1: the first token has the position 2, and
-no token uses the first two rows of the position embeddings.
-max_position_embeddings is the longest sequence here, 512; transformers counts
-the rows, 514.
+Positions begin after pad_token_id, which is 1: the first token has position 2,
+and no token uses the first two rows of the position embeddings. In this
+project, max_position_embeddings is the longest sequence, 512; in transformers,
+it is the number of rows, 514.
 
-A classifier's dense layer with tanh, on <s>, has the name of BERT's pooler;
-other models lack it. (In training, transformers also applies dropout to that
-layer's input; here, as in BERT, dropout is only on its output.) The models are
-not trained on next sentences.
+A classifier has a dense layer with tanh on the state of <s>; in this project,
+that layer has the name of BERT's pooler. As in BERT, training applies dropout
+only to the layer's output; transformers applies it to the input too. The models
+are not trained on next sentences.
 """
 
 import configuration
@@ -22,10 +22,10 @@ class RobertaModel(modeling.BertModel):
 
   @staticmethod
   def shapes(config, scope="bert"):
-    """Returns {name: shape}: BERT's, with more position rows.
+    """Returns {name: shape}: BERT's, with more rows of position embeddings.
 
-    Raises InputError: pad_token_id is missing in the configuration, or
-      pad_token_id or layer_norm_eps is invalid.
+    Raises InputError: pad_token_id is missing, or pad_token_id or
+      layer_norm_eps is invalid.
     """
     if hasattr(config, "layer_norm_eps"):
       config.check_number("layer_norm_eps", (int, float), low=0)
@@ -39,6 +39,6 @@ class RobertaModel(modeling.BertModel):
 
 
 def _first_position(config):
-  """Returns the row in the position embeddings for the first token."""
+  """Returns the first token's row in the position embeddings."""
   config.check_number("pad_token_id", int, low=0)
   return config.pad_token_id + 1

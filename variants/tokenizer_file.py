@@ -1,9 +1,9 @@
-"""Tokenizes text with a tokenizer.json, as for RoBERTa and other models.
+"""Tokenizes text with a tokenizer.json, the format of RoBERTa and other models.
 
-Hugging Face's library `tokenizers` writes the file, and reads it to tokenize
-text: with byte-level BPE (RoBERTa), a unigram model (XLM-R, CamemBERT), or any
-other algorithm. The file also defines the special tokens around texts, and
-whether text is lower-cased.
+Hugging Face's library `tokenizers` writes this file and tokenizes text with it.
+The algorithm may be byte-level BPE (RoBERTa), a unigram model (XLM-R,
+CamemBERT) or any other. The file also defines the special tokens around texts,
+and whether text is lower-cased.
 """
 
 import bisect
@@ -20,31 +20,30 @@ import tokenization
 from common import errors, file_io, json_files
 
 _UNKNOWN = ("<unk>", "[UNK]")
-# The special tokens with a role, including CamemBERT's "NOTUSED" tokens.
+# Special tokens that have a role, including CamemBERT's "NOTUSED" tokens.
 _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
 _MASKS = ("<mask>", "[MASK]")
-# Rules of tokenizer_config.json, and their names in a tokenizer.json.
+# {rule in tokenizer_config.json: its name in tokenizer.json}
 RULES = {
   "do_lower_case": "lowercase",
   "strip_accents": "strip_accents",
   "tokenize_chinese_chars": "handle_chinese_chars",
 }
-# Classes of transformers that read a tokenizer.json as it is.
+# Tokenizer classes of transformers that use tokenizer.json without changes.
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
-# Marks of a piece that begins a word: of SentencePiece (U+2581), and of
-# byte-level BPE.
+# Prefixes of a word's first piece: SentencePiece's (U+2581), byte-level BPE's.
 _WORD_MARKS = ("▁", "Ġ")
 
 
 class FileTokenizer(tokenization.FullTokenizer):
-  """Tokenizes text with a tokenizer.json, like a FullTokenizer.
+  """A FullTokenizer whose vocabulary and rules come from a tokenizer.json.
 
-  Pieces may contain the space before a word: "▁sm" "ith" or "Ġsm" "ith" is
-  " smith".
+  Pieces may contain the space before a word: "▁sm" "ith" and "Ġsm" "ith" both
+  mean " smith".
 
   Attributes:
     do_lower_case: False, because the file's rules lower-case text if needed.
@@ -57,14 +56,15 @@ class FileTokenizer(tokenization.FullTokenizer):
   never_split = ()
 
   def __init__(self, vocab_file: str):
-    """Reads the file.
+    """Loads the file.
 
-    Raises InputError: it is missing or from another program, or places its
-    special tokens differently from BERT.
+    Raises InputError: the file is missing or not a tokenizer.json, or places
+    special tokens in an unsupported way (see `_specials`).
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
-    # The library's order varies, but masking draws random tokens by index.
+    # Sort the entries, because their order varies between runs, but masking
+    # draws random tokens by index.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     self.vocab_file, self.vocab = vocab_file, dict(ordered)
     self.inv_vocab = {index: piece for piece, index in ordered}
@@ -74,14 +74,14 @@ class FileTokenizer(tokenization.FullTokenizer):
     )
 
   def __reduce__(self):
-    # For pickling: each worker process reads the file.
+    # For pickling: each worker process loads the file.
     return FileTokenizer, (self.vocab_file,)
 
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the pieces of `text`; bytes are UTF-8.
 
-    A part of the text without a piece becomes "<unk>". As in BERT's tokenizer,
-    the text of a special token is ordinary text.
+    Text that no piece matches becomes "<unk>". As in BERT's tokenizer, special
+    tokens in the text, such as "<s>", are ordinary text.
     """
     return self.convert_ids_to_tokens(self.encode(text))
 
@@ -90,10 +90,10 @@ class FileTokenizer(tokenization.FullTokenizer):
     return self.encode_lines([text])[0]
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Encodes many lines, see FullTokenizer.encode_lines.
+    """Encodes many lines; see FullTokenizer.encode_lines.
 
-    The third result marks tokens that continue a word, see
-    data.Corpus.continues of pre-training. The file's rules define the words.
+    The third result marks tokens that continue a word, see `continues` in
+    pretraining.data.Corpus. The file's rules define what a word is.
     """
     encodings = self._tokenizer.encode_batch(
       list(map(_valid, lines)), add_special_tokens=False
@@ -106,20 +106,20 @@ class FileTokenizer(tokenization.FullTokenizer):
     return ids, list(map(len, encodings)), bytes(continues)
 
   def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each word, after tokenizing the joined words.
+    """Tokenizes the joined words, and returns the ids of each word.
 
-    A piece belongs to the word with the piece's last character.
+    A piece belongs to the word that contains the piece's last character.
     """
     text = _valid(" ".join(words))
     encoding = self._tokenizer.encode(text, add_special_tokens=False)
     # For "in Rome", these are [3, 8]: they include the space after each word.
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
-    of_words: list[list[int]] = [[] for _ in words]
+    ids_by_word: list[list[int]] = [[] for _ in words]
     for index, (start, end) in zip(encoding.ids, encoding.offsets):
       # A piece that is a single space belongs to the next word.
-      place = end - 1 if text[start:end].strip() else end
-      of_words[bisect.bisect_right(ends, place)].append(index)
-    return of_words
+      position = end - 1 if text[start:end].strip() else end
+      ids_by_word[bisect.bisect_right(ends, position)].append(index)
+    return ids_by_word
 
   def joined_pieces(self, pieces: Iterable[str]) -> str:
     """Returns the text of pieces: ["Ġsm", "ith", "'"] -> "smith'"."""
@@ -128,45 +128,46 @@ class FileTokenizer(tokenization.FullTokenizer):
     return " ".join(text.split())
 
   def word_text(self, word: str) -> str:
-    """Returns the text of a word's pieces, including unknown characters."""
+    """Returns the text of a word's pieces; unknown characters do not change."""
     word = _valid(word)
     encoding = self._tokenizer.encode(word, add_special_tokens=False)
     unknown = self.vocab.get(self.unk_token)
     return self.joined_pieces(
-      word[slice(*place)] if index == unknown else self.inv_vocab[index]
-      for index, place in zip(encoding.ids, encoding.offsets)
+      word[slice(*span)] if index == unknown else self.inv_vocab[index]
+      for index, span in zip(encoding.ids, encoding.offsets)
     )
 
   def find_answer(
     self, tokens: list[str], answer_text: str, before: str = ""
   ) -> tuple[int, ...] | None:
-    """Returns the first and last of the pieces with an answer, or None.
+    """Returns the indices of an answer's first and last piece, or None.
 
-    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907.
-    So this compares characters, and the result includes all pieces with any of
-    them. `tokens` are the pieces of the words with the answer; `before` is the
-    text of these words before the answer. The match nearest to its end counts.
+    The pieces of "(1907-1988)." are ▁( 1907 - 1988 ) . but the answer "1907"
+    alone is ▁1907. So this method compares characters, and the result includes
+    all pieces that overlap the match. `tokens` are the pieces of the words with
+    the answer; `before` is the text of these words before the answer. Of many
+    matches, the nearest to the end of `before` counts.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _WORD_MARKS:
       answer = answer.removeprefix(mark)
-    whole, near = "".join(tokens), len("".join(self.tokenize(before)))
-    places = (
+    joined, expected = "".join(tokens), len("".join(self.tokenize(before)))
+    starts = (
       [
         match.start()
-        for match in re.finditer(f"(?={re.escape(answer)})", whole)
+        for match in re.finditer(f"(?={re.escape(answer)})", joined)
       ]
       if answer
       else []
     )
-    if not places:
+    if not starts:
       return None
-    start = min(places, key=lambda place: abs(place - near))
-    # The end of each piece, counted in characters of all joined pieces.
+    first = min(starts, key=lambda start: abs(start - expected))
+    # The end of each piece in `joined`.
     ends = np.cumsum([len(token) for token in tokens])
     return tuple(
-      int(np.searchsorted(ends, place, side="right"))
-      for place in (start, start + len(answer) - 1)
+      int(np.searchsorted(ends, position, side="right"))
+      for position in (first, first + len(answer) - 1)
     )
 
 
@@ -179,9 +180,9 @@ def tokens_of(vocab_file: str) -> set[str]:
 
 
 def content_of(vocab_file: str) -> str:
-  """Returns the text of a tokenizer.json.
+  """Returns the content of a tokenizer.json.
 
-  As in transformers, the rules in tokenizer_config.json replace those in it.
+  As in transformers, rules in tokenizer_config.json override the file's rules.
   Raises InputError: a file is missing or damaged.
   """
   with file_io.open_for_reading(vocab_file) as stream:
@@ -205,7 +206,7 @@ def content_of(vocab_file: str) -> str:
       normalizer.update(rules)
       return json.dumps(values, ensure_ascii=False)
   except (ValueError, TypeError, KeyError):
-    pass  # It is refused, or has no such rules.
+    pass  # The file has no such rules, or is damaged, which `_open` reports.
   return content
 
 
@@ -214,45 +215,45 @@ def _is_same_word(word, previous):
 
 
 def _valid(text):
-  """Returns text with "?" for lone surrogates, which keeps offsets valid."""
+  """Replaces lone surrogates by "?", which keeps the text's offsets valid."""
   text = tokenization.convert_to_unicode(text)
   return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _first_of(tokens, vocab):
-  """Returns the first of the tokens in a vocabulary, by default tokens[0]."""
+  """Returns the first token that a vocabulary contains, or else tokens[0]."""
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
 def _open(vocab_file):
-  # Imported here because BERT needs this package only to learn vocabularies.
+  # Imported here because BERT's tokenizer does not need this package.
   import tokenizers
 
   content = content_of(vocab_file)
   try:
     values = json.loads(content)
     for entry in values.get("added_tokens") or ():
-      # In a text, a marker such as "[E1]" is a token, but "<s>" or "[CLS]" not.
+      # A marker such as "[E1]" in a text is one token; "<s>" or "[CLS]" is not.
       entry["special"] = bool(_ROLE.fullmatch(entry["content"]))
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(values))
-  # The library raises Exception, or for some damaged files a Rust panic.
+  # For some damaged files, the library raises a Rust panic, a BaseException.
   except BaseException as error:
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
       raise
     raise errors.InputError(
-      f"{vocab_file} is no tokenizer.json of Hugging Face's ({error}); pass "
-      f"that file of the model, or {REMEDY}"
+      f"{vocab_file} is not a tokenizer.json of Hugging Face ({error}); pass "
+      f"the model's tokenizer.json, or {REMEDY}"
     ) from error
-  # The scripts truncate and pad themselves.
+  # The scripts truncate and pad sequences themselves.
   tokenizer.no_truncation()
   tokenizer.no_padding()
-  # "<s>" in a text counts as three characters.
+  # Treat "<s>" in a text as three characters, not as a special token.
   tokenizer.encode_special_tokens = True
   return tokenizer
 
 
 def _specials(vocab_file, tokenizer):
-  """Returns the Specials that the file's rules add to two texts."""
+  """Returns the special tokens that the file's rules put around two texts."""
   pair = tokenizer.encode("a", "b")
   # <s> a </s></s> b </s> has runs of 1, 2 and 1 special tokens.
   runs = [
@@ -276,8 +277,9 @@ def _specials(vocab_file, tokenizer):
         cls[0], last[0], between=len(middle), segment_b=b[2]
       )
   raise errors.InputError(
-    f"{vocab_file} makes {' '.join(tokenizer.encode('a').tokens)!r} of the "
-    f"text 'a' and {' '.join(pair.tokens)!r} of 'a' and 'b'; only models with "
-    "one special token before texts, and another one between and behind them, "
-    "as '<s> a </s> </s> b </s>', can be read"
+    f"{vocab_file} turns the text 'a' into "
+    f"{' '.join(tokenizer.encode('a').tokens)!r}, and the pair 'a', 'b' into "
+    f"{' '.join(pair.tokens)!r}; only models with one special token before the "
+    "texts, and another one between and after them, are supported, such as "
+    "'<s> a </s> </s> b </s>'"
   )

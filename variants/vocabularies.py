@@ -1,6 +1,6 @@
-"""Makes the tokenizer for a vocabulary.
+"""Creates the tokenizer for a vocabulary.
 
-A file with the name *.json is a tokenizer.json, and any other file is a list of
+A file named *.json is read as a tokenizer.json, any other file as a list of
 BERT's word pieces.
 """
 
@@ -12,8 +12,8 @@ from common import errors, json_files
 from variants import tokenizer_file
 
 LIST, TOKENIZER_FILE = "vocab.txt", "tokenizer.json"
-CONFIG = "tokenizer_config.json"  # A vocabulary may have it in its folder.
-# Vocabularies in order of precedence.
+CONFIG = "tokenizer_config.json"  # An optional file next to a vocabulary.
+# File names of vocabularies, in order of precedence.
 NAMES = (LIST, TOKENIZER_FILE)
 
 
@@ -23,11 +23,11 @@ def is_tokenizer_file(vocab_file: str) -> bool:
 
 
 def refuse_sentencepiece(vocab_file: str) -> None:
-  """Raises InputError for a SentencePiece model, by its name."""
+  """Raises InputError if the file's name is that of a SentencePiece model."""
   if vocab_file.endswith(".model"):
     raise errors.InputError(
-      f"{vocab_file}: a SentencePiece model is not read; have transformers "
-      "write tokenizer.json (pip install transformers sentencepiece): "
+      f"{vocab_file}: SentencePiece is not supported; have transformers write "
+      "tokenizer.json (pip install transformers sentencepiece): "
       + tokenizer_file.COMMAND
     )
 
@@ -40,15 +40,15 @@ def make_tokenizer(
 ) -> tokenization.FullTokenizer:
   """Returns the FullTokenizer, or its subclass, for a vocabulary.
 
-  Raises InputError: the file is missing or damaged, or its rules do not have
-  `never_split`.
+  Raises InputError: the file is missing, damaged or a SentencePiece model, or
+  it is a tokenizer.json, which does not support `never_split`.
   """
   refuse_sentencepiece(vocab_file)
   if is_tokenizer_file(vocab_file):
     if never_split:
       raise errors.InputError(
-        f"{vocab_file} is no list of BERT's word pieces, whose rules "
-        "--never_split is for: leave it out"
+        "--never_split works only with a list of BERT's word pieces, and "
+        f"{vocab_file} is a tokenizer.json: leave the flag out"
       )
     return tokenizer_file.FileTokenizer(vocab_file)
   return tokenization.FullTokenizer(
@@ -57,18 +57,19 @@ def make_tokenizer(
 
 
 def read_config(vocab_file: str) -> tuple[str, dict]:
-  """Reads the tokenizer_config.json next to a vocabulary.
+  """Returns the path and the entries of a vocabulary's tokenizer_config.json.
 
-  Returns its path and its entries, {} if it is missing. Raises InputError: the
-  file is damaged.
+  The entries are {} if the file is missing. Raises InputError: the file is
+  damaged.
   """
   return json_files.read_optional(os.path.dirname(vocab_file), CONFIG)
 
 
 def normalizer(vocab_file: str) -> dict:
-  """Returns the BertNormalizer in the tokenizer.json next to a vocabulary.
+  """Returns the BertNormalizer's rules from a vocabulary's tokenizer.json.
 
-  It has the keys of tokenizer_config.json; {} without the file or normalizer.
+  The rules have their names in tokenizer_config.json. The result is {} if there
+  is no such file or normalizer.
   """
   path, values = json_files.read_optional(
     os.path.dirname(vocab_file), TOKENIZER_FILE
@@ -77,25 +78,25 @@ def normalizer(vocab_file: str) -> dict:
   if not isinstance(rules, dict) or rules.get("type") != "BertNormalizer":
     return {}
   return {
-    name: json_files.field(rules, their_name, bool, path, None)
-    for name, their_name in tokenizer_file.RULES.items()
+    name: json_files.field(rules, normalizer_name, bool, path, None)
+    for name, normalizer_name in tokenizer_file.RULES.items()
   }
 
 
 def text_rules(vocab_file: str) -> dict[str, bool]:
   """Returns `strip_accents` and `tokenize_chinese_chars` for a word list.
 
-  They come from the tokenizer_config.json next to it, as in transformers, and
-  unlike there from tokenizer.json if entries are missing.
+  As in transformers, they come from the tokenizer_config.json next to the list.
+  Unlike in transformers, missing entries come from tokenizer.json.
 
   Raises InputError: a file is damaged.
   """
   path, values = read_config(vocab_file)
-  others = normalizer(vocab_file)
+  defaults = normalizer(vocab_file)
   rules = {}
   for name in ("strip_accents", "tokenize_chinese_chars"):
-    value = json_files.field(values, name, bool, path, others.get(name))
-    # Omit True, which is the default for every list of word pieces.
+    value = json_files.field(values, name, bool, path, defaults.get(name))
+    # Omit tokenize_chinese_chars=True, the default.
     if value is not None and (name, value) != ("tokenize_chinese_chars", True):
       rules[name] = value
   return rules
@@ -109,7 +110,8 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
   """Returns the tokens in the order of their ids.
 
-  An id is never used, and has "", if its token occurs again with a higher id.
+  If a token occurs twice, the tokenizer uses only its higher id; the result has
+  "" for the lower one.
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]
