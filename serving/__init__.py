@@ -1,1 +1,1 @@
-"""The tokenizer in the graph, SavedModels and an HTTP server."""
+"""Answers texts with trained models: in Python, in exports and over HTTP."""

@@ -1,8 +1,8 @@
-"""Texts -> answers, for every head, as Python and serve.py return them.
+"""Turns texts into answers, for every head, in Python and in serve.py.
 
   texts -> ids        functions of the task's folder, which its script uses too
-  ids -> numbers      a Network, which any engine computes
-  numbers -> answers  functions of the task's folder
+  ids -> outputs      a Network, which any engine computes
+  outputs -> answers  functions of the task's folder
 
 Letters: B sequences, T tokens, L labels, P masks, K fillings.
 """
@@ -30,13 +30,13 @@ from tagging import answers as tagging_answers
 from text import input_sequences
 from variants import vocabularies
 
-# Takes int32 arrays [B, T] with the names of models.ServedModel.id_inputs, and
-# returns arrays with the names of the outputs of its `from_ids`.
+# Takes int32 arrays [B, T] with the names in models.ServedModel.id_inputs, and
+# returns {name: array} with the outputs of models.ServedModel.from_ids.
 Network = Callable[..., dict[str, np.ndarray]]
 
 # The score of a missing answer is finite because JSON has no infinity.
 _NO_ANSWER = -1e9
-# An export's network_file.SETTINGS stores these settings for `make`.
+# The settings for `make` that an export stores in network_file.SETTINGS.
 STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
   "max_query_length max_answer_length n_best_size version_2_with_negative "
@@ -51,7 +51,7 @@ class Head(NamedTuple):
   Attributes:
     texts: names of an example's texts.
     answer: the function that `make` returns.
-    model: the models.ServedModel, if TensorFlow runs it.
+    model: the models.ServedModel if TensorFlow runs it, else None.
     missing: names of variables that the checkpoint lacks.
   """
 
@@ -74,7 +74,7 @@ def make(
 
   Args:
     settings: settings that export_settings.resolve returned.
-    batch_size: sequences in a batch; batches of short sequences have more.
+    batch_size: sequences per batch; batches of short sequences have more.
   """
   return _HEADS[settings.head](settings, tokenizer, network, batch_size)
 
@@ -110,7 +110,7 @@ def read_settings(
   values = json_files.read(path)
   settings = run_settings.Settings(
     {
-      # An export that was written before an option existed gets its default.
+      # An export from before an option existed gets the option's default.
       **export_options.DEFAULTS,
       **json_files.field(values, "settings", dict, path),
       "labels": json_files.field(values, "labels", list[str], path),
@@ -134,9 +134,9 @@ def check(head: str, rows: list) -> None:
 def classifier(
   settings: run_settings.Settings, network: Network
 ) -> tuple[Callable, sequences.InputOptions]:
-  """Returns a function from a batch to its logits, and the input options.
+  """Returns a function that maps a batch to logits, and the input options.
 
-  Functions of classification.answers take both; for `settings` see `make`.
+  Functions of classification.answers take both. For `settings` see `make`.
   """
   problem = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   options = sequences.options_of(settings, problem, settings.labels)
@@ -172,7 +172,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
   def token(value):
-    # An exported graph returns word pieces, all other networks return ids.
+    # A SavedModel returns word pieces, all other networks return ids.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
@@ -181,13 +181,13 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     encoded = [
       (
         ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
-        [place for place in positions if place < length - 1],
+        [position for position in positions if position < length - 1],
       )
       for ids, positions in encoded
     ]
 
-    def compute(batch, places):
-      positions = [encoded[n][1] for n in places]
+    def compute(batch, numbers):
+      positions = [encoded[n][1] for n in numbers]
       width = max(1, *map(len, positions))
       outputs = network(
         **batch,
@@ -199,7 +199,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
         fillings = outputs["fillings"][number, : len(row)]
         probabilities = outputs["probabilities"][number, : len(row)]
         yield {
-          "fillings": [[token(value) for value in place] for place in fillings],
+          "fillings": [[token(value) for value in mask] for mask in fillings],
           "probabilities": probabilities.tolist(),
         }
 
@@ -216,13 +216,14 @@ def make_scorer(
   network: Network,
   batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function, like `make`, that scores the likelihood of texts.
+  """Returns a function like that of `make`, which scores texts by likelihood.
 
   It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
-  The log probabilities add up to the text's; exp(-mean) is its perplexity.
+  The sum of the pieces' log probabilities is the text's log-likelihood, and
+  exp(-mean) is its perplexity.
 
   Args:
-    network: Network of models.MaskFiller.log_probabilities.
+    network: the Network that computes models.MaskFiller.log_probabilities.
   """
   length = settings.max_seq_length
   encode = text_batches.make_encoder(tokenizer, length)
@@ -235,9 +236,9 @@ def make_scorer(
       )
       ids, segments = encode(text)
       texts.append(ids[1:-1])
-      for place in range(1, len(ids) - 1):
-        copies.append(([*ids[:place], mask_id, *ids[place + 1 :]], segments))
-        masked.append([[place], [ids[place]]])
+      for n in range(1, len(ids) - 1):
+        copies.append(([*ids[:n], mask_id, *ids[n + 1 :]], segments))
+        masked.append([[n], [ids[n]]])
 
     def compute(batch, numbers):
       positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
@@ -296,7 +297,7 @@ def _span(settings, tokenizer, network, batch_size):
 
 def _described_span(answer, texts, top_k):
   context = texts[1]
-  # Without null odds, `text` may be the original's word for "nothing found".
+  # Without null odds, `text` may be "empty", the original's placeholder.
   text = answer.best_text if answer.null_odds is None else answer.text
   place = answer.places.get(text)
   start, end = alignment.in_context(context, place) if place else (0, 0)

@@ -17,11 +17,11 @@ class Limits(NamedTuple):
   """A server's limits, which are flags of serve.py; see also `connections`.
 
   Attributes:
-    max_batch_size: instances in a batch; larger requests need several batches.
+    max_batch_size: most instances in a batch; larger requests need several.
     max_batch_delay_ms: how long a request waits for others to join its batch;
       with 0, only requests that are already in the queue join it.
     max_queue: most instances in the queue, and most in one request.
-    max_body_bytes: the server refuses a longer request.
+    max_body_bytes: most bytes in the body of a request.
     timeout_s: seconds within which the server must read and answer a request.
   """
 
@@ -52,26 +52,27 @@ class Batcher:
   """Gathers instances and hands them to a function, one batch at a time.
 
   Attributes:
-    num_batches, num_instances: counts of the work done so far.
+    num_batches, num_instances: numbers of batches and instances computed so
+      far, including repetitions after an error.
   """
 
   def __init__(self, run: Callable, limits: Limits):
-    """Makes a batcher, which must be started inside an event loop.
+    """Creates a batcher; `start` must then be called in an event loop.
 
-    A separate thread calls `run` with a list of instances; it returns their
-    answers.
+    `run` takes a list of instances and returns their answers. A separate thread
+    calls it.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []
     self._changed = asyncio.Event()
-    # A single thread computes one batch at a time, which then has all cores.
+    # With a single thread, only one batch runs at a time and can use all cores.
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._worker: asyncio.Task | None = None
     self._closing = False
     self.num_batches = self.num_instances = 0
 
   async def start(self, *_) -> None:
-    """Starts to compute batches in the running event loop."""
+    """Starts to compute batches, from the running event loop."""
     self._worker = asyncio.create_task(self._work())
 
   async def close(self, *_) -> None:
@@ -93,7 +94,7 @@ class Batcher:
   @property
   def queue_length(self) -> int:
     """The number of instances in the queue."""
-    return len(self._left())
+    return len(self._pending())
 
   async def submit(self, rows: list) -> list:
     """Returns the answers to the instances of a request.
@@ -113,20 +114,20 @@ class Batcher:
     loop = asyncio.get_running_loop()
     now = loop.time()
     instances = [_Waiting(row, now, loop.create_future()) for row in rows]
-    # All instances join at once, so no other request comes between them.
+    # All instances join the queue at once, without other requests in between.
     self._waiting += instances
     self._changed.set()
-    answers = asyncio.gather(*(one.answer for one in instances))
+    answers = asyncio.gather(*(instance.answer for instance in instances))
     try:
       return await answers
     finally:
-      # The client has gone, or an instance failed: drop the remaining ones.
+      # If the client has left or an instance failed, drop all other instances.
       answers.cancel()
-      for one in instances:
-        one.answer.cancel()
+      for instance in instances:
+        instance.answer.cancel()
 
   async def _work(self):
-    while self._left() or not self._closing:
+    while self._pending() or not self._closing:
       if self._waiting:
         await self._wait_for_others()
       else:
@@ -136,14 +137,14 @@ class Batcher:
         await self._compute(batch)
 
   def _next_batch(self):
-    """Removes instances to run together from the queue and returns them."""
-    left, size = self._left(), self._limits.max_batch_size
-    self._waiting = left[size:]
-    return left[:size]
+    """Removes the next batch from the queue and returns it."""
+    pending, size = self._pending(), self._limits.max_batch_size
+    self._waiting = pending[size:]
+    return pending[:size]
 
-  def _left(self):
-    """Drops instances whose client has gone; returns the others."""
-    self._waiting = [one for one in self._waiting if not one.answer.done()]
+  def _pending(self):
+    """Drops instances whose request has ended; returns all others."""
+    self._waiting = [each for each in self._waiting if not each.answer.done()]
     return self._waiting
 
   async def _wait_for_others(self):
@@ -164,18 +165,18 @@ class Batcher:
     self.num_instances += len(batch)
     try:
       answers = await asyncio.get_running_loop().run_in_executor(
-        self._thread, self._run, [one.row for one in batch]
+        self._thread, self._run, [instance.row for instance in batch]
       )
-    except Exception as error:  # Only the client of the bad instance gets it.
+    except Exception as error:
       if len(batch) > 1:
-        # Halving the batch isolates the bad instance; the others get answers.
+        # Halving isolates the bad instance: only its client gets the error.
         middle = len(batch) // 2
         await self._compute(batch[:middle])
         await self._compute(batch[middle:])
       elif not batch[0].answer.done():
         batch[0].answer.set_exception(error)
       return
-    for one, answer in zip(batch, answers, strict=True):
-      # The client may have gone in the meantime.
-      if not one.answer.done():
-        one.answer.set_result(answer)
+    for instance, answer in zip(batch, answers, strict=True):
+      # The client may have left in the meantime.
+      if not instance.answer.done():
+        instance.answer.set_result(answer)

@@ -1,8 +1,9 @@
 """Limits the number of a server's open connections.
 
-Each connection needs a file descriptor. A process without free descriptors
-cannot even refuse a connection. So at half of the system's limit the server
-closes the oldest idle connection; if all are busy, a new one gets status 503.
+Each connection needs a file descriptor, and a process without free descriptors
+cannot even refuse a connection. So when half of the descriptors are in use, the
+server closes the oldest idle connection for each new one. If all connections
+are busy, the new one gets status 503.
 """
 
 import asyncio
@@ -34,30 +35,30 @@ def most_by_default() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY:
       return max(1, limit // 2)
-  return 1 << 20  # The memory is exhausted earlier.
+  return 1 << 20  # Memory runs out earlier.
 
 
 async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:
-  """Accepts connections from now on, at most `most` at the same time.
+  """Starts to accept connections, at most `most` at the same time.
 
-  `server` is an aiohttp.web.Server. `busy` has the protocol of each connection
-  with a request in progress.
+  `server` is an aiohttp.web.Server. `busy` contains the protocol of each
+  connection with a request in progress.
   """
 
   def accept():
-    # A connection that is closing has no transport. The oldest comes first.
+    # A closing connection has no transport. The oldest connection comes first.
     opened = [c for c in server.connections if c.transport is not None]
     idle = [c for c in opened if c not in busy]
     too_many = len(opened) + 1 - most
     for connection in idle[: max(0, too_many)]:
       transport = connection.transport
       connection.force_close()
-      # Without `abort`, it would wait until the client reads its answer.
+      # Without `abort`, it would stay open until the client reads the response.
       if transport.get_write_buffer_size():
         transport.abort()
     return server() if len(idle) >= too_many else _Refusal()
 
-  # asyncio may accept a whole backlog before `server` counts the first of it.
+  # asyncio may accept a full backlog before `server` counts any of it.
   return await asyncio.get_running_loop().create_server(
     accept, host, port, backlog=max(1, min(64, most // 4))
   )

@@ -1,6 +1,6 @@
-"""Makes a head's network for --engine: TensorFlow, ONNX Runtime or LiteRT.
+"""Creates a head's network for --engine: TensorFlow, ONNX Runtime or LiteRT.
 
-The exported file is temporary: the engine has read it when `network` returns.
+ONNX Runtime and LiteRT load the network from a temporary file.
 """
 
 import os
@@ -63,11 +63,12 @@ def network_on_engine(
   config: configuration.BertConfig,
   **options,
 ) -> answers.Network | None:
-  """Returns an engine's network with a script's weights; None for TensorFlow.
+  """Returns a network with a script's weights, or None for TensorFlow.
 
   Args:
+    variables: the script's variables.
     settings: the script's settings, including `engine` and `quantize`.
-    **options: values for export_options: head, labels, ...
+    **options: values of export_options that are no flags: head, labels, ...
   """
   if settings.engine == "tensorflow":
     return None

@@ -1,8 +1,8 @@
-"""The options of a served model: one table for flags and for Python.
+"""The options of a served model, in one table for flags and for Python.
 
-export_saved_model.py makes flags from the table, `text_models` makes keyword
-arguments, and `export_settings` reads the options from a trained model.
-No TensorFlow, so --help answers immediately.
+export_saved_model.py defines them as flags, `text_models` takes them as keyword
+arguments, and `export_settings` reads their values from a trained model.
+No TensorFlow, so --help is fast.
 """
 
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ class Option(NamedTuple):
   Attributes:
     heads: heads that the option applies to, separated by spaces; "" means all.
     choices: the possible values; () means any.
-    lower_bound: the smallest value of an integer option.
+    lower_bound: the smallest valid value of an integer option.
     needs, not_with: see run_settings.Rule.
-    is_fraction: whether the value may be a fraction, not only an integer.
+    is_fraction: whether the value is a float.
   """
 
   name: str
@@ -39,7 +39,7 @@ class Option(NamedTuple):
     return run_settings.Rule(self.name, needs, self.not_with)
 
 
-# common_flags defines these flags, because other scripts have them too.
+# common_flags defines these flags, because other scripts share them.
 _MODEL = (
   Option("model_dir"),
   Option("bert_config_file"),
@@ -49,7 +49,7 @@ _MODEL = (
   Option("do_lower_case", True),
   Option("never_split", []),
 )
-_NAMELESS = "output_activation=linear output_activation=relevance"
+_WITHOUT_LABELS = "output_activation=linear output_activation=relevance"
 EXPORT = (
   Option(
     "head", None, "What the model does.", choices=flag_values.SERVING_HEADS
@@ -57,76 +57,82 @@ EXPORT = (
   Option(
     "labels",
     [],
-    "Names of the labels, in order; by default those in --bert_config_file, "
-    "where our scripts and Hugging Face write them.",
+    "Names of the labels, in the order of the logits. By default the names in "
+    "--bert_config_file, which training or Hugging Face stored there.",
     "classification tagging",
-    not_with=_NAMELESS,
+    not_with=_WITHOUT_LABELS,
   ),
   Option(
     "output_activation",
     None,
-    "softmax: one label; sigmoid: several labels; linear: one number "
-    "(regression); relevance: a reranker's sigmoid of one number. By default "
-    "the task in --bert_config_file, or softmax.",
+    "softmax: one label per text; sigmoid: any number of labels; linear: a "
+    "number (regression); relevance: the sigmoid of a number (reranker). By "
+    "default as for the task in --bert_config_file, else softmax.",
     "classification",
     choices=("softmax", "sigmoid", "linear", "relevance"),
   ),
   Option(
     "text_pairs",
     False,
-    "Whether an example has two texts; by default as in training, if the model "
-    "stores it.",
+    "Whether an example has two texts. By default as in training, if the "
+    "model's folder stores that.",
     "classification embedding",
   ),
   Option(
     "pooling",
     "pooled",
-    "The pooler's output, the mean or maximum of all tokens' hidden states, or "
-    "that of [CLS]; last_four_concat: concatenated means of the last 4 layers.",
+    "pooled: the pooler's output; mean, max: the mean or maximum of the hidden "
+    "states of all tokens; cls: the hidden state of [CLS]; last_four_concat: "
+    "the concatenated means of the last 4 layers.",
     "embedding",
     choices=flag_values.SENTENCE_POOLINGS,
   ),
   Option(
     "pooling_layer",
     ["-1"],
-    "Layers whose hidden states --pooling reads: 0 is the lowest, -1 the last. "
-    "Several layers are concatenated; + adds layers (-1+-2).",
+    "Layers whose hidden states --pooling uses: 0 is the lowest, -1 the last. "
+    "Several layers are concatenated; -1+-2 is the sum of two layers.",
     "embedding",
     not_with="pooling=pooled pooling=last_four_concat",
   ),
   Option(
-    "normalize", False, "Whether to scale vectors to length 1.", "embedding"
+    "normalize", False, "Whether to scale vectors to norm 1.", "embedding"
   ),
   Option(
     "sparse_pooling",
     "max",
-    "A word's weight in a text: the maximum or the sum over all tokens.",
+    "How to pool the weights of a vocabulary token over a text's positions.",
     "sparse",
     choices=flag_values.SPARSE_RULES[0],
   ),
   Option(
     "sparse_activation",
     "relu",
-    "A token's weight for a word: log(1 + relu(logit)); log1p_relu applies "
-    "log(1 + x) twice.",
+    "Function from a logit to a weight. relu: log(1 + relu(logit)); "
+    "log1p_relu: log(1 + log(1 + relu(logit))).",
     "sparse",
     choices=flag_values.SPARSE_RULES[1],
   ),
   Option(
-    "top_k", 5, "How many fillings of each [MASK].", "masked_lm", lower_bound=1
+    "top_k",
+    5,
+    "Number of fillings for each [MASK].",
+    "masked_lm",
+    lower_bound=1,
   ),
   Option(
     "doc_stride",
     None,
     "Stride between the windows of a long text, in word pieces; 0 truncates "
-    "the text. By default as in training, or 128 (span) and 0.",
+    "the text. By default as in training, else 128 for span, 0 for "
+    "classification.",
     "classification span",
     lower_bound=0,
   ),
   Option(
     "max_windows",
     0,
-    "Most windows of a text; 0: no limit.",
+    "Maximum number of windows per text; 0: no limit.",
     "classification",
     lower_bound=0,
     needs="doc_stride",
@@ -134,22 +140,22 @@ EXPORT = (
   Option(
     "max_query_length",
     64,
-    "Most word pieces of a question; the rest is cut.",
+    "Maximum length of a question in word pieces; the rest is truncated.",
     "span",
     lower_bound=1,
   ),
   Option(
     "max_answer_length",
     30,
-    "Longest answer, in word pieces.",
+    "Maximum length of an answer in word pieces.",
     "span",
     lower_bound=1,
   ),
   Option(
     "n_best_size",
     20,
-    "Number of starts and ends to try in each window, and "
-    "of answers that run_squad.py writes to nbest_predictions.json.",
+    "Number of starts and ends to try in each window, and of answers per "
+    "question that run_squad.py writes to nbest_predictions.json.",
     "span",
     lower_bound=1,
   ),
@@ -162,8 +168,8 @@ EXPORT = (
   Option(
     "null_score_diff_threshold",
     None,
-    "The answer is empty if its score exceeds the best answer's by more than "
-    "this. By default the value that run_squad.py stored, or 0.0.",
+    "The answer is empty if its score exceeds that of the best other answer by "
+    "more than this. By default the value that run_squad.py stored, else 0.0.",
     "span",
     needs="version_2_with_negative",
     is_fraction=True,
@@ -178,7 +184,7 @@ EXPORT = (
   Option(
     "dtype",
     "float32",
-    "Type in which the encoder's matrices are stored and multiplied.",
+    "Type in which to store and multiply the encoder's matrices.",
     choices=("float32", "bfloat16"),
   ),
 )
@@ -187,22 +193,22 @@ ENGINE = (
   Option(
     "engine",
     "tensorflow",
-    "Library that computes predictions: TensorFlow, or on the CPU ONNX Runtime "
-    '(pip install "bert-tf2[onnx]") or LiteRT ("bert-tf2[litert]").',
+    "Library that computes predictions: TensorFlow, or (only on the CPU) ONNX "
+    'Runtime (pip install "bert-tf2[onnx]") or LiteRT ("bert-tf2[litert]").',
     choices=flag_values.ENGINES,
   ),
   Option(
     "quantize",
     "none",
-    "int8: matrices of 8 bits, a quarter of the size and faster; the log shows "
-    "the difference from float32 outputs.",
+    "int8 stores matrices in 8 bits: the model is faster and a quarter of the "
+    "size. The log shows how much its outputs differ from float32.",
     choices=("none", "int8"),
     needs="engine=onnx|engine=litert",
   ),
 )
 BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT, *ENGINE)}
 DEFAULTS = {name: option.default for name, option in BY_NAME.items()}
-# The settings that these rules check include the model's training settings.
+# These rules also check settings that come from the model's training.
 RULES = [option.rule for option in EXPORT]
 ENGINE_RULES = [
   *(option.rule for option in ENGINE),
@@ -213,18 +219,20 @@ MOST_DIFFERENCE = 0.4
 
 
 def for_script(names: str, **changes) -> list[Option]:
-  """Returns changed copies of options, for a script that has a single head."""
+  """Returns copies of options, with changes, for a script with one head."""
   return [BY_NAME[n]._replace(heads="", **changes) for n in names.split()]
 
 
 def checked(name: str, value: Any) -> Any:
-  """Returns the value; raises ValueError if the option cannot have it."""
+  """Returns the value; raises ValueError if it is invalid for the option."""
   option = BY_NAME.get(name)
   if option is None:
-    raise ValueError(f"no such option; there are {', '.join(sorted(BY_NAME))}")
+    raise ValueError(
+      f"unknown option; expected one of {', '.join(sorted(BY_NAME))}"
+    )
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
-  # In Python True is an int, but it is not a valid number for an option.
+  # In Python, True is an int, but it is not a valid value of a number.
   is_whole = isinstance(value, int) and not isinstance(value, bool)
   least = option.lower_bound
   if least is not None and not (is_whole and value >= least):

@@ -1,8 +1,8 @@
-"""Combines given settings with a trained model's, for serving and for Python.
+"""Combines the user's settings with a trained model's.
 
 A model folder stores the input settings of the training (see model_folder) and
-the task (problem_type). With these settings the model answers as in the script
-that trained it; given settings override them.
+the task (problem_type). With these settings, the model gives the same answers
+as in the script that trained it. Settings that the user gives override them.
 """
 
 import os
@@ -29,7 +29,8 @@ def find_model(
   settings = model_settings.resolve(settings)
   if not settings.init_checkpoint:
     raise errors.InputError(
-      "pass --init_checkpoint or --model_dir: the weights of the model"
+      "the weights of the model are missing: pass --init_checkpoint or "
+      "--model_dir"
     )
   path = settings.bert_config_file
   return settings, configuration.BertConfig.from_json_file(path)
@@ -40,8 +41,8 @@ def with_trained(
 ) -> run_settings.Settings:
   """Returns settings with the input settings that a model stores.
 
-  It skips settings that the head does not have. Raises InputError: the file has
-  a value that the setting cannot have.
+  It skips stored settings that the head does not use. Raises InputError: a
+  stored value is invalid.
   """
   trained = model_folder.input_settings(config.to_dict())
   if settings.head in ("embedding", "sparse"):
@@ -55,7 +56,7 @@ def with_trained(
   is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
   if trained.get("text_b_column") or is_reranker:
     trained.setdefault("text_pairs", True)
-  # For "auto", training searched a threshold and stored it with the weights.
+  # With "auto", training searched for a threshold, stored with the weights.
   if trained.get("null_score_diff_threshold") == "auto":
     del trained["null_score_diff_threshold"]
   known = {
@@ -74,12 +75,12 @@ def resolve(
 ) -> run_settings.Settings:
   """Returns the complete settings of an export, including the model's.
 
-  `labels` are the model's, or () if it has no label names. Raises InputError:
-  a flag would have no effect, no head exists for the task of the training,
-  labels are missing, or the threshold stored with the weights is damaged.
+  `labels` is [] if the head has no label names. Raises InputError: a flag would
+  have no effect, the weights lack the head, its task is not supported, labels
+  are missing, or the threshold stored with the weights is damaged.
   """
   trained_head.require(settings.head, settings)
-  # The model's settings override the defaults of the head's script.
+  # These defaults of the head's script yield to the model's settings.
   is_span = settings.head == "span"
   changes = {
     "max_seq_length": min(
@@ -94,7 +95,7 @@ def resolve(
   run_settings.refuse_ignored(settings, export_options.RULES)
   threshold = settings.null_score_diff_threshold
   if settings.version_2_with_negative and threshold is None:
-    # Neither a flag nor the training's settings give the threshold.
+    # Neither a flag nor a setting of the training gives the threshold.
     threshold = null_threshold.of_checkpoint(settings.init_checkpoint)
   return settings.replace(
     null_score_diff_threshold=threshold, labels=_labels(settings, config)
@@ -119,7 +120,7 @@ def _activation(config):
 
 
 def _labels(settings, config):
-  """Returns the labels from the flags, or else from the model."""
+  """Returns the labels in the flags, or else in the model's configuration."""
   labels = list(settings.labels)
   if settings.head == "tagging" or (
     settings.head == "classification"
@@ -128,7 +129,7 @@ def _labels(settings, config):
     labels = labels or config.label_names()
     if not labels:
       raise errors.InputError(
-        f"--head={settings.head} needs names for its labels, in the order of "
+        f"--head={settings.head} needs the names of the labels in the order of "
         "training: pass --labels or a configuration with id2label"
       )
   return labels

@@ -1,4 +1,4 @@
-"""Predicts for run_classifier.py with an exported model. No TensorFlow."""
+"""Runs predictions of run_classifier.py with an export. No TensorFlow."""
 
 from checkpoints import model_settings
 from classification import answers, data
@@ -15,14 +15,14 @@ _FLAGS = frozenset(
 
 
 def run(settings: run_settings.Settings) -> None:
-  """Predicts the rows of --predict_file.
+  """Writes predictions for the examples of --predict_file.
 
   Args:
     settings: settings of run_classifier.py whose --model_dir is an export.
 
   Raises:
-    InputError: the export has another head; a flag would have no effect, or is
-      missing; the file cannot be read.
+    InputError: the export is not a classifier, a flag would have no effect or
+      is missing, or the file cannot be read.
   """
   export = exported_network.ExportedNetwork(settings.model_dir)
   _check(settings, export)
@@ -34,7 +34,7 @@ def run(settings: run_settings.Settings) -> None:
   )
   if len(export.texts) == 2 and not settings.text_b_column:
     raise errors.InputError(
-      "the model takes two texts an example: pass --text_b_column"
+      "the model takes two texts per example: pass --text_b_column"
     )
   examples = data.ExampleStream(
     settings.predict_file,
@@ -63,8 +63,8 @@ def _check(settings, export):
   if ignored:
     names = ", ".join(f"--{name}" for name in ignored)
     raise errors.InputError(
-      f"{folder} is an export for --engine={engine} with fixed settings: "
-      f"{names} would have no effect; leave it out, or pass the folder of the "
+      f"{folder} is an export for --engine={engine} with fixed settings: leave "
+      f"out {names}, which would have no effect, or pass the folder of the "
       "model's weights"
     )
   if not settings.do_predict:

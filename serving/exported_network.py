@@ -1,6 +1,6 @@
 """Answers texts with an export in the format onnx or litert.
 
-The network runs without TensorFlow. `answers` turns texts into ids and numbers
+The network runs without TensorFlow. `answers` turns texts into ids and outputs
 into answers, as for every other network.
 """
 
@@ -16,7 +16,7 @@ from engines import network_file, networks
 from serving import answers, export_options
 from variants import vocabularies
 
-# The settings that can differ from the export's, as the network ignores them.
+# Settings that may differ from the export's: no network depends on them.
 _CAN_CHANGE = frozenset(
   "model_dir max_seq_length top_k doc_stride max_windows max_query_length "
   "max_answer_length n_best_size version_2_with_negative tag_words "
@@ -34,7 +34,7 @@ class ExportedNetwork:
   """
 
   def __init__(self, folder: str, threads: int = 0):
-    """Loads an export; `threads` compute a batch, 0 means one per core.
+    """Loads an export; `threads` threads run a batch, 0 means one per core.
 
     Raises:
       InputError: the engine's package is missing, or a file is missing or
@@ -47,7 +47,7 @@ class ExportedNetwork:
       os.path.join(folder, network_file.SETTINGS), paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
-    assert engine  # `find` has checked it.
+    assert engine  # The caller has checked that the folder is an export.
     self.settings = stored.replace(engine=engine)
     self.config = configuration.BertConfig.from_json_file(
       paths["bert_config_file"]
@@ -113,17 +113,17 @@ def served(
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
-  """Returns the network of a folder, or None if it has no network file."""
+  """Loads an onnx or litert export; returns None for any other folder."""
   if folder and networks.engine_of(folder):
     return ExportedNetwork(folder, threads)
   return None
 
 
 def load(folder: str, batch_size: int, threads: int) -> Served:
-  """Returns the model in any export, for serve.py.
+  """Loads an export of any format for serve.py.
 
-  `threads` compute a batch; 0 means one per core. Raises InputError: the folder
-  is not an export.
+  `threads` threads run a batch; 0 means one per core. Raises InputError: the
+  folder is not an export.
   """
   network = find(folder, threads)
   if network:

@@ -1,11 +1,11 @@
 """The tokenizer as TensorFlow operations: raw strings in, ids and offsets out.
 
-The ids equal those from tokenization.py for every UTF-8 string, because the
-graph has no rules: for each code point, it has a table with the output of
-tokenization.py. So the Unicode versions of TensorFlow, ICU and RE2 have no
-effect; the graph keeps the version of the Python that made it. Letters in
-shapes: B texts, C code points, O code points after the rules, W words, P word
-pieces; the last four count over all texts.
+For every UTF-8 string, the ids equal those of tokenization.py, because instead
+of rules the graph contains a table with tokenization.py's output for each code
+point. So the Unicode versions of TensorFlow, ICU and RE2 have no effect; the
+graph keeps the Unicode version of the Python that built it. Letters in shapes:
+B texts; over all texts, C code points, O code points after the rules, W words,
+P word pieces.
 """
 
 import functools
@@ -23,11 +23,11 @@ import tokenization
 from common import errors, lean_tensorflow
 from variants import vocabularies
 
-_PAGE = 256  # Code points of a page, see `_Rules`.
+_PAGE = 256  # Code points per page, see `_Rules`.
 _ITSELF = -1  # In a replacement: the code point that it replaces.
 # The only letter whose lower case depends on its neighbours.
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
-# The roles of a code point, a bit each.
+# The roles of a code point, one bit each.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
 _EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 
@@ -35,7 +35,7 @@ _EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",
-  # Marks with combining classes that are not accents.
+  # Combining marks that the tokenizer does not strip as accents.
   "a\u302e\u302f\u1b44\ua953\U0001d165\U0001d16e\U0001d15e\u0301\u093e ",
   "\t\n\r\x0b\x1c\x85\xa0\u2028\u3000\u200b\ufeff\ufffd\x00ab,",
   "\u4e00\uf900\u3042\uac01\u1112\u0130\u00df\ufb01\u212bAB\u0323\u0307 ",
@@ -47,10 +47,10 @@ class Tokens(NamedTuple):
   """Word pieces of texts; all fields are ragged int32 [B, (P)].
 
   Attributes:
-    starts, ends: the text's code points that a piece covers; a stripped accent
-      belongs to its letter.
-    words: number of the piece's word, which all pieces of a word share.
-    chunks: number of the string between white space that contains the piece.
+    starts, ends: the range of the text's code points that a piece covers; a
+      stripped accent belongs to its letter.
+    words: index of the piece's word; all pieces of a word share it.
+    chunks: index of the piece's chunk, a string without white space.
   """
 
   ids: tf.RaggedTensor
@@ -64,17 +64,17 @@ class GraphTokenizer(tf.Module):
   """A tokenization.FullTokenizer for use inside a tf.function."""
 
   def __init__(self, tokenizer: tokenization.FullTokenizer):
-    """Derives the table from a tokenizer, which takes a few seconds.
+    """Builds the table from a tokenizer, which takes a few seconds.
 
-    Raises InputError: its vocabulary has no [UNK], or is not a WordPiece list;
-    or it has `never_split`.
+    Raises InputError: the vocabulary has no [UNK] or is not a list of word
+    pieces, or the tokenizer has `never_split`.
     """
     super().__init__()
     if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
       raise errors.InputError(
-        f"{tokenizer.vocab_file} is no list of BERT's word pieces, the only "
-        "vocabulary that works inside an exported graph; export with "
-        "--format=onnx or litert, which serve.py serves too"
+        f"{tokenizer.vocab_file} is not a list of BERT's word pieces, the only "
+        "vocabulary that an exported graph supports; export with --format=onnx "
+        "or litert, which serve.py serves too"
       )
     if tokenizer.never_split:
       raise errors.InputError(
@@ -97,7 +97,8 @@ class GraphTokenizer(tf.Module):
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # Lines must differ. " 7" never matches, because no word has a space.
+      # Entries must be unique. An entry such as " 7" never matches, because no
+      # word has a space.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -105,7 +106,7 @@ class GraphTokenizer(tf.Module):
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
-      # The words are already split, and must not be split again.
+      # The words are already split at white space and punctuation.
       no_pretokenization=True,
       token_out_type=tf.int32,
     )
@@ -115,8 +116,8 @@ class GraphTokenizer(tf.Module):
 
     Offsets count the remaining code points.
     """
-    # One flat row with all texts needs only a few operations per rule for any
-    # B. No rule depends on characters beyond the space at the end of a text.
+    # Process all texts as one flat vector: the operations are few for any B.
+    # A text cannot affect the next, because no rule looks beyond a space.
     texts = tf.strings.join([texts, " "])
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     rules, chars = self._rules, source.flat_values  # [C]
@@ -125,7 +126,7 @@ class GraphTokenizer(tf.Module):
     if self._strips:
       replaced, origins = self._reordered(replaced, origins, kinds)
     ids, words, sizes = self._pieces(replaced)  # [P]
-    # Offsets into the replaced text become offsets into the input text.
+    # Convert offsets in the replaced text to offsets in the input text.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
     limits = tf.cumsum(sizes)
     first = tf.gather(origins, limits - sizes)  # [P]
@@ -133,7 +134,7 @@ class GraphTokenizer(tf.Module):
     # A piece ends before the next code point that is not an accent.
     other = tf.where(kinds & _ACCENT == 0)[:, 0]
     end = tf.gather(other, tf.searchsorted(other, last, side="right"))
-    # The chunk of a code point counts the white space before it.
+    # A code point's chunk is the number of white-space characters before it.
     chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
     rows = tf.gather(source.value_rowids(), first)
     offset = tf.gather(source.row_starts(), rows)
@@ -152,16 +153,16 @@ class GraphTokenizer(tf.Module):
   def _replaced(self, chars, kinds):
     """Replaces code points as BasicTokenizer does; spaces then separate words.
 
-    It takes code points [C] and the bits of their roles, and returns code
-    points [O], int32, and the index in [C] from which each comes.
+    It takes code points [C] and their role bits. It returns new code points,
+    int32 [O], and for each the index of its origin in [C].
     """
-    # Only this rule depends on neighbours; the table has all others.
+    # Only this rule depends on neighbours; the table contains all other rules.
     if self._lower:
       chars = _final_sigmas(chars, kinds)
     rules = self._rules
     classes = rules.classes_of(chars)  # [C]
-    # A replacement has 0 (an accent) to about 20 code points: repeat the origin
-    # for each of them, and number them within the replacement.
+    # A replacement has 0 (for an accent) to about 20 code points: repeat the
+    # origin for each of them, and number them within the replacement.
     # "É," becomes "e" and " , ": lengths are 1 3, origins 0 1 1 1, and `within`
     # is 0 0 1 2.
     lengths = tf.gather(rules.lengths, classes)  # [C]
@@ -178,35 +179,35 @@ class GraphTokenizer(tf.Module):
     """Puts combining marks into their canonical order, as NFD does.
 
     It sorts the marks between two starters by their combining class. Most
-    characters are starters, and the accents among the marks are already gone.
+    characters are starters. Marks that are accents are already removed.
     """
     rules = self._rules
     combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
     def sort():
-      # Sort all runs at once: the run is the high part of the key, the class
-      # (below 256) the low part. A stable sort keeps equal classes in order.
+      # Sort all runs at once: the run's number is the high part of the key, and
+      # the class (below 256) the low part. A stable sort keeps ties in order.
       run = tf.cumsum(tf.cast(kinds & _STARTER > 0, tf.int64))  # [C]
       keys = tf.gather(run, origins) * 256 + combining
       order = tf.argsort(keys, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
 
-    # Sorting is the slowest operation here, and few texts have such marks.
+    # Sorting is slow, and few texts have such marks.
     return tf.cond(
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
   def _pieces(self, replaced):
-    """Returns the pieces' ids, word numbers and code point counts, all [P]."""
+    """Returns the pieces' ids, word indices and code point counts, all [P]."""
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
     lengths = tf.cast(tf.strings.length(words, "UTF8_CHAR"), tf.int64)  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
-    # operation counts bytes, so replace such a word with more bytes than it
-    # accepts.
+    # operation limits bytes, not characters, so replace such a word by a string
+    # with too many bytes.
     words = tf.where(lengths > self._longest_word, self._too_long, words)
     pieces = self._wordpiece.tokenize(words)
     ids, numbers = pieces.flat_values, pieces.value_rowids()
-    # The sizes of a word's pieces add up to the word; [UNK] is a whole word.
+    # [UNK] covers a whole word. Other pieces cover their own characters.
     sizes = tf.where(
       ids == self._unknown,
       tf.gather(lengths, numbers),
@@ -216,17 +217,17 @@ class GraphTokenizer(tf.Module):
 
 
 def _final_sigmas(chars, kinds):
-  """Replaces a capital sigma that ends its word, as str.lower does.
+  """Replaces a capital sigma at the end of a word, as str.lower does.
 
   A sigma ends a word if the character before it is cased and the character
-  after it is not, ignoring transparent characters: accents, apostrophes, ...
+  after it is not. This skips transparent characters: accents, apostrophes, ...
 
   Args:
     chars, kinds: int32 [C].
   """
 
   def replace():
-    # Without transparent characters, a neighbour is the next in the row.
+    # Remove transparent characters, so that neighbours are adjacent.
     seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(kinds, seen) & _CASED > 0
     after_cased = tf.concat([[False], cased[:-1]], 0)
@@ -241,30 +242,31 @@ def _final_sigmas(chars, kinds):
   )
 
 
-# The rules, which tokenization.py shows for each character.
+# The table of rules, derived from tokenization.py's output for each character.
 
 
 class _Rules:
-  """The replacement of every code point; equal rules form a class.
+  """The replacement of every code point; a class has all with the same rule.
 
   The classes of 1.1 million code points would add 4 MB to every exported graph.
-  Most pages of them are equal (all "itself"), so the graph has each page once.
+  So they are divided into pages, and the graph stores equal pages only once. On
+  most pages, every code point is replaced by itself.
 
   Attributes:
     starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
-    kinds: for each class, the bits that tell the roles of its code points.
-    combining: the Unicode combining class of each class, 0 for starters.
+    kinds: the role bits of each class's code points.
+    combining: the Unicode combining class (0: starter) of each class.
   """
 
   def __init__(self, lowers, strips, isolates_han):
-    """Reads the rules of a BasicTokenizer with these options."""
+    """Derives the rules of a BasicTokenizer with these options."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
-    numbers = {((_ITSELF,), _STARTER, 0): 0}  # (target, roles, ...) -> class.
+    numbers = {((_ITSELF,), _STARTER, 0): 0}  # {rule: its class}
     for char, text in _replaced_by(lowers, strips, isolates_han).items():
-      # `targets` stays short, since with _ITSELF thousands of characters share
-      # a replacement.
+      # _ITSELF lets thousands of characters share a replacement, which keeps
+      # `targets` short.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
-      # Roles have an effect only if letters are lower-cased or stripped.
+      # Roles matter only if the tokenizer lower-cases or strips accents.
       roles = _roles(char, text) if lowers or strips else _STARTER
       roles |= _SPACE * (text == " ")
       rule = target, roles, unicodedata.combining(char)
@@ -292,12 +294,13 @@ _rules = functools.cache(_Rules)  # The constructor takes seconds.
 
 @functools.cache
 def _characters():
-  """Returns, in order, the characters of UTF-8 that a rule can affect.
+  """Returns the characters that a rule can affect, in order.
 
-  The remaining planes are empty or private; their code points do not change. An
-  unassigned code point within a Han block counts as Han.
+  This includes unassigned code points, because BERT treats those in Han blocks
+  as Han. But in the planes from _EMPTY_PLANES on, unassigned and private code
+  points do not change.
   """
-  # The ranges exclude surrogates.
+  # The ranges exclude surrogates, which UTF-8 cannot encode.
   chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
   return [
     char
@@ -309,11 +312,11 @@ def _characters():
 
 @functools.cache
 def _replaced_by(lowers=False, strips=False, isolates_han=True):
-  """Returns a BasicTokenizer's {character: its replacement between letters}.
+  """Returns {character: how a BasicTokenizer replaces it between letters}.
 
   "," -> " , ", an accent -> "", a capital -> a small letter.
 
-  It tokenizes a single text, with "zz" between the characters, a word that no
+  It tokenizes one text with all characters, separated by "zz", a word that no
   replacement contains: "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
   """
   tokenizer = tokenization.BasicTokenizer(
@@ -325,16 +328,17 @@ def _replaced_by(lowers=False, strips=False, isolates_han=True):
 
 
 def _roles(char, lowered):
-  """Returns the bits of a character, which BasicTokenizer turns into `lowered`.
+  """Returns a character's role bits; BasicTokenizer turns it into `lowered`.
 
-  Python has no function that tells whether a character is cased or transparent,
-  but lower-casing a sigma next to it shows that.
+  Python has no function that returns whether a character is cased or
+  transparent. So this lower-cases a sigma after the character, and checks the
+  sigma's form.
   """
-  # Control characters are removed before all other rules.
+  # The tokenizer removes control characters before it applies other rules.
   if not _replaced_by()[char]:
     return _TRANSPARENT
   roles = 0 if lowered else _ACCENT
-  # A sigma gets the final form after a cased character, even if a transparent
+  # A sigma gets its final form after a cased character, even if a transparent
   # character is between the two.
   if f"{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
     roles |= _CASED
@@ -344,17 +348,17 @@ def _roles(char, lowered):
   return roles | _STARTER * (not all(map(unicodedata.combining, decomposed)))
 
 
-# A test of equality.
+# The check that both tokenizers give the same ids.
 
 
 def check_same(
   graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
 ) -> None:
-  """Checks that the graph gives the same ids as the tokenizer of the training.
+  """Checks that the graph gives the same ids as the training's tokenizer.
 
   It tries every character within a word, every token of the vocabulary, and
-  random texts, mostly of difficult characters. Raises InputError: the ids
-  differ for a text (in the message).
+  random texts, mostly of difficult characters. Raises InputError: the ids of a
+  text differ; the message shows the text.
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,
@@ -369,11 +373,11 @@ def check_same(
   )
   if (text := next(differing, None)) is not None:
     raise errors.InputError(
-      f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids "
-      f"than tokenization.py, for example for {ascii(text):.200}; export with "
+      f"{tokenizer.vocab_file}: the tokenizer in the graph gives different ids "
+      f"from tokenization.py, for example for {ascii(text):.200}; export with "
       "--format=onnx or litert, which have no tokenizer in the graph"
     )
-  logging.info("the tokenizer in the graph equals tokenization.py")
+  logging.info("the tokenizer in the graph gives the ids of tokenization.py")
 
 
 def _texts_to_try(tokenizer):
@@ -391,7 +395,7 @@ def _texts_to_try(tokenizer):
       for char in "a1\u00e9\u0416\u3042\U00010400"
       for length in range(longest - 1, longest + 2)
     ),
-    # Texts of an alphabet are neighbours: no text may affect the previous one.
+    # Adjacent texts share an alphabet: a text must not affect its neighbours.
     *(
       "".join(rng.choices(alphabet, k=rng.randrange(60)))
       for alphabet in _ALPHABETS

@@ -1,12 +1,12 @@
-"""BERT as a layer of Keras 3, for models that `fit` trains.
+"""BERT as a layer of Keras 3, for training with `fit`.
 
   from bert_tf2 import keras_layer
 
   bert = keras_layer.BertLayer("released/uncased_L-12_H-768_A-12")
   pooled = bert(input_ids, input_mask, segment_ids)["pooled_output"]
 
-Keras trains only variables that it has made, so the layer's variables replace
-the encoder's. No other module imports Keras.
+Keras trains only variables that it has created, so the layer creates variables
+that replace the encoder's. No other module imports Keras.
 """
 
 import keras
@@ -35,27 +35,27 @@ class BertLayer(keras.layers.Layer):
     seed: int = 12345,
     **options,
   ):
-    """Makes the variables and reads their values.
+    """Creates the variables and loads their values.
 
     Raises InputError: the folder has no model, or Keras does not run on
     TensorFlow.
 
     Args:
-      folder: a model of this project, the original or Hugging Face. None makes
-        random weights in the shapes of `config`.
+      folder: a model folder of this project, google-research/bert or Hugging
+        Face. None means random weights for `config`.
       config: the entries of bert_config.json, instead of a folder. Keras passes
-        them when it loads a model; it then reads the weights from its file.
+        them when it loads a saved model, and then loads the saved weights.
       seed: seed of dropout and of random weights.
       **options: options of keras.layers.Layer: name, trainable, dtype.
     """
     super().__init__(**options)
     if keras.backend.backend() != "tensorflow":
       raise errors.InputError(
-        f"Keras runs on {keras.backend.backend()}, and the layer needs "
+        f"Keras runs on {keras.backend.backend()}, but the layer needs "
         "TensorFlow: set KERAS_BACKEND=tensorflow before Keras is imported"
       )
     if (folder is None) == (config is None):
-      raise errors.InputError("pass either the folder of a model or config=")
+      raise errors.InputError("pass either folder= or config=")
     self._seed = seed
     files = {} if folder is None else model_folder.find(folder)
     source = files.get("init_checkpoint")

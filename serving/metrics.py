@@ -12,7 +12,7 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Requests:
-  """Counts prediction requests, whether they were answered or refused."""
+  """Counts prediction requests, both answered and refused."""
 
   def __init__(self):
     """Sets all counts to zero."""
@@ -21,7 +21,7 @@ class Requests:
     self._seconds = 0.0
 
   def add(self, status: int, seconds: float) -> None:
-    """Counts a request by its HTTP status and its time in seconds."""
+    """Counts a request by its HTTP status and its duration in seconds."""
     self._statuses[status] += 1
     # A bucket includes its upper bound.
     self._buckets[bisect.bisect_left(_BOUNDS, seconds)] += 1

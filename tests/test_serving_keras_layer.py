@@ -113,5 +113,5 @@ def test_a_saved_model_is_loaded_without_the_folder(folder, tmp_path):
 
 
 def test_either_a_folder_or_a_configuration():
-  with pytest.raises(errors.InputError, match="either the folder"):
+  with pytest.raises(errors.InputError, match="either folder="):
     keras_layer.BertLayer()

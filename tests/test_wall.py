@@ -216,14 +216,14 @@ def test_a_script_predicts_by_an_export_without_tensorflow(
     (
       "classification",
       {"do_train": True, "train_file": "README.md"},
-      "settings: --do_train, --train_file would have no",
+      "leave out --do_train, --train_file, which would",
     ),
-    ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
-    ("classification", {"engine": "litert"}, "--engine would have no effect"),
+    ("classification", {"max_seq_length": 8}, "--max_seq_length, which would"),
+    ("classification", {"engine": "litert"}, "--engine, which would have no"),
     (
       "classification",
       {"engine": "tensorflow"},
-      "--engine would have no effect",
+      "--engine, which would have no",
     ),
     ("classification", {"output_dir": None}, "--output_dir"),
     ("classification", {"do_predict": False}, "pass --do_predict"),
