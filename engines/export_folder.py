@@ -66,8 +66,7 @@ def write(
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
-    # sentence-transformers pools only the last layer. The export ends with the
-    # highest pooled layer, so the two agree if --pooling uses only one layer.
+    # sentence-transformers pools only the last layer that the export contains.
     if (
       pooling
       and pooling[0] in sentence_folder.KINDS

@@ -43,10 +43,9 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
 def feed(
   names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
 ) -> dict[str, np.ndarray]:
-  """Returns {name: array} for the inputs of a network.
+  """Returns {name: array} for the inputs in `names`.
 
   Args:
-    names: names of the network's inputs.
     arrays: the arrays for INPUTS: ids, mask and segments.
   """
   values = zip(INPUTS, arrays)

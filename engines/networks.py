@@ -24,8 +24,7 @@ _OUTPUTS = {
 def engine_of(folder: str) -> str | None:
   """Returns the engine for a folder, or None if it is not an export.
 
-  Other programs also write such networks, often next to weights, but without
-  the settings file.
+  Other programs write such networks too, but without our settings file.
   """
   if os.path.exists(os.path.join(folder, network_file.SETTINGS)):
     for engine, name in network_file.FILES.items():

@@ -12,8 +12,8 @@ names and are float32:
   sparse          logits [B, T, V]
   tagging         logits [B, T, L]
 
-Weights keep their TF1 names and layouts. Shapes use the letters of modeling.py,
-except that D is the width of an embedding in the table above.
+Weights keep their TF1 names and layouts. Letters are as in modeling.py, but the
+D of an embedding is its width.
 """
 
 import math
@@ -39,8 +39,7 @@ _OPSET, _IR_VERSION = 20, 9
 _MAX_FILE_BYTES = 2**31 - 2**24
 # The constants in layers.attention_bias and tf.math.l2_normalize.
 _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
-# {activation: ONNX operator and attributes}. `_activate` multiplies a sigmoid
-# by its input, which gives silu (also called swish).
+# {activation: ONNX operator and attributes}. silu is x times this sigmoid.
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
   "gelu_erf": ("Gelu", {"approximate": "none"}),
@@ -69,8 +68,7 @@ def make(
       highest pooled layer; last_hidden_state is that layer's output.
 
   Raises:
-    InputError: a weight is missing, or the variant or the activation cannot be
-      written as ONNX.
+    InputError: a weight is missing, or ONNX lacks the variant or activation.
   """
   depth = config.num_hidden_layers
   if head == "embedding" and pooling[0] != "pooled":
@@ -214,9 +212,8 @@ class _Network(_Graph):
 
   def _embeddings(self):
     prefix = "bert/embeddings"
-    x = self.add(
-      "Gather", self.weight(f"{prefix}/word_embeddings"), "input_ids"
-    )
+    table = self.weight(f"{prefix}/word_embeddings")
+    x = self.add("Gather", table, "input_ids")
     if self._variant != "distilbert":
       self._inputs.append("token_type_ids")
       table = self.weight(f"{prefix}/token_type_embeddings")

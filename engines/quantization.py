@@ -4,9 +4,8 @@ Each column of a matrix has its own scale: with one scale per matrix, the lowest
 cosine between MiniLM-L6's quantized and float32 embeddings is 0.94, not 0.99.
 Weights use 7 of the 8 bits, because sums of products of 8 bits overflow on CPUs
 without VNNI. Unsigned weights do not overflow, but are 1.6× slower with VNNI.
-Hidden states are quantized as they are computed (dynamic quantization). Softmax
-and layer norm stay float32, and so does a head's output layer, except for
-masked_lm and sparse.
+Hidden states are quantized when they are computed (dynamic quantization).
+Softmax, layer norm and output layers without word embeddings stay float32.
 """
 
 import logging
@@ -42,8 +41,7 @@ def quantize(path: str) -> None:
       per_channel=True,
       reduce_range=True,
       weight_type=quantization.QuantType.QInt8,
-      # MatMulConstBOnly excludes the products within attention, which have no
-      # constant factor.
+      # MatMulConstBOnly excludes attention's products of two hidden states.
       op_types_to_quantize=["MatMul", "Gather"],
       extra_options={"MatMulConstBOnly": True},
     )
@@ -57,8 +55,7 @@ def quantize(path: str) -> None:
 def _transpose_word_table(model):
   """Stores the word embeddings transposed, if a head multiplies by them.
 
-  Quantization skips a product whose second factor is the output of a Transpose
-  node, not a constant in the file.
+  A product is quantized only if a factor is a constant, not a node's output.
   """
   tables = {tensor.name: tensor for tensor in model.graph.initializer}
   for node in model.graph.node:

@@ -216,7 +216,7 @@ def make_scorer(
   network: Network,
   batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function like that of `make`, which scores texts by likelihood.
+  """Returns a function, as `make` does, that scores the likelihood of texts.
 
   It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
   The sum of the pieces' log probabilities is the text's log-likelihood, and

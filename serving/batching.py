@@ -52,15 +52,13 @@ class Batcher:
   """Gathers instances and hands them to a function, one batch at a time.
 
   Attributes:
-    num_batches, num_instances: numbers of batches and instances computed so
-      far, including repetitions after an error.
+    num_batches, num_instances: counts of the work so far, retries included.
   """
 
   def __init__(self, run: Callable, limits: Limits):
     """Creates a batcher; `start` must then be called in an event loop.
 
-    `run` takes a list of instances and returns their answers. A separate thread
-    calls it.
+    In a separate thread, `run` maps a list of instances to their answers.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []

@@ -1,9 +1,8 @@
 """Limits the number of a server's open connections.
 
-Each connection needs a file descriptor, and a process without free descriptors
-cannot even refuse a connection. So when half of the descriptors are in use, the
-server closes the oldest idle connection for each new one. If all connections
-are busy, the new one gets status 503.
+A process without free file descriptors cannot even refuse a connection. So when
+connections use half of them, the server closes the oldest idle connection for
+each new one. If all connections are busy, the new one gets status 503.
 """
 
 import asyncio

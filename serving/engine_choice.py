@@ -66,7 +66,6 @@ def network_on_engine(
   """Returns a network with a script's weights, or None for TensorFlow.
 
   Args:
-    variables: the script's variables.
     settings: the script's settings, including `engine` and `quantize`.
     **options: values of export_options that are no flags: head, labels, ...
   """

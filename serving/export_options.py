@@ -81,9 +81,8 @@ EXPORT = (
   Option(
     "pooling",
     "pooled",
-    "pooled: the pooler's output; mean, max: the mean or maximum of the hidden "
-    "states of all tokens; cls: the hidden state of [CLS]; last_four_concat: "
-    "the concatenated means of the last 4 layers.",
+    "pooled: the pooler's output; mean, max: over the hidden states of all "
+    "tokens; cls: [CLS]; last_four_concat: means of 4 layers, concatenated.",
     "embedding",
     choices=flag_values.SENTENCE_POOLINGS,
   ),
@@ -114,18 +113,13 @@ EXPORT = (
     choices=flag_values.SPARSE_RULES[1],
   ),
   Option(
-    "top_k",
-    5,
-    "Number of fillings for each [MASK].",
-    "masked_lm",
-    lower_bound=1,
+    "top_k", 5, "Number of fillings per [MASK].", "masked_lm", lower_bound=1
   ),
   Option(
     "doc_stride",
     None,
     "Stride between the windows of a long text, in word pieces; 0 truncates "
-    "the text. By default as in training, else 128 for span, 0 for "
-    "classification.",
+    "the text. By default as in training, else 128 (span) or 0.",
     "classification span",
     lower_bound=0,
   ),
@@ -168,8 +162,8 @@ EXPORT = (
   Option(
     "null_score_diff_threshold",
     None,
-    "The answer is empty if its score exceeds that of the best other answer by "
-    "more than this. By default the value that run_squad.py stored, else 0.0.",
+    "The answer is empty if the empty answer's score exceeds the best answer's "
+    "by more than this. By default the value stored by run_squad.py, else 0.0.",
     "span",
     needs="version_2_with_negative",
     is_fraction=True,
@@ -227,9 +221,7 @@ def checked(name: str, value: Any) -> Any:
   """Returns the value; raises ValueError if it is invalid for the option."""
   option = BY_NAME.get(name)
   if option is None:
-    raise ValueError(
-      f"unknown option; expected one of {', '.join(sorted(BY_NAME))}"
-    )
+    raise ValueError(f"unknown option; known: {', '.join(sorted(BY_NAME))}")
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
   # In Python, True is an int, but it is not a valid value of a number.

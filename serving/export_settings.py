@@ -29,8 +29,7 @@ def find_model(
   settings = model_settings.resolve(settings)
   if not settings.init_checkpoint:
     raise errors.InputError(
-      "the weights of the model are missing: pass --init_checkpoint or "
-      "--model_dir"
+      "pass --init_checkpoint or --model_dir, which name the model's weights"
     )
   path = settings.bert_config_file
   return settings, configuration.BertConfig.from_json_file(path)

@@ -1,6 +1,6 @@
 """The tokenizer as TensorFlow operations: raw strings in, ids and offsets out.
 
-For every UTF-8 string, the ids equal those of tokenization.py, because instead
+For every UTF-8 string, the ids equal tokenization.py's ids, because instead
 of rules the graph contains a table with tokenization.py's output for each code
 point. So the Unicode versions of TensorFlow, ICU and RE2 have no effect; the
 graph keeps the Unicode version of the Python that built it. Letters in shapes:
@@ -97,8 +97,7 @@ class GraphTokenizer(tf.Module):
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # Entries must be unique. An entry such as " 7" never matches, because no
-      # word has a space.
+      # Entries must be unique. " 7" never matches, because words have no space.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -249,8 +248,7 @@ class _Rules:
   """The replacement of every code point; a class has all with the same rule.
 
   The classes of 1.1 million code points would add 4 MB to every exported graph.
-  So they are divided into pages, and the graph stores equal pages only once. On
-  most pages, every code point is replaced by itself.
+  Most pages of them are equal (all "itself"), and the graph stores those once.
 
   Attributes:
     starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
@@ -263,8 +261,7 @@ class _Rules:
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     numbers = {((_ITSELF,), _STARTER, 0): 0}  # {rule: its class}
     for char, text in _replaced_by(lowers, strips, isolates_han).items():
-      # _ITSELF lets thousands of characters share a replacement, which keeps
-      # `targets` short.
+      # With _ITSELF, thousands of characters share a short replacement.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       # Roles matter only if the tokenizer lower-cases or strips accents.
       roles = _roles(char, text) if lowers or strips else _STARTER
@@ -296,9 +293,8 @@ _rules = functools.cache(_Rules)  # The constructor takes seconds.
 def _characters():
   """Returns the characters that a rule can affect, in order.
 
-  This includes unassigned code points, because BERT treats those in Han blocks
-  as Han. But in the planes from _EMPTY_PLANES on, unassigned and private code
-  points do not change.
+  They include unassigned code points, because those in Han blocks count as Han.
+  From _EMPTY_PLANES on, unassigned and private code points do not change.
   """
   # The ranges exclude surrogates, which UTF-8 cannot encode.
   chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
@@ -330,9 +326,8 @@ def _replaced_by(lowers=False, strips=False, isolates_han=True):
 def _roles(char, lowered):
   """Returns a character's role bits; BasicTokenizer turns it into `lowered`.
 
-  Python has no function that returns whether a character is cased or
-  transparent. So this lower-cases a sigma after the character, and checks the
-  sigma's form.
+  Python does not expose whether a character is cased or transparent. So this
+  lower-cases a sigma after the character, and checks the sigma's form.
   """
   # The tokenizer removes control characters before it applies other rules.
   if not _replaced_by()[char]:

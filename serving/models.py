@@ -1,9 +1,8 @@
-"""The served networks, encoder and head: they map ids to scores.
+"""The served networks: an encoder with a head, which maps ids to scores.
 
-Each head has a class. How a text becomes ids, and what the scores mean, is
-the task's own code (see `answers`); `raw_text` makes the ids in a graph, for
-TensorFlow Serving. Letters: B texts, T sequence, H width, L labels, P masks,
-K fillings.
+Each head has a class. The task's own code turns texts into ids and scores into
+answers (see `answers`). For TensorFlow Serving, `raw_text` computes the ids in
+the graph. Letters: B texts, T sequence, H width, L labels, P masks, K fillings.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,14 +25,14 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class ServedModel(tf.Module):
-  """The base class of all heads.
+  """The base class of all served networks.
 
   Attributes:
     config: configuration.BertConfig.
     settings: run_settings.Settings that export_settings.resolve returned.
     tokenizer: tokenization.FullTokenizer.
-    allowed_missing: patterns of names that no output depends on.
-    text_inputs: names of the texts of an example.
+    allowed_missing: patterns for the variables that no output depends on.
+    text_inputs: names of an example's texts.
     id_inputs: names of the inputs of `from_ids`.
     pooling: sentence_pooling.Pooling for embeddings.
   """
@@ -49,11 +48,11 @@ class ServedModel(tf.Module):
     settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Makes the variables, whose weights `load` reads.
+    """Creates the variables; `load` loads their values.
 
     Raises:
-      InputError: sequences are longer than the model can take, or there is no
-        checkpoint.
+      InputError: the configuration does not support max_seq_length or pairs, or
+        the checkpoint cannot be opened.
     """
     super().__init__()
     config.check_sequence_length(settings.max_seq_length)
@@ -70,7 +69,7 @@ class ServedModel(tf.Module):
       self.head = self._make_head()
 
   def load(self) -> weight_files.Report:
-    """Reads the weights that the settings name; returns the reader's report.
+    """Loads the weights of the settings' init_checkpoint; returns a report.
 
     Raises:
       InputError: a variable that outputs depend on is missing.
@@ -92,7 +91,7 @@ class ServedModel(tf.Module):
     )
 
   def outputs(self, inputs: dict, training=False) -> dict:
-    """Returns the outputs for fine-tuning elsewhere: dict of float32 tensors.
+    """Returns the outputs that other programs can fine-tune, all float32.
 
     Args:
       inputs: dict with `input_ids`, `input_mask` and `segment_ids` [B, T].
@@ -110,14 +109,14 @@ class ServedModel(tf.Module):
     return self._logits(self.encode(inputs), False)
 
   def exported(self, input_ids, input_mask, segment_ids=None) -> dict:
-    """Returns an exported network's outputs, with Hugging Face's names.
+    """Returns an exported network's float32 outputs, with Hugging Face's names.
 
-    See engines/onnx_graph.py. All are float32.
+    See engines/onnx_graph.py for the names.
     """
     return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 
   def named(self, outputs: dict) -> dict:
-    """Returns the outputs of `from_ids` plus names, such as labels."""
+    """Adds names, such as labels, to the outputs of `from_ids`."""
     return outputs
 
   def _make_head(self):
@@ -129,10 +128,10 @@ class ServedModel(tf.Module):
 
 
 class Classifier(ServedModel):
-  """`logits` [B, L], and in the graph the answer for each text.
+  """Computes `logits` [B, L]; exported graphs add the answer for each text.
 
   softmax: `label` [B], `probability` [B], and all `labels` and `probabilities`
-  [B, L]. sigmoid: the last two. linear and relevance: `score` [B].
+  [B, L]. sigmoid: only the last two. linear and relevance: `score` [B].
   """
 
   def _make_head(self):
@@ -149,7 +148,7 @@ class Classifier(ServedModel):
       return {"logits": logits, "score": logits[:, 0]}
     if self.settings.output_activation == "relevance":
       return {"logits": logits, "score": tf.sigmoid(logits[:, 0])}
-    # With the names in the graph, an answer needs no other file.
+    # The graph contains the labels, so an answer needs no other file.
     names = tf.constant(self.settings.labels)
     labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
     if self.settings.output_activation == "sigmoid":
@@ -165,7 +164,7 @@ class Classifier(ServedModel):
 
 
 class Embedder(ServedModel):
-  """`embedding` [B, D]."""
+  """Computes `embedding` [B, D]."""
 
   def _make_head(self):
     depth = self.config.num_hidden_layers
@@ -179,10 +178,10 @@ class Embedder(ServedModel):
     return {"embedding": heads.pool(output, inputs["input_mask"], self.pooling)}
 
   def exported(self, input_ids, input_mask, segment_ids=None):
-    """Returns the hidden states that the embedding is pooled from."""
+    """Returns the embedding, and hidden states of the highest pooled layer."""
     output = self.bert(input_ids, input_mask, segment_ids)
     states = output.all_encoder_layers
-    # Layers above the vector's are left out, as in onnx_graph.make.
+    # As in onnx_graph.make, layers above the highest pooled layer are left out.
     numbers = [n % len(states) for each in self.pooling.layers for n in each]
     return {
       "last_hidden_state": states[max(numbers)],
@@ -191,7 +190,7 @@ class Embedder(ServedModel):
 
 
 class MaskFiller(ServedModel):
-  """`fillings`, numbers of tokens, and `probabilities` [B, P, K]."""
+  """Computes `fillings`, which are token ids, and `probabilities` [B, P, K]."""
 
   id_inputs = (*ServedModel.id_inputs, "masked_lm_positions")
   allowed_missing = heads.POOLER
@@ -213,15 +212,15 @@ class MaskFiller(ServedModel):
   def log_probabilities(
     self, masked_lm_positions, masked_lm_ids, **inputs
   ) -> dict:
-    """Scores tokens [B, P] at the masks: {name: float32 [B, P]}."""
+    """Returns {"log_probabilities": [B, P]} of given tokens [B, P] at masks."""
     logits = self._word_logits(masked_lm_positions, inputs)
     scores = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
     return {"log_probabilities": scores}
 
   def _word_logits(self, positions, inputs):
     output = self.encode(inputs, positions=positions)
-    # A table may be padded to a round number of rows; the rows beyond the
-    # vocabulary have no token.
+    # The word embeddings may be padded to a round number of rows. Rows beyond
+    # the vocabulary have no token.
     count = len(vocabularies.lines(self.tokenizer))
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
@@ -237,12 +236,12 @@ class MaskFiller(ServedModel):
 
 
 class WordWeigher(MaskFiller):
-  """`embedding` [B, V], the weight of each word, see heads.word_weights."""
+  """Computes `embedding` [B, V], a SPLADE weight for each vocabulary token."""
 
   id_inputs = ServedModel.id_inputs
 
   def from_ids(self, **inputs):
-    """Returns {"embedding": [B, V]}, a weight for each vocabulary token."""
+    """Returns {"embedding": [B, V]}; see heads.word_weights."""
     states = self.encode(inputs).sequence_output
     return {
       "embedding": heads.word_weights(
@@ -260,9 +259,9 @@ class WordWeigher(MaskFiller):
 
 
 class PairScorer(ServedModel):
-  """`log_probabilities` [B, 2] that the second text follows or does not.
+  """Computes `log_probabilities` [B, 2]: the second text follows, or does not.
 
-  In the graph also `probability` [B], that it follows.
+  Exported graphs add `probability` [B], that the second text follows.
   """
 
   text_inputs = ("text_a", "text_b")
@@ -286,7 +285,7 @@ class PairScorer(ServedModel):
 
 
 class Tagger(ServedModel):
-  """`probabilities` [B, T, L] of every word piece."""
+  """Computes `probabilities` [B, T, L] of the labels of every word piece."""
 
   allowed_missing = heads.POOLER
 
@@ -294,7 +293,7 @@ class Tagger(ServedModel):
     return heads.TokenClassificationHead(self.config, len(self.settings.labels))
 
   def from_ids(self, **inputs):
-    """Returns {"probabilities": [B, T, labels]}."""
+    """Returns {"probabilities": [B, T, L]}."""
     logits = super().from_ids(**inputs)["logits"]
     return {"probabilities": tf.nn.softmax(logits)}
 
@@ -303,7 +302,7 @@ class Tagger(ServedModel):
 
 
 class QuestionAnswerer(ServedModel):
-  """`start_logits` and `end_logits` [B, T] of every word piece."""
+  """Computes `start_logits` and `end_logits` [B, T] of every word piece."""
 
   text_inputs = ("question", "context")
   allowed_missing = heads.POOLER
@@ -312,9 +311,9 @@ class QuestionAnswerer(ServedModel):
     settings = self.settings
     if not settings.doc_stride:
       raise errors.InputError(
-        "--doc_stride=0: contexts are read in windows; pass 1 or more"
+        "--doc_stride=0: contexts are split into windows; pass 1 or more"
       )
-    # Raises for lengths without room.
+    # Raises if the lengths leave no room for the context.
     squad_windowing.lengths_of(settings, self.tokenizer.specials)
     return heads.SpanHead(self.config)
 
@@ -325,7 +324,7 @@ class QuestionAnswerer(ServedModel):
 
 
 def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
-  """Returns a function of tensors by name, traced once for all sizes."""
+  """Returns a function of named tensors, traced once for all sizes."""
   # The spec's name becomes the input's name in a signature.
   specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name in names}
   return tf.function(
@@ -334,7 +333,7 @@ def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
 
 
 def on_tensors(function: Callable) -> answers.Network:
-  """Returns the Network of a function of tensors."""
+  """Wraps a function of tensors as a Network, a function of arrays."""
 
   def network(**batch):
     tensors = {n: tf.constant(v, tf.int32) for n, v in batch.items()}
@@ -344,7 +343,7 @@ def on_tensors(function: Callable) -> answers.Network:
 
 
 def network_of(function: Callable, names: Iterable[str]) -> answers.Network:
-  """Returns the Network that a method of a ServedModel computes from ids."""
+  """Compiles a method of a ServedModel that takes ids; returns the Network."""
   return on_tensors(compiled(function, IDS, names))
 
 

@@ -1,6 +1,6 @@
 """Writes a trained network as a folder for ONNX Runtime or LiteRT.
 
-For int8 matrices it reports the difference from the outputs in float32.
+With int8 matrices, it reports how much the outputs differ from float32.
 """
 
 import os
@@ -28,12 +28,12 @@ COMPARED_TEXTS = [
 def with_lengths(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns settings with --lengths as integers up to max_seq_length.
+  """Returns settings with integer `lengths`; the last is the max_seq_length.
 
-  Settings of a format that takes any length stay unchanged.
+  Settings of --format=onnx, which takes any length, stay unchanged.
 
   Raises:
-    InputError: the model cannot have these lengths.
+    InputError: the lengths are invalid or exceed the model's positions.
   """
   if settings.format != "litert":
     return settings
@@ -63,8 +63,8 @@ def write(model: models.ServedModel, texts: list) -> None:
       print(f"8 bits: {compare(model, engine, settings, texts)}.")
       if not settings.calibration_file:
         print(
-          "These are built-in sentences; pass your texts, one per line: "
-          "--calibration_file=texts.txt"
+          "These are built-in sentences. To compare with your texts, pass a "
+          "file with one per line: --calibration_file=texts.txt"
         )
     answers.write_settings(
       os.path.join(os.path.dirname(path), network_file.SETTINGS),
@@ -84,7 +84,7 @@ def write(model: models.ServedModel, texts: list) -> None:
 def write_file(
   path: str, model: models.ServedModel, settings: run_settings.Settings
 ) -> None:
-  """Writes only the file of the network.
+  """Writes only the network's file.
 
   Args:
     model: model with its weights.
@@ -136,15 +136,15 @@ def compare(
   settings: run_settings.Settings,
   texts: list,
 ) -> str:
-  """Returns a sentence about the difference of int8 and float32 outputs.
+  """Returns a sentence about the difference between int8 and float32 outputs.
 
   Args:
-    engine: the file of `write_file`, as networks.load returns it.
-    settings: as for `write_file`, and max_quantization_difference.
+    engine: the result of networks.load for the file of `write_file`.
+    settings: max_seq_length and max_quantization_difference.
     texts: tuples with as many str as the model takes.
 
   Raises:
-    InputError: the outputs in int8 differ too much.
+    InputError: the difference exceeds max_quantization_difference.
   """
   encode = text_batches.make_encoder(model.tokenizer, settings.max_seq_length)
   batches = []
@@ -178,23 +178,23 @@ def differences(
 ) -> np.ndarray:
   """Returns the distances [rows] between the outputs of two functions.
 
-  A row is the vector or the logits of a text or of one of its tokens. Distances
-  are relative to the typical norm of a row.
+  A row is the embedding of a text, or the logits of a text or of a token. The
+  distances are divided by the root mean square of the rows' norms.
 
   Args:
     compute, other: functions of integers [B, T], named as in the batches, that
       return {name: array}, such as `run` of an engine.
     batches: input_ids, input_mask and segment_ids, without padding.
   """
-  lengths, distances = [], []
+  norms, distances = [], []
   for batch in batches:
     expected, computed = compute(**batch), other(**batch)
     for name, rows in expected.items():
-      # The vector depends on the hidden states, so comparing it is enough.
+      # The embedding depends on the hidden states, so comparing it is enough.
       if name != "last_hidden_state":
         rows = rows.reshape(-1, rows.shape[-1])
-        lengths.append(np.linalg.norm(rows, axis=1))
-        others = computed[name].reshape(rows.shape)
-        distances.append(np.linalg.norm(others - rows, axis=1))
-  typical = np.sqrt(np.mean(np.square(np.concatenate(lengths))))
+        norms.append(np.linalg.norm(rows, axis=1))
+        other_rows = computed[name].reshape(rows.shape)
+        distances.append(np.linalg.norm(other_rows - rows, axis=1))
+  typical = np.sqrt(np.mean(np.square(np.concatenate(norms))))
   return np.concatenate(distances) / typical

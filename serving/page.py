@@ -1,4 +1,4 @@
-"""The web page of serve.py on which a user tries the model: a single file."""
+"""The web page of serve.py for trying the model; it is a single file."""
 
 import base64
 import functools
@@ -16,14 +16,14 @@ def make(
 ) -> str:
   """Returns the page's HTML."""
   values = {"name": name, "head": head, "inputs": list(inputs), "mask": mask}
-  # Escape "<": a name must not end the HTML element that contains it.
+  # Escape "<", because a name could end the HTML element that contains it.
   text = json.dumps(values).replace("<", "\\u003c")
   return _PAGE.replace("MODEL", text, 1)
 
 
 @functools.cache
 def security_policy() -> str:
-  """Returns a Content-Security-Policy for the page's script, style and host."""
+  """Returns a policy that allows only the page's own script, style and host."""
   rules = [
     "default-src 'none'",
     "connect-src 'self'",
@@ -32,7 +32,7 @@ def security_policy() -> str:
     "frame-ancestors 'none'",
   ]
   for directive, tag in (("script-src", "script"), ("style-src", "style")):
-    # An element with attributes has data, so the pattern excludes it.
+    # The pattern excludes the script element with attributes, which has data.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     rules.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")

@@ -1,8 +1,8 @@
-"""Strings -> scores in one graph, for TensorFlow Serving and TF Hub.
+"""Computes scores from strings in one graph, for TensorFlow Serving and TF Hub.
 
-The graph contains the tokenizer. Each text or pair becomes one sequence, which
-the graph truncates. For letters see `models`; (N) is a length that differs
-between rows.
+The graph contains the tokenizer. Each text or pair becomes one sequence, and
+the graph truncates long ones. For letters see `models`; (N) is a length that
+differs between rows.
 """
 
 import tensorflow as tf
@@ -15,9 +15,9 @@ class RawText(tf.Module):
   """A model with its tokenizer in the graph."""
 
   def __init__(self, model: models.ServedModel):
-    """Makes the tokenizer's operations, which takes seconds.
+    """Creates the tokenizer's operations, which takes seconds.
 
-    Raises InputError: the vocabulary lacks a special token.
+    Raises InputError: like GraphTokenizer, or a special token is missing.
     """
     super().__init__()
     self.model = model
@@ -40,7 +40,7 @@ class RawText(tf.Module):
     return self._joined(*ids)
 
   def _joined(self, first, second=None):
-    # A missing second text has no pieces.
+    # Treat a missing second text as a text without word pieces.
     second = first_of(first, 0) if second is None else second
     length = self.model.settings.max_seq_length
     return pair_inputs(first, second, length, *self._special)
@@ -66,17 +66,17 @@ class RawText(tf.Module):
   def from_text(self, *texts) -> dict:
     """Returns the model's outputs for one or two tensors of strings [B].
 
-    Heads that score word pieces also return `starts` and `ends` [B, T]: the
-    piece's offsets in the last text, in characters; both are 0 for [CLS],
-    [SEP], padding and a question. Tagging also returns `words`, the number of
-    the piece's word, or -1 without a word. Fillings are "" at positions without
-    a mask. Sparse vectors become `words` and `weights` [B, K], the largest
-    first; a text with fewer than K words has "" and 0 at the end.
+    Heads that score word pieces add `starts` and `ends` [B, T], each piece's
+    offsets in the last text, in characters; both are 0 for [CLS], [SEP],
+    padding and a question. Tagging also adds `words`, the index of the piece's
+    word, or -1 without a word. Fillings are "" at positions without a mask. A
+    sparse vector becomes `words` and `weights` [B, K], by descending weight;
+    a text with fewer than K words has "" and 0 at the end.
     """
     inputs = self.make_inputs(*texts)
     outputs = self.model.named(self.model.from_ids(**inputs))
     if self._mask_id:
-      # A mask's position is never 0, where [CLS] is.
+      # Position 0 is never a mask, because [CLS] is there.
       real = inputs["masked_lm_positions"][..., tf.newaxis] > 0  # [B, P, 1]
       return {
         "fillings": tf.where(real, outputs["fillings"], ""),
@@ -139,11 +139,11 @@ def pair_inputs(
   cls_id: int,
   sep_id: int,
 ) -> dict:
-  """Joins int32 [B, (N)] to "[CLS] a [SEP] b [SEP]", truncated if needed.
+  """Joins ids [B, (N)] into "[CLS] a [SEP] b [SEP]", truncated if needed.
 
   As in the original: a second text without word pieces is ignored: "[CLS] a
-  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], where the
-  longest row has the length T.
+  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T]; T is the
+  length of the longest sequence.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3
@@ -157,7 +157,7 @@ def pair_inputs(
   column = tf.ones([ids_a.nrows(), 1], tf.int32)
   sep = column * sep_id
   first = tf.concat([column * cls_id, first_of(ids_a, kept_a), sep], 1)
-  # As in the original: no second text, no second [SEP].
+  # As in the original: without a second text, there is no second [SEP].
   second = first_of(
     tf.concat([first_of(ids_b, kept_b), sep], 1),
     tf.where(lengths_b > 0, lengths_b + 1, 0),
@@ -186,7 +186,7 @@ def checked(model: models.ServedModel, **inputs) -> dict:
   most = config.max_position_embeddings
   checks = [
     tf.debugging.Assert(
-      shape[1] <= most, [f"input_ids has rows of more than {most}"]
+      shape[1] <= most, [f"input_ids has rows of more than {most} tokens"]
     )
   ]
   for name, values in inputs.items():
@@ -198,7 +198,7 @@ def checked(model: models.ServedModel, **inputs) -> dict:
       ),
       tf.debugging.Assert(
         tf.reduce_all((values >= 0) & (values < sizes[name])),
-        [f"{name} has a number that is negative or too large for the model"],
+        [f"{name} has a value that is negative or too large for the model"],
       ),
     ]
   # Without this order, the network could fail first, with an unclear message.

@@ -1,8 +1,8 @@
-"""Predictions in TensorFlow Serving's REST format: JSON <-> texts.
+"""Converts predictions from and to TensorFlow Serving's REST format, JSON.
 
 A request has rows, {"instances": [{"text": "a"}, {"text": "b"}]}, or columns,
 {"inputs": {"text": ["a", "b"]}}. It may omit the name of a model's only input.
-The answer has rows or columns like its request. No TensorFlow.
+The response has rows or columns like the request. No TensorFlow.
 """
 
 import base64
@@ -16,7 +16,7 @@ SIGNATURE = "serving_default"
 
 
 class Request(NamedTuple):
-  """A request.
+  """A parsed prediction request.
 
   Attributes:
     rows: the instances, each a tuple of its texts.
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
 
 def parse_predict(body: bytes, names: Sequence[str]) -> Request:
-  """Reads the body of a prediction request.
+  """Parses the body of a prediction request.
 
   `names` are the names of an instance's texts, in their order. Raises
   InputError: the body is invalid.
@@ -37,20 +37,20 @@ def parse_predict(body: bytes, names: Sequence[str]) -> Request:
   unknown = request.keys() - {"signature_name", "instances", "inputs"}
   if unknown:
     raise errors.InputError(
-      f"unknown key {min(unknown)!r} in the request; known are instances, "
-      "inputs and signature_name"
+      f"unknown key {min(unknown)!r} in the request; expected instances, "
+      "inputs or signature_name"
     )
   signature = request.get("signature_name", SIGNATURE)
   if signature != SIGNATURE:
     raise errors.InputError(
-      f"unknown signature_name {signature!r}; only {SIGNATURE} is served here"
+      f"unknown signature_name {signature!r}; only {SIGNATURE} is served"
     )
   by_row = "instances" in request
   # Refuse a request that has both keys or neither.
   if by_row == ("inputs" in request):
     raise errors.InputError(
-      'pass either "instances" (a list, one for each text) or "inputs" (a list '
-      "for each input)"
+      'pass either "instances" (a list with one entry per example) or "inputs" '
+      "(a list of texts for each input)"
     )
   if by_row:
     columns = _columns(request["instances"], names)
@@ -89,7 +89,7 @@ def _json_object(body):
   # A list or a number is JSON too.
   if not isinstance(request, dict):
     raise errors.InputError(
-      'the body is JSON, but no object; expected {"instances": [...]}'
+      'the body is JSON, but not an object; expected {"instances": [...]}'
     )
   return request
 
@@ -106,7 +106,7 @@ def _columns(rows, names):
 
 def _named(value, names, where):
   """Returns {input: value}; a model's only input needs no name."""
-  # {"b64": ...} is the value of an input: bytes in base64.
+  # {"b64": ...} is not a dict of inputs, but one value: bytes in base64.
   if not isinstance(value, dict) or value.keys() == {"b64"}:
     if len(names) != 1:
       raise errors.InputError(
@@ -128,8 +128,8 @@ def _texts(name, values):
     if isinstance(values, list):
       return list(map(_text, values))
   except (AttributeError, TypeError, ValueError):
-    pass  # A value is neither of the two.
-  raise errors.InputError(f"{name!r} must be a list of text")
+    pass  # A value has another form.
+  raise errors.InputError(f"{name!r} must be a list of texts")
 
 
 def _text(value):
@@ -142,7 +142,7 @@ def _text(value):
 
 
 def metadata(names: Sequence[str]) -> dict:
-  """Returns {signature: its inputs, in TensorFlow Serving's form}."""
+  """Returns {signature: its inputs, in TensorFlow Serving's format}."""
   shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
   text = {"dtype": "DT_STRING", "tensor_shape": shape}
   return {

@@ -1,13 +1,13 @@
-"""A model as a folder that TensorFlow Serving, TF Hub and serve.py can load.
+"""Writes and loads a SavedModel for TensorFlow Serving, TF Hub and serve.py.
 
   saved_model.pb, variables/                 graph and weights
   assets.extra/tf_serving_warmup_requests    requests that warm up the server
   assets.extra/answers.json, vocab.txt       settings, labels and vocabulary
 
-The signature `serving_default` takes strings, `ids` takes ids. The object
-itself has the reusable-SavedModel interface: `__call__(inputs, training)` on a
-dict of ids, `make_inputs(texts)` which returns that dict, `variables`,
-`trainable_variables` and `regularization_losses`.
+The signature `serving_default` takes strings, `ids` takes ids. The loaded
+object has TensorFlow's reusable-SavedModel interface: `__call__(inputs,
+training)` takes a dict of ids, and there are `variables`, `trainable_variables`
+and `regularization_losses`. `make_inputs(texts)` returns the dict of ids.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ def write(
   Raises InputError: the folder exists, or cannot be written.
 
   Args:
-    folder: a new folder. TensorFlow Serving requires a number as its last part.
+    folder: a new folder. TensorFlow Serving requires a number as its name.
     raw: the model with its weights.
     warmup_texts: tuples with as many strings as the model takes; each becomes a
       request that TensorFlow Serving runs when it starts.
-    name: the model's name in the server, for these requests.
+    name: the model's name in the server, for the warm-up requests.
   """
   if tf.io.gfile.exists(folder):
     raise errors.InputError(
@@ -55,11 +55,11 @@ def write(
           file.write(predict_log(dict(zip(raw.model.text_inputs, texts)), name))
     # The rename is atomic, so the server never sees an incomplete model.
     tf.io.gfile.rename(temporary, folder)
-  # An interrupt from the keyboard must not leave gigabytes behind.
+  # Even a keyboard interrupt must not leave gigabytes behind.
   except BaseException as error:
     with contextlib.suppress(tf.errors.OpError):  # It may not exist yet.
       tf.io.gfile.rmtree(temporary)
-    # The disk is full, or the folder is read-only.
+    # For example, the disk is full or the folder is read-only.
     if isinstance(error, tf.errors.OpError):
       raise errors.InputError(
         f"cannot write {folder}: {error.message}; give another --export_dir"
@@ -79,7 +79,7 @@ def _write(folder, raw):
 
 
 def _exported(raw):
-  """Returns the object to save, which has the reusable interface."""
+  """Returns the object to save, with the reusable-SavedModel interface."""
   root, model = tf.train.Checkpoint(), raw.model
   root.model = raw
   root.variables = list(model.variables)
@@ -87,7 +87,7 @@ def _exported(raw):
   # The interface requires this list; the model has no such losses.
   root.regularization_losses = []
   root.__call__ = tf.function(model.outputs, autograph=False)
-  # The interface requires both values, and loading cannot trace another graph.
+  # The interface requires both values, and a loaded model cannot trace graphs.
   for training in (False, True):
     root.__call__.get_concrete_function(
       dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
@@ -121,9 +121,9 @@ def _signatures(raw):
 def load(
   folder: str, batch_size: int = 32, threads: int = 0
 ) -> exported_network.Served:
-  """Loads an export, which answers like the scripts.
+  """Loads an export; its answers equal the answers of the scripts.
 
-  So it splits long texts into windows, unlike its graph for TensorFlow Serving.
+  Unlike TensorFlow Serving, which truncates long texts, it uses windows.
 
   Args:
     folder: a folder with a saved_model.pb; or a folder with versions 1, 2,
@@ -141,8 +141,8 @@ def load(
   answers_file = os.path.join(folder, _ANSWERS_FILE)
   if not tf.io.gfile.exists(answers_file):
     raise errors.InputError(
-      f"{folder} is a SavedModel without {_ANSWERS_FILE}; serve.py needs an "
-      "export of export_saved_model.py (TensorFlow Serving serves any)"
+      f"{folder} is a SavedModel without {_ANSWERS_FILE}; serve.py serves only "
+      "exports of export_saved_model.py (TensorFlow Serving serves all models)"
     )
   vocab_file = os.path.join(folder, _VOCABULARY)
   settings, texts = answers.read_settings(answers_file, vocab_file)
@@ -156,11 +156,11 @@ def load(
     model = tf.saved_model.load(file_io.literal_name(folder))
   except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
     raise errors.InputError(
-      f"{folder} is no readable SavedModel ({error}); export it again"
+      f"{folder} is not a readable SavedModel ({error}); export it again"
     ) from error
 
   def ids(**batch):
-    # A signature alone would not keep the model's variables.
+    # This function must hold `model`: a signature does not keep its variables.
     return model.signatures["ids"](**batch)
 
   name = os.path.basename(os.path.abspath(folder))
@@ -183,8 +183,8 @@ def _newest_version(folder):
   newest = max(versions, key=int, default=None)
   if newest is None:
     raise errors.InputError(
-      f"no SavedModel in {folder}: neither it nor a folder with a number in it "
-      "has a saved_model.pb; give --export_dir of export_saved_model.py"
+      f"no SavedModel in {folder}: it has no saved_model.pb, and no numbered "
+      "subfolder; pass the --export_dir of export_saved_model.py"
     )
   return os.path.join(folder, newest)
 
@@ -192,11 +192,11 @@ def _newest_version(folder):
 def predict_log(inputs: dict, name: str) -> bytes:
   """Returns a warm-up request as a serialized tensorflow.serving.PredictionLog.
 
-  This writes the fields by their numbers. Otherwise the project would need
-  tensorflow-serving-api, which defines the messages, for this function alone.
+  It encodes fields by number, because tensorflow-serving-api, which defines the
+  messages, would be a dependency for this function alone.
 
   Args:
-    inputs: {name of an input: its string, in a batch of one}.
+    inputs: {name of an input: its string}, for a batch of one.
     name: the model's name.
   """
   # ModelSpec.name and .signature_name.
@@ -211,12 +211,12 @@ def predict_log(inputs: dict, name: str) -> bytes:
 
 
 def _field(number, value):
-  """Returns a field of bytes of a protocol buffer: tag, length, value."""
-  # Each byte has seven bits of the length, the lowest bits first; its top bit
-  # says whether another byte follows.
+  """Encodes a bytes field of a protocol buffer: tag, length, value."""
+  # Each byte contains seven bits of the length, beginning with the lowest. Its
+  # top bit says whether another byte follows.
   length, rest = b"", len(value)
   while rest > 127:
     length += bytes([rest & 127 | 128])
     rest >>= 7
-  # Wire type 2: a length and that many bytes.
+  # Wire type 2 is a length, followed by that many bytes.
   return bytes([number << 3 | 2]) + length + bytes([rest]) + value

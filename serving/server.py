@@ -3,7 +3,7 @@
   POST /v1/models/NAME:predict             predictions
   GET  /v1/models/NAME                     state
   GET  /v1/models/NAME/metadata            names of the inputs
-  .../NAME/versions/NUMBER...              the same for the model's version
+  .../NAME/versions/NUMBER...              the same, with the model's version
   GET  /                                   a page for trying the model
   GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
@@ -11,7 +11,7 @@
 Every refusal is a JSON object with the key "error". Its status is 400 for an
 invalid request, 403 for an unknown Host, 404 for an unknown model or version,
 413 for a body that is too large, 503 for too many requests or connections, 504
-for a timeout. A connection without a whole request in time closes silently.
+for a timeout. If no complete request arrives in time, the connection is closed.
 """
 
 import asyncio
@@ -43,17 +43,17 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# The most seconds from a signal to the end of the process, and of each of
-# aiohttp's two waits: until requests are answered, and until answers are read.
+# Maximum seconds from a signal to the end of the process, and for each of two
+# waits of aiohttp: until requests are answered, and until answers are read.
 _SECONDS_TO_END = 22.0
 _SECONDS_TO_FINISH = 8.0
-# The most lines about refused requests in an interval of seconds.
+# Maximum number of log lines about refused requests, per interval in seconds.
 _LOG_LINES, _LOG_INTERVAL = 10, 30.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _LimitedLog:
-  """Logs at most _LOG_LINES warnings in _LOG_INTERVAL, including aiohttp's."""
+  """Logs at most _LOG_LINES warnings per _LOG_INTERVAL, including aiohttp's."""
 
   def __init__(self):
     self._began, self._count = -_LOG_INTERVAL, 0
@@ -66,7 +66,7 @@ class _LimitedLog:
     if self._count <= _LOG_LINES:
       logging.warning(line, *values)
 
-  # aiohttp calls this for a request that is not HTTP.
+  # aiohttp calls `exception` for a request that is not HTTP.
 
   def exception(self, line, *values, exc_info=None):
     self.warning(f"{line}: %.200a", *values, str(exc_info))
@@ -100,7 +100,7 @@ def make_application(
 ) -> web.Application:
   """Returns the application, which starts and closes the batcher.
 
-  The batcher's function is `model.answer`. For `hosts` see `allowed_hosts`.
+  The batcher must run `model.answer`. For `hosts` see `allowed_hosts`.
   """
   handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
@@ -133,10 +133,10 @@ def run(
 
   Args:
     application: the result of `make_application`.
-    host, port: the address to listen on; 0 means any free port.
-    name: the model's name; this prints its URL when the server is ready.
-    timeout: seconds that a connection may be open without a whole request,
-      before the first request and between two requests.
+    host, port: the address to listen on; port 0 means any free port.
+    name: the model's name, for the URL that is printed at the start.
+    timeout: seconds for which a connection may be open without a complete
+      request, before the first request and between two requests.
   """
   try:
     asyncio.run(_serve(application, host, port, name, timeout))
@@ -155,7 +155,7 @@ async def _serve(application, host, port, name, timeout):
     logger=application[_LOG],
     keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
-    # Decompression would fail on a wrong encoding while aiohttp skips a body.
+    # Otherwise aiohttp would fail on a wrongly encoded body, even to skip it.
     auto_decompress=False,
   )
   stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -164,7 +164,7 @@ async def _serve(application, host, port, name, timeout):
     signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
   await runner.setup()
   listener = None
-  # Nothing else can stop a batch that a thread computes.
+  # Only the end of the process can stop a batch that a thread computes.
   end = threading.Timer(_SECONDS_TO_END, _end_now)
   end.daemon = True
   try:
@@ -181,7 +181,7 @@ async def _serve(application, host, port, name, timeout):
     end.start()
   finally:
     if listener:
-      # This stops only new connections; open ones finish below.
+      # This refuses only new connections; open ones finish below.
       listener.close()
     # Wait for the requests in progress, then close the batcher.
     await runner.cleanup()
@@ -189,7 +189,7 @@ async def _serve(application, host, port, name, timeout):
 
 
 def _end_now():
-  logging.warning("ended before a batch was computed")
+  logging.warning("ended before the last batch was computed")
   os._exit(1)
 
 
@@ -262,8 +262,8 @@ class _Handlers:
     version = request.match_info.get("version", self._version)
     if (name, version) != (self._name, self._version):
       raise web.HTTPNotFound(
-        text=f"no model {name!r} of version {version} here; this is "
-        f"{self._name!r} of version {self._version}"
+        text=f"no model {name!r} with version {version}; this server has "
+        f"{self._name!r} with version {self._version}"
       )
 
 
@@ -287,17 +287,17 @@ async def _count(request, handler):
 
 
 async def _refuse(request, handler):
-  """Middleware: turns an exception into a status and a sentence."""
+  """Middleware: turns an exception into a response with status and sentence."""
   try:
     hosts = request.app[_HOSTS]
-    # The Host of a health check is the address of a container.
+    # A health check sends the address of a container as Host.
     if (
       hosts
       and request.path != "/healthz"
       and ((request.url.host or "").lower() not in hosts)
     ):
       raise web.HTTPForbidden(
-        text=f"the Host {request.host!r:.60} is not served here; name it in "
+        text=f"the Host {request.host!r:.60} is not allowed; name it in "
         "--allowed_hosts"
       )
     return await handler(request)
@@ -330,6 +330,6 @@ def _refusal(error):
     case batching.Closed():
       return 503, "the server is shutting down"
     case asyncio.TimeoutError():
-      return 504, "this took too long; send less at once or try again later"
-  # The client may be anybody, so the answer tells nothing about the code.
-  return 500, "a fault of the server; its log has the details"
+      return 504, "the request took too long; send less or try again later"
+  # The client may be anybody, so the response reveals nothing about the code.
+  return 500, "the server failed; its log has the details"

@@ -5,10 +5,10 @@
   bert = text_models.load("mrpc_output/final_model")
   bert.classify([("A man walks.", "Someone walks.")])
 
-The folder is one of this project, of the original or of Hugging Face, or an
-export for ONNX Runtime or LiteRT. The scripts and serve.py give the same
-answers, see `answers`, with the settings that export_settings reads. Letters:
-N texts, T tokens of a text, L layers, H width, A heads.
+The folder comes from this project, google-research/bert or Hugging Face, or is
+an export for ONNX Runtime or LiteRT. The answers equal the answers of scripts
+and serve.py: `answers` computes them, with the settings from export_settings.
+Letters: N texts, T tokens of a text, L layers, H width, A heads.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,9 @@ from features import text_batches, vector_search
 from serving import answers, export_options, exported_network
 from text import input_sequences
 
-# Texts per example -> the form of the texts argument.
+# {texts per example: what to pass as texts}
 _FORMS = {1: "strings", 2: "pairs of strings"}
-# Lines that `search` embeds together.
+# The number of lines that `search` embeds together.
 _SEARCHED = 1024
 
 
@@ -31,13 +31,13 @@ class Encoded(NamedTuple):
   """The encoder's outputs for one text.
 
   Attributes:
-    tokens: list of T str, [CLS] and [SEP] included.
+    tokens: list of T str, including [CLS] and [SEP].
     layers: float32 [L, T, H], the hidden states after each layer.
     pooled: float32 [H], the pooler's output; None if the weights have none.
-    attention: float32 [L, A, T, T], how much each token attends to each other
+    attention: float32 [L, A, T, T], how much each token attends to each token
       (last axis); None without `attention=True`.
-    input_ids, input_mask, segment_ids: int32 [T], the network's input; the mask
-      is 1 everywhere, since padding is left out.
+    input_ids, input_mask, segment_ids: int32 [T], the network's input without
+      padding, so the mask is 1 everywhere.
   """
 
   tokens: list[str]
@@ -55,17 +55,17 @@ def load(
   """Loads a model.
 
   Args:
-    folder: with bert_config.json or config.json, vocab.txt and weights; None:
-      all three files are named.
-    batch_size: texts that are computed together.
-    num_threads: threads that compute; 0 means one for each core.
-    **options: an option that is None or missing has the value of the training,
-      of the folder, or the flag's default. bert_config_file, vocab_file,
-      init_checkpoint: files elsewhere. do_lower_case: whether to lower-case.
-      never_split: words that stay whole.
-      max_seq_length: longest sequence in word pieces. dtype: "float32" or
-      "bfloat16". engine: "tensorflow", "onnx" or "litert", and with one of the
-      last two quantize: "none" or "int8"; an export accepts only its own value.
+    folder: folder with bert_config.json or config.json, vocab.txt and weights;
+      None if the options name these three files.
+    batch_size: number of texts to compute together.
+    num_threads: number of threads; 0 means one per core.
+    **options: an option that is None or missing has the value stored in the
+      folder, else the flag's default. bert_config_file, vocab_file,
+      init_checkpoint: files outside the folder. do_lower_case: whether to
+      lower-case. never_split: words that stay whole. max_seq_length: longest
+      sequence in word pieces. dtype: "float32" or "bfloat16". engine:
+      "tensorflow", "onnx" or "litert". quantize, for onnx and litert: "none" or
+      "int8". Of an export, only max_seq_length can be changed.
 
   Raises:
     InputError: there is no model, or it cannot be read.
@@ -73,7 +73,7 @@ def load(
   options = {"model_dir": folder, **options}
   chosen = {n: value for n, value in options.items() if value is not None}
   defaults = run_settings.Settings(export_options.DEFAULTS)
-  # Mistakes are refused before a network is loaded.
+  # Check the options before a network is loaded.
   settings = _settings(defaults, chosen)
   if export := exported_network.find(folder, num_threads):
     settings = _settings(export.settings, chosen)
@@ -90,11 +90,11 @@ def load(
 class TextModel:
   """A model's folder; each head is loaded at its first use.
 
-  Texts are a list of str or of pairs (str, str). For a single text or pair,
-  methods return a single answer. Keyword arguments of the methods are flags of
-  export_saved_model.py; a missing one has the value of the training, or the
-  flag's default. All methods raise InputError: the folder has
-  no such head, an option is unknown or has no effect, or a text is no string.
+  Texts are a list of str or of pairs (str, str). For a single text or pair, a
+  method returns a single answer. The methods' options are flags of
+  export_saved_model.py; a missing option has the training's value, or else the
+  flag's default. All methods raise InputError: the folder lacks the head, an
+  option is unknown or has no effect, or a text is not a string.
 
   Attributes:
     config: configuration.BertConfig.
@@ -102,7 +102,7 @@ class TextModel:
   """
 
   def __init__(self, source, settings, batch_size):
-    """Takes the source of the heads, their settings and the batch size.
+    """Creates the model from the source of its heads; see `load`.
 
     Args:
       source: exported_network.ExportedNetwork or trained_model.TrainedModel.
@@ -112,12 +112,12 @@ class TextModel:
     self._batch_size = batch_size
     # {name: (options that the head was loaded with, head)}.
     self._heads: dict[str, tuple[dict, answers.Head]] = {}
-    # A head and the function of texts that scores with it.
+    # A head and its scoring function, see `likelihood`.
     self._scorer: tuple = (None, None)
 
   @property
   def max_seq_length(self) -> int:
-    """The longest sequence for masked language modeling."""
+    """The longest sequence for masked-language modeling, in word pieces."""
     return self._settings.max_seq_length
 
   @property
@@ -126,7 +126,7 @@ class TextModel:
     return self._encoder().model.bert
 
   def encode(self, texts, *, attention: bool = False):
-    """Returns hidden states, the Encoded of each text or pair."""
+    """Returns an Encoded, with hidden states, for each text or pair."""
     rows, is_single = _rows(texts)
     head = self._encoder()
     encode = text_batches.make_encoder(
@@ -138,7 +138,7 @@ class TextModel:
     def compute(batch, places):
       states = self._source.states(head, batch, attention)
       for row in range(len(places)):
-        # Each text of a batch gets only its own tokens, without padding.
+        # Remove the padding.
         length = batch["input_mask"][row].sum()
         inputs = {name: values[row, :length] for name, values in batch.items()}
         yield Encoded(
@@ -159,25 +159,25 @@ class TextModel:
     """Returns one vector for each text, float32 [N, D].
 
     Options: pooling ("pooled", "mean", "max", "cls" or "last_four_concat"),
-    pooling_layer (-2, or a list, or "-1+-2" for a sum; D is H for each entry),
-    normalize, text_pairs, max_seq_length.
+    pooling_layer (-2, "-1+-2" for a sum, or a list of these; D is H times the
+    list's length), normalize, text_pairs, max_seq_length.
     """
     answer = self._ask("embedding", texts, options)
     if isinstance(answer, dict):
       return np.array(answer["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in answer], np.float32)
-    # The reshape gives [0, D] without texts, where NumPy would give [0].
+    # Without texts, the shape must be [0, D], but NumPy gives [0].
     pooling = sentence_pooling.Pooling.of(
       self._heads["embedding"][1].settings, self.config.num_hidden_layers
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
   def embed_sparse(self, texts, **options):
-    """Returns a dict for each text: word pieces and their weights.
+    """Returns a dict for each text: {word piece: weight}, largest weight first.
 
-    The largest weight comes first. Pieces with the weight 0 are left out, and
-    pieces that the text lacks may have weights. Options: sparse_pooling ("max"
-    or "sum"), sparse_activation ("relu" or "log1p_relu"), max_seq_length.
+    Pieces with weight 0 are left out. Pieces that are not in the text may have
+    weights too. Options: sparse_pooling ("max" or "sum"), sparse_activation
+    ("relu" or "log1p_relu"), max_seq_length.
     """
     rows, is_single = _rows(texts)
     results = [row["weights"] for row in self._ask("sparse", rows, options)]
@@ -194,21 +194,21 @@ class TextModel:
   ):
     """Returns the lines nearest to each query: dicts of line, text, cosine.
 
-    `line` counts from 0; the largest cosines of `embed`'s vectors come first.
-    If the queries equal the lines, a line is not a result for itself, so this
-    finds near-duplicates. The options are the options of `embed`.
+    `line` counts from 0. The largest cosines between vectors of `embed` come
+    first. If the queries equal the lines, a line never matches itself, so this
+    finds near-duplicates. Options: see `embed`.
 
     Args:
-      top_k: results for a query.
+      top_k: number of results per query.
       vectors: float [N, D], the result of `embed` for the N lines with the same
-        options; None computes it.
+        options; if None, this method computes it.
     """
     (_, is_single), (_, is_text) = _rows(queries), _rows(lines)
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
     queries, lines = [queries] if is_single else [*queries], [*lines]
-    if vectors is None:  # In parts, because `embed` needs much memory.
+    if vectors is None:  # In parts, which limits the memory of `embed`.
       vectors = np.concatenate(
         [
           self.embed(lines[start : start + _SEARCHED], **options)
@@ -227,9 +227,9 @@ class TextModel:
     return results[0] if is_single else results
 
   def classify(self, texts, **options):
-    """Returns a dict for each text: label, probability, all probabilities.
+    """Returns a dict for each text: label, probability, labels, probabilities.
 
-    Multi-label models return labels and probabilities, regressions a score.
+    Multi-label models return only the last two, regressions a score.
     Options: labels, output_activation, text_pairs, doc_stride, max_windows,
     max_seq_length.
     """
@@ -238,21 +238,21 @@ class TextModel:
   def answer(self, questions, contexts, *, top_k: int | None = None, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
 
-    With top_k also `candidates`, the best answers, at most top_k and
-    n_best_size: dicts of answer, probability, score, start and end.
+    With top_k also `candidates`, the best answers, limited by n_best_size too:
+    dicts of answer, probability, score, start and end.
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
-    form = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
+    count = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
-      return self._ask("span", (questions, contexts), options, **form)
+      return self._ask("span", (questions, contexts), options, **count)
     if len(questions) != len(contexts):
       raise errors.InputError(
         f"{len(questions)} questions and {len(contexts)} contexts: pass one "
         "context for each question"
       )
     pairs = list(zip(questions, contexts))
-    return self._ask("span", pairs, options, **form)
+    return self._ask("span", pairs, options, **count)
 
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
@@ -265,7 +265,7 @@ class TextModel:
     return answer
 
   def fill_mask(self, texts, **options):
-    """Returns a dict for each text: fillings, probabilities, of each [MASK].
+    """Returns a dict for each text: fillings, probabilities, both by [MASK].
 
     Options: top_k, max_seq_length.
     """
@@ -295,28 +295,28 @@ class TextModel:
     return scores[0] if is_single else scores
 
   def servable(self, head: str | None = None) -> exported_network.Served:
-    """Returns a head for serve.py, by default the one that was trained."""
+    """Returns a head for serve.py, by default the trained head."""
     chosen = self._head(head or self._settings.head, {})
     folder = self._settings.model_dir
     return exported_network.served(folder, chosen, self.tokenizer)
 
   def _encoder(self):
-    """Returns the head of embeddings, whatever its options are."""
+    """Returns the embedding head, with any options."""
     # "mean" does not need the pooler, which published encoders may lack.
     return self._with_model("embedding", {"pooling": "mean"})
 
   def _with_model(self, name, options):
-    """Returns a head that TensorFlow runs, loaded with `options` if needed."""
+    """Returns a head on TensorFlow; loads it with `options` if needed."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
         "only TensorFlow computes hidden states, attention and likelihoods: "
-        "load the model's own folder, without engine="
+        "load the folder with the model's weights, without engine="
       )
     _, head = self._heads.get(name, ({}, None))
     return head if head and head.model else self._head(name, options)
 
   def _head(self, name, options):
-    """Returns the head with options, which replaces one with other options."""
+    """Returns the head with these options; loads it if needed."""
     # Each head has one model at a time: a second would double the memory.
     if name not in self._heads or self._heads[name][0] != options:
       settings = _settings(self._settings, {**options, "head": name})
@@ -324,25 +324,25 @@ class TextModel:
       self._heads[name] = options, head
     return self._heads[name][1]
 
-  def _ask(self, head_name, texts, options, **form):
+  def _ask(self, head_name, texts, options, **answer_options):
     """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
-    results = head.answer(rows, **form) if rows else []
+    results = head.answer(rows, **answer_options) if rows else []
     return results[0] if is_single else results
 
 
 def _settings(settings, chosen):
-  """Returns run_settings.Settings with other values, after checking them.
+  """Returns settings with the `chosen` values, after checking them.
 
   Args:
-    settings: run_settings.Settings that has all names; its `given` stay given.
-    chosen: dict from names of flags to values.
+    settings: complete run_settings.Settings, whose `given` stay given.
+    chosen: {name of a flag: value}.
 
   Raises:
-    InputError: a name or a value that no flag has.
+    InputError: a name is unknown, or a value is invalid or has no effect.
   """
   for name, value in chosen.items():
     _checked(name, value)
@@ -365,8 +365,8 @@ def _checked(name, value):
 def _check_form(rows, names):
   if rows and len(rows[0]) != len(names):
     raise errors.InputError(
-      f"this model takes {len(names)} texts an example ({', '.join(names)}) "
-      f"and got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
+      f"this model takes {len(names)} texts per example ({', '.join(names)}) "
+      f"but got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
     )
 
 
@@ -374,10 +374,10 @@ def _rows(texts):
   """Returns (list of tuples of strings, whether it was a single example).
 
   Args:
-    texts: list of str or of pairs; or one of them.
+    texts: list of str or of pairs; or a single str or pair.
 
   Raises:
-    InputError: it is something else.
+    InputError: `texts` has another form.
   """
   is_single = isinstance(texts, (str, tuple))
   rows = [
@@ -386,13 +386,13 @@ def _rows(texts):
   ]
   for number, row in enumerate(rows):
     try:
-      # Also finds half a surrogate pair, which TensorFlow would refuse later.
+      # `encode` also refuses lone surrogates, as TensorFlow would later.
       count = len([text.encode("utf-8") for text in row])
     except (AttributeError, TypeError, UnicodeEncodeError):
       count = 0
     if count not in (1, 2) or count != len(rows[0]):
       raise errors.InputError(
-        f"text number {number} is {ascii(row):.60}; expected a string, or a "
-        "pair of strings, that UTF-8 can hold; do not mix the two"
+        f"text number {number} is {ascii(row):.60}; expected a string or a "
+        "pair of strings, valid in UTF-8; do not mix strings and pairs"
       )
   return rows, is_single

@@ -1,6 +1,6 @@
-"""Loads the heads of a model folder that has weights, for `text_models`.
+"""Loads the heads of a model folder with weights, for `text_models`.
 
-TensorFlow reads the weights; exported_network loads an export without it.
+This needs TensorFlow, unlike exported_network, which loads exports.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from serving import answers, engine_choice, export_settings, models
 
 
 class TrainedModel:
-  """A folder with weights, which are read separately for each head.
+  """A folder with weights; each head loads them separately.
 
   Attributes:
     settings: run_settings.Settings for all heads; `head` is the trained head.
@@ -21,7 +21,7 @@ class TrainedModel:
   """
 
   def __init__(self, settings: run_settings.Settings, threads: int = 0):
-    """Reads all files but the weights; see `head`.
+    """Reads all files except the weights, which `head` loads.
 
     TensorFlow computes in `threads` threads; 0 means one per core.
 
@@ -36,7 +36,7 @@ class TrainedModel:
     head = trained_head.of(settings)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
-    # A folder stores no settings that masked_lm alone has.
+    # With masked_lm, this adds only the settings that all heads share.
     self.settings = export_settings.with_trained(
       settings.replace(head="masked_lm"), self.config
     ).replace(head=head)
@@ -45,10 +45,10 @@ class TrainedModel:
   def head(
     self, settings: run_settings.Settings, batch_size: int
   ) -> answers.Head:
-    """Returns the head that settings name, with its weights.
+    """Loads the head that settings name.
 
     Raises:
-      InputError: the folder has no such head, or a setting cannot be used.
+      InputError: the folder lacks the head, or a setting is invalid.
     """
     settings = export_settings.resolve(settings, self.config)
     model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
@@ -60,7 +60,7 @@ class TrainedModel:
       batch_size,
     )
     head = answers.Head(settings, model.text_inputs, answer)
-    if settings.engine != "tensorflow":  # The engine has a copy of the weights.
+    if settings.engine != "tensorflow":  # The engine has copied the weights.
       return head
     return head._replace(model=model, missing=missing)
 

@@ -170,7 +170,7 @@ def test_errors(saved_model, tmp_path):
     sentence(saved_model_dir=tmp_path)
   )
   write_answers(tmp_path / "1")
-  assert "is no readable SavedModel" in sentence(saved_model_dir=tmp_path)
+  assert "is not a readable SavedModel" in sentence(saved_model_dir=tmp_path)
   assert "cannot be part of a URL" in sentence(
     saved_model_dir=saved_model, model_name="a/b"
   )

@@ -178,4 +178,4 @@ def test_a_refusal_is_shown():
 
   model = model_of("classification", {"text": ""}, {})._replace(answer=refuse)
   shown, _, _ = served_to(used, model, {"text": "a"})
-  assert "a fault of the server" in shown and "secret" not in shown
+  assert "the server failed" in shown and "secret" not in shown

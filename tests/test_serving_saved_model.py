@@ -190,9 +190,9 @@ def test_warmup_requests(folder):
 @pytest.mark.parametrize(
   "name, values, sentence",
   [
-    ("input_ids", [[1, 10**6]], "input_ids has a number"),
-    ("segment_ids", [[0, 99]], "segment_ids has a number"),
-    ("input_mask", [[1, -1]], "input_mask has a number"),
+    ("input_ids", [[1, 10**6]], "input_ids has a value"),
+    ("segment_ids", [[0, 99]], "segment_ids has a value"),
+    ("input_mask", [[1, -1]], "input_mask has a value"),
     ("input_mask", [[1]], "input_mask differs in shape"),
     ("segment_ids", [[0, 0]] * 2, "segment_ids differs in shape"),
   ],

@@ -86,12 +86,12 @@ def test_predictions_state_and_metadata():
     ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
     ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
     ("n:predict", body("a"), 404, "no model 'n'"),
-    ("m/versions/5:predict", body("a"), 404, "of version 5"),
+    ("m/versions/5:predict", body("a"), 404, "with version 5"),
     ("n", None, 404, "no model 'n'"),
     ("m/what", None, 404, "404"),
     ("m:predict", None, 405, "405"),
     ("m:predict", body("a" * 2000), 413, "the body is too large"),
-    ("m:predict", body("fault"), 500, "a fault of the server"),
+    ("m:predict", body("fault"), 500, "the server failed"),
   ],
 )
 def test_refusals(path, request_, status, sentence):

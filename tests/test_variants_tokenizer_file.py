@@ -224,11 +224,11 @@ def test_what_such_a_file_cannot_do(tmp_path):
     (dict.clear, "is not a tokenizer.json of Hugg"),
     (
       lambda values: values["post_processor"]["pair"].pop(),
-      "pair 'a', 'b' into .*; only models",
+      "pair 'a', 'b' into .*; supported are",
     ),
     (
       lambda values: values.update(post_processor=None),
-      "pair 'a', 'b' into .*; only models",
+      "pair 'a', 'b' into .*; supported are",
     ),
     (
       lambda values: [
@@ -237,11 +237,11 @@ def test_what_such_a_file_cannot_do(tmp_path):
         )
         for name in ("single", "pair")
       ],
-      "pair 'a', 'b' into .*; only models",
+      "pair 'a', 'b' into .*; supported are",
     ),
     (
       lambda values: values["post_processor"]["single"].pop(),
-      "turns the text 'a' into '<s> ▁a'",
+      "turns 'a' into '<s> ▁a'",
     ),
   ],
 )

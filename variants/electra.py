@@ -12,7 +12,7 @@ from variants import factorized
 class ElectraModel(factorized.FactorizedModel):
   """The encoder of a discriminator or a generator.
 
-  If embedding_size equals hidden_size, there is no dense layer `mapping`.
+  The dense layer `mapping` exists only if embedding_size is not hidden_size.
   """
 
   mapping = "embeddings_project"

@@ -92,9 +92,8 @@ def check_layer_rates(
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"
     raise errors.InputError(
-      f"--{flag} cannot treat the layers of {name_of(config)} differently, "
-      "because they share their weights; leave the flag out (--freeze_encoder "
-      "freezes all layers)"
+      f"--{flag} has no effect on {name_of(config)}, whose layers share their "
+      "weights; leave the flag out (--freeze_encoder freezes all layers)"
     )
 
 

@@ -63,8 +63,7 @@ class FileTokenizer(tokenization.FullTokenizer):
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
-    # Sort the entries, because their order varies between runs, but masking
-    # draws random tokens by index.
+    # The library's order varies between runs, but masking draws by index.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     self.vocab_file, self.vocab = vocab_file, dict(ordered)
     self.inv_vocab = {index: piece for piece, index in ordered}
@@ -142,11 +141,10 @@ class FileTokenizer(tokenization.FullTokenizer):
   ) -> tuple[int, ...] | None:
     """Returns the indices of an answer's first and last piece, or None.
 
-    The pieces of "(1907-1988)." are ▁( 1907 - 1988 ) . but the answer "1907"
-    alone is ▁1907. So this method compares characters, and the result includes
-    all pieces that overlap the match. `tokens` are the pieces of the words with
-    the answer; `before` is the text of these words before the answer. Of many
-    matches, the nearest to the end of `before` counts.
+    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907.
+    So this compares characters, and returns all pieces that overlap the match
+    nearest to the end of `before`. `tokens` are the pieces of the words that
+    contain the answer; `before` is the text of these words before the answer.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _WORD_MARKS:
@@ -277,9 +275,8 @@ def _specials(vocab_file, tokenizer):
         cls[0], last[0], between=len(middle), segment_b=b[2]
       )
   raise errors.InputError(
-    f"{vocab_file} turns the text 'a' into "
-    f"{' '.join(tokenizer.encode('a').tokens)!r}, and the pair 'a', 'b' into "
-    f"{' '.join(pair.tokens)!r}; only models with one special token before the "
-    "texts, and another one between and after them, are supported, such as "
-    "'<s> a </s> </s> b </s>'"
+    f"{vocab_file} turns 'a' into {' '.join(tokenizer.encode('a').tokens)!r} "
+    f"and the pair 'a', 'b' into {' '.join(pair.tokens)!r}; supported are only "
+    "models with one special token before the texts, and another one between "
+    "and after them, such as '<s> a </s> </s> b </s>'"
   )

@@ -23,7 +23,7 @@ def is_tokenizer_file(vocab_file: str) -> bool:
 
 
 def refuse_sentencepiece(vocab_file: str) -> None:
-  """Raises InputError if the file's name is that of a SentencePiece model."""
+  """Raises InputError if a file is, by its name, a SentencePiece model."""
   if vocab_file.endswith(".model"):
     raise errors.InputError(
       f"{vocab_file}: SentencePiece is not supported; have transformers write "
@@ -68,8 +68,7 @@ def read_config(vocab_file: str) -> tuple[str, dict]:
 def normalizer(vocab_file: str) -> dict:
   """Returns the BertNormalizer's rules from a vocabulary's tokenizer.json.
 
-  The rules have their names in tokenizer_config.json. The result is {} if there
-  is no such file or normalizer.
+  Keys are as in tokenizer_config.json. Without such rules, it returns {}.
   """
   path, values = json_files.read_optional(
     os.path.dirname(vocab_file), TOKENIZER_FILE
@@ -110,8 +109,7 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
   """Returns the tokens in the order of their ids.
 
-  If a token occurs twice, the tokenizer uses only its higher id; the result has
-  "" for the lower one.
+  If a token occurs twice, its lower id is never used, and the result has "".
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]
