@@ -39,7 +39,7 @@ _OPSET, _IR_VERSION = 20, 9
 _MAX_FILE_BYTES = 2**31 - 2**24
 # The constants in layers.attention_bias and tf.math.l2_normalize.
 _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
-# {activation: ONNX operator and attributes}. silu is x times this sigmoid.
+# {activation: ONNX operator and attributes}. silu is x * Sigmoid(x).
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
   "gelu_erf": ("Gelu", {"approximate": "none"}),

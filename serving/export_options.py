@@ -81,8 +81,9 @@ EXPORT = (
   Option(
     "pooling",
     "pooled",
-    "pooled: the pooler's output; mean, max: over the hidden states of all "
-    "tokens; cls: [CLS]; last_four_concat: means of 4 layers, concatenated.",
+    "pooled: the pooler's output; mean, max: the mean or maximum of the hidden "
+    "states of all tokens; cls: the hidden state of [CLS]; last_four_concat: "
+    "the means of the last 4 layers, concatenated.",
     "embedding",
     choices=flag_values.SENTENCE_POOLINGS,
   ),
@@ -118,8 +119,8 @@ EXPORT = (
   Option(
     "doc_stride",
     None,
-    "Stride between the windows of a long text, in word pieces; 0 truncates "
-    "the text. By default as in training, else 128 (span) or 0.",
+    "Stride between windows of a long text, in word pieces; 0 truncates the "
+    "text. By default as in training, else 128 (span) or 0 (classification).",
     "classification span",
     lower_bound=0,
   ),

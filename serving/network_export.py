@@ -28,7 +28,7 @@ COMPARED_TEXTS = [
 def with_lengths(
   settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
-  """Returns settings with integer `lengths`; the last is the max_seq_length.
+  """Returns settings with integer `lengths`; max_seq_length is the last one.
 
   Settings of --format=onnx, which takes any length, stay unchanged.
 

@@ -65,7 +65,7 @@ def load(
       lower-case. never_split: words that stay whole. max_seq_length: longest
       sequence in word pieces. dtype: "float32" or "bfloat16". engine:
       "tensorflow", "onnx" or "litert". quantize, for onnx and litert: "none" or
-      "int8". Of an export, only max_seq_length can be changed.
+      "int8". With an export, only max_seq_length may be changed.
 
   Raises:
     InputError: there is no model, or it cannot be read.
