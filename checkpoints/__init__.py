@@ -1,1 +1,1 @@
-"""Weights of any program in and out: TF1, Hugging Face, Model Garden."""
+"""Reads and writes weights of TF1, Hugging Face and Model Garden."""

@@ -13,7 +13,7 @@ def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
   """Returns random input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(0)
   length = min(config.max_position_embeddings, 32)
-  # Full length, half of it, and one token: padding must not affect outputs.
+  # Pad two of the examples, because padding must not affect outputs.
   lengths = np.array([length, (length + 1) // 2, 1])
   mask = np.arange(length) < lengths[:, None]
   # Padding has the id 0, like [PAD] in the released vocabularies.
@@ -33,7 +33,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   if "bert/pooler/dense/kernel" in reader.shapes:
     computed["pooled_output"] = pooled
   num_labels = reader.shapes.get("output_bias", [1])[0]
-  made = {
+  known_heads = {
     "cls/predictions/": (
       "masked_lm",
       heads.MaskedLMHead(config, encoder.word_embeddings),
@@ -53,7 +53,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
     # Any classifier can run on every token, which suffices for a comparison.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),
   }
-  for prefix, (name, head, states) in made.items():
+  for prefix, (name, head, states) in known_heads.items():
     if f"{prefix}output_bias" in reader.shapes:
       weight_files.load(head.variables, reader)
       computed[name] = head(states)
@@ -61,11 +61,11 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
 
 
 def compare(source: converter.Source, output: str) -> dict[str, float]:
-  """Returns {output's name: largest difference} of both models.
+  """Returns {name of an output: largest difference between both models}.
 
   `output` is a folder that `converter.convert` wrote from the source.
   """
-  # Read the converted model from its files, like a user.
+  # Load the converted model from its files, as a user would.
   expected, converted = map(outputs, (source, converter.open_source(output)))
   return {
     name: float(np.max(np.abs(expected[name] - converted[name])))

@@ -6,7 +6,7 @@
                 tokenizer_config.json
   model_garden  like tf1, but bert_model.ckpt is object-based
 
-The folder gets its name when it is complete.
+A temporary folder is renamed to the output folder when it is complete.
 """
 
 import os
@@ -41,7 +41,7 @@ class Conversion(NamedTuple):
   Attributes:
     names: {TF1 name: name in the new file}.
     left_out: {name in the old file: reason for not converting it}.
-    notes: sentences about the model besides its weights.
+    notes: remarks for the user about the model.
   """
 
   names: dict[str, str]
@@ -63,12 +63,12 @@ def open_source(
     vocab_file: by default the folder's first file of vocabularies.NAMES.
 
   Raises:
-    InputError: a file is missing or damaged, or files do not fit together.
+    InputError: a file is missing or damaged, or the files do not match.
   """
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
   config = configuration.BertConfig.from_dict(values)
-  # Check the memory before reading the first value.
+  # Check the memory before reading the first tensor.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
@@ -76,7 +76,7 @@ def open_source(
       reader.folder, registry.name_of(config)
     )
   if vocab_file:
-    # The number of tokens may be lower, because a list may repeat a token.
+    # Use the highest id, because the vocabulary may list a token twice.
     last = max(vocabularies.load_vocab(vocab_file).values())
     config.check_vocabulary(last + 1, vocab_file)
   return Source(reader, config, vocab_file)
@@ -88,13 +88,13 @@ def _config_values(reader, bert_config_file):
   path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
   if bert_config_file or file_io.exists(path):
     return configuration.read(path)
-  # The output folder of a training has the configuration in this file.
+  # A training stores the configuration in this file of its output folder.
   path, values = json_files.read_optional(reader.folder, "run_fingerprint.json")
   config = json_files.field(values, "bert_config", dict, path, None)
   if not config:
     raise errors.InputError(
       f"{reader.path} ({reader.file_format}) has no configuration in its "
-      "folder; give --bert_config_file"
+      "folder; pass --bert_config_file"
     )
   return config
 
@@ -105,9 +105,9 @@ def _check_shapes(reader, config):
   if count != config.num_attention_heads:
     raise errors.InputError(
       f"{reader.path} has {count} attention heads, but the configuration says "
-      f"{config.num_attention_heads}; give the one that belongs to it"
+      f"{config.num_attention_heads}; pass the checkpoint's configuration"
     )
-  # Several classes of Hugging Face lack the pooler.
+  # Several Hugging Face classes lack the pooler.
   weight_files.check_shapes(
     registry.shapes(config), reader, allowed_missing=heads.POOLER
   )
@@ -121,19 +121,20 @@ def convert(
   architecture: str | None = None,
   do_lower_case: bool | None = None,
 ) -> Conversion:
-  """Writes a model as a folder in another format.
+  """Writes a model to a folder in another format.
 
   Args:
-    output: folder; it must be missing or empty.
+    output: a folder that is missing or empty.
     to_format: one of flag_values.CHECKPOINT_KINDS.
     architecture, do_lower_case: for "huggingface", see `huggingface.write`. By
-      default the names determine the class; tokenizer_config.json or the
-      vocabulary determines the case.
+      default, the names of the weights determine the class, and
+      tokenizer_config.json or the vocabulary determines the case.
 
   Raises:
-    InputError: the folder has other files, or the checkpoint cannot be read.
+    InputError: the folder is not empty, the format does not support the model,
+      or the checkpoint cannot be read.
   """
-  _check_place(to_format, source.config)
+  _check_supported(to_format, source.config)
   left_out = _left_out(source, to_format)
   with file_io.new_folder(output) as temporary:
     values = {
@@ -159,11 +160,11 @@ def convert(
   return Conversion(names, left_out, _notes(source, to_format))
 
 
-def _check_place(to_format, config):
+def _check_supported(to_format, config):
   variant = configuration.only_here(config) or registry.name_of(config)
   if to_format == "model_garden" and variant != "bert":
     raise errors.InputError(
-      f"--to=model_garden has no place for {variant}; it is for BERT alone"
+      f"--to=model_garden supports only BERT, and this model is {variant}"
     )
   if to_format == "huggingface":
     configuration.check_huggingface(config)
@@ -181,13 +182,13 @@ def _write_tensorflow(folder, values, source, to_format):
       return model_garden.write(
         temporary, values, source.config.num_attention_heads
       )
-  # tf1 and tf2 share a layout, as TensorFlow 2 also restores values by name.
+  # tf1 and tf2 share a layout: TensorFlow 2 also restores values by name.
   weight_files.write_tf1(prefix, values)
   return {name: name for name in values}
 
 
 def _left_out(source, to_format):
-  """Returns {name of a value that is not converted: reason}."""
+  """Returns {name of a tensor that is not converted: reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
   known = {row.tf1 for row in rows} | registry.shapes(source.config).keys()
@@ -196,27 +197,27 @@ def _left_out(source, to_format):
     if weight_files.is_optimizer_state(name):
       if to_format in ("tf1", "tf2"):
         return None
-      return f"optimizer state, which {to_format} does not take over"
-    # Keep other variables of a TF1 checkpoint, which may be of any task.
+      return f"optimizer state, which is not converted to {to_format}"
+    # Keep all variables of a TF1 checkpoint, because it may be from any task.
     if name in known or reader.file_format == weight_files.TF1:
       return None
-    return "not a weight of BERT or of a head that is known"
+    return "not a weight of the encoder or of a known head"
 
   reasons = {name: reason(name) for name in reader.shapes}
   return {name: why for name, why in reasons.items() if why}
 
 
 def _notes(source, to_format):
-  """Returns sentences about the model besides its weights."""
+  """Returns remarks for the user about the model."""
   notes = [*source.reader.notes]
   if not source.vocab_file:
     notes.append(
-      f"no vocabulary is written: the input has none of "
-      f"{', '.join(vocabularies.NAMES)}, and --vocab_file is not given"
+      "no vocabulary is written: pass --vocab_file, because the input's folder "
+      f"lacks {' or '.join(vocabularies.NAMES)}"
     )
   if source.config.hidden_act == "gelu_erf" and to_format != "huggingface":
-    advice = "the original's code does not know it, this project does"
+    advice = "this project supports it, google-research/bert does not"
     if to_format == "model_garden":
-      advice = "build the encoder with that activation"
+      advice = "build the Model Garden encoder with this activation"
     notes.append(f"hidden_act is gelu_erf, the exact GELU: {advice}")
   return notes

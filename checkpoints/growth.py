@@ -1,14 +1,14 @@
 """Adds words or positions to a model.
 
 Existing rows do not change, except the rows of replaced [unused...] tokens. New
-rows are computed from existing rows. So are their moments, if a training's
-checkpoint has them: with a second moment of 0, the first steps would be three
-times too large.
+rows are computed from existing rows. If the checkpoint has optimizer moments,
+the moments of new rows are computed in the same way: with a second moment of 0,
+the first updates would be three times too large.
 
   a word       the mean of the rows of the word pieces that it was split into
-  position p   the learned row 1 + (p - 1) mod (P - 1) of P, which keeps
-               neighbours together (Beltagy et al. 2020, arXiv 2004.05150).
-               The first row, which only [CLS] had, is skipped
+  position p   row 1 + (p - 1) mod (P - 1) of the P old rows: neighbours stay
+               neighbours (Beltagy et al. 2020, arXiv 2004.05150). Row 0 is
+               skipped, because it only belongs to [CLS]
 """
 
 import os
@@ -25,7 +25,7 @@ from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
 from variants import registry, vocabularies
 
-# Tables with a row or a number for each word.
+# Weights with a row or a value per vocabulary entry.
 _WORDS = re.compile(
   r"bert/embeddings/word_embeddings|cls/predictions/output_bias"
 )
@@ -42,10 +42,10 @@ class NewWord(NamedTuple):
 
 
 class _GrownReader(weight_names.Reader):
-  """A reader of a checkpoint with some larger tables."""
+  """Reads a checkpoint and enlarges some of its tables."""
 
   def __init__(self, reader, tables):
-    """Takes {name: (rows, function from the old value to the new value)}."""
+    """`tables` is {name: (number of rows, function from old to new value)}."""
     vars(self).update(vars(reader))
     self._old, self._tables = reader, tables
     self.shapes = {
@@ -75,14 +75,15 @@ def grow(
   Args:
     folder: folder for the new vocabulary.
     add_tokens: file with one word per line.
-    use_unused_tokens: whether words first replace [unused...] tokens.
+    use_unused_tokens: whether to replace [unused...] tokens before appending.
     max_position_embeddings: new number of positions.
     do_lower_case: whether text is lower-cased; None: see
       tokenizer_files.likely_case.
 
   Raises:
-    InputError: the model has that many positions, lines cannot become tokens
-      (all are listed), the vocabulary is missing, or the memory is too small.
+    InputError: the model already has that many positions, lines cannot become
+      tokens (the message lists all), the vocabulary is missing, or the larger
+      model does not fit in memory.
   """
   config, vocab_file = source.config, source.vocab_file
   words: list[NewWord] = []
@@ -97,7 +98,7 @@ def grow(
     if max_position_embeddings <= config.max_position_embeddings:
       raise errors.InputError(
         f"--max_position_embeddings={max_position_embeddings}: the model has "
-        f"{config.max_position_embeddings} already; pass more"
+        f"{config.max_position_embeddings} already; pass a higher number"
       )
     changes["max_position_embeddings"] = max_position_embeddings
   config = configuration.BertConfig.from_dict({**config.to_dict(), **changes})
@@ -106,14 +107,14 @@ def grow(
 
   def with_words(value):
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
-    # Compute all means before writing, which may replace the row of a piece.
+    # Compute all means first, because a new word may replace a piece's row.
     means = [value[word.pieces].mean(0) for word in words]
     value[[word.token_id for word in words]] = means
     return value
 
   def with_positions(value):
     rows = np.arange(len(value), positions)
-    # The second token's row; RoBERTa's first token does not have row 0.
+    # The row of the second token; in RoBERTa, the first token's row is not 0.
     second = positions - config.max_position_embeddings + 1
     return _lengthened(
       value, second + (rows - second) % max(1, len(value) - second)
@@ -144,31 +145,31 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   old = source.vocab_file
   if not old or vocabularies.is_tokenizer_file(old):
     raise errors.InputError(
-      "--add_tokens needs a vocabulary of one token a line; "
-      + (f"{old} is another kind" if old else "pass --vocab_file")
+      "--add_tokens needs a vocabulary with one token per line; "
+      + (f"{old} has another format" if old else "pass --vocab_file")
     )
   if do_lower_case is None:
     do_lower_case = tokenizer_files.likely_case(old)
-  kept = tokenizer_files.read_never_split(old)
+  never_split = tokenizer_files.read_never_split(old)
   tokenizer = vocabularies.make_tokenizer(
-    old, do_lower_case=do_lower_case, never_split=kept
+    old, do_lower_case=do_lower_case, never_split=never_split
   )
   words = _read_words(path, tokenizer)
   lines = [line for _, line in file_io.read_lines(old)]
-  places = []
+  token_ids = []
   if use_unused:
     unused = map(_UNUSED.fullmatch, map(str.strip, lines))
-    places = [n for n, match in enumerate(unused) if match][: len(words)]
-  new = len(words) - len(places)
-  places += range(len(lines), len(lines) + new)
-  lines += [""] * new
-  for word, place in zip(words, places):
-    lines[place] = word
+    token_ids = [n for n, match in enumerate(unused) if match][: len(words)]
+  appended = len(words) - len(token_ids)
+  token_ids += range(len(lines), len(lines) + appended)
+  lines += [""] * appended
+  for word, token_id in zip(words, token_ids):
+    lines[token_id] = word
   grown = os.path.join(folder, vocabularies.LIST)
   file_io.write_text(grown, "".join(f"{line}\n" for line in lines))
-  # Tokenizers split a word with punctuation unless never_split has it.
-  kept = [word for word in kept if word in lines]
-  kept += [
+  # Tokenizers split a word with punctuation unless it is in never_split.
+  never_split = [word for word in never_split if word in lines]
+  never_split += [
     word for word in words if _basic_like(tokenizer).tokenize(word) != [word]
   ]
   tokenizer_files.write(
@@ -176,13 +177,14 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     grown,
     do_lower_case,
     source.config.max_position_embeddings,
-    never_split=kept,
+    never_split=never_split,
   )
-  return grown, list(map(NewWord, words, places, map(tokenizer.encode, words)))
+  pieces = map(tokenizer.encode, words)
+  return grown, list(map(NewWord, words, token_ids, pieces))
 
 
 def _basic_like(tokenizer, never_split=()):
-  """Returns a tokenizer's BasicTokenizer with another never_split."""
+  """Returns a copy of a tokenizer's BasicTokenizer with this never_split."""
   basic = tokenizer.basic_tokenizer
   return tokenization.BasicTokenizer(
     basic.do_lower_case,
@@ -193,48 +195,48 @@ def _basic_like(tokenizer, never_split=()):
 
 
 def _read_words(path, tokenizer):
-  """Returns the words of a file in the tokenizer's form: "Café" -> "cafe".
+  """Returns a file's words, normalized by the tokenizer: "Café" -> "cafe".
 
-  Raises InputError: words are invalid; the message has all of them.
+  Raises InputError: words are invalid; the message lists all of them.
   """
   faults, lines = errors.Faults(), {}
   for number, line in file_io.read_lines(path):
     word = line.strip()
-    # Keep white space in a word, which `_fault` reports.
-    read = " ".join(
+    # Keep white space inside a word, so that `_fault` reports it.
+    normalized = " ".join(
       "".join(_basic_like(tokenizer).tokenize(part)) for part in word.split()
     )
-    if read and read != word and word not in tokenizer.vocab:
+    if normalized and normalized != word and word not in tokenizer.vocab:
       logging.warning(
-        "%s:%d: %r is added as %r (normalized)", path, number, word, read
+        "%s:%d: %r is added as %r (normalized)", path, number, word, normalized
       )
-      word = read
+      word = normalized
     reason = _fault(word, tokenizer)
     if word in lines:
-      reason = f"is in line {lines[word]} already"
+      reason = f"is already in line {lines[word]}"
     lines.setdefault(word, number)
     if word and reason:
       faults.messages.append(f"{path}:{number}: {word!r} {reason}")
   faults.refuse(path)
   words = list(filter(None, lines))
   if not words:
-    raise errors.InputError(f"{path}: no word in it; write one a line")
+    raise errors.InputError(f"{path} has no words; write one per line")
   return words
 
 
 def _fault(word, tokenizer):
-  """Returns the reason for which a word cannot become a token, or ""."""
+  """Returns why a word cannot become a token, or ""."""
   if word in tokenizer.vocab:
-    return f"is a token of {tokenizer.vocab_file} already"
+    return f"is already a token of {tokenizer.vocab_file}"
   if word.split() != [word]:
     return "has white space inside; a token is one word"
   if word.startswith("##"):
-    return "begins with ##; give whole words, not their pieces"
+    return "begins with ##; write whole words, not word pieces"
   if "".join(_basic_like(tokenizer).tokenize(word)) != word:
     return "has only characters that the tokenizer removes"
   longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
   if len(word) > longest:
-    return f"is longer than {longest} characters, so it is read as [UNK]"
+    return f"has over {longest} characters, so the tokenizer makes it [UNK]"
   if _basic_like(tokenizer, [word]).tokenize(word) != [word]:
-    return "has Han characters, each of which is a word of its own"
+    return "has Han characters, which the tokenizer splits into single tokens"
   return ""

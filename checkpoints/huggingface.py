@@ -1,17 +1,17 @@
 """Reads and writes Hugging Face folders.
 
-  config.json                          the model's shape
+  config.json                          the model configuration
   model.safetensors                    the weights, or several such files with
   model.safetensors.index.json         an index of their tensors
   pytorch_model.bin                    the weights in older folders, maybe with
-                                       an index: read with PyTorch, which has
-                                       to be installed, but never written
+                                       an index. Reading them needs PyTorch;
+                                       this project never writes them
   vocab.txt or tokenizer.json          the vocabulary
   tokenizer_config.json
 
 Hugging Face's "gelu" is the exact function with erf. The original's "gelu" is
-the approximation with tanh, which Hugging Face calls "gelu_new". So a
-conversion changes the name, which keeps the function.
+the approximation with tanh, which Hugging Face calls "gelu_new". A conversion
+therefore changes the name and keeps the function.
 """
 
 import functools
@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
+import ml_dtypes  # noqa: F401  (lets safetensors return bfloat16)
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -30,7 +30,7 @@ import configuration
 from checkpoints import sentence_folder, tokenizer_files, weight_names
 from common import errors, file_io, json_files
 
-# Prefixes of names in a model with a head, and in an encoder.
+# First parts of names, in a model with a head or in an encoder without a head.
 _ROOTS = (
   "bert",
   "roberta",
@@ -46,7 +46,7 @@ _ROOTS = (
   "classifier",
   "ernie",
 )
-# The safetensors types that NumPy supports, unlike F8_E4M3, for example.
+# The types that both safetensors and NumPy have; NumPy lacks F8_E4M3.
 _DTYPES = (
   "F64",
   "F32",
@@ -65,7 +65,7 @@ _DTYPES = (
 
 
 class StoredTensor(NamedTuple):
-  """A tensor of a file; `dtype` is safetensors' name, such as "F32"."""
+  """A tensor in a file; `dtype` has safetensors' names, such as "F32"."""
 
   dtype: str
   shape: Sequence[int]
@@ -73,9 +73,9 @@ class StoredTensor(NamedTuple):
 
 
 def open_reader(path: str, file: str) -> weight_names.Reader:
-  """Opens the weights at a path; `file` is its model_folder.weights_file.
+  """Opens the weights at a path; `file` is from model_folder.weights_file.
 
-  Raises InputError: a file is missing, damaged, or of another kind of model.
+  Raises InputError: a file is missing, damaged, or for an unsupported model.
   """
   folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
@@ -92,7 +92,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
 
   def read(name):
     value = tensors[name].read()
-    # float32 represents all these values exactly. float64 does not change.
+    # float32 represents float16 and bfloat16 exactly. float64 stays float64.
     is_small = value.dtype.name in ("float16", "bfloat16")
     return value.astype(np.float32) if is_small else value
 
@@ -105,17 +105,17 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     folder=folder,
     config=config,
     notes=[
-      *[f"names are read without {prefix!r}"] * bool(prefix),
+      *[f"the prefix {prefix!r} of all names is ignored"] * bool(prefix),
       *_notes(path, derived, tensors),
     ],
   )
 
 
 def _without_prefix(tensors):
-  """Removes a prefix that all names have; returns tensors and the prefix.
+  """Removes a prefix that all names share; returns tensors and the prefix.
 
-  "module.bert.pooler.weight" -> "bert.pooler.weight": other programs wrap the
-  model. Prefixes of Hugging Face's classes stay.
+  Programs that wrap the model add it: "module.bert.pooler.weight" becomes
+  "bert.pooler.weight". The prefixes of Hugging Face's classes stay.
   """
   prefix = ""
   while True:
@@ -143,10 +143,11 @@ def _check_tied(path, tensors, variant):
     names = [n for each in spellings for n in each & tensors.keys()]
     if len(names) == 2:
       values = [tensors[n].read() for n in names]
-      # The copies must be equal: a head that was trained separately differs.
+      # The two differ if the head was trained separately.
       if not np.array_equal(*values):
         raise errors.InputError(
-          f"{path}: {names[0]} differs from {names[1]}, and models share it"
+          f"{path}: {names[0]} differs from {names[1]}, but models here share "
+          "one weight for both"
         )
 
 
@@ -162,14 +163,14 @@ def _open_files(path):
   for name, file in weight_map.items():
     if os.path.basename(file) != file:
       raise errors.InputError(
-        f"{path} names {file!r}, and only files next to it are read"
+        f"{path} names {file!r}, but only files next to it are read"
       )
     if file not in opened:
       opened[file] = _open(os.path.join(folder, file))
     if name not in opened[file]:
       raise errors.InputError(
-        f"{os.path.join(folder, file)} has no {name}, which {path} says it "
-        "has; copy all files again"
+        f"{os.path.join(folder, file)} lacks the tensor {name} that {path} "
+        "lists; copy all files again"
       )
     tensors[name] = opened[file][name]
   return tensors
@@ -181,7 +182,7 @@ def _open(path):
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
   file_io.refuse_pointer(path)
-  # The name decides; the reader checks the content.
+  # The name determines the format; the reader checks the content.
   is_torch = path.endswith(".bin")
   tensors = _open_torch(path) if is_torch else _open_safetensors(path)
   for name, tensor in tensors.items():
@@ -198,7 +199,7 @@ def _open_safetensors(path):
     opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
     raise errors.InputError(
-      f"{path} is no readable safetensors file ({error}); copy it again"
+      f"{path} is not a readable safetensors file ({error}); copy it again"
     ) from error
   entries = {name: opened.get_slice(name) for name in opened.keys()}
   return {
@@ -215,8 +216,8 @@ def _open_safetensors(path):
 def _damaged_entry(path, _changed_at):
   """Returns the name of a zip's first damaged entry, or None.
 
-  It reads the whole file, which a script opens several times. With the time of
-  the last change as an argument, the cache gives one check for each content.
+  The check reads the whole file, and a script may open a file several times.
+  The modification time is an argument, so a changed file is checked again.
   """
   with zipfile.ZipFile(path) as archive:
     return archive.testzip()
@@ -227,24 +228,24 @@ def _open_torch(path):
   import torch
 
   try:
-    # PyTorch writes zips since version 1.6. It can map them, and does not check
-    # their checksums.
+    # PyTorch has written zip files since version 1.6. It can memory-map them,
+    # but does not verify their checksums.
     is_zip = zipfile.is_zipfile(path)
     if is_zip and (damaged := _damaged_entry(path, os.stat(path).st_mtime_ns)):
-      raise ValueError(f"{damaged} in it is damaged")
+      raise ValueError(f"its entry {damaged} is damaged")
     state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
   except MemoryError:
     raise
   # A damaged file can raise any exception.
   except Exception as error:
-    # Only one of the sentences is about the file.
+    # PyTorch's message has several sentences; only this one is about the file.
     text = str(error).rpartition("WeightsUnpickler error: ")[2]
     reason = re.split(r"\. |\n", text)[0] or type(error).__name__
     raise errors.InputError(
-      f"{path} cannot be read as weights of PyTorch ({reason}); copy it "
+      f"{path} cannot be loaded as PyTorch weights ({reason}); copy it "
       "again, or save the model as model.safetensors"
     ) from error
-  # Training scripts save further objects, with the weights in this entry.
+  # Training scripts also save other objects; the weights are in this entry.
   if isinstance(state, dict):
     state = state.get("state_dict", state)
   tensors = (
@@ -258,7 +259,7 @@ def _open_torch(path):
   )
   if not tensors:
     raise errors.InputError(
-      f"{path} has no tensors by name; save the model as model.safetensors"
+      f"{path} has no named tensors; save the model as model.safetensors"
     )
   return {
     name: StoredTensor(
@@ -274,27 +275,27 @@ def _open_torch(path):
 
 
 def _value_of(tensor):
-  # NumPy has no bfloat16, which float32 represents exactly.
+  # NumPy lacks bfloat16; float32 represents its values exactly.
   if tensor.element_size() == 2 and tensor.is_floating_point():
     tensor = tensor.float()
   return tensor.numpy(force=True)
 
 
 def _notes(path, derived, tensors):
-  """Returns sentences about number formats and pooling."""
+  """Returns remarks about dtypes, derived weights and pooling."""
   notes = []
   small = sorted({t.dtype for t in tensors.values()} & {"F16", "BF16"})
   if small:
-    notes.append(f"weights are stored as {', '.join(small)}, read as float32")
+    notes.append(f"weights are converted from {', '.join(small)} to float32")
   if derived:
     notes.append(
-      f"{', '.join(derived)}: not read, because derived from other weights"
+      f"{', '.join(derived)}: not read, because other weights determine them"
     )
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
-      "a sentence-transformers model: only its encoder is read; its sentence "
-      f"vectors are made from the last layer by {', then '.join(modules[1:])}"
+      "a sentence-transformers model: only the encoder is read; its vectors "
+      f"come from the last layer through {', then '.join(modules[1:])}"
       + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes
@@ -313,24 +314,24 @@ def write(
   vocab_file: str | None = None,
   never_split: Sequence[str] | None = None,
 ) -> dict[str, str]:
-  """Writes weights, configuration, vocabulary and the tokenizer's file.
+  """Writes weights, configuration, vocabulary and the tokenizer's files.
 
-  Returns {TF1 name: name in the file} for all weights with a name there, unlike
-  optimizer state. Raises InputError: the architecture is of another kind of
-  model.
+  Returns {TF1 name: name in the file} for the written weights. Optimizer state
+  and weights that the class lacks are not written. Raises InputError: the class
+  belongs to another variant.
 
   Args:
     folder: an existing folder.
     weights: {TF1 name: value}.
     config: the entries of bert_config.json.
-    architecture: a class of transformers; by default determined by the names
+    architecture: a class of transformers; by default inferred from the names
       and the configuration.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """
   variant = config.get("variant", "bert")
   if not architecture:
     architecture = weight_names.architecture_of(weights, variant)
-    # Its variables have the names of a classifier's.
+    # A tagger's variables have the same names as a classifier's.
     if configuration.head_of(config) == "tagging":
       architecture = architecture.replace("ForSequenceC", "ForTokenC")
   rows = weight_names.to_write(weights, variant, architecture)

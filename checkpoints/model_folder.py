@@ -1,12 +1,12 @@
 """A trained model as a folder that the next task can start from.
 
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
-  bert_config.json                              the model's shape
-  vocab.txt or tokenizer.json                   its vocabulary, if known
-  tokenizer_config.json                         the case of its text, if known
+  bert_config.json                              the model configuration
+  vocab.txt or tokenizer.json                   the vocabulary, if known
+  tokenizer_config.json                         do_lower_case, if known
 
-The released models have the same layout, so the original reads it too; the
-last file is Hugging Face's.
+The released models have the same layout, so the original can read the folder.
+The last file has Hugging Face's format.
 """
 
 import os
@@ -30,23 +30,25 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 
 
 def find(folder: str) -> dict[str, str]:
-  """Returns the paths of a model's files, under the names of their flags.
+  """Returns {name of a flag: path} for the files of a model.
 
-  These are bert_config_file, init_checkpoint and, if any, vocab_file.
-  Raises InputError: it has no configuration.
+  The flags are bert_config_file, init_checkpoint and, if any, vocab_file.
+  Raises InputError: the folder has no configuration.
   """
   if not file_io.is_folder(folder):
     raise errors.InputError(
-      f"--model_dir={folder}: no such folder, and no model is downloaded by "
-      "its name; download one first: python download.py --list"
+      f"--model_dir={folder}: no such folder, and models are not downloaded by "
+      "name; download one first: python download.py --list"
     )
   names = set(file_io.names_in(folder))
   configs = [name for name in CONFIG_FILES if name in names]
   if not configs:
-    advice = "the folder of a model, or --bert_config_file and the others"
+    advice = (
+      "the folder of a model, or --bert_config_file and --init_checkpoint"
+    )
     if "adapter_config.json" in names:
       advice = (
-        "the model that this PEFT adapter changes, merged with it "
+        "the base model of this PEFT adapter, merged with the adapter "
         "(merge_and_unload) and saved"
       )
     for name in sorted(_models_below(folder), reverse="modules.json" in names):
@@ -65,12 +67,12 @@ def find(folder: str) -> dict[str, str]:
 
 
 def weights_file(path: str) -> str | None:
-  """Returns Hugging Face's weights, or the index of several files, or None.
+  """Returns the path of Hugging Face's weights or of their index, or None.
 
   Raises InputError: the weights need PyTorch, which is not installed.
 
   Args:
-    path: a .safetensors or .bin file or its index, or a folder with one.
+    path: a .safetensors or .bin file, an index, or a folder with such a file.
   """
   paths = [path]
   if file_io.is_folder(path):
@@ -96,15 +98,15 @@ def _require_torch(path):
   version = program.installed_version("torch")
   if [int(part) for part in re.findall(r"\d+", version)[:2]] < [2, 6]:
     raise errors.InputError(
-      f"{path} is read with torch 2.6 or later, and {version or 'none'} is "
-      'installed: run pip install "bert-tf2[torch]", or put '
-      "model.safetensors next to it, which most models on the Hub have; or "
-      "pass the prefix of other weights, as --init_checkpoint"
+      f"{path} needs torch 2.6 or later (installed: "
+      f'{version or "none"}): run pip install "bert-tf2[torch]"; or put the '
+      "model's model.safetensors next to it, which most models on the Hub "
+      "have; or pass the path of other weights as --init_checkpoint"
     )
 
 
 def _models_below(folder):
-  """Yields the folders with a model at most two levels below a folder."""
+  """Yields the model folders at most two levels below a folder."""
   paths = [folder]
   for _ in range(2):
     paths = [
@@ -120,7 +122,7 @@ def _models_below(folder):
 def without_input_settings(
   config: configuration.BertConfig,
 ) -> configuration.BertConfig:
-  """Returns a configuration that does not say how its input was made."""
+  """Returns a copy of a configuration without the input settings."""
   values = config.to_dict().items()
   return configuration.BertConfig.from_dict(
     {name: value for name, value in values if name not in INPUT_KEYS}
@@ -130,24 +132,24 @@ def without_input_settings(
 def with_input_settings(
   config: configuration.BertConfig, values: dict
 ) -> configuration.BertConfig:
-  """Returns a configuration that says how the model's input was made.
+  """Returns a copy of a configuration with other input settings.
 
-  `values` are by names of flags, such as max_seq_length.
+  `values` are {name of a flag: value}, such as max_seq_length.
   """
   others = without_input_settings(config).to_dict()
   return configuration.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})
 
 
 def input_settings(values: dict) -> dict:
-  """Returns how the input of a trained model was made, by names of flags.
+  """Returns {name of a flag: value} for the input of a trained model.
 
   `values` come from its bert_config.json. Raises InputError: the file's
-  entry is not a dict, or names a removed setting.
+  entry is not a dict, or has a removed setting.
   """
   for key in INPUT_KEYS:
     if key in values:
       source = "the model configuration"
-      # A copy: the caller may take entries out.
+      # Copy the dict, because the caller may remove entries.
       settings = dict(json_files.field(values, key, dict, source))
       if settings.pop("window_pooling", "mean") != "mean":
         raise errors.InputError(

@@ -5,7 +5,7 @@ attributes, such as
 encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel, and the
 checkpoint stores the graph of objects. This module supports the objects of
 `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2` (with a next-sentence
-head), without that package.
+head), and does not need the package.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from common import errors
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# The next-sentence head has a separate dense layer, which corresponds to BERT's
+# A next-sentence head has its own dense layer, which corresponds to BERT's
 # pooler; the encoder's pooler is then untrained. These are the layer's path in
-# a model, and the path that fine-tuning reads:
+# the pretrainer, and its path at the root, from which fine-tuning loads it.
 _HEAD_POOLERS = ("classification_heads/0/dense", "next_sentence.pooler_dense")
 _TABLE = "bert/embeddings/word_embeddings"
 _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
 # An encoder has this object if its embeddings are narrower than its layers.
 _PROJECTION = "_embedding_projection"
-_OF_TRAINING = re.compile("(^|/)(optimizer|save_counter|global_step)/")
+_TRAINING_STATE = re.compile("(^|/)(optimizer|save_counter|global_step)/")
 
 
 class _Objects:
@@ -44,7 +44,7 @@ class _Objects:
     ]
 
   def find(self, path: str) -> int | None:
-    """Returns the number of an object at a path from any object, or None."""
+    """Returns the id of a node that a path reaches from any node, or None."""
     reached = [*range(len(self.parts))]
     for name in path.split("/"):
       reached = [
@@ -65,19 +65,19 @@ class _Objects:
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a reader of a Model Garden checkpoint with TF1 names.
 
-  `bundle` has the keys of the files. Values without a row in weight_names keep
-  their keys. Raises InputError: the objects are not a BERT encoder.
+  `bundle` reads by the keys of the files. Values without a row in weight_names
+  keep their keys. Raises InputError: the objects are not a BERT encoder.
   """
   objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:
     raise errors.InputError(
-      f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower than "
-      "its layers, which BERT's are not"
+      f"{bundle.path} has an {_PROJECTION}: its embeddings are narrower than "
+      "its layers, unlike BERT's"
     )
   names = _names(objects)
   if not {_TABLE, _QUERY} <= names.keys():
     raise errors.InputError(
-      f"{bundle.path}: an object-based checkpoint, but not of a Model Garden "
+      f"{bundle.path} is an object-based checkpoint, but not of a Model Garden "
       "BERT encoder or pretrainer"
     )
   used = {GRAPH, *(key for key, _ in names.values())}
@@ -85,10 +85,10 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
     key = objects.key(f"{head}/{part}")
     if key and key not in used:
       names[f"bert/pooler/dense/{part}"] = key, "same"
-      notes.append(f"the pooler's {part} is that of the next-sentence head")
+      notes.append(f"the pooler's {part} is from the next-sentence head")
       used.add(key)
   for key in bundle.shapes.keys() - used:
-    if not _OF_TRAINING.search(key):
+    if not _TRAINING_STATE.search(key):
       names[key] = key, "same"
   key, _ = names[_QUERY]
   return weight_names.Reader(
@@ -104,11 +104,11 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
 
 
 def _names(objects):
-  """Returns {TF1 name: (key, layout)} for values with a row."""
+  """Returns {TF1 name: (key, layout)} for values with a weight_names.Row."""
   layers = objects.find("_transformer_layers")
   names = {}
   for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
-    # The encoder and the head may have any parents.
+    # Omit the parent, because encoder and head may be anywhere in the graph.
     path = row.name.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
     key = objects.key(path)
@@ -126,9 +126,9 @@ def write(
   """Writes a checkpoint that Model Garden models can restore.
 
   Without a masked-LM head, the root's "encoder" and "model" are the encoder.
-  With the head, "model" is a pretrainer, and fine-tuning reads "masked_lm" and
-  "next_sentence.pooler_dense". Call this in a block of
-  `weight_files.temporary_prefix`, which gives `prefix`.
+  With the head, "model" is a pretrainer, and fine-tuning loads "masked_lm" and
+  "next_sentence.pooler_dense". Call this function in a block of
+  `weight_files.temporary_prefix`, which provides `prefix`.
 
   Returns:
     {TF1 name: path} for all weights with a path.
@@ -154,7 +154,7 @@ def _items(tree):
   encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
   if "masked_lm" not in tree:
     return {"encoder": encoder, "model": encoder}
-  # Two layers share the word embeddings.
+  # The masked-LM head shares the encoder's word embeddings.
   table = {"embedding_table": tree["encoder"]["_embedding_layer"]["embeddings"]}
   masked_lm = _tracked(tree["masked_lm"] | table)
   # The attribute names of BertPretrainerV2.
@@ -162,7 +162,7 @@ def _items(tree):
   items = {"encoder": encoder, "masked_lm": masked_lm}
   if head:
     pooler = tree["encoder"].get("_pooler_layer", {})
-    # Copy the variables, as a file's object cannot restore two of a model.
+    # Copy the variables: an object in a file restores only one variable.
     dense = _tracked({name: tf.Variable(v) for name, v in pooler.items()})
     model["classification_heads"] = [_tracked(head | {"dense": dense})]
     items["next_sentence.pooler_dense"] = dense

@@ -1,7 +1,6 @@
-"""The model that a command names: its files, its tokenizer, its input.
+"""Determines the files, tokenizer and input settings of a command's model.
 
-Every function takes the run_settings.Settings of the command; none reads a
-flag.
+Functions take the command's run_settings.Settings and do not read flags.
 """
 
 import os
@@ -19,9 +18,9 @@ Settings = run_settings.Settings
 
 
 def resolve(settings: Settings) -> Settings:
-  """Returns the settings that a script works with, from its flags.
+  """Returns a script's settings, completed from its model's files.
 
-  --model_dir becomes the flags that it replaces. If --do_lower_case is not
+  --model_dir sets the flags that it replaces. If --do_lower_case is not
   given, it is read from the vocabulary's folder. If --max_seq_length is not
   given, it is capped at the model's number of positions. Raises InputError:
   --model_dir holds no model.
@@ -39,14 +38,14 @@ def resolve(settings: Settings) -> Settings:
   positions = json_files.field(
     configuration.read(path), "max_position_embeddings", int, path, 512
   )
-  # Unlike the original: a model of fewer positions lowers the default.
+  # Unlike the original: the default is at most the number of positions.
   return settings.replace(max_seq_length=min(default, positions))
 
 
 def _with_model_dir(settings, paths):
   """Returns settings with the paths of --model_dir."""
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
-  # A script with this flag reads text, so it needs a vocabulary.
+  # A script with --do_lower_case reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:
     tokenizer_files.require_vocabulary(settings.model_dir)
   return settings.replace(
@@ -59,11 +58,11 @@ def _with_model_dir(settings, paths):
 
 
 def trained_model_file(settings: Settings) -> str:
-  """Returns the file that says how the input of trained weights was made.
+  """Returns the bert_config.json with the input settings of trained weights.
 
-  The model that a run's own training left comes first: its checkpoints count
-  more than --init_checkpoint, and --bert_config_file may still describe the
-  model that the training started from.
+  The final model of the run's own training comes first, because the run's
+  checkpoints take precedence over --init_checkpoint. --bert_config_file may
+  describe the model from which the training started.
   """
   if settings.get("output_dir"):
     path = os.path.join(settings.output_dir, "final_model", "bert_config.json")
@@ -75,38 +74,40 @@ def trained_model_file(settings: Settings) -> str:
 def restore_input_settings(
   settings: Settings, trained: dict, source: str
 ) -> Settings:
-  """Returns settings that make the input as it was made in training.
+  """Returns settings with the input settings of the training.
 
-  An explicit flag overrides the value of the training, with a warning where
-  they differ. `trained` has values by names of settings, `source` is the file
-  that says so. Raises InputError: the flag cannot have a value in the file.
+  An explicit flag overrides the training's value, with a warning if they
+  differ. `trained` is {name of a setting: value} from the file `source`. Raises
+  InputError: a flag does not accept its value from the file.
   """
-  changes, others = {}, []
+  changes, differences = {}, []
   for name, text in trained.items():
     try:
-      # By the flag's own parser: the file may be edited by hand.
+      # Use the flag's parser, because a user may have edited the file.
       value = settings.parse(name, text)
       value = tuple(value) if isinstance(value, list) else value
     except (TypeError, ValueError) as error:
       raise errors.InputError(
-        f"{source}: {name} is {text!r:.40}, which --{name} cannot be: {error}"
+        f"{source}: --{name} does not accept the value {text!r:.40}: {error}"
       ) from error
     if name not in settings.given:
       changes[name] = value
     elif getattr(settings, name) != value:
-      others.append(
+      differences.append(
         f"--{name}={getattr(settings, name)} (trained with {value})"
       )
-  if others:
-    logging.warning("other input than in training: %s", ", ".join(others))
+  if differences:
+    logging.warning(
+      "the input differs from training: %s", ", ".join(differences)
+    )
   return settings.replace(**changes)
 
 
 def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
-  """Returns settings, some of them overridden by the model's folder.
+  """Returns settings with some values from the model's folder.
 
-  Only a model of this project says how its input was made. Raises InputError:
-  as of `restore_input_settings`.
+  Only models of this project store input settings. For errors see
+  `restore_input_settings`.
   """
   source = trained_model_file(settings)
   trained = model_folder.input_settings(configuration.read(source))
@@ -114,19 +115,19 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   settings = restore_input_settings(settings, known, source)
   if known:
     used = " ".join(f"--{name}={settings.get(name)}" for name in known)
-    logging.info("by %s: %s", source, used)
+    logging.info("input settings from %s: %s", source, used)
   return settings
 
 
 def make_tokenizer(
   settings: Settings, config: configuration.BertConfig
 ) -> tokenization.FullTokenizer:
-  """Returns the tokenizer of the tokenizer flags.
+  """Returns the tokenizer for a model and the tokenizer flags.
 
   Raises InputError: the vocabulary does not fit the model, or --do_lower_case
-  not the name of --init_checkpoint.
+  contradicts the name of --init_checkpoint.
   """
-  # As in the original: by the name of a released folder.
+  # As in the original: the name of a released folder tells the case.
   tokenization.validate_case_matches_checkpoint(
     settings.do_lower_case, settings.init_checkpoint
   )

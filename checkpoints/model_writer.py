@@ -1,4 +1,4 @@
-"""Writes a trained model as a folder, from which another training can start.
+"""Writes a trained model to a folder from which another training can start.
 
 See model_folder for the files of a folder, and sentence_folder for the files
 that sentence-transformers reads.
@@ -42,11 +42,11 @@ def write(
     vocab_file: copied if given.
     do_lower_case: whether text is lower-cased; None: unknown.
     never_split: see tokenizer_files.write.
-    step: number of training steps of the weights, if known; it is stored as
-      `global_step`, like in the original's checkpoints.
+    step: number of training steps of the weights, if known.
+      As in the original: it is stored as `global_step`.
   """
   file_io.make_folder(folder)
-  # The configuration comes last, because it marks a complete folder.
+  # Write the configuration last, because it marks a complete folder.
   values = weight_files.by_name(variables)
   if step is not None:
     values["global_step"] = np.int64(step)
@@ -100,8 +100,8 @@ def write_sentence_model(
   """Writes an encoder for sentence-transformers, each file atomically.
 
   It also writes bert_config.json with the input settings. For arguments see
-  `write`; `is_for_sentences` must hold for the model; `max_length` is the most
-  tokens of a text.
+  `write`. `is_for_sentences` must hold for the model. `max_length` is the
+  maximum number of tokens per text.
   """
   file_io.make_folder(folder)
   huggingface.write(
@@ -113,7 +113,7 @@ def write_sentence_model(
     never_split=never_split,
   )
   sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)
-  # The configuration comes last, because it marks a complete folder.
+  # Write the configuration last, because it marks a complete folder.
   path = os.path.join(folder, "bert_config.json")
   file_io.write_text(path, config.to_json_string())
   logging.info("the model is in %s", folder)

@@ -3,7 +3,7 @@
 config.json, model.safetensors,          the encoder, in Hugging Face's format
 vocab.txt, tokenizer.json, ...
 modules.json, sentence_bert_config.json  the modules after the encoder,
-1_Pooling/config.json, 2_Normalize/      and the length of its input
+1_Pooling/config.json, 2_Normalize/      and the maximum input length
 """
 
 import math
@@ -18,19 +18,19 @@ _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
 # The module that computes sparse vectors: a weight per vocabulary token.
 SPARSE = "SpladePooling"
-# Poolings of sentence-transformers: {our name: its name}.
+# {name of a pooling in this project: its name in sentence-transformers}
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
 def write_modules(
   folder: str, width: int, max_length: int, pooling: tuple
 ) -> None:
-  """Writes the modules that follow the encoder's last states [B, T, H].
+  """Writes the modules that pool the encoder's last hidden states [B, T, H].
 
   Args:
     folder: an existing folder.
     width: H.
-    pooling: a sentence_pooling.Pooling that sentence-transformers has.
+    pooling: a sentence_pooling.Pooling that sentence-transformers supports.
   """
   mode, _, normalize = pooling
   names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
@@ -48,15 +48,15 @@ def write_modules(
       for n, (name, path) in enumerate(zip(names, paths))
     ],
     _LENGTH: {
-      # The tokenizer lower-cases text.
+      # The tokenizer lower-cases text, so this module must not.
       "max_seq_length": max_length,
       "do_lower_case": False,
     },
     _POOLING: {
       "word_embedding_dimension": width,
       **{
-        f"pooling_mode_{their_name}": name == mode
-        for name, their_name in KINDS.items()
+        f"pooling_mode_{external_name}": name == mode
+        for name, external_name in KINDS.items()
       },
     },
   }
@@ -67,12 +67,12 @@ def write_modules(
 def read(folder: str, chosen: Collection[str] = ()) -> dict:
   """Returns the settings for sentence vectors that a folder stores.
 
-  These are `pooling`, `normalize` and `max_seq_length`, as far as the folder
-  has them; {} without modules.json.
+  These are `pooling`, `normalize` and `max_seq_length`. Settings that the
+  folder lacks are omitted. Without modules.json, the result is {}.
 
   Args:
-    chosen: names of settings from the user. If "pooling" is one of them, an
-      unsupported module is skipped with a warning.
+    chosen: names of the settings that the user passed. With "pooling", an
+      unsupported module causes only a warning.
 
   Raises:
     InputError: a file is damaged, or a module is not supported.
@@ -109,7 +109,7 @@ def read_sparse(folder: str) -> dict:
   """Returns the settings for sparse vectors that a folder stores.
 
   These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
-  head "sparse"; {} without modules.json.
+  head "sparse". Without modules.json, the result is {}.
 
   Raises:
     InputError: a file is damaged, or a module is not supported.
@@ -123,7 +123,7 @@ def read_sparse(folder: str) -> dict:
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   for rule, known in zip(rules, flag_values.SPARSE_RULES):
     if not problem and rule not in known:
-      problem = f"{rules_path}: {rule!r} is none of {', '.join(known)}"
+      problem = f"{rules_path}: {rule!r} is not one of {', '.join(known)}"
   if problem:
     raise errors.InputError(
       f"{problem}; this project computes sparse vectors only with Transformer "
@@ -136,9 +136,9 @@ def read_sparse(folder: str) -> dict:
 def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   """Returns the names of a folder's modules, its pooling modes, and their file.
 
-  Known modes have our names. SpladePooling has two modes, its strategy and its
-  activation. Both lists are empty without modules.json. Raises InputError: a
-  file is damaged.
+  Modes in KINDS get this project's names. SpladePooling has two modes: its
+  strategy and its activation. Without modules.json, both lists are empty.
+  Raises InputError: a file is damaged.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -166,22 +166,22 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
     for key, is_on in values.items()
     if key.startswith("pooling_mode_") and is_on is True
   ]
-  short = {their_name: name for name, their_name in KINDS.items()}
+  short = {external_name: name for name, external_name in KINDS.items()}
   modes = [modes] if isinstance(modes, str) else modes
   return names, [short.get(str(mode), str(mode)) for mode in modes], path
 
 
 def _prompt_problem(folder):
-  """Returns the problem with a prompt or a width; warns of other prompts."""
+  """Returns a problem with the prompt or width, or ""; warns of the rest."""
   path, values = json_files.read_optional(
     folder, "config_sentence_transformers.json"
   )
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
   if prompts.get(default):
-    return f"{path}: each text begins with the prompt {prompts[default]!r}"
+    return f"{path}: each text gets the prompt {prompts[default]!r}"
   if width := json_files.field(values, "truncate_dim", int, path, None):
-    return f"{path}: vectors are cut to their first {width} numbers"
+    return f"{path}: vectors are truncated to {width} dimensions"
   function = json_files.field(
     values, "similarity_fn_name", str | None, path, None
   )
@@ -192,14 +192,14 @@ def _prompt_problem(folder):
     )
   if texts := sorted(filter(None, prompts.values())):
     errors.warn_once(
-      f"{path}: prompts are not added to texts; where one is due, write it "
-      f"before the text ({', '.join(map(repr, texts))})"
+      f"{path}: prompts are not added to texts; put the prompt that a text "
+      f"needs before the text ({', '.join(map(repr, texts))})"
     )
   return ""
 
 
 def _case_problem(folder):
-  """Returns a problem if a cased tokenizer gets text in lower case, or ""."""
+  """Returns a problem if a cased tokenizer gets lower-cased text, or ""."""
   path, values = json_files.read_optional(folder, _LENGTH)
   _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
@@ -213,7 +213,7 @@ def _max_length(folder):
   path, values = json_files.read_optional(folder, _LENGTH)
   length = json_files.field(values, "max_seq_length", int, path, None)
   if length is None:
-    # Newer versions write the length here.
+    # Newer versions write the length to this file.
     path, values = json_files.read_optional(folder, "tokenizer_config.json")
     length = json_files.field(
       values, "model_max_length", int | float, path, None
@@ -222,6 +222,6 @@ def _max_length(folder):
   positions = math.inf
   if file_io.exists(path):
     positions = configuration.read(path).get("max_position_embeddings", 512)
-  # A tokenizer without a limit has 1e30.
+  # For a tokenizer without a limit, transformers writes 1e30.
   length = min(length or math.inf, positions)
   return {} if length == math.inf else {"max_seq_length": int(length)}

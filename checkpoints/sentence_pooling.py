@@ -1,4 +1,4 @@
-"""The settings that pool a sequence's states to a vector. No TensorFlow."""
+"""Settings for pooling hidden states into a vector. No TensorFlow."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,38 +9,39 @@ from common import errors, run_settings
 
 
 def layer_number(text: str, depth: int, named: str) -> int:
-  """Returns the number of a layer, parsed from the flag `named`.
+  """Returns the number of a layer, parsed from `text`.
 
   Raises:
-    InputError: not a number, or a model with `depth` layers lacks the layer.
+    InputError: `text` is not a number, or a model with `depth` layers lacks the
+      layer. The message mentions `named`, the flag and its value.
   """
   # As in the original: negative numbers count from the last layer.
   is_number = text.strip().removeprefix("-").isdecimal()
   if not is_number or not -depth <= int(text) < depth:
     raise errors.InputError(
-      f"{named}: {text!r} is no layer of this model, which has {depth}; pass "
-      f"numbers from -{depth} to {depth - 1}"
+      f"{named}: {text!r} is not a layer of this model, which has {depth}; "
+      f"pass numbers from -{depth} to {depth - 1}"
     )
   return int(text)
 
 
 def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
-  """Returns {word: weight}, the largest first, for weights [V] other than 0.
+  """Returns {token: weight} for the nonzero weights of [V], largest first.
 
-  The vector may be longer than the vocabulary, like a table of embeddings.
+  The vector may be longer than the vocabulary, like a padded embedding table.
   """
-  places = np.flatnonzero(vector[: len(words)])
-  order = places[np.argsort(-vector[places], kind="stable")]
-  return {words[place]: float(vector[place]) for place in order}
+  ids = np.flatnonzero(vector[: len(words)])
+  order = ids[np.argsort(-vector[ids], kind="stable")]
+  return {words[token_id]: float(vector[token_id]) for token_id in order}
 
 
 class Pooling(NamedTuple):
-  """The pooling of a sequence's states to a vector [D], see heads.pool.
+  """Settings for pooling hidden states into a vector [D]; see heads.pool.
 
   Attributes:
     mode: "cls": the state of [CLS]. "mean", "max": over the states of all
-      tokens, including [CLS] and [SEP]. "pooled": the dense tanh layer on the
-      last state of [CLS], which next-sentence prediction has trained.
+      tokens, including [CLS] and [SEP]. "pooled": the output of the pooler, a
+      dense tanh layer on the last state of [CLS].
     layers: each entry lists layers whose states are summed; the sums are
       concatenated, D = H * entries.
     normalize: whether to scale vectors to length 1.
@@ -61,7 +62,7 @@ class Pooling(NamedTuple):
       InputError: the model lacks a layer in --pooling_layer.
     """
     mode, numbers = settings.pooling, settings.pooling_layer
-    # In Python, a single layer may be a number.
+    # Python code may pass a single layer as a number.
     numbers = numbers if isinstance(numbers, (list, tuple)) else [numbers]
     texts = [str(each) for each in numbers] or [""]
     named = f"--pooling_layer={','.join(texts)}"

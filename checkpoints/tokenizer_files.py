@@ -1,6 +1,7 @@
 """Reads, checks and writes the tokenizer's files next to a vocabulary.
 
-This module does not need TensorFlow, because making data does not need it.
+This module does not import TensorFlow, because data preparation uses it without
+TensorFlow.
 """
 
 import os
@@ -23,7 +24,7 @@ _SPECIALS = {
 }
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
-# Keys of tokenizer_config.json that are read here or do not affect ids.
+# Keys of tokenizer_config.json that this project reads, or that change no ids.
 _KNOWN_KEYS = {
   *_SPECIALS,
   "do_lower_case",
@@ -74,11 +75,11 @@ _KNOWN_KEYS = {
 
 
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
-  """Returns settings with --do_lower_case and --never_split of --vocab_file.
+  """Returns settings with the do_lower_case and never_split of --vocab_file.
 
   Unlike the original: without these flags, the tokenizer_config.json next to
-  the vocabulary decides. Raises InputError: that file is damaged, or is for
-  another tokenizer.
+  the vocabulary decides. Raises InputError: that file is damaged or belongs to
+  another tokenizer, or --do_lower_case is given for a tokenizer.json.
   """
   path, is_given = settings.vocab_file, "do_lower_case" in settings.given
   if not path:
@@ -86,8 +87,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   is_file = vocabularies.is_tokenizer_file(path)
   if is_file and is_given:
     raise errors.InputError(
-      f"{path} itself says whether text is lower-cased: leave --do_lower_case "
-      "out"
+      f"{path} itself says whether text is lower-cased: leave out "
+      "--do_lower_case"
     )
   check(path)
   if is_file:
@@ -96,8 +97,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     settings = settings.replace(never_split=tuple(read_never_split(path)))
   known, source = read_do_lower_case(path), vocabularies.CONFIG
   if known is None:
-    # No file has the case, so warn of a vocabulary with capitals. (Reading the
-    # vocabulary later reports a missing file.)
+    # No file tells the case, so warn of a vocabulary with capitals. A missing
+    # file is reported later, when the vocabulary is loaded.
     is_lowered = settings.do_lower_case and not is_given
     if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
@@ -114,7 +115,7 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     )
   elif known != settings.do_lower_case:
     logging.info(
-      "do_lower_case is %s, by the %s next to --vocab_file", known, source
+      "do_lower_case is %s, from the %s next to --vocab_file", known, source
     )
     return settings.replace(do_lower_case=known)
   return settings
@@ -133,13 +134,13 @@ def write(
   """Writes the vocabulary and tokenizer_config.json.
 
   Args:
-    vocab_file: copied to tokenizer.json or vocab.txt, by its format.
+    vocab_file: copied to tokenizer.json or vocab.txt, depending on its format.
     do_lower_case: whether text is lower-cased; None: unknown, not written.
-    max_length: the most tokens of a text.
+    max_length: maximum number of tokens per text.
     tokenizer: class of transformers for a list of word pieces.
-    fast: whether to write also tokenizer.json and special_tokens_map.json, if
+    fast: whether to also write tokenizer.json and special_tokens_map.json, if
       the vocabulary is a list of word pieces with a known case.
-    never_split: words that stay whole; None: read from next to `vocab_file`.
+    never_split: words that stay whole; None: those next to `vocab_file`.
   """
   if never_split is None:
     never_split = read_never_split(vocab_file) if vocab_file else ()
@@ -181,8 +182,8 @@ def _copy(path, folder, name):
 
 
 def _write_fast(folder, vocab_file, do_lower_case, never_split):
-  """Writes the files for Hugging Face's tokenizers; returns special tokens."""
-  # Imported here because making data does not need the library.
+  """Writes the files of a fast tokenizer; returns {key: special token}."""
+  # Imported here because data preparation does not need the library.
   from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
   from tokenizers.pre_tokenizers import BertPreTokenizer
   from tokenizers.processors import TemplateProcessing
@@ -190,12 +191,12 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   vocab = vocabularies.load_vocab(vocab_file)
   if not {"[UNK]", "[CLS]", "[SEP]"} <= vocab.keys():
     logging.warning(
-      "%s has no [UNK], [CLS] or [SEP], so there is no tokenizer.json",
+      "%s lacks [UNK], [CLS] or [SEP], so no tokenizer.json is written",
       vocab_file,
     )
     return {}
   special = {key: name for key, name in _SPECIALS.items() if name in vocab}
-  # Longer words become [UNK], as in tokenization.py.
+  # As in tokenization.py, words of more than 200 characters become [UNK].
   fast = Tokenizer(
     models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=200)
   )
@@ -206,7 +207,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
     handle_chinese_chars=rules.get("tokenize_chinese_chars", True),
   )
   lowered = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
-  fast.pre_tokenizer = _but(lowered) if lowered else BertPreTokenizer()
+  fast.pre_tokenizer = _keeping(lowered) if lowered else BertPreTokenizer()
   fast.post_processor = TemplateProcessing(
     single="[CLS] $A [SEP]",
     pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -214,28 +215,28 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   )
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
-  # The library finds these words before lower-casing, even at punctuation.
-  written = sorted({*never_split} - {*lowered, *special.values()})
+  # The library matches added tokens before lower-casing, even at punctuation.
+  added = sorted({*never_split} - {*lowered, *special.values()})
   fast.add_tokens(
-    [AddedToken(w, single_word=True, normalized=False) for w in written]
+    [AddedToken(w, single_word=True, normalized=False) for w in added]
   )
-  if written:
+  if added:
     logging.warning(
-      "tokenizer.json keeps %s whole next to punctuation too, which scripts "
-      "here do not: they are found before text is lower-cased",
-      ", ".join(written),
+      "tokenizer.json keeps %s whole even next to punctuation, unlike this "
+      "project, because it matches them before it lower-cases text",
+      ", ".join(added),
     )
   file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
   json_files.write(os.path.join(folder, _SPECIAL_TOKENS), special)
   return special
 
 
-def _but(words):
+def _keeping(words):
   """Returns a BertPreTokenizer that does not split some words."""
   from tokenizers import Regex, pre_tokenizers
 
   whole = "|".join(map(re.escape, words))
-  # These ASCII characters also count as punctuation, unlike in Unicode.
+  # BERT treats these ASCII characters as punctuation, unlike Unicode.
   pattern = Regex(rf"\A(?:{whole})\z|[\p{{P}}$+<=>^`|~]")
   return pre_tokenizers.Sequence(
     [
@@ -248,8 +249,8 @@ def _but(words):
 def check(vocab_file: str) -> None:
   """Raises InputError for a vocabulary that needs another tokenizer.
 
-  For example, an analyser such as MeCab first splits the text into words.
-  BERT's rules would silently give other ids.
+  For example, the tokenizer may first split text into words with MeCab. BERT's
+  rules would silently give different ids.
   """
   vocabularies.refuse_sentencepiece(vocab_file)
   path, values = vocabularies.read_config(vocab_file)
@@ -260,10 +261,9 @@ def check(vocab_file: str) -> None:
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(
       f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
-      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}, and only "
-      "BERT's own rules are here: they would give other ids than the model "
-      "was trained with. Its weights can be converted, with "
-      "convert_checkpoint.py"
+      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}. This project "
+      "has only BERT's rules, which give different ids than in training; "
+      "convert_checkpoint.py can still convert the weights"
     )
   folder = os.path.dirname(vocab_file)
   is_file = vocabularies.is_tokenizer_file(vocab_file)
@@ -272,23 +272,23 @@ def check(vocab_file: str) -> None:
     if added:
       raise errors.InputError(
         f"{vocab_file} lacks the added tokens {file_io.listed(sorted(added))} "
-        "of the files next to it; have transformers write it anew: "
+        "in the files next to it; recreate it with transformers: "
         + tokenizer_file.COMMAND
       )
   if not is_file and (more := _more_than_a_list(folder)):
     raise errors.InputError(
       f"{folder}: {'; '.join(more)}, which a list of word pieces cannot "
-      "express: read the text by the folder's tokenizer.json (--vocab_file), "
-      f"which transformers writes: {tokenizer_file.COMMAND}"
+      "express: pass the folder's tokenizer.json as --vocab_file, which "
+      f"transformers can create: {tokenizer_file.COMMAND}"
     )
 
 
 def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
-  """Returns the path of a folder's tokenizer or vocabulary, or None.
+  """Returns the path of a folder's tokenizer.json or vocabulary, or None.
 
   A tokenizer.json takes precedence over a list of word pieces if the folder has
-  settings that such a list cannot express. `variant` is the model's. Raises
-  InputError: a file is damaged.
+  settings that a list cannot express. `variant` is the variant of the model.
+  Raises InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
   known: tuple[str, ...] = vocabularies.NAMES
@@ -298,12 +298,12 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
   if has_both and (more := _more_than_a_list(folder)):
     name = vocabularies.TOKENIZER_FILE
-    logging.info("text is read by %s: %s", name, "; ".join(more))
+    logging.info("using %s, because %s", name, "; ".join(more))
   return name and os.path.join(folder, name)
 
 
 def _more_than_a_list(folder):
-  """Returns texts about settings that a list of word pieces cannot express.
+  """Describes each setting that a list of word pieces cannot express.
 
   These are added tokens, other names of special tokens, and do_basic_tokenize.
   """
@@ -316,11 +316,11 @@ def _more_than_a_list(folder):
   ]
   if values.get("do_basic_tokenize") is False:
     faults.append("do_basic_tokenize is false")
-  kept = {
+  expressible = {
     *_SPECIALS.values(),
     *json_files.field(values, "never_split", list[str], path, []),
   }
-  added = sorted(_added_tokens(folder, values) - kept)
+  added = sorted(_added_tokens(folder, values) - expressible)
   if added:
     faults.append(f"added tokens are {file_io.listed(added)}")
   return faults
@@ -328,11 +328,11 @@ def _more_than_a_list(folder):
 
 def _special_names(folder, values):
   """Returns {"cls_token": its name, ...} from a folder's files."""
-  _, both = json_files.read_optional(folder, _SPECIAL_TOKENS)
+  _, special_map = json_files.read_optional(folder, _SPECIAL_TOKENS)
   special = {}
   for key in _SPECIALS:
     # The value is a string, or an object with the token's content.
-    value = values.get(key) or both.get(key)
+    value = values.get(key) or special_map.get(key)
     name = value.get("content") if isinstance(value, dict) else value
     if name:
       special[key] = str(name)
@@ -342,48 +342,50 @@ def _special_names(folder, values):
 def _added_tokens(folder, values):
   """Returns the tokens that a folder's files add to its vocabulary."""
   _, listed = json_files.read_optional(folder, "added_tokens.json")
-  path, whole = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
+  path, tokenizer = json_files.read_optional(
+    folder, vocabularies.TOKENIZER_FILE
+  )
   entries = [
     *json_files.field(
       values, "added_tokens_decoder", dict[str, dict], vocabularies.CONFIG, {}
     ).values(),
-    *json_files.field(whole, "added_tokens", list[dict], path, []),
+    *json_files.field(tokenizer, "added_tokens", list[dict], path, []),
   ]
   return {*listed, *(str(e["content"]) for e in entries if "content" in e)}
 
 
 def _warn_of_ignored(vocab_file, values, path):
-  """Warns once of a folder's tokenizer settings that have no effect here."""
+  """Warns once of a folder's tokenizer settings that this project ignores."""
   is_file = vocabularies.is_tokenizer_file(vocab_file)
-  # A tokenizer.json contains all of its rules.
+  # A tokenizer.json contains all of its rules, so the other keys do not matter.
   unknown = [] if is_file else sorted(values.keys() - _KNOWN_KEYS)
   if values.get("truncation_side", "right") != "right":
     unknown.append("truncation_side")
   if unknown:
     errors.warn_once(
-      f"{path}: nothing here reads {', '.join(unknown)}; the ids may differ "
-      "from another program's if this changes its text"
+      f"{path}: this project ignores {', '.join(unknown)}; the ids may differ "
+      "from the ids of programs that use these settings"
     )
-  decided = {
+  conflicts = {
     name: values[name]
     for name, other in vocabularies.normalizer(vocab_file).items()
     if None not in (other, values.get(name)) and values[name] != other
   }
-  if decided:
+  if conflicts:
     is_generic = values.get("tokenizer_class") in tokenizer_file.GENERIC
     used = vocabularies.TOKENIZER_FILE if is_file and is_generic else path
     errors.warn_once(
-      f"{path} says {decided}, and tokenizer.json next to it something else; "
-      f"{used} counts"
+      f"{path} says {conflicts}, but the tokenizer.json next to it differs; "
+      f"{used} takes precedence"
     )
 
 
 def require_vocabulary(folder: str) -> None:
   """Raises InputError for a folder without a supported vocabulary."""
   raise errors.InputError(
-    f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
-    "(in Python vocab_file=). transformers makes a tokenizer.json of other "
-    "files, such as vocab.json or spiece.model (pip install transformers "
+    f"{folder} lacks {' or '.join(vocabularies.NAMES)}; pass --vocab_file "
+    "(in Python vocab_file=). transformers can create a tokenizer.json from "
+    "other files, such as vocab.json or spiece.model (pip install transformers "
     "sentencepiece): " + tokenizer_file.COMMAND
   )
 
@@ -414,7 +416,7 @@ def read_never_split(vocab_file: str) -> list[str]:
 
 
 def likely_case(vocab_file: str) -> bool:
-  """Returns the known do_lower_case, or else whether capitals are missing."""
+  """Returns do_lower_case if known, else whether all tokens are lower case."""
   known = read_do_lower_case(vocab_file)
   return not has_capitals(vocab_file) if known is None else known
 
@@ -422,7 +424,7 @@ def likely_case(vocab_file: str) -> bool:
 def has_capitals(vocab_file: str) -> bool:
   """Returns whether a vocabulary has capitals, except in [CLS] and so on."""
   if vocabularies.is_tokenizer_file(vocab_file):
-    return False  # Its rules decide.
+    return False  # The file's own rules decide.
   return any(
     re.match(r"(?!\[.*\]$).*[A-Z]", line)
     for _, line in file_io.read_lines(vocab_file)

@@ -35,12 +35,12 @@ _HEADS = {
 def require(head: str, settings: run_settings.Settings) -> None:
   """Raises InputError for weights without the needed head.
 
-  Every model can compute vectors. It does not check weights in --output_dir,
-  which the same script has written.
+  The head "embedding" has no weights. Weights in --output_dir are not checked,
+  because the same script wrote them.
 
   Args:
     head: one of flag_values.SERVING_HEADS.
-    settings: `bert_config_file`, `init_checkpoint` and, in a script that
+    settings: need `bert_config_file`, `init_checkpoint` and, in a script that
       trains, `output_dir`.
 
   Raises:
@@ -59,23 +59,23 @@ def require(head: str, settings: run_settings.Settings) -> None:
   use, script, _ = _HEADS[head]
   if not present:
     raise errors.InputError(
-      f"{name} has no head to {use}: it is an encoder alone; train the head "
-      f"first ({script}), or name a model that has one"
+      f"{name} has no head to {use}: it is only an encoder; train the head "
+      f"first ({script}), or pass a model with this head"
     )
   done = " and ".join(_HEADS[each].use for each in present)
   labels = ", ".join((values.get("id2label") or {}).values())
   raise errors.InputError(
     f"{name} was trained to {done}{f' ({labels:.200})' if labels else ''}, not "
-    f"to {use}; name a model that was, or train this one for it "
+    f"to {use}; pass a model that was, or train this model for the task "
     f"({script} --do_train)"
   )
 
 
 def of(settings: run_settings.Settings) -> str:
-  """Returns the name of the head in the weights, "embedding" without a head.
+  """Returns the name of the head in the weights, or "embedding" without a head.
 
-  It is "sparse" if the folder's modules.json has that head. For settings and
-  errors see `require`.
+  The name is "sparse" if the folder's modules.json lists SpladePooling. For
+  settings and errors see `require`.
   """
   folder = os.path.dirname(settings.bert_config_file)
   names, *_ = sentence_folder.read_modules(folder)
@@ -88,7 +88,7 @@ def of(settings: run_settings.Settings) -> str:
 def _present(values, checkpoint):
   names = weight_files.open_reader(checkpoint).shapes
   present = [name for name, each in _HEADS.items() if each.variable in names]
-  # Classification and tagging have the same variable, so the file decides.
+  # Classification and tagging share a variable, so the configuration decides.
   if "tagging" in present and (known := configuration.head_of(values)):
     present = [known, *present[2:]]
   return present

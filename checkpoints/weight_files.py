@@ -3,8 +3,8 @@
 A TensorFlow checkpoint is a pair of files, PREFIX.index (names, shapes,
 checksums) and PREFIX.data-00000-of-00001 (the values, maybe in several shards).
 This project writes name-based checkpoints, as in TensorFlow 1: the key of a
-value is the name of its variable. So the original reads our files, and we read
-the released files. They do not need a `.meta` file.
+value is the name of its variable. So the original can read these checkpoints,
+and this project can read the released ones. A `.meta` file is not needed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# Tables that some programs pad with rows to a round number.
+# Weights to which some programs add rows, up to a round number.
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
@@ -42,7 +42,7 @@ Reader = weight_names.Reader
 
 
 def open_reader(path: str) -> Reader:
-  """Opens a checkpoint of any format; its reader has TF1 names.
+  """Opens a checkpoint of any format; the reader uses TF1 names.
 
   Raises InputError: the checkpoint is missing, incomplete, damaged or of an
   unknown format.
@@ -55,7 +55,7 @@ def open_reader(path: str) -> Reader:
   if file:
     if file_io.exists(os.path.join(os.path.dirname(file), _ADAPTER)):
       errors.warn_once(
-        f"{path}: the adapter of {_ADAPTER} is not added to the weights"
+        f"{path}: the adapter of {_ADAPTER} is not merged into the weights"
       )
     return huggingface.open_reader(path, file)
   prefix = find_prefix(path)
@@ -87,8 +87,8 @@ def open_reader(path: str) -> Reader:
 def step_of(path: str) -> int:
   """Returns the number of training steps of a model folder's weights, or 0.
 
-  As in the original: it is 0 for checkpoints of a training, which have more
-  than weights.
+  As in the original: it is 0 for the checkpoints of a training, which also have
+  optimizer state.
   """
   reader = open_reader(path)
   is_training = any(name.endswith("/adam_m") for name in reader.shapes)
@@ -98,19 +98,19 @@ def step_of(path: str) -> int:
 
 
 @contextlib.contextmanager
-def _errors_named(what):
+def _errors_named(problem):
   try:
     yield
   # The exception that TensorFlow raises depends on the damage to the file.
   except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
     raise errors.InputError(
-      f"{what} ({reason_of(error)}); the file is damaged or cut off: copy it "
-      "again or take another checkpoint"
+      f"{problem} ({reason_of(error)}); the file is damaged or cut off: copy "
+      "it again or take another checkpoint"
     ) from error
 
 
 def reason_of(error: Exception) -> str:
-  """Returns the text of an exception, without its place in TensorFlow."""
+  """Returns an exception's text without the names of TensorFlow operations."""
   text = str(getattr(error, "message", None) or error)
   return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
 
@@ -121,9 +121,9 @@ def find_prefix(path: str) -> str:
   Raises InputError: the checkpoint is missing, or the path is ambiguous.
 
   Args:
-    path: a prefix, a file of a checkpoint, or a folder. The checkpoint in a
-      folder is bert_model.ckpt, or the newest in the file "checkpoint", or the
-      only checkpoint, or the highest model.ckpt-NUMBER.
+    path: a prefix, a file of a checkpoint, or a folder. In a folder, the first
+      match counts: bert_model.ckpt, the newest in the file "checkpoint", the
+      only checkpoint, the highest model.ckpt-NUMBER.
   """
   # Accept the name of a file, because shells complete to file names.
   prefix = _SUFFIX.sub("", path)
@@ -163,8 +163,8 @@ def _prefix_in_folder(folder):
   present = _prefixes(folder)
   if not present and file_io.exists(os.path.join(folder, _ADAPTER)):
     raise errors.InputError(
-      f"{folder} has only an adapter of PEFT, not the weights that it changes; "
-      "merge both there (merge_and_unload), and save the whole model"
+      f"{folder} has only a PEFT adapter, without its base model; merge both "
+      "in PEFT (merge_and_unload), and save the whole model"
     )
   if not present:
     raise errors.InputError(
@@ -174,9 +174,9 @@ def _prefix_in_folder(folder):
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
-  # The file `checkpoint` may be damaged, or have a missing checkpoint.
+  # The file `checkpoint` may be damaged, or name a missing checkpoint.
   state = None
-  with contextlib.suppress(ValueError):  # UnicodeDecodeError, too.
+  with contextlib.suppress(ValueError):  # Includes UnicodeDecodeError.
     state = tf.train.get_checkpoint_state(folder)
   path = state.model_checkpoint_path if state else ""
   if path and tf.io.gfile.exists(f"{path}.index"):
@@ -185,7 +185,7 @@ def _prefix_in_folder(folder):
     return os.path.join(folder, present[0])
   if not all(re.fullmatch(r"model\.ckpt-\d+", name) for name in present):
     raise errors.InputError(
-      f"{folder} has several checkpoints: {', '.join(present)}; name one"
+      f"{folder} has several checkpoints: {', '.join(present)}; pass one"
     )
   newest = max(present, key=lambda name: int(name.split("-")[1]))
   return os.path.join(folder, newest)
@@ -199,24 +199,24 @@ def _prefixes(folder):
 def _check_all_shards_exist(prefix):
   """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
   present = set(map(os.path.basename, files_of(prefix)))
-  # The name of each shard has the number of shards.
+  # The name of each shard ends with the total number of shards.
   count = max((int(n[-5:]) for n in present if n[-5:].isdecimal()), default=1)
   for shard in range(count):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
     if expected not in present:
       raise errors.InputError(
-        f"{prefix}.index has no data: {expected} is missing next to it; copy "
-        "all files of the checkpoint"
+        f"{expected} is missing next to {prefix}.index; copy all files of the "
+        "checkpoint"
       )
 
 
 def is_optimizer_state(name: str) -> bool:
-  """Returns whether a name is of optimizer state, not of a weight."""
+  """Returns whether a name belongs to optimizer state, not to a weight."""
   return bool(_OPTIMIZER_STATE.search(name))
 
 
 def without_slot(name: str) -> str:
-  """Returns the name of the weight for a name of optimizer state."""
+  """Returns the name of the weight to which a name of a moment belongs."""
   return _OPTIMIZER_STATE.sub("", name)
 
 
@@ -226,9 +226,9 @@ def without_slot(name: str) -> str:
 def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes a checkpoint that the original and `open_reader` can read.
 
-  The files depend only on the names and values. They get their final names when
-  they are complete and on the disk, the index last, so no incomplete checkpoint
-  ever has this prefix. An existing checkpoint is replaced. Raises InputError:
+  The files depend only on the names and values. Complete files on the disk are
+  renamed to their final names, the index last, so an incomplete checkpoint
+  never has this prefix. An existing checkpoint is replaced. Raises InputError:
   the files cannot be written (the message has the reason).
   """
   with temporary_prefix(prefix) as temporary:
@@ -239,7 +239,7 @@ def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes the files of `write_tf1` in a block of `temporary_prefix`."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
-    # This writes name-based values; tf.train.Checkpoint is object-based.
+    # SaveV2 writes name-based values; tf.train.Checkpoint is object-based.
     tf.raw_ops.SaveV2(
       prefix=prefix,
       tensor_names=names,
@@ -277,8 +277,8 @@ def _commit(temporary, prefix):
   if not file_io.is_remote(prefix):
     for path in files:
       file_io.sync(path)
-  # Remove the old index first, which makes the checkpoint invisible: the old
-  # index must not be read with new data.
+  # Remove the old index first, which makes the checkpoint invisible. Otherwise,
+  # a program could read the old index with the new data.
   if tf.io.gfile.exists(f"{prefix}.index"):
     tf.io.gfile.remove(f"{prefix}.index")
   for path in files:
@@ -306,7 +306,7 @@ class Report(NamedTuple):
 
 
 def without_random_init(source: str | Reader | None):
-  """Makes new variables zero, not random, if `load` will set their values.
+  """Makes new variables start at zero if `load` will set them later.
 
   Raises InputError: the checkpoint cannot be opened.
 
@@ -329,9 +329,9 @@ def load(
   It checks names and shapes before the first variable changes, and logs and
   returns a report. The checkpoint may lack variables, such as a new head's, if
   a regular expression of `allowed_missing` is found in their names. Raises
-  InputError: another variable is missing in the file, or a variable has another
-  shape there. Unlike the original: it silently skips missing variables, and
-  trains them from random weights.
+  InputError: another variable is missing in the file, or the file has another
+  shape for a variable. Unlike the original: a missing variable is an error. The
+  original silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   named = by_name(variables)
@@ -344,7 +344,7 @@ def load(
     unused=sorted(n for n in stored - needed if not is_optimizer_state(n)),
   )
   for name in report.loaded:
-    # Omit rows that only pad a table.
+    # Omit rows that only pad the weight.
     rows = slice(shapes[name][0]) if _PADDED.search(name) else ...
     value = np.asarray(reader.read(name))[rows]
     # The model may store a variable in bfloat16.
@@ -382,15 +382,15 @@ def check_shapes(
   if lacking:
     raise errors.InputError(
       f"{reader.path} has no {file_io.listed(lacking)} (it has "
-      f"{file_io.listed(list(reader.shapes))}); give the checkpoint that "
+      f"{file_io.listed(list(reader.shapes))}); pass the checkpoint that "
       "belongs to this model configuration"
     )
   for name, shape in shapes.items():
     stored = reader.shapes.get(name, shape)
     if _PADDED.search(name) and stored[1:] == shape[1:] and stored > shape:
       logging.warning(
-        "%s: %s has %d rows, and the model %d words: the last rows, which pad "
-        "the table, are left out",
+        "%s: %s has %d rows, but the vocabulary has %d entries: the last rows, "
+        "which are padding, are left out",
         reader.path,
         name,
         stored[0],
@@ -399,9 +399,9 @@ def check_shapes(
     elif stored != shape:
       # A head may be missing, but must not have another shape.
       advice = (
-        "take its labels, or a checkpoint from before fine-tuning"
+        "pass the checkpoint's labels, or a checkpoint from before fine-tuning"
         if may_be_missing(name)
-        else "give the configuration and vocabulary that belong to it"
+        else "pass the configuration and vocabulary of the checkpoint"
       )
       raise errors.InputError(
         f"{reader.path}: {name} has shape {list(stored)}, but {list(shape)} is "
@@ -413,10 +413,10 @@ def _log(report, reader):
   logging.info("%d variables loaded from %s", len(report.loaded), reader.path)
   if report.missing:
     missing = ", ".join(report.missing)
-    logging.info("not in the checkpoint, left as they were: %s", missing)
+    logging.info("not in the checkpoint, left unchanged: %s", missing)
   if report.unused:
     logging.info(
-      "%d in the checkpoint not used: %s",
+      "%d weights of the checkpoint are not used: %s",
       len(report.unused),
       file_io.listed(report.unused),
     )

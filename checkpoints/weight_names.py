@@ -1,12 +1,11 @@
-"""Rules for names and layouts of weights in other programs, relative to TF1.
+"""Maps names and layouts of weights in other programs to TF1's.
 
   TF1            the released checkpoints, the original, and this project
   Hugging Face   BertModel, BertForPreTraining, ... in PyTorch
   Model Garden   BertEncoder and BertPretrainerV2 of tf-models-official
 
-TF1's names come from the tables of shapes: configuration.bert_shapes, heads.py,
-and their changes in the variants; layers.py has the endings (kernel, bias,
-gamma, beta).
+TF1's names come from configuration.bert_shapes, the shapes in heads.py, and the
+changes in variants/. layers.py defines the endings: kernel, bias, gamma, beta.
 
 H is the width, N the number of heads, D = H / N. TF1 stores the matrix of a
 dense layer as [inputs, outputs], PyTorch as [outputs, inputs]; Model Garden's
@@ -66,7 +65,7 @@ class Reader:
     folder: the folder of the files.
     shapes: {TF1 name: shape (tuple)}, in the order of the names.
     config: dict for `BertConfig.from_dict`, if the checkpoint has it.
-    notes: sentences about the model besides its weights.
+    notes: remarks for the user about the model.
     num_heads: number of attention heads, if the shapes determine it.
   """
 
@@ -98,26 +97,26 @@ class Reader:
     }
 
   def read(self, tf1: str) -> np.ndarray:
-    """Returns the value of a TF1 name; InputError if it is damaged."""
+    """Returns the value for a TF1 name; raises InputError if it is damaged."""
     name, layout = self._names[tf1]
     return to_tf1(self._value_of(name), layout)
 
 
 def from_tf1(value: np.ndarray, layout: str, num_heads: int = 1) -> np.ndarray:
-  """Converts a TF1 value to a program's layout, a contiguous array."""
+  """Converts a TF1 value to a program's layout, as a contiguous array."""
   return np.ascontiguousarray(LAYOUTS[layout].there(value, num_heads))
 
 
 def to_tf1(value: np.ndarray, layout: str) -> np.ndarray:
   """Converts a value of another program to TF1's layout."""
-  # Scalars have no contiguous form.
+  # np.ascontiguousarray would turn a scalar into a vector.
   if layout == "same":
     return value
   return np.ascontiguousarray(LAYOUTS[layout].back(value))
 
 
-# Names: each program has (regular expression, replacement), which are applied
-# in order to a TF1 name. If "" remains, the program lacks the weight.
+# Names: each program has pairs (regular expression, replacement), applied in
+# order to a TF1 name. If the result is "", the program lacks the weight.
 
 _HUGGINGFACE = (
   ("^output_", "classifier/output_"),
@@ -198,19 +197,19 @@ _RENAMED = {
     ("cls/predictions/output_", "masked_lm/"),
     ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
     ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
-    # Model Garden has no heads of other tasks.
+    # Model Garden's pretrainer has no heads for other tasks.
     (".*output_(weights|bias)$", ""),
   ),
 }
-# {regular expression of a TF1 name: layout}. In TF1, heads are [outputs, H],
-# unlike dense layers.
+# {regular expression of a TF1 name: layout}. The output_weights of heads are
+# [outputs, H] in both, so only the kernels of dense layers are transposed.
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 # {variant: variant with the same names}
 _FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
-# {variant: prefixes of names that only its class for whole texts has}. In this
-# class, ELECTRA's last layer has another name than in the class for tokens, and
+# {variant: prefixes of names that only its sequence classifier has}. There,
+# ELECTRA's last layer has another name than in the token classifier, and
 # RoBERTa's pooler has another name than in the encoder.
-_OF_TEXTS = {
+_ONLY_FOR_SEQUENCES = {
   "distilbert": ("pre_classifier.",),
   "electra": ("classifier.dense.", "classifier.out_proj."),
   "roberta": ("classifier.dense.", "classifier.out_proj."),
@@ -225,7 +224,7 @@ _MODEL_GARDEN_LAYOUTS = {
 
 
 class Row(NamedTuple):
-  """TF1's and another program's name of a weight, and a key of LAYOUTS."""
+  """A weight's names in TF1 and in another program, and a key of LAYOUTS."""
 
   tf1: str
   name: str
@@ -237,7 +236,7 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
 
   Args:
     program: a variant in Hugging Face, or "model_garden".
-    names: names of TF1 or the program; rows are for the layers in these names.
+    names: names in TF1 or the program, which determine the layer numbers.
   """
   is_garden, program = program == "model_garden", family_of(program)
   layouts = _MODEL_GARDEN_LAYOUTS if is_garden else _HUGGINGFACE_LAYOUTS
@@ -248,21 +247,22 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   for tf1 in _tf1_names("bert" if is_garden else program, numbers):
     fitting = [v for regex, v in layouts.items() if re.search(regex, tf1)]
     name = tf1
-    # The default is for variants that transformers does not know.
+    # The default is for variants without a class in transformers.
     for regex, new in _RENAMED.get(program, _HUGGINGFACE):
       name = re.sub(regex, new, name)
     if name:
       table.append(Row(tf1, name, *fitting))
-    of_texts = name.replace("roberta.pooler.", "classifier.")
+    special = name.replace("roberta.pooler.", "classifier.")
     if tf1.startswith("output_"):
-      of_texts = name.replace("classifier.", "classifier.out_proj.")
-    if of_texts != name and of_texts.startswith(_OF_TEXTS.get(program, ())):
-      table.append(Row(tf1, of_texts, *fitting))
+      special = name.replace("classifier.", "classifier.out_proj.")
+    prefixes = _ONLY_FOR_SEQUENCES.get(program, ())
+    if special != name and special.startswith(prefixes):
+      table.append(Row(tf1, special, *fitting))
   return table
 
 
 def _tf1_names(variant, numbers):
-  """Returns the names of an encoder, with layers in order, and all heads."""
+  """Returns the TF1 names of an encoder with these layers, and of all heads."""
   config = configuration.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
   config.embedding_size = config.num_hidden_groups = 1  # For ALBERT, ELECTRA.
@@ -280,8 +280,8 @@ def _tf1_names(variant, numbers):
   ]
 
 
-# Converts names of ELECTRA's authors. Their checkpoints also have a generator,
-# which keeps its names and is not used.
+# Replacements for names in checkpoints of ELECTRA's authors. The checkpoints
+# also have a generator, which keeps its names and is not used.
 _ELECTRA = (
   ("^electra/", "bert/"),
   (
@@ -301,7 +301,7 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     tf1 = name
     for regex, new in _ELECTRA if is_electra else ():
       tf1 = re.sub(regex, new, tf1)
-    # Only for the last dense layer, our layout is [outputs, inputs].
+    # This project stores only the last dense layer as [outputs, inputs].
     is_last = "cls/replaced_tokens/output_weights" in tf1 and tf1 != name
     names_in_file[tf1] = name, "transposed" if is_last else "same"
   return names_in_file
@@ -310,8 +310,8 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 # Hugging Face's classes and files
 
 # {suffix of a class's name: prefixes of its TF1 names besides the encoder's}.
-# The first class whose prefixes all occur is the default, so of two classes
-# with the same prefixes, the second must be requested.
+# The first class whose prefixes all occur is the default. So if two classes
+# have the same prefixes, --architecture must name the second class.
 _HEADS = {
   "ForQuestionAnswering": ("cls/squad/",),
   "ForSequenceClassification": ("output_",),
@@ -321,7 +321,7 @@ _HEADS = {
   "ForNextSentencePrediction": ("cls/seq_relationship/",),
   "Model": (),
 }
-# {copy of a weight: the weight}; older files contain such copies.
+# {name of a copy: name of the weight}; older files contain these copies.
 _TABLE = "{}.embeddings.word_embeddings.weight"
 _TIED = {
   "cls.predictions.decoder.weight": _TABLE,
@@ -339,8 +339,8 @@ def _architectures(variant):
   """Returns {class of transformers: prefixes of its TF1 names}."""
   title = flag_values.HUGGINGFACE_TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
-  # Only this class has the dense layer.
-  if family_of(variant) in _OF_TEXTS:
+  # In these variants, only the sequence classifier has the dense layer.
+  if family_of(variant) in _ONLY_FOR_SEQUENCES:
     starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
     starts_of["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
@@ -369,7 +369,7 @@ def variant_of(names: Iterable[str]) -> str:
 
 
 def family_of(variant: str) -> str:
-  """Returns the variant that defines the names of a variant."""
+  """Returns the variant whose names a variant uses."""
   return _FAMILIES.get(variant, variant)
 
 
@@ -384,27 +384,27 @@ def find(
   """Maps the names in a Hugging Face file to TF1 names.
 
   Returns:
-    {TF1 name: (name in the file, key of LAYOUTS)}, where weights without a row
-    keep their names; and the names of weights that are derived from others.
+    {TF1 name: (name in the file, key of LAYOUTS)}, and the names of weights
+    that other weights determine. Weights without a row keep their names.
   """
   variant = family_of(variant)
   known = {row.name: row for row in rows(variant, names)}
   values, derived = {}, []
   for name in sorted(names):
-    # Names in a separate encoder lack the prefix.
+    # Names in an encoder without a head lack the prefix.
     full = re.sub(
       r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler)\.)",
       f"{variant}.",
       name,
     )
-    # In files from before 2019, these two have TensorFlow's names.
+    # Files from before 2019 have TensorFlow's names for these two.
     full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
     full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
-      # A classifier's dense layer comes first; a pooler after it has no row.
+      # A classifier's dense layer precedes the pooler, and gets its TF1 name.
       row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived
@@ -419,20 +419,20 @@ def to_write(
   """
   if architecture not in _architectures(variant):
     raise errors.InputError(
-      f"--architecture={architecture} is of another kind of model; this one "
-      f"is {variant}: choose among {', '.join(_architectures(variant))}"
+      f"--architecture={architecture} does not fit this model, which is "
+      f"{variant}; choose among {', '.join(_architectures(variant))}"
     )
   # In a model without a head, names lack the encoder's prefix: BertModel has
   # "encoder.layer.0...", all other classes have "bert.encoder.layer.0...".
   family = family_of(variant)
   prefix = f"{family}." if architecture.endswith("Model") else ""
-  of_others = _OF_TEXTS.get(family, ())
+  excluded = _ONLY_FOR_SEQUENCES.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
-    of_others = ()
-  # If a TF1 name has two rows, the second is for the class for whole texts.
+    excluded = ()
+  # If a TF1 name has two rows, the second is for the sequence classifier.
   row_of = {
     row.tf1: row._replace(name=row.name.removeprefix(prefix))
     for row in rows(variant, names)
-    if row.tf1 in names and not row.name.startswith(of_others)
+    if row.tf1 in names and not row.name.startswith(excluded)
   }
   return list(row_of.values())

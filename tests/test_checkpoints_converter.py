@@ -139,8 +139,8 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
 @pytest.mark.parametrize(
   "to, note",
   [
-    ("tf1", "the original's code does not know it"),
-    ("model_garden", "build the encoder with that activation"),
+    ("tf1", "google-research/bert does not"),
+    ("model_garden", "build the Model Garden encoder with this"),
   ],
 )
 def test_the_report_says_which_gelu_it_is(tmp_path, to, note):
@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   "change, message",
   [
     ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
-    ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; give"),
+    ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; pass"),
     ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
   ],
 )
@@ -210,7 +210,7 @@ def test_inconsistent_models_are_refused(model, tmp_path):
     stream.write("a\n" * 26)
   for path, message in (
     (tmp_path / "garden", "has 2 attention heads.* 4;"),
-    (TRAINING, "give --bert_config_file"),
+    (TRAINING, "pass --bert_config_file"),
     (model, "31 tokens .*vocab_size 30"),
   ):
     with pytest.raises(errors.InputError, match=message):

@@ -160,13 +160,13 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
     grown(source, tmp_path, lines)
   message = str(raised.value)
   for number, fault in {
-    2: "'the' is a token of",
+    2: "'the' is already a token of",
     3: "'two words' has white space inside",
-    5: "'good' is in line 1 already",
-    6: "'good' is in line 1 already",
+    5: "'good' is already in line 1",
+    6: "'good' is already in line 1",
     7: "'##ing' begins with ##",
     8: "has Han characters",
-    11: "is longer than 200 characters",
+    11: "has over 200 characters",
   }.items():
     (line,) = (x for x in message.split("\n") if f"words.txt:{number}: " in x)
     assert fault in line
@@ -186,11 +186,11 @@ def test_a_word_is_added_in_its_normalized_form(source, tmp_path, caplog):
 def test_impossible_growth_is_refused(source, tmp_path):
   with pytest.raises(errors.InputError, match="max_position_embeddings 100000"):
     grown(source, tmp_path, None, max_position_embeddings=10**12)
-  with pytest.raises(errors.InputError, match="words.txt: no word in it"):
+  with pytest.raises(errors.InputError, match="words.txt has no words"):
     grown(source, tmp_path, ["", " "])
   with pytest.raises(errors.InputError, match="the model has 32 already"):
     grown(source, tmp_path, None, max_position_embeddings=32)
   with pytest.raises(errors.InputError, match="pass --vocab_file"):
     grown(source._replace(vocab_file=None), tmp_path)
-  with pytest.raises(errors.InputError, match="tokenizer.json is another ki"):
+  with pytest.raises(errors.InputError, match="tokenizer.json has another f"):
     grown(source._replace(vocab_file="tokenizer.json"), tmp_path)

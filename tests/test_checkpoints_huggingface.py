@@ -89,8 +89,8 @@ def test_old_names_of_weights_are_read(model):
   transformers_goldens.check_equal(actual, expected)
   assert weight_files.open_reader(str(model)).notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
-    "cls.predictions.decoder.weight: not read, because derived from other "
-    "weights"
+    "cls.predictions.decoder.weight: not read, because other weights "
+    "determine them"
   ]
 
 
@@ -115,7 +115,7 @@ def test_half_precision_is_read_as_float32(model, dtype):
   expected = weights["bert/pooler/dense/kernel"].astype(dtype)
   assert value.dtype == np.float32
   np.testing.assert_array_equal(value, expected.astype(np.float32))
-  assert "read as float32" in reader.notes[0]
+  assert "to float32" in reader.notes[0]
 
 
 def test_names_of_other_models_are_reported_as_unused(model):
@@ -140,7 +140,7 @@ def test_a_sentence_transformers_folder_is_read(model, subfolder, tmp_path):
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
   assert reader.shapes and reader.notes[0].endswith(
-    "by Pooling, then Normalize (pooling: mean)"
+    "through Pooling, then Normalize (pooling: mean)"
   )
 
 
@@ -157,7 +157,7 @@ def test_a_head_with_a_table_of_its_own_is_refused(model):
 def test_damaged_files_are_named(model, change):
   path = model / "model.safetensors"
   path.write_bytes(change(path.read_bytes()))
-  with pytest.raises(errors.InputError, match=f"{path} is no readable"):
+  with pytest.raises(errors.InputError, match=f"{path} is not a readable"):
     weight_files.open_reader(str(model))
 
 
@@ -165,7 +165,7 @@ def test_missing_shards_are_named(tmp_path):
   model = shutil.copytree(GOLDEN / "BertForMaskedLM", tmp_path / "model")
   second = model / "model-00002-of-00002.safetensors"
   safetensors.numpy.save_file({"other": np.zeros(1)}, second)
-  with pytest.raises(errors.InputError, match="00002.* has no .*index.json"):
+  with pytest.raises(errors.InputError, match="00002.* lacks the .*index.json"):
     weight_files.open_reader(str(model))
   second.unlink()
   with pytest.raises(errors.InputError, match=f"no such file: {second}"):

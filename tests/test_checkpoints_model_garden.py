@@ -125,7 +125,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
   report = weight_files.load(
     bert.variables, reader, allowed_missing=["^cls/seq_relationship/"]
   )
-  assert "pooler's kernel is that of the next-sent" in " ".join(reader.notes)
+  assert "pooler's kernel is from the next-sent" in " ".join(reader.notes)
   inputs = garden_inputs(masked_lm_positions=POSITIONS)
   keys = ["sequence_output", "mlm_logits"]
   if with_model:

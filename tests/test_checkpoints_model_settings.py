@@ -53,7 +53,7 @@ def test_stored_settings_are_used_but_a_passed_flag_has_priority(path, caplog):
   passed = {"max_seq_length": 128, "doc_stride": 64}
   assert restored(path, passed, **passed) == {**TRAINED, "max_seq_length": 128}
   assert caplog.messages == [
-    "other input than in training: --max_seq_length=128 (trained with 256)"
+    "the input differs from training: --max_seq_length=128 (trained with 256)"
   ]
 
 

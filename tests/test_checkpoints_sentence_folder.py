@@ -97,13 +97,13 @@ def test_the_pooling_is_read_from_the_modules(
           "default_prompt_name": "q",
         }
       },
-      "each text begins with the prompt 'query: '",
+      "each text gets the prompt 'query: '",
     ),
     (
       THREE,
       OLD,
       {"config_sentence_transformers": {"truncate_dim": 64}},
-      "vectors are cut to their first 64 numbers",
+      "vectors are truncated to 64 dimensions",
     ),
     (
       THREE,

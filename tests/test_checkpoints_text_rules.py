@@ -207,5 +207,5 @@ def test_ignored_settings_are_named_once(tmp_path, caplog):
   vocab_file = write_folder(tmp_path, files)
   for _ in range(2):
     assert ids_of(vocab_file) == CASES["lower=True strip=True han=True"]["ids"]
-  assert caplog.text.count("nothing here reads fold_digits, truncation_") == 1
-  assert caplog.text.count("{'strip_accents': True}, and tokenizer.json") == 1
+  assert caplog.text.count("this project ignores fold_digits, truncation_") == 1
+  assert caplog.text.count("{'strip_accents': True}, but the tokenizer") == 1

@@ -43,7 +43,7 @@ MESSAGES = {
   "span": "was trained to answer questions, not to ",
   "masked_lm": r"was trained to fill in \[MASK\], not to ",
   "next_sentence": "was trained to tell whether a text follows, not to ",
-  "embedding": "is an encoder alone; train the head first ",
+  "embedding": "is only an encoder; train the head first ",
 }
 
 

@@ -84,10 +84,10 @@ def test_a_missing_checkpoint_is_reported(tmp_path, prefix):
   for name in ("one.ckpt", "two.ckpt"):
     weight_files.write_tf1(f"{tmp_path}/two/{name}", {"a": np.zeros(1)})
   for path, message in (
-    ("two", "one.ckpt, two.ckpt; name one"),
+    ("two", "one.ckpt, two.ckpt; pass one"),
     ("none", r"none: there is no .*none\.index; .* has bert_model\.ckpt"),
     ("empty", "empty: no file ends in .index, .safetensors or .bin"),
-    ("adapter", "adapter has only an adapter of PEFT, .*merge both"),
+    ("adapter", "adapter has only a PEFT adapter, .*merge both"),
     ("empty/model.ckpt-3", r"empty/model\.ckpt-3: there is no .*3\.index$"),
     ("no/folder", r"no checkpoint at .*: there is no .*no/folder\.index$"),
   ):
@@ -225,7 +225,7 @@ def test_anything_but_the_head_must_be_in_the_file(prefix):
   )
   message = (
     r"bert_model\.ckpt has no bert/pooler/dense/kernel \(it has "
-    r"bert/embeddings/word_embeddings, .*give the checkpoint that belongs"
+    r"bert/embeddings/word_embeddings, .*pass the checkpoint that belongs"
   )
   with pytest.raises(errors.InputError, match=message):
     weight_files.load(variables, prefix, allowed_missing=["^output_"])
@@ -234,11 +234,13 @@ def test_anything_but_the_head_must_be_in_the_file(prefix):
 
 def test_shapes_must_agree(prefix):
   (table,) = model(bert__embeddings__word_embeddings=[4, 2])
-  message = r"word_embeddings has shape \[3, 2\], but \[4, 2\] is needed; give"
+  message = r"word_embeddings has shape \[3, 2\], but \[4, 2\] is needed; pass"
   with pytest.raises(errors.InputError, match=message):
     weight_files.load([table], prefix)
   (head,) = model(bert__pooler__dense__bias=[5])
-  with pytest.raises(errors.InputError, match="take its labels, or"):
+  with pytest.raises(
+    errors.InputError, match="pass the checkpoint's labels, or"
+  ):
     weight_files.load([head], prefix, allowed_missing=["pooler/dense/bias"])
 
 

@@ -144,7 +144,7 @@ def test_variables_without_effect_are_not_trained(pooling, layers, count):
   "changes, fault",
   [
     ({"train_batch_size": 1}, "train_batch_size=1 leaves no negatives"),
-    ({"pooling_layer": ["2"]}, "'2' is no layer"),
+    ({"pooling_layer": ["2"]}, "'2' is not a layer"),
     ({}, None),
     ({"train_batch_size": 1, "negative_column": "worse"}, None),
     ({"train_batch_size": 1, "do_train": False}, None),

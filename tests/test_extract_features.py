@@ -231,12 +231,15 @@ def test_the_attention_of_chosen_lines(tmp_path):
   [
     (
       {},
-      "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
+      "--layers=-1,-2,-3,-4: '-4' is not a layer of this model, which has 3; "
       "pass numbers from -3 to 2",
     ),
-    ({"layers": "last"}, "'last' is no layer of this model"),
-    ({"layers": "1,-4"}, "'-4' is no layer of this model"),
-    ({"pooling": "last_four_concat"}, "'-4' is no layer of this model, which"),
+    ({"layers": "last"}, "'last' is not a layer of this model"),
+    ({"layers": "1,-4"}, "'-4' is not a layer of this model"),
+    (
+      {"pooling": "last_four_concat"},
+      "'-4' is not a layer of this model, which",
+    ),
     (
       {"pooling": "mean", "similarity": True},
       "lines.txt:2: no pair in 'his gold, as it fell'",

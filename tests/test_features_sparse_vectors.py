@@ -91,12 +91,12 @@ def test_the_folder_says_the_head_that_is_served(folder):
     (
       "1_SpladePooling/config.json",
       {"pooling_strategy": "mean"},
-      "1_SpladePooling/config.json: 'mean' is none of max, sum; this project",
+      "1_SpladePooling/config.json: 'mean' is not one of max, sum; this",
     ),
     (
       "1_SpladePooling/config.json",
       {"activation_function": "softplus"},
-      "1_SpladePooling/config.json: 'softplus' is none of relu, log1p_relu",
+      "1_SpladePooling/config.json: 'softplus' is not one of relu, log1p_relu",
     ),
     (
       "modules.json",
@@ -110,7 +110,7 @@ def test_the_folder_says_the_head_that_is_served(folder):
     (
       "config_sentence_transformers.json",
       {"prompts": {"q": "query: "}, "default_prompt_name": "q"},
-      "each text begins with the prompt 'query: '; this project",
+      "each text gets the prompt 'query: '; this project",
     ),
   ],
 )

@@ -130,7 +130,9 @@ def test_vectors_of_length_1():
   ],
 )
 def test_a_layer_that_is_none(layers, named):
-  expected = f"--pooling_layer={named} is no layer of this model, which has 5"
+  expected = (
+    f"--pooling_layer={named} is not a layer of this model, which has 5"
+  )
   with pytest.raises(errors.InputError, match=re.escape(expected)):
     pooling("mean", layers)
 

@@ -284,7 +284,7 @@ def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
   wanted = json.loads((folder / "predictions.json").read_text())
   model = folder / "final_model"
   done, found = predictions_of(files, tmp_path / "a", model_dir=model)
-  assert found == wanted and "other input than in training" not in done.err
+  assert found == wanted and "the input differs from training" not in done.err
   assert "--max_seq_length=64 --doc_stride=20" in done.err
   shutil.copytree(folder, tmp_path / "b")
   (tmp_path / "b" / "predictions.json").unlink()

@@ -351,7 +351,9 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
   with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
     model_settings.resolve(parse(model_dir=folder))
   (folder / "adapter_config.json").write_text("{}")
-  with pytest.raises(errors.InputError, match="this PEFT adapter changes"):
+  with pytest.raises(
+    errors.InputError, match="base model of this PEFT adapter"
+  ):
     model_settings.resolve(parse(model_dir=folder))
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
@@ -376,7 +378,9 @@ def test_a_run_folder_is_no_model_folder_but_names_one(parse, tmp_path):
 
 
 def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse):
-  with pytest.raises(errors.InputError, match="c.json: seed is 'x', which --s"):
+  with pytest.raises(
+    errors.InputError, match="c.json: --seed does not accept the value 'x'"
+  ):
     model_settings.restore_input_settings(parse(), {"seed": "x"}, "c.json")
 
 

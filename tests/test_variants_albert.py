@@ -124,7 +124,7 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   values.update(bert_config_file=None, init_checkpoint=None)
   given = {"model_dir": str(tmp_path)}
   read = run_settings.Settings({**values, "do_lower_case": True}, given)
-  with pytest.raises(errors.InputError, match="has none of vocab.txt, tokeni"):
+  with pytest.raises(errors.InputError, match="lacks vocab.txt or tokeni"):
     model_settings.resolve(read)
   # run_pretraining.py reads ids, and a vocabulary of one's own is read.
   resolved = model_settings.resolve(run_settings.Settings(values, given))

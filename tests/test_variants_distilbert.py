@@ -105,11 +105,11 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
 @pytest.mark.parametrize(
   "kind, options, message",
   [
-    ("model_garden", {}, "no place for distilbert"),
+    ("model_garden", {}, "this model is distilbert"),
     (
       "huggingface",
       {"architecture": "BertModel"},
-      "--architecture=BertModel is of another .* among DistilBertForQ",
+      "--architecture=BertModel does not fit .* among DistilBertForQ",
     ),
   ],
 )

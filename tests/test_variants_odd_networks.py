@@ -108,7 +108,7 @@ def test_rows_that_pad_a_table_are_left_out(tmp_path, caplog):
     }
 
   assert_same(logits_of(renamed(tmp_path, padded)), "bert")
-  assert "has 26 rows, and the model 20 words: the last rows" in caplog.text
+  assert "has 26 rows, but the vocabulary has 20 entries" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def settings_with(**given):
 def test_what_such_a_file_cannot_do(tmp_path):
   known = tokenizer_files.with_known_case(settings_with())
   assert known.do_lower_case is False
-  with pytest.raises(errors.InputError, match="leave --do_lower_case out"):
+  with pytest.raises(errors.InputError, match="leave out --do_lower_case"):
     tokenizer_files.with_known_case(settings_with(do_lower_case=False))
   with pytest.raises(errors.InputError, match="leave the flag out"):
     vocabularies.make_tokenizer(path_of("bpe"), never_split=["a"])
@@ -214,7 +214,7 @@ def test_what_such_a_file_cannot_do(tmp_path):
   with pytest.raises(errors.InputError, match="--format=onnx or litert"):
     graph_tokenizer.GraphTokenizer(tokenizer)
   source = converter.Source(None, None, path_of("bpe"))
-  with pytest.raises(errors.InputError, match="one token a line; .*another"):
+  with pytest.raises(errors.InputError, match="one token per line; .*another"):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
 
 
