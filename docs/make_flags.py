@@ -33,11 +33,11 @@ REPEATED = "; repeat this option to specify a list of values"
 HEADER = """\
 # Flags
 
-`python SCRIPT.py --help` prints the same groups and texts. Flags that the
-original has keep its names and defaults. An empty default means that the flag
-is not set.
+`python SCRIPT.py --help` prints the same groups and texts. Flags that
+google-research/bert has keep its names and defaults. An empty default means
+that the flag is not set.
 
-This page is generated: `make docs` writes it anew after a flag has changed.
+This page is generated: after you change a flag, run `make docs`.
 """
 
 
@@ -47,7 +47,7 @@ from common import command, flag_help, flags  # noqa: E402
 
 
 class _Defined(Exception):
-  """All flags of a script are defined."""
+  """Raised when all flags of a script are defined."""
 
 
 def _stop(*_, **__):
@@ -57,7 +57,7 @@ def _stop(*_, **__):
 
 def read_flags(script):
   """Returns the absl flags that a script defines or uses, sorted by name."""
-  # Only absl's flags, without the flags of the script before.
+  # Keep only absl's flags, without the flags of the previous script.
   vars(flags.FLAGS).update(vars(type(flags.FLAGS)()))
   parse_flags, command.parse_flags = command.parse_flags, _stop
   with contextlib.suppress(_Defined):
@@ -67,7 +67,7 @@ def read_flags(script):
 
 
 def row(flag):
-  """Returns the line of one flag, in Markdown."""
+  """Returns the table row of a flag, in Markdown."""
   meaning = " ".join(flag.help.split()).removesuffix(REPEATED)
   # absl puts the choices of an enum in front: "<mean|max>: How ...".
   match = CHOICES.match(meaning)
@@ -82,7 +82,7 @@ def row(flag):
 
 
 def table(script):
-  """Returns the section of one script, in Markdown."""
+  """Returns the section of a script, in Markdown."""
   groups = flag_help.in_groups(read_flags(script))
   lines = [f"## `{script}`"]
   for title, flags_of_group in groups.items():
@@ -97,7 +97,7 @@ def table(script):
 
 
 def differences(old, new):
-  """Returns the lines of two pages that are not in both, marked - and +."""
+  """Returns the lines that only one page has, marked - (old) and + (new)."""
   old, new = old.split("\n"), new.split("\n")
   return [f"- {line}" for line in old if line not in new] + [
     f"+ {line}" for line in new if line not in old

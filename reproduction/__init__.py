@@ -1,1 +1,1 @@
-"""Downloads models and data, runs published experiments, reports results."""
+"""Downloads models and data, runs published experiments, and reports them."""

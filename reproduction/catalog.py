@@ -1,10 +1,10 @@
-"""Reads catalog.csv: the released models and data sets, a line for each file.
+"""Reads catalog.csv: the released models and data sets, one line per file.
 
 Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
-the same files (its url_checksums, Apache-2.0); users of WikiText publish its
-sums. For a file without published values, only the length that the server
-reports is checked. A model's size is the size of its weights, 4 bytes per
-parameter; its archive is a little smaller.
+the same files (url_checksums, Apache-2.0). WikiText's sums are from its users.
+For a file without published values, only the length that the server reports is
+checked. A model's size is the size of its weights, 4 bytes per parameter; the
+archive is a little smaller.
 """
 
 import csv
@@ -36,14 +36,14 @@ class Entry(NamedTuple):
   about: str  # One line of description.
   program: str  # For models: the program that wrote the checkpoint.
   bytes_after: int  # For models: approximate size of the weights.
-  flags: str  # Flags of the scripts that use {folder}.
+  flags: str  # Flags for scripts; {folder} stands for the folder.
   group: str  # For data: a value of --data that selects a group of data sets.
-  # Lines of the published files, including headers; for SQuAD the questions.
+  # {published file: number of lines with the header, or of SQuAD's questions}
   rows: dict[str, int]
 
 
 def read_groups(name: str) -> Iterator[list[dict]]:
-  """Yields lists of lines with the same name from a CSV file of this folder."""
+  """Yields lists of lines with the same name from a CSV file in this folder."""
   path = pathlib.Path(__file__).with_name(name)
   with open(path, encoding="utf-8", newline="") as stream:
     lines = csv.DictReader(stream)

@@ -1,6 +1,6 @@
-"""Makes a folder for each model and data set: download, unpack, prepare.
+"""Downloads, unpacks and prepares models and data sets, one folder for each.
 
-The folder is made as .NAME.part and renamed to NAME as the last step, so a
+A folder is created as .NAME.part and renamed to NAME in the last step, so a
 folder with the final name is complete. No TensorFlow is imported here.
 """
 
@@ -20,10 +20,10 @@ import tqdm
 from common import errors, file_io, json_files
 from reproduction import catalog
 
-# This file marks a folder of download.py, and lists its source files.
+# This file marks a folder that download.py created, and lists its source files.
 _RECORD = "download.json"
 _ARCHIVES = (".zip", ".tar.gz")
-_TIMEOUT = 9, 30  # Seconds for a connection, and for the next byte.
+_TIMEOUT = 9, 30  # Seconds to connect, and to wait for the next byte.
 _TRIES = 5
 _PAUSE = 2.0  # Seconds before the second try, doubled before each later one.
 # HTTP statuses after which a retry can succeed.
@@ -33,10 +33,10 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 def fetch(
   entry: catalog.Entry, folder: str, base_url: str | None = None
 ) -> tuple[str, bool]:
-  """Makes a folder for an entry inside `folder`, unless it exists.
+  """Creates an entry's folder inside `folder`, unless it exists.
 
-  Returns its path, and whether it was made now. Raises InputError: the entry is
-  not available, or another file or folder has its name.
+  Returns its path, and whether it was created now. Raises InputError: the entry
+  is not available, or another file or folder has its name.
   """
   target = os.path.join(folder, entry.name)
   # The record is written before the folder gets its final name.
@@ -44,7 +44,7 @@ def fetch(
     return target, False
   if os.path.exists(target):
     raise errors.InputError(
-      f"{target} is not made by download.py: remove it or choose another --dir"
+      f"{target} is not from download.py: remove it or choose another --dir"
     )
   part = os.path.join(folder, f".{entry.name}.part")
   os.makedirs(part, exist_ok=True)
@@ -52,7 +52,7 @@ def fetch(
   ready = os.path.join(part, "ready")
   shutil.rmtree(ready, ignore_errors=True)  # From an interrupted run.
   os.makedirs(ready)
-  # Each of several archives gets a folder with its name.
+  # If there are several archives, each gets a folder with its name.
   several = sum(path.endswith(_ARCHIVES) for path in paths) > 1
   for path in paths:
     name = re.sub(r"(\.tar)?\.\w+$", "", os.path.basename(path))
@@ -72,7 +72,7 @@ def fetch(
       "files": [file.url for file in entry.files],
     },
   )
-  # Delete the archives last: after an interruption they are still there.
+  # Delete the archives last, so that an interrupted run can use them again.
   os.rename(ready, target)
   shutil.rmtree(part)
   return target, True
@@ -94,9 +94,9 @@ def download(
 ) -> str:
   """Downloads a file to a folder, unless it exists; returns its path.
 
-  If a connection ends or the server is busy, it tries up to five times, and
-  continues an archive. Raises InputError: the server does not have the file, or
-  sends another file than expected.
+  If the connection breaks or the server is busy, it tries up to five times, and
+  resumes archives. Raises InputError: the server lacks the file or sends a
+  different file.
   """
   path, url = os.path.join(folder, file.name), mirrored(file.url, base_url)
   if os.path.exists(path):
@@ -108,7 +108,7 @@ def download(
       _transfer(url, part)
       break
     except requests.RequestException as error:
-      # Without a network there is no answer and no part: retries take minutes.
+      # Without a response and a partial file, a retry takes minutes and fails.
       status = error.response is not None and error.response.status_code
       can_succeed = status in _BUSY if status else os.path.exists(part)
       if number == _TRIES - 1 or not can_succeed:
@@ -117,12 +117,12 @@ def download(
           f"{url} could not be downloaded "
           f"({'no connection' if is_silent else error}). Check the network and "
           "HTTPS_PROXY, and run the same command again; or pass "
-          "--base_url=MIRROR, which has this file as "
-          f"{mirrored(file.url, 'MIRROR')}; or bring {file.url} by hand to "
+          "--base_url=MIRROR for a mirror that has the file as "
+          f"{mirrored(file.url, 'MIRROR')}; or copy {file.url} by hand to "
           f"{path}"
         ) from error
     time.sleep(_PAUSE * 2**number)
-  # Check before the rename: a file with this name is always the published file.
+  # Check before the rename, so that the final name means the published file.
   _check(part, file, url)
   os.replace(part, path)
   return path
@@ -131,18 +131,18 @@ def download(
 def _transfer(url, part):
   """Downloads a file, or the rest of it; raises RequestException."""
   headers, start = {"Accept-Encoding": "identity"}, 0
-  # Only archives have checksums inside, which reveal parts of two versions.
+  # Resume only archives, whose checksums reveal parts of two versions.
   if part.removesuffix(".part").endswith(_ARCHIVES) and os.path.exists(part):
     start = os.path.getsize(part)
     headers["Range"] = f"bytes={start}-"
   with requests.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
-    if response.status_code == 416:  # The part is not shorter than the file.
+    if response.status_code == 416:  # The part is as long as the file.
       os.remove(part)
       return _transfer(url, part)
     response.raise_for_status()
-    start *= response.status_code == 206  # Others send the whole file.
+    start *= response.status_code == 206  # Other statuses send all of it.
     total = start + int(response.headers.get("Content-Length", 0))
     with (
       open(part, "ab" if start else "wb") as stream,
@@ -172,8 +172,8 @@ def _check(path, file, url):
     return
   os.remove(path)
   raise errors.InputError(
-    f"{url}: got {got}, expected {expected}: another file than the published "
-    "one, removed; try again, or another --base_url"
+    f"{url}: got {got}, expected {expected}; the file differs from the "
+    "published file and was removed; try again, or pass another --base_url"
   )
 
 
@@ -181,16 +181,16 @@ def _check(path, file, url):
 
 
 def unpack(path: str, folder: str) -> None:
-  """Unpacks an archive into a folder; leaves out a single folder at its top.
+  """Unpacks an archive into a folder, without the archive's single top folder.
 
   Raises InputError: the archive is damaged, too large for the disk, or has a
   member that is a device or would be outside the folder.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(
-      "archives are unpacked safely by Python 3.10.12, 3.11.4 or later; use one"
+      "unpacking archives safely needs Python 3.10.12, 3.11.4 or later"
     )
-  # zipfile writes only within the folder, and makes links plain files.
+  # zipfile writes only inside the folder, and turns links into plain files.
   options: dict = {} if path.endswith(".zip") else {"filter": "data"}
   with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
     try:
@@ -206,9 +206,9 @@ def unpack(path: str, folder: str) -> None:
       raise errors.InputError(
         f"{path} cannot be unpacked ({reason}); remove it and download it again"
       ) from error
-    # macOS adds such files to archives.
+    # macOS adds these files to archives.
     names = {*os.listdir(top)} - {"__MACOSX", ".DS_Store"}
-    # The archives of the original and of GLUE have one folder.
+    # The archives of the original and of GLUE have one folder at the top.
     if len(names) == 1 and os.path.isdir(os.path.join(top, *names)):
       top = os.path.join(top, *names)
     os.makedirs(folder, exist_ok=True)
@@ -217,10 +217,10 @@ def unpack(path: str, folder: str) -> None:
 
 
 def split_mrpc(folder: str) -> None:
-  """Makes train.tsv, dev.tsv and test.tsv from the official MRPC files.
+  """Writes train.tsv, dev.tsv and test.tsv from the official MRPC files.
 
   GLUE's dev set has the pairs of the official training set whose ids are in
-  mrpc_dev_ids.tsv. Its test set numbers the official test pairs.
+  mrpc_dev_ids.tsv. GLUE's test set has the official test pairs with an index.
   """
   dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
   header, *rows = _lines(folder, "msr_paraphrase_train.txt")
@@ -246,11 +246,11 @@ def _lines(folder, name):
 
 
 def split_wikitext(folder: str) -> None:
-  """Makes train.txt, valid.txt and test.txt from WikiText's raw files.
+  """Writes train.txt, valid.txt and test.txt from WikiText's raw files.
 
-  In the result, a line is a sentence, and a blank line separates articles;
-  titles and headings are omitted. A published line is a paragraph with spaces
-  around all punctuation; a separate `.`, `!` or `?` ends a sentence.
+  The new files have one sentence per line, and a blank line between articles.
+  Titles and headings are omitted. A line of the raw files is a paragraph with
+  spaces around punctuation, so a separate `.`, `!` or `?` ends a sentence.
   """
   for part in ("train", "valid", "test"):
     path = os.path.join(folder, f"wiki.{part}.raw")
@@ -262,7 +262,7 @@ def split_wikitext(folder: str) -> None:
 
 
 def _sentences(lines):
-  """Yields lines of sentences, and a blank line before each article."""
+  """Yields a line per sentence, and a blank line before each article."""
   for _, line in lines:
     # "= Title =", "= = Heading = =".
     heading = re.fullmatch(r" *(= )+.*?(= *)+", line)

@@ -13,7 +13,7 @@ REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 
 
 def collect(output: str) -> list[dict]:
-  """Returns the report's lines, one for each row, set of deviations and metric.
+  """Returns the report's lines, one per row, set of deviations and metric.
 
   A line has: row, source, metric, model, published, low, high (None: no limit),
   median, sd (None for a single seed), values, seeds, deviations, verdict,
@@ -34,7 +34,7 @@ def collect(output: str) -> list[dict]:
 
 def _line(row, metric, results):
   first, grid = results[0], [pair for r in results for pair in r["grid"]]
-  # Only a server computes the missing scores.
+  # Scores are missing if only GLUE's server computes them.
   scores = [r["results"] for r in results if metric.result in r["results"]]
   summary, verdict = _summary(metric, scores), NO_BAND
   low, high = metric.low, metric.high
@@ -85,7 +85,7 @@ def _median_text(line):
   if not grid:
     return text
   best = [" ".join(f"{n}={v}" for n, v in b.items()) for b in line["best"]]
-  # Like published results: the best settings on the dev set, by first metric.
+  # As in the paper, choose the settings by the first metric on the dev set.
   return (
     f"{text}: {'; '.join(best)}, the best of {len(grid['values']) // count} "
     f"settings; median of all {_text(grid)}, {min(grid['values']):.2f} to "
@@ -96,7 +96,7 @@ def _median_text(line):
 def markdown(lines: list[dict]) -> str:
   """Returns the report as a Markdown table."""
   text = (
-    "# Published results, and here\n\n"
+    "# Published and reproduced results\n\n"
     "| row | metric | published | here: median | band | verdict | deviations "
     "| machine, date |\n|---|---|---|---|---|---|---|---|\n"
   )
@@ -127,7 +127,7 @@ def write(output: str) -> list[str]:
   lines = collect(output)
   if not lines:
     raise errors.InputError(
-      f"--output_dir={output} holds no finished run; run a row first: "
+      f"--output_dir={output} has no finished run; run a row first: "
       "--row=NAME, see --list"
     )
   text = markdown(lines)

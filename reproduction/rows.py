@@ -3,7 +3,7 @@
 Sources: Devlin et al., arXiv 1810.04805 ("paper"); the README and
 multilingual.md of the original ("README"); and, if the paper has only test
 scores, later papers with dev set scores of the same model. Bands are from
-published spreads over seeds: a run within its band is reproduced.
+published spreads over seeds. A result within its band counts as reproduced.
 """
 
 import shlex
@@ -34,7 +34,7 @@ class Row(NamedTuple):
   # model from a run of the row in `after`.
   flags: tuple[str, ...]
   metrics: tuple[Metric, ...]  # The first is the main metric.
-  hours: str  # The published time, with its hardware.
+  hours: str  # The published training time and hardware.
   after: str  # Row from whose finished runs this row starts; "": none.
   note: str
   config: dict[str, str]  # Values that bert_config.json must have.
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 def _row(lines):
-  """Returns a Row; each of its lines has a metric."""
+  """Returns the Row in some lines of the CSV file, one line per metric."""
   texts = "name source model data script hours after note"
   numbers = "published low high scale"
   return Row(

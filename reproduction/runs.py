@@ -1,9 +1,9 @@
 """Runs a row of the table with its command and seeds, and stores the results.
 
 A run's folder is OUTPUT/ROW/seed_N, which is the --output_dir of the row's
-script. When the script has ended, its results are written to result.json there.
-A seed with that file is skipped; an interrupted run continues. No TensorFlow is
-imported here.
+script. After the script has ended, the results are written to result.json in
+this folder. A seed with this file is skipped. An interrupted run continues. No
+TensorFlow is imported here.
 """
 
 import os
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
   """A row, and the settings to run it with."""
 
   row: rows.Row
-  model: str  # Folder of the weights; "" if an earlier run makes them.
+  model: str  # Folder of the weights; "" if an earlier run trains them.
   data: str  # Folder or files of the data.
   output: str  # Folder for all rows.
   max_steps: int = 0  # Last step of a smoke run.
@@ -49,10 +49,10 @@ class Plan(NamedTuple):
     return os.path.join(self.output, self.row.name, f"seed_{seed}")
 
   def folder_before(self, seed: int) -> str:
-    """Returns the folder of the run that a seed starts from; "" for none.
+    """Returns the folder of the run from which a seed starts; "" for none.
 
-    It is the run with the same seed, or with seed 1 if only that has finished,
-    because several fine-tunings can start from one pre-training.
+    It is the run with the same seed, or with seed 1 if only that run has
+    finished: several fine-tunings can start from one pre-training.
     """
     if not self.row.after:
       return ""
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
-  """Returns the folder of a row's weights; "" if an earlier run makes them.
+  """Returns the folder of a row's weights; "" if an earlier run trains them.
 
   `folder` is --model_dir: a model folder, or a folder with downloads. Raises
   InputError: the model is missing; the message has the command to download it.
@@ -74,11 +74,11 @@ def find_model(row: rows.Row, folder: str | None) -> str:
     if _config_in(path):
       return path
   raise errors.InputError(
-    f"--row={row.name} needs {row.model}, and there is no model in "
+    f"--row={row.name} needs {row.model}, but there is no model in "
     f"--model_dir={folder or ''}; {_download('model', row.model, folder)}"
     if row.model
-    else f"--row={row.name} starts from no released model: --model_dir must "
-    "name a folder with bert_config.json and vocab.txt (and weights, if any)"
+    else f"--row={row.name} has no released model to start from: --model_dir "
+    "must be a folder with bert_config.json, vocab.txt and any weights"
   )
 
 
@@ -96,7 +96,7 @@ def _config_in(folder):
 
 
 def find_data(row: rows.Row, folder: str | None) -> str:
-  """Returns the folder of a row's data, or its files of records.
+  """Returns the folder of a row's data, or the paths of its record files.
 
   Raises InputError: the data is missing; the message says how to get it.
   """
@@ -104,12 +104,12 @@ def find_data(row: rows.Row, folder: str | None) -> str:
     if folder:
       return folder
     raise errors.InputError(
-      f"--row={row.name} needs --data_dir: your records ({row.note})"
+      f"--row={row.name} needs your record files as --data_dir ({row.note})"
     )
   named = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
   for path in [os.path.join(folder, row.data), folder] if folder else []:
     _, folders, files = next(os.walk(path), ("", [], []))
-    # A folder with downloads has no files. XNLI has two folders.
+    # A folder of downloads has no files, and is skipped. XNLI has two folders.
     if named <= {*files} and (files or "XNLI-1.0" in folders):
       return path
   how = _download("data", row.data, folder)
@@ -117,7 +117,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
     how = catalog.ELSEWHERE[row.data].about
   raise errors.InputError(
     f"--row={row.name} needs the data {row.data}, which --data_dir="
-    f"{folder or ''} does not hold; {how}"
+    f"{folder or ''} does not have; {how}"
   )
 
 
@@ -169,9 +169,10 @@ def _model_flags(folder):
 
 
 def run(plan: Plan, seed: int) -> None:
-  """Runs a seed and writes its result.json, unless that exists.
+  """Runs a seed and writes its result.json, unless the file exists.
 
-  Raises InputError: the script failed, or was stopped and can continue.
+  Raises InputError: the script failed, or was stopped and can continue; or the
+  file is from another command.
   """
   arguments, folder = command(plan, seed), plan.folder(seed)
   path = os.path.join(folder, _RESULT)
@@ -181,19 +182,19 @@ def run(plan: Plan, seed: int) -> None:
     if done[1:] == arguments[1:]:
       return
     raise errors.InputError(
-      f"{path} is of another command ({shlex.join(done)}); remove its folder, "
-      "or choose another --output_dir"
+      f"{path} is from another command ({shlex.join(done)}); remove its "
+      "folder, or choose another --output_dir"
     )
   before = plan.row.after and _read_before(plan, seed)
   if before and not (plan.row.is_chained or os.path.exists(folder)):
     _begin_after(plan, seed, before["results"]["global_step"])
   start = time.time()
-  # A separate process, as if a user had started the script.
+  # Start a separate process, as a user would.
   code = _call(arguments)
   if code:
     raise errors.InputError(
-      f"{os.path.basename(arguments[1])} ended with code {code}; run the same "
-      "command again to go on, or see its own message above: "
+      f"{os.path.basename(arguments[1])} ended with code {code}; see its "
+      "message above, or run the same command again to continue: "
       f"{shlex.join(arguments)}"
     )
   grid, results = read_search(folder), {}
@@ -221,8 +222,8 @@ def run(plan: Plan, seed: int) -> None:
 
 
 def _call(arguments):
-  """Runs a command and returns its exit code; a signal ends both processes."""
-  # The default action would end this process alone.
+  """Runs a command and returns its exit code; SIGTERM ends both processes."""
+  # The default action would end only this process.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
   with subprocess.Popen(arguments) as child:
     try:
@@ -234,13 +235,13 @@ def _call(arguments):
 
 
 def _read_before(plan, seed):
-  """Returns the result.json of the run that a seed starts from."""
+  """Returns the result.json of the run from which a seed starts."""
   folder = plan.folder_before(seed)
   path = os.path.join(folder, _RESULT)
   if os.path.exists(path):
     return _read(path)
   raise errors.InputError(
-    f"--row={plan.row.name} goes on with the run in {folder}, which is not "
+    f"--row={plan.row.name} continues the run in {folder}, which is not "
     f"finished; run --row={plan.row.after} first, with the same --output_dir"
   )
 
@@ -256,7 +257,7 @@ def _read(path):
 
 
 def _begin_after(plan, seed, step):
-  """Makes a run's folder with the last checkpoint of an earlier row's run."""
+  """Creates a run's folder with the last checkpoint of an earlier row's run."""
   before = plan.folder_before(seed)
   with file_io.new_folder(plan.folder(seed)) as folder:
     for name in os.listdir(before):
@@ -321,24 +322,24 @@ def _deviations(plan, weights, before):
 
 
 def fewer_rows(row: rows.Row, folder: str) -> list[str]:
-  """Returns texts about the files with fewer rows than the published ones."""
+  """Describes each file that has fewer rows than the published file."""
   entry = {**catalog.DATA, **catalog.ELSEWHERE}.get(row.data)
   texts = []
   for name, published in (entry.rows if entry else {}).items():
     path = pathlib.Path(folder, name)
-    # Count questions in a SQuAD file, and lines in others, with the header.
+    # Count the questions of SQuAD, and the lines of other files.
     unit, pattern = "lines", rb"\n"
     if path.suffix == ".json":
       unit, pattern = "questions", rb'"question"\s*:'
     count = len(re.findall(pattern, path.read_bytes())) if path.exists() else 0
-    # A few missing rows are ignored: versions of a data set differ by them.
+    # Ignore a few missing rows, by which versions of a data set differ.
     if path.exists() and count < 0.99 * published:
       texts.append(f"{name} with {count:,} of {published:,} {unit}")
   return texts
 
 
 def machine() -> str:
-  """Returns a text with the processor, its usable cores, and the GPUs."""
+  """Describes the processor, its usable cores, and the GPUs."""
   name = platform.processor() or platform.machine()
   if os.path.exists("/proc/cpuinfo"):
     text = pathlib.Path("/proc/cpuinfo").read_text()
@@ -361,7 +362,7 @@ def read_eval_results(folder: str) -> dict[str, float]:
   if not path.exists():
     raise errors.InputError(f"{path} is missing: the script did not evaluate")
   lines = path.read_text(encoding="utf-8").splitlines()
-  # After the score of one of two classes comes the name of that class.
+  # The name of the class follows a score for one of two classes.
   return {
     name.strip(): float(value.split()[0])
     for name, _, value in (line.partition(" = ") for line in lines)
@@ -371,7 +372,7 @@ def read_eval_results(folder: str) -> dict[str, float]:
 def read_search(folder: str) -> list[tuple[dict, dict]]:
   """Returns (settings, scores) for each run of --search, the best run first.
 
-  Settings are {flag: value as text}. Without search_results.tsv it returns [].
+  Settings are {flag: value as text}. Without search_results.tsv the list is [].
   """
   path = pathlib.Path(folder, "search_results.tsv")
   if not path.exists():
@@ -394,7 +395,7 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
 def finished(output: str) -> list[dict]:
   """Returns the results of all finished runs in a folder, sorted by path.
 
-  Raises InputError: an earlier version wrote a result, with other entries.
+  Raises InputError: an earlier version of this project wrote a result.
   """
   paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
   return [_read(str(path)) for path in paths]

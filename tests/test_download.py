@@ -142,7 +142,7 @@ def test_a_busy_server_is_asked_again_but_not_after_404(server, tmp_path):
 
 def test_without_a_network_the_error_says_where_to_put_the_file(tmp_path):
   path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
-  sentence = f"no connection.*file as MIRROR{PATH}; or bring .* to {path}$"
+  sentence = f"no connection.*file as MIRROR{PATH}; or copy .* to {path}$"
   with pytest.raises(errors.InputError, match=sentence):
     downloads.download(FILE, str(tmp_path), url)
   path.write_bytes(DATA)
@@ -320,5 +320,5 @@ Ann came .
 
 def test_a_folder_of_another_origin_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
-  with pytest.raises(errors.InputError, match="is not made by download.py"):
+  with pytest.raises(errors.InputError, match="is not from download.py"):
     downloads.fetch(catalog.DATA["mrpc"], str(tmp_path))

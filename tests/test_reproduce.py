@@ -171,7 +171,7 @@ def test_a_finished_seed_is_not_run_again(plan, monkeypatch):
   assert record["command"] == runs.command(plan, 1)
   assert record["deviations"] == [] and record["model"] == BASE
   assert re.search(r", \d+ cores?(,|$)", record["machine"])
-  with pytest.raises(errors.InputError, match="is of another command"):
+  with pytest.raises(errors.InputError, match="is from another command"):
     runs.run(plan._replace(max_steps=3), 1)
 
 
@@ -231,7 +231,7 @@ def test_questions_are_counted(tmp_path):
   "find, row, sentence",
   [
     (runs.find_model, "mrpc-base", "download.py --model=uncased_L"),
-    (runs.find_model, "pretrain-base", "starts from no released model"),
+    (runs.find_model, "pretrain-base", "has no released model to"),
     (runs.find_data, "mrpc-base", "download.py --data=mrpc --dir="),
     (runs.find_data, "conll2003-base", "agreement with NIST"),
   ],
@@ -296,7 +296,7 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
     (
       [],
       {"report": True, "output_dir": "nowhere"},
-      "nowhere holds no finished run; run a row first",
+      "nowhere has no finished run; run a row first",
     ),
     ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
     ([], {"row": "glue-tiny"}, "GLUE's server scores it"),
