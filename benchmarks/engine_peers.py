@@ -1,8 +1,8 @@
 """Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
-The graph is torch's ONNX export. Quantization to int8 is as in
-sentence-transformers: ONNX Runtime's dynamic quantization with signed weights,
-and OpenVINO's by NNCF, calibrated on 200 examples. A process loads one engine.
+The graph is torch's ONNX export. As in sentence-transformers, int8 means ONNX
+Runtime's dynamic quantization with signed weights, or OpenVINO's quantization
+by NNCF, calibrated on 200 examples. A process loads only one engine.
 """
 
 import os
@@ -20,8 +20,8 @@ def network(source, head):
   """Returns a torch.nn.Module from ids, mask, segments [B, T] to a result.
 
   `source` is a folder in Hugging Face's layout or, for random weights, a
-  transformers.BertConfig. `head` is "embedding", unit vectors [B, H] in the
-  direction of the last states' mean, or "classification", logits [B, labels].
+  transformers.BertConfig. The `head` "embedding" returns the normalized mean of
+  the last hidden states [B, H]; "classification" returns logits [B, labels].
   """
   import torch
   import transformers
@@ -51,8 +51,8 @@ def network(source, head):
 def on_torch(source, head, numbers):
   """Returns a function from int64 ids, mask, segments [B, T] to the result.
 
-  It runs in eager mode with scaled-dot-product attention. bfloat16 uses
-  autocast; "onednn" uses float32 products of oneDNN instead of MKL.
+  The network runs in eager mode with scaled-dot-product attention. The
+  `numbers` "bfloat16" use autocast. "onednn" is float32 with oneDNN, not MKL.
   """
   import torch
   from torch.utils import mkldnn
@@ -73,7 +73,7 @@ def on_torch(source, head, numbers):
 
 
 def on_onnx_runtime(path, numbers):
-  """Like on_torch, by the CPUExecutionProvider with all its optimizations."""
+  """Like on_torch, on the CPUExecutionProvider with all its optimizations."""
   import onnxruntime
 
   del numbers  # The file determines the dtype.
@@ -84,11 +84,11 @@ def on_onnx_runtime(path, numbers):
 
 
 def on_openvino(path, numbers):
-  """Like on_torch, by the CPU plugin with all threads for a single batch."""
+  """Like on_torch, on the CPU plugin with all threads for a single batch."""
   import openvino
 
   core = openvino.Core()
-  # Set float32 explicitly: by default, a processor with bfloat16 uses that.
+  # Set float32 explicitly: some processors use bfloat16 by default.
   hint = "bf16" if numbers == "bfloat16" else "f32"
   model = core.compile_model(
     core.read_model(path),
@@ -108,10 +108,10 @@ ON_FILES = {"OnnxRuntime": on_onnx_runtime, "OpenVino": on_openvino}
 
 
 class Texts:
-  """A peer with its tokenizer, which computes results for texts."""
+  """A peer's engine with a tokenizer, to compute results for texts."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """Takes the batch size; None: 32, or 64 for short texts, as in ours."""
+    """`batch_size` None: 32, or 64 for short texts, as in this project."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
@@ -120,10 +120,10 @@ class Texts:
     self._tokenizer.enable_truncation(_MAX_TOKENS)
 
   def compute(self, texts):
-    """Returns the results [N, n] for a list of str or of pairs of str."""
+    """Returns the results [N, n] for a list of texts or of pairs of texts."""
     encoded = self._tokenizer.encode_batch(texts)
     lengths = np.array([len(each.ids) for each in encoded])
-    # Sort texts by length, as all programs here do, and pad each batch.
+    # Sort texts by length, as all contenders do, and pad each batch.
     order = np.argsort(-lengths, kind="stable")
     size = self._batch_size or (64 if lengths.max() <= 16 else 32)
     results = [None] * len(texts)
@@ -135,7 +135,7 @@ class Texts:
     return np.stack(results)
 
   def arrays(self, encoded):
-    """Returns ids, mask, segments, int64 [B, T]; the first text is longest."""
+    """Returns ids, mask, segments, int64 [B, T]; the first is the longest."""
     for each in encoded:
       each.pad(len(encoded[0]))
     names = ("ids", "attention_mask", "type_ids")
@@ -198,8 +198,8 @@ def _export(module, path):
     input_names=list(_NAMES),
     output_names=["result"],
     dynamo=False,
-    # From 20 on, GELU is one operation, which saves ONNX Runtime a tenth of the
-    # time. Its fusions for BERT (onnxruntime.transformers) made it slower.
+    # From opset 20 on, GELU is one operation, which saves a tenth of the time.
+    # ONNX Runtime's fusions for BERT (onnxruntime.transformers) made it slower.
     opset_version=20,
     dynamic_axes={**axes, "result": {0: "batch"}},
   )
@@ -211,7 +211,7 @@ class Classifier:
   def __init__(self, values, *, dtype, engine):
     import transformers
 
-    # GELU in the tanh form, as in ours, as a single operation.
+    # As in this project, GELU has the tanh form and is a single operation.
     config = transformers.BertConfig(
       **{**values, "hidden_act": "gelu_pytorch_tanh"}, num_labels=2
     )

@@ -1,10 +1,11 @@
-"""Measures engines, ours and peers, on texts to vectors or classes.
+"""Measures the engines of this project and of peers for vectors or classes.
 
 Each engine runs in its own process, which loads a file that an earlier process
 wrote, so speed, memory and file size are as in production. The inputs are texts
-of ordinary words: batches of B texts with T word pieces, and a single text with
-22. Times are from str to NumPy. table.py uses this module. The peers need
-torch, transformers, onnx, onnxruntime, openvino and nncf.
+of random words: batches of texts with the same number of word pieces, and a
+single text with 22 word pieces. Times include tokenization and end with NumPy
+arrays. table.py uses this module. The peers need torch, transformers, onnx,
+onnxruntime, openvino and nncf.
 """
 
 import json
@@ -27,8 +28,8 @@ BATCHES = ((64, 16), (32, 64), (32, 128))
 SINGLE_TOKENS = 22
 # Number of texts for the calibration of NNCF.
 _SAMPLES = 200
-# Maps names to (format of ours, or peer in engine_peers.py; numbers). Rows of
-# the table select contenders by the beginnings of names.
+# {name: (format of this project or peer in engine_peers.py, dtype)}. Rows of
+# the table select contenders by prefixes of names.
 CONTENDERS = {
   "here, float32, TensorFlow": ("tensorflow", "float32"),
   "here, float32, `onnx`": ("onnx", "float32"),
@@ -51,7 +52,7 @@ class Job(NamedTuple):
 
   contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
-  made: pathlib.Path | None = None  # The folder that the engines load.
+  made: pathlib.Path | None = None  # The folder with the engines' files.
   make: bool = False  # Whether to write the file unless it exists.
   seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
@@ -59,7 +60,7 @@ class Job(NamedTuple):
   samples: pathlib.Path | None = None  # JSON: pairs for the calibration.
   lines: pathlib.Path | None = None  # A file with a text per line.
   output: pathlib.Path | None = None  # Vectors, or class probabilities.
-  batch_size: int | None = None  # The peer's; None means our default.
+  batch_size: int | None = None  # The peer's; None: this project's default.
 
 
 def texts_per_second(size: int, length: int) -> str:
@@ -68,7 +69,7 @@ def texts_per_second(size: int, length: int) -> str:
 
 
 def _path(job):
-  """Returns the file that a contender loads, from `make` or with weights."""
+  """Returns the file that a contender loads: the weights, or `make`'s file."""
   engine, numbers = CONTENDERS[job.contender]
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
@@ -102,7 +103,7 @@ def make(job: Job) -> None:
       stdout=subprocess.DEVNULL,
     )
     return
-  # Imported here because a process must not load two programs.
+  # Imported here so that a process loads the packages of only one contender.
   import engine_peers
 
   def samples():
@@ -119,17 +120,17 @@ def make(job: Job) -> None:
 
 
 def _load(job):
-  """Returns a function from texts or pairs to vectors or numbers [N, n]."""
+  """Returns a function from texts or pairs to an array of results [N, n]."""
   engine, numbers = CONTENDERS[job.contender]
   path = _path(job)
   if not engine.islower():
     import engine_peers
 
     if engine == "Torch":
-      made = engine_peers.on_torch(job.model, job.head, numbers)
+      peer = engine_peers.on_torch(job.model, job.head, numbers)
     else:
-      made = engine_peers.ON_FILES[engine](path, numbers)
-    return engine_peers.Texts(made, job.model, job.batch_size).compute
+      peer = engine_peers.ON_FILES[engine](path, numbers)
+    return engine_peers.Texts(peer, job.model, job.batch_size).compute
   sys.path.insert(0, str(ROOT))
   from serving import text_models
 
@@ -141,7 +142,7 @@ def _load(job):
     if job.head == "embedding":
       return model.embed(texts, pooling="mean", normalize=True)
     answers = model.classify(texts, text_pairs=True)
-    # The number of a regression, or the class: GLUE's labels are 0 and 1.
+    # A regression's score, or the class as a number: labels are 0 and 1.
     return np.array([[float(a.get("score", a.get("label")))] for a in answers])
 
   return compute
@@ -162,11 +163,11 @@ def measure(job: Job) -> dict:
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
     results = compute(list(map(tuple, pairs)))
-    # The number of a regression, or the index of the largest logit.
+    # A regression's score, or the index of the largest logit.
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
-    # Phrases of SST-2 contain no other separators of lines.
+    # SST-2's phrases do not contain the other line separators of splitlines.
     lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
     results = compute(lines)
     if job.head == "classification":
@@ -205,9 +206,9 @@ def measure(job: Job) -> dict:
 
 
 def run_contender(job: Job, python, threads: int = 0) -> dict | None:
-  """Returns the result of `measure` from new processes; None if one failed.
+  """Runs `make` and `measure` in new processes; returns None if one fails.
 
-  `python` runs the peers; `threads` is the number of cores to use, 0 means all.
+  `python` runs the peers. `threads` is the number of cores to use; 0: all.
   """
   cores = sorted(os.sched_getaffinity(0))
   cores = cores[: threads or len(cores)]
@@ -215,19 +216,19 @@ def run_contender(job: Job, python, threads: int = 0) -> dict | None:
     python = sys.executable
   script = os.path.abspath(__file__)
   # Write the file once, on all cores.
-  made = step_speed.run_alone(python, script, *job._replace(make=True))
-  return made and step_speed.run_alone(
+  is_made = step_speed.run_alone(python, script, *job._replace(make=True))
+  return is_made and step_speed.run_alone(
     python,
     script,
     *job,
     env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
-    # Thread pools get as many threads as the process may use cores.
+    # Thread pools start a thread for each core that the process may use.
     preexec_fn=lambda: os.sched_setaffinity(0, cores),
   )
 
 
 def table(measures_of: dict[str, dict]) -> list[str]:
-  """Returns lines of Markdown, with a contender's median measures in each."""
+  """Returns a Markdown table of median measures, one line per contender."""
   columns = [f"{length} × {size}" for size, length in BATCHES]
   lines = [
     f"| engine | {' | '.join(columns)} "

@@ -4,10 +4,10 @@
       --weights=FOLDER --seed=1
 
 This script needs torch, transformers (5 or newer), accelerate, scikit-learn and
-scipy. It uses nothing of this project: otherwise a bug of ours could affect
-both sides. Inputs and training are as in Hugging Face's run_glue.py, run_qa.py
-and run_ner.py, with --pad_to_max_length False or, for --pad_to_max_length=1, by
-default. The last line of the output is JSON.
+scipy. It does not use this project's code, because a bug could affect both
+sides. Inputs and training are as in Hugging Face's run_glue.py, run_qa.py and
+run_ner.py with --pad_to_max_length False. With --pad_to_max_length=1, they are
+as in these scripts' defaults. The last line of the output is JSON.
 """
 
 import argparse
@@ -36,14 +36,15 @@ GLUE = {
   "sst-2": ((0,), 1, 1),
   "sts-b": ((7, 8), 9, 1),
   "wnli": ((1, 2), 3, 1),
-  "mnli": ((8, 9), -1, 1),  # The dev set has five annotators' labels first.
+  # MNLI's dev set has five annotators' labels before the label.
+  "mnli": ((8, 9), -1, 1),
 }
 
 
 def read_glue(task, path):
   """Returns the columns of texts, and the labels as in the file."""
   columns, label, header = GLUE[task]
-  # splitlines would also split at other separators of Unicode.
+  # splitlines would also split at other line separators of Unicode.
   lines = path.read_text(encoding="utf-8-sig").split("\n")[header:]
   rows = [line.split("\t") for line in lines if line]
   texts = [[row[column] for row in rows] for column in columns]
@@ -118,8 +119,8 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
   """Returns (inputs, example's index, offsets in the context) of each window.
 
   Offsets are an array [tokens, 2], -1 outside the context. The inputs have the
-  first and last token of the answer, or 0 if an end of it is outside. Two
-  windows share as many tokens as the tokenizer's stride.
+  first and last token of the answer; both are 0 if an end of the answer is
+  outside the window. Adjacent windows share `doc_stride` tokens.
   """
   encoded = tokenizer(
     # As in run_qa.py: some questions begin with long white space.
@@ -143,8 +144,8 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
       start + len(text) - len(text.lstrip()),
       start + len(text.rstrip()) - 1,
     )
-    places = [encoded.char_to_token(i, end, 1) for end in ends]
-    first, last = (0, 0) if None in places else places
+    tokens = [encoded.char_to_token(i, end, 1) for end in ends]
+    first, last = (0, 0) if None in tokens else tokens
     positions = {"start_positions": first, "end_positions": last}
     windows.append((inputs | positions, example, offsets))
   return windows
@@ -153,7 +154,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
 def best_span(start, end, offsets, *, max_length=30):
   """Returns the score and character span of a window's best answer.
 
-  It tries all pairs of tokens; run_qa.py tries the 20 best starts and ends.
+  It tries all pairs of tokens; run_qa.py only tries the 20 best of each end.
   """
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   lengths = tokens[None, :] - tokens[:, None] + 1
@@ -201,7 +202,7 @@ class Squad:
     for (_, example, offsets), start, end in zip(
       self._windows, *predictions, strict=True
     ):
-      # Rows of the predictions are padded to the longest row.
+      # Predictions are padded to the length of the longest window.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
       # Keep the best answer of all windows of a question.
@@ -243,7 +244,7 @@ class Tagging:
   def scores(self, predictions):
     """Returns precision, recall and F1 of entities, from 0 to 1."""
     predicted = [
-      [self._names[row[place]] for place in pieces]
+      [self._names[row[piece]] for piece in pieces]
       for row, pieces in zip(predictions.argmax(-1), self._pieces, strict=True)
     ]
     return tagging_peer.scores(self._gold, predicted)
@@ -252,8 +253,9 @@ class Tagging:
 class Trainer(transformers.Trainer):
   """A Trainer with the schedule of BERT's authors.
 
-  The line to 0 begins at step 0, and the warm-up replaces its first steps;
-  Hugging Face's begins after the warm-up, and so is higher by a factor.
+  The linear decay to 0 begins at step 0, and the warm-up replaces its first
+  steps. Hugging Face's decay begins after the warm-up, so its rates are higher
+  by a constant factor.
   """
 
   def create_scheduler(self, num_training_steps, optimizer=None):
@@ -286,7 +288,7 @@ def predictions(task, arguments, tokenizer):
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
       warmup_steps=int(steps * arguments.warmup_proportion),
-      # As in ours; Hugging Face's default is 1e-8.
+      # As in this project; Hugging Face's default is 1e-8.
       adam_epsilon=1e-6,
       bf16=arguments.dtype == "bfloat16",
       train_sampling_strategy=sampling,
@@ -310,8 +312,8 @@ def main():
   add("--task", choices=[*GLUE, "squad", "ner"], required=True)
   add("--data_dir", type=pathlib.Path, required=True)
   add("--weights", required=True)
-  add("--train_file", help="of SQuAD, or of tags")
-  add("--predict_file", help="of SQuAD, or of tags")
+  add("--train_file", help="training file of squad or ner")
+  add("--predict_file", help="dev file of squad or ner")
   add("--dtype", choices=("float32", "bfloat16"), default="float32")
   for name, value in (
     ("seed", 1),

@@ -8,10 +8,10 @@ r"""Compares fine-tuning scores with Hugging Face's over several seeds.
 For each seed it runs run_classifier.py (for --task=squad run_squad.py, for
 --task=ner run_ner.py) and, with the Python of --peer_python,
 finetuning_peer.py, on the same weights, files and hyperparameters. It prints
-median, mean and standard deviation of both, and the minutes of a run. Both use
-AdamW with bias correction and a linear decay to 0, because the original's and
-Hugging Face's optimizers differ. Runs in --runs_file are not repeated, so a
-long comparison can be split into parts.
+median, mean and standard deviation of both, and the minutes per run. Both use
+AdamW with bias correction and a linear decay to 0, because the default
+optimizers of both differ. Runs in --runs_file are not repeated, so a long
+comparison can be split into parts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from common import errors
 from reproduction import runs
 
 ROOT = measured_runs.ROOT
-# {task whose files have other names than GLUE's: (training file, dev file)}
+# {task that is not from GLUE: (training file, dev file)}
 FILES = {
   "squad": ("train-v1.1.json", "dev-v1.1.json"),
   "ner": ("train.conll", "dev.conll"),
@@ -51,7 +51,7 @@ HYPER_PARAMETERS = {
   "warmup_proportion": (float, 0.0),
   "doc_stride": (int, 128),
   "dtype": (str, "float32"),
-  "bucket_by_length": (int, 0),  # 1: batches of sequences of similar length.
+  "bucket_by_length": (int, 0),  # 1: a batch has sequences of similar length.
   "pad_to_max_length": (int, 0),  # 1: the peer pads GLUE to the full length.
 }
 
@@ -100,12 +100,12 @@ def peer_command(arguments, seed):
 
 
 def run(side, arguments, seed):
-  """Returns the metrics and seconds of a run of a side, "ours" or "peer"."""
+  """Runs a side, "ours" or "peer"; returns its metrics and seconds."""
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / "output"
     if side == "peer":
-      said, cost = measured_runs.run(peer_command(arguments, seed))
-      metrics = json.loads(said.splitlines()[-1])
+      printed, cost = measured_runs.run(peer_command(arguments, seed))
+      metrics = json.loads(printed.splitlines()[-1])
     else:
       _, cost = measured_runs.run(our_command(arguments, seed, output))
       values = runs.read_eval_results(output)
@@ -115,7 +115,7 @@ def run(side, arguments, seed):
 
 
 def all_runs(arguments):
-  """Makes the runs that are missing in the file; returns all, by side."""
+  """Starts the runs that --runs_file lacks; returns {side: results}."""
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))
@@ -132,7 +132,7 @@ def all_runs(arguments):
     *HYPER_PARAMETERS,
   ]
   settings = {name: str(getattr(arguments, name)) for name in names}
-  made = {side: [] for side in sides}
+  results_of = {side: [] for side in sides}
   for seed in arguments.seeds:
     for side in sides:
       key = {"side": side, "seed": seed, **settings}
@@ -143,8 +143,8 @@ def all_runs(arguments):
         if path:
           with open(path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(result) + "\n")
-      made[side].append(result)
-  return made
+      results_of[side].append(result)
+  return results_of
 
 
 def shortened(arguments, folder):
@@ -177,7 +177,7 @@ def first_examples(text, task, count):
   for article in data["data"]:
     for paragraph in article["paragraphs"]:
       paragraph["qas"] = paragraph["qas"][:count]
-      # At 0, the slice above removes all later questions.
+      # When the count is 0, the slice removes all later questions.
       count -= len(paragraph["qas"])
     article["paragraphs"] = [p for p in article["paragraphs"] if p["qas"]]
   data["data"] = [a for a in data["data"] if a["paragraphs"]]
@@ -219,15 +219,15 @@ def parse_arguments(argv=None):
   )
   add("--max_train_examples", type=int)
   add("--max_eval_examples", type=int)
-  add("--train_file", help=f"if not as in {FILES}")
-  add("--predict_file", help="as --train_file")
+  add("--train_file", help=f"training file; default by task: {FILES}")
+  add("--predict_file", help="dev file; default as for --train_file")
   for name, (convert, default) in HYPER_PARAMETERS.items():
     add(f"--{name}", type=convert, default=default)
   arguments = parser.parse_args(argv)
   train, dev = FILES.get(arguments.task, (None, None))
   arguments.train_file = arguments.train_file or train
   arguments.predict_file = arguments.predict_file or dev
-  # The original folder: `data_dir` later has the shortened data.
+  # Keep the folder with the whole data: `data_dir` is later replaced.
   arguments.source = arguments.data_dir.resolve()
   return arguments
 

@@ -1,7 +1,8 @@
-"""A plain BERT in JAX, for a comparison with the XLA programs of our steps.
+"""A plain BERT in JAX, to compare with the XLA programs of this project.
 
-It is a textbook version: all hidden states of all layers, dropout from the
-device's generator, softmax and layer norm in float32, clipping, AdamW.
+It is a textbook version: all layers compute all positions, dropout uses the
+device's generator, softmax and layer norm use float32, and AdamW gets clipped
+gradients.
 """
 
 import functools
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 
 
 def shapes(values: dict) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights for a dict of sizes."""
+  """Returns {name of a weight: shape} for a dict of sizes."""
   width, inner = values["hidden_size"], values["intermediate_size"]
   layers = range(values["num_hidden_layers"])
   dense = {"pool": (width, width), "word": (width, width), "pair": (width, 2)}
@@ -99,9 +100,9 @@ def train(state, batch, step, **options):
 
 
 def step_of(work, values: dict):
-  """Returns a function that computes the next step of a step_speed.Work.
+  """Returns a function without arguments that computes the next step of a Work.
 
-  It has no arguments. Its result is the loss, or the logits of a prediction.
+  Its result is the loss, or the logits of a prediction.
   """
   options, count = {"values": values, "dtype": work.dtype}, itertools.count()
   batch = work.batch(values["vocab_size"])
@@ -126,8 +127,8 @@ def step_of(work, values: dict):
 
 def compiled(work, values: dict, device):
   """Returns the executable of a step_speed.Work for a dict of sizes."""
-  place = jax.sharding.SingleDeviceSharding(device)
-  spec = functools.partial(jax.ShapeDtypeStruct, sharding=place)
+  sharding = jax.sharding.SingleDeviceSharding(device)
+  spec = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
   weights = {n: spec(s, jnp.float32) for n, s in shapes(values).items()}
   batch = [spec(x.shape, x.dtype) for x in work.batch(values["vocab_size"])]
   options = {"values": values, "dtype": work.dtype}

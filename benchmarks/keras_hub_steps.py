@@ -1,6 +1,6 @@
 """keras-hub's pre-training steps, for step_speed.py.
 
-keras-hub has no next-sentence head, so the steps lack it.
+keras-hub has no next-sentence head, so its steps are only for masked words.
 """
 
 import keras
@@ -10,10 +10,10 @@ from step_speed import CLIP, DECAY, RATE
 
 
 class Pretraining:
-  """BertMaskedLM of keras-hub, trained by its train_on_batch."""
+  """BertMaskedLM of keras-hub, trained with train_on_batch."""
 
   def __init__(self, values, *, dtype, compiled=False):
-    # Weights stay float32, as in ours.
+    # Weights stay float32, as in this project.
     policy = "mixed_bfloat16" if dtype == "bfloat16" else "float32"
     backbone = keras_hub.models.BertBackbone(
       vocabulary_size=values["vocab_size"],
@@ -47,4 +47,4 @@ class Pretraining:
     self._model.train_on_batch(inputs, batch.masked_lm_ids)
 
   def wait(self):
-    """Does nothing, because train_on_batch has waited."""
+    """Does nothing, because train_on_batch waits for the device."""

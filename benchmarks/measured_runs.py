@@ -30,8 +30,8 @@ class Cost(NamedTuple):
 def set_environment(**more):
   """Sets the environment of this process and its children.
 
-  It disables downloads. It keeps compiled modules, as for any user: without
-  them, importing TensorFlow takes 3× longer.
+  It disables downloads. As for any user, Python may write compiled modules:
+  without them, importing TensorFlow takes 3× longer.
   """
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
   os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", **more)
@@ -43,9 +43,9 @@ def run(command, *, until=None, watches_memory=False):
   Args:
     command: list of strings and paths.
     until: function without arguments; when it returns True, the command is
-      killed. None lets the command end by itself.
-    watches_memory: whether to measure memory, which slows the command a little;
-      otherwise the memory in the cost is 0.
+      killed. None: the command ends by itself.
+    watches_memory: whether to measure memory, which slows the command a little.
+      If false, the memory in the Cost is 0.
 
   Raises InputError: the command failed, or ended before `until`.
   """
@@ -62,8 +62,8 @@ def run(command, *, until=None, watches_memory=False):
         # This misses shorter peaks, but the peak of a batch lasts longer.
         seconds_now, megabytes = usage(process.pid)
         most, seconds = max(most, megabytes), seconds | seconds_now
-        # Linux walks through all pages of a process. Without longer pauses,
-        # that takes a fifth of a core for BERT-base and its peers.
+        # Linux visits all pages of a process for this. Without longer pauses,
+        # that would take a fifth of a core for BERT-base.
         pause = max(_PAUSE, 50 * (time.monotonic() - look))
       with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(pause)
@@ -79,14 +79,14 @@ def run(command, *, until=None, watches_memory=False):
       )
     output.seek(0)
     # os.times counts all children that have ended, so the difference is this
-    # command. It excludes processes whose parent did not wait for them.
+    # command's time, except processes for which their parent did not wait.
     processor = sum(after[2:4]) - sum(before[2:4])
     processor = max(processor, sum(seconds.values()))
     return output.read(), Cost(wall, processor, most)
 
 
 def usage(pid):
-  """Returns the current use of a process and its descendants.
+  """Returns the time and memory that a process and its descendants use.
 
   Returns:
     {pid: processor seconds so far}, and the memory of all processes in MB:

@@ -11,7 +11,7 @@ from step_speed import CLIP, DECAY, RATE
 
 
 def _gelu(x):
-  # The original's form, because all programs must compute the same function.
+  # Use the original's form, because all contenders must compute the same.
   return tf.nn.gelu(x, approximate=True)
 
 

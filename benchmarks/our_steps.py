@@ -28,8 +28,8 @@ class _Steps:
     self._last.numpy()
 
   def variables(self):
-    """Returns the variables, then the moments, which the first call makes."""
-    # This is outside the tf.function, which may make variables only once.
+    """Returns the variables, then the moments, which the first call creates."""
+    # A tf.function must not create variables after its first call.
     if not self._optimizer.slots:
       self._optimizer.create_slots(self._variables)
     return [*self._variables, *self._optimizer.slots.values()]
@@ -50,7 +50,7 @@ class _Steps:
 
 
 class Classifier(_Steps):
-  """A classifier of two labels."""
+  """A classifier with two labels."""
 
   def __init__(self, values, *, dtype, model_options=None, **options):
     config = modeling.BertConfig(**values)
@@ -68,7 +68,7 @@ class Classifier(_Steps):
 
   def train(self, batch):
     """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
-    # The copy to the device is part of a step, as for the peers.
+    # A step includes the copy to the device, as for the peers.
     self._take_step(*map(tf.constant, batch))
 
   def predict(self, batch):
@@ -76,7 +76,7 @@ class Classifier(_Steps):
     self._last = self.predict_step(*map(tf.constant, batch[:3]))
 
   def _logits(self, ids, mask, segments, **options):
-    # Compute the last layer only where the head reads it, as in the script.
+    # As run_classifier.py does, compute the last layer only for the head.
     first = self._model.pooled_positions(mask)
     output = self._model(ids, mask, segments, positions=first, **options)
     return self._head(output.pooled_output, **options)
@@ -89,7 +89,7 @@ class Classifier(_Steps):
 
 
 class Pretraining(_Steps):
-  """The pre-training network with both of its losses."""
+  """The pre-training network with both losses."""
 
   def __init__(self, values, *, dtype, model_options=None, **options):
     model = pretraining_model.PretrainingModel(

@@ -3,10 +3,10 @@
   python benchmarks/pretraining_data_speed.py --text=TEXT --vocab=VOCAB_TXT \
     --original=CHECKOUT_OF_GOOGLE_RESEARCH_BERT
 
-It runs the script like a user, on the whole text and in shards with one and two
-processes, and the original's script from --original, where TensorFlow 2
-emulates TensorFlow 1. It also shows the cost for a text of two lines, which is
-mostly the import of TensorFlow.
+It runs the script on the whole text, and in shards with one and two processes.
+With --original, it also runs google-research/bert's script, for which
+TensorFlow 2 emulates TensorFlow 1. The columns "start" show the cost for a text
+of two lines, which is mostly the import of TensorFlow.
 """
 
 import argparse
@@ -33,18 +33,18 @@ def commands(arguments, text, prefix):
   """Returns {name: command} for all runs; output names begin with `prefix`."""
   script = "create_pretraining_data.py"
   ours = [sys.executable, measured_runs.ROOT / script]
-  made = {"here": ours}
-  # Slightly larger, because a shard of the last few bytes must not remain.
+  scripts = {"here": ours}
+  # Slightly larger, so that the last few bytes do not become another shard.
   size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
   for processes in (1, 2) if arguments.shards else ():
-    made[f"here, shards, {processes} process(es)"] = [
+    scripts[f"here, shards, {processes} process(es)"] = [
       *ours,
       f"--shard_size_mb={size}",
       f"--num_processes={processes}",
     ]
   if arguments.original:
     path = os.path.join(arguments.original, script)
-    made["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
+    scripts["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
   return {
     name: [
       *command,
@@ -53,7 +53,7 @@ def commands(arguments, text, prefix):
       "--dupe_factor=5",
       f"--output_file={prefix}{number}",
     ]
-    for number, (name, command) in enumerate(made.items())
+    for number, (name, command) in enumerate(scripts.items())
   }
 
 
@@ -62,7 +62,7 @@ def measure(arguments):
   with tempfile.TemporaryDirectory() as folder:
     tiny = pathlib.Path(folder, "tiny.txt")
     tiny.write_text(_TINY_TEXT)
-    # The same commands for a tiny text give the cost of each command's start.
+    # Run the same commands on a tiny text to measure the cost of each start.
     starts = commands(arguments, tiny, f"{folder}/tiny")
     runs = commands(arguments, arguments.text, f"{folder}/whole")
     for name, command in runs.items():
@@ -81,10 +81,10 @@ def measure(arguments):
 def table_row(name, num_words, start, cost):
   """Returns a contender's row; `start` is the Cost of its start."""
   cells = []
-  for before, all_of_it in zip(start[:2], cost[:2], strict=True):
+  for before, total in zip(start[:2], cost[:2], strict=True):
     # The rate excludes the start.
-    rate = num_words / max(all_of_it - before, 1e-3)
-    cells += [f"{all_of_it:.1f}", f"{before:.1f}", f"{rate:,.0f}"]
+    rate = num_words / max(total - before, 1e-3)
+    cells += [f"{total:.1f}", f"{before:.1f}", f"{rate:,.0f}"]
   added = cost.megabytes - start.megabytes
   cells += [f"{x:.0f}" for x in (cost.megabytes, start.megabytes, added)]
   return f"| {name} | {' | '.join(cells)} |"
@@ -94,10 +94,10 @@ def parse_arguments(argv=None):
   """Returns an argparse.Namespace; argv=None reads the command line."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
-  add("--text", required=True, help="UTF-8, one sentence a line")
+  add("--text", required=True, help="UTF-8, one sentence per line")
   add("--vocab", required=True, help="vocabulary file")
   add("--original", help="checkout of google-research/bert")
-  add("--shards", type=int, default=8, help="of the runs in shards; 0: none")
+  add("--shards", type=int, default=8, help="number of shards; 0: no such runs")
   return parser.parse_args(argv)
 
 

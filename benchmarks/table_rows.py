@@ -1,6 +1,6 @@
 """Evaluates and formats the rows of table.py's table.
 
-Terms: a *work* (a task) is measured in several turns. Each turn runs every
+Terms: a *work* (a task) is measured in turns. Each turn runs every
 *contender* once and records its *measures*, such as wall seconds. A *row*
 compares a measure of a work with a target.
 """
@@ -10,7 +10,7 @@ import re
 import statistics
 from typing import NamedTuple
 
-# Imported before the project's modules, because it puts them on the path.
+# This import comes first, because it puts the project's modules on the path.
 import measured_runs  # noqa: F401
 from common import errors, file_io
 
@@ -33,7 +33,7 @@ class Row(NamedTuple):
   title: str
   measure: str  # The part before a comma determines the unit.
   target: float | None = None
-  # "ratio": ours / the best peer's; "speedup": its inverse for costs;
+  # "ratio": ours / the best peer's; "speedup": above 1 if ours is faster;
   # "difference": ours - the best peer's; "own": ours.
   result: str = "ratio"
   peers: str = ""  # Prefix of the peers' names; "" means all but ours.
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """A row with its numbers, which are medians of the turns."""
+  """A row with its numbers: medians of the turns."""
 
   row: Row
   ours: float
@@ -88,11 +88,11 @@ def medians(turns, measure):
   for contender, measures in itertools.chain(*(turn.items() for turn in turns)):
     if measure in measures:
       values.setdefault(contender, []).append(measures[measure])
-  return {name: statistics.median(of) for name, of in values.items()}
+  return {name: statistics.median(v) for name, v in values.items()}
 
 
 def number(value, measure):
-  """Returns a number with its unit: 12.3 s, 88 %."""
+  """Formats a number with its unit: 12.3 s, 88 %."""
   unit = measure.partition(",")[0]
   if unit == "share":
     value *= 100
@@ -108,13 +108,13 @@ def markdown(outcomes, notes_of):
   """
   names = "work", "here", "peers", "result", "target", "met", "run"
   lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-  # Rows of one command share a note.
+  # Rows of the same command share a note.
   notes = list(dict.fromkeys(notes_of[name] for name in outcomes))
   for name, of_work in outcomes.items():
     run = notes.index(notes_of[name]) + 1
     lines += [f"{_cells(outcome)} {run} |" for outcome in of_work]
   lines.append("")
-  lines += [f"{place}. {note}" for place, note in enumerate(notes, 1)]
+  lines += [f"{index}. {note}" for index, note in enumerate(notes, 1)]
   return "\n".join(lines)
 
 
@@ -132,11 +132,11 @@ def _cells(outcome):
     target = f"{'≥' if is_floor else '≤'} {show(row.target)}"
     is_met = result >= row.target if is_floor else result <= row.target
     met = "yes" if is_met else "**no**"
-  theirs = "; ".join(
+  peer_numbers = "; ".join(
     f"{name}: {number(value, row.measure)}" for name, value in peers.items()
   )
   return (
-    f"| {row.title} | {number(ours, row.measure)} | {theirs or '–'} "
+    f"| {row.title} | {number(ours, row.measure)} | {peer_numbers or '–'} "
     f"| {show(result)} | {target} | {met} |"
   )
 
@@ -164,8 +164,8 @@ def write_into(page, name, text):
   )
   if count != 1:
     raise errors.InputError(
-      f"expected one line {first} and after it one line {last} in the page "
-      "that the table is written to: add them"
+      f"{page} must have one line {first} and, after it, one line {last}: "
+      "add them"
     )
   file_io.write_text(str(page), new)
 
@@ -192,7 +192,7 @@ def draw(headlines, path):
   picture = figure.Figure(figsize=(8, height), layout="tight")
   axes = picture.subplots()
   groups = list(dict.fromkeys(group for group, _ in headlines))
-  for place, (group, (row, _, _, peer, result)) in enumerate(headlines):
+  for index, (group, (row, _, _, peer, result)) in enumerate(headlines):
     # Bars begin at 1×, so bars of slower results go to the left.
     axes.barh(
       f"{group}: {row.title}",
@@ -202,7 +202,7 @@ def draw(headlines, path):
       color=f"C{groups.index(group)}",
     )
     axes.text(
-      max(1, result), place, f" {result:.1f}×  {peer}", va="center", fontsize=8
+      max(1, result), index, f" {result:.1f}×  {peer}", va="center", fontsize=8
     )
   axes.invert_yaxis()
   axes.tick_params(labelsize=8)
@@ -212,6 +212,6 @@ def draw(headlines, path):
   steps = [x for x in steps if min(1, *results) <= x < 2.5 * max(results)]
   axes.set_xticks(steps, [f"{step:g}×" for step in steps])
   axes.minorticks_off()
-  axes.set_title("How many times as fast as the fastest other program")
+  axes.set_title("Speed relative to the fastest other program")
   axes.spines[["top", "right"]].set_visible(False)
   picture.savefig(path, dpi=90)

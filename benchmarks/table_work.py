@@ -18,20 +18,20 @@ from table_rows import OURS, Row, evaluate
 ROOT = measured_runs.ROOT
 # The data flags that a work may need.
 DATA = {
-  "glue": "folder of GLUE's folders (MRPC, CoLA, ...)",
-  "squad": "folder of SQuAD 1.1's files",
+  "glue": "folder with GLUE's folders (MRPC, CoLA, ...)",
+  "squad": "folder with SQuAD 1.1's files",
   "weights": "folder of MiniLM, in Hugging Face's layout",
-  "text": "pre-training text, one sentence a line",
+  "text": "pre-training text, one sentence per line",
   "vocab": "vocabulary of an uncased model, for --text",
   "original": "clone of google-research/bert",
 }
 _DTYPES = ("float32", "bfloat16")
-_BATCH_SIZE = 16  # The batch of every fine-tuning job.
+_BATCH_SIZE = 16  # The batch size of every fine-tuning job.
 _DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
 _GROUPED = "Trainer, grouped by length"
 _GLUE = {_DYNAMIC: 0.5, _PADDED: 0.35}
-# {job: (title, folder of GLUE, targets for the time relative to each mode of
-# the Trainer, flags of finetuning_scores.py)}
+# {job: (title, folder in GLUE, {mode of the Trainer: target for the ratio of
+# times}, flags of finetuning_scores.py)}
 _JOBS = {
   "mrpc": ("MiniLM job, MRPC", "MRPC", _GLUE, {}),
   "rte": ("MiniLM job, RTE", "RTE", _GLUE, {}),
@@ -43,7 +43,7 @@ _JOBS = {
     _GLUE,
     {"num_train_epochs": 1, "max_train_examples": 10000},
   ),
-  # Part of a job, because a whole job of BERT-base takes hours on two cores.
+  # Use part of MRPC, because a whole job of BERT-base takes hours on two cores.
   "base": (
     "BERT-base job, part of MRPC",
     "MRPC",
@@ -54,14 +54,14 @@ _JOBS = {
       "max_train_examples": 60 * _BATCH_SIZE,
     },
   ),
-  # Part of the dev set, which is larger than the training data.
+  # Use part of the dev set, which has more examples than the training data.
   "squad": (
     "MiniLM job, SQuAD",
     None,
     {_GROUPED: 0.5},
     {"max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000},
   ),
-  # The numbers of training and dev sentences in CoNLL-2003.
+  # Use as many training and dev sentences as CoNLL-2003 has.
   "tagging": (
     "MiniLM job, tagging",
     None,
@@ -117,7 +117,7 @@ def _jobs():
 
 
 def _job(arguments, folder, name, dtype="float32", **more):
-  """Returns the flags of a job in _JOBS; writes its short data to a folder."""
+  """Returns the flags of a job; writes its shortened data to a folder."""
   _, glue, _, values = _JOBS[name]
   values = {
     "task": name,
@@ -167,7 +167,7 @@ def _trained(folder, *flags):
   return output / "final_model"
 
 
-def _for_others(model, folder):
+def _to_huggingface(model, folder):
   """Converts a model to Hugging Face's layout; returns the new folder."""
   measured_runs.run(
     [
@@ -182,20 +182,20 @@ def _for_others(model, folder):
 
 
 def _base_weights(arguments, folder):
-  """Makes a random BERT-base with the vocabulary of --weights."""
+  """Creates a random BERT-base with the vocabulary of --weights."""
   vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
   size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
   values = {**step_speed.VALUES, "vocab_size": size}
   config.write_text(json.dumps(values), encoding="utf-8")
   flags = f"--vocab_file={vocab}", f"--bert_config_file={config}"
-  return _for_others(_trained(folder, *flags), folder)
+  return _to_huggingface(_trained(folder, *flags), folder)
 
 
 def _job_turn(arguments, folder, *, name, dtype):
-  """Runs whole commands, from the start to the scores."""
+  """Runs whole commands, each from its start to the scores."""
   job = _job(arguments, folder, name, dtype)
   runs = {}
-  # Peers first, because their packages may be missing.
+  # Run the peers first, because their packages may be missing.
   for peer in _JOBS[name][2]:
     if peer != _PADDED or arguments.padded:
       job.pad_to_max_length = int(peer == _PADDED)
@@ -217,11 +217,11 @@ def sentences_with_names(path):
   for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
     for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
       words = re.findall(r"\w+|[^\w\s]", sentence)
-      # Longer sentences might be truncated; rare letters are a piece each.
+      # Longer sentences might be truncated if each letter is a word piece.
       if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
         tag = "O"
-        for place, word in enumerate(words):
-          is_name = place > 0 and word[0].isupper()
+        for index, word in enumerate(words):
+          is_name = index > 0 and word[0].isupper()
           tag = ("B-NAME" if tag == "O" else "I-NAME") if is_name else "O"
           text += f"{word.lower()} {tag}\n"
         text += "\n"
@@ -232,7 +232,7 @@ def sentences_with_names(path):
 
 
 def _steps():
-  # The last two are targets for both dtypes: shares of the peak, and ratios.
+  # The last two are targets for both dtypes: share of the peak, and ratio.
   sizes = {
     "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
@@ -277,7 +277,7 @@ def _data():
       Row(f"{title}: processor, without the start", "added", 15, "speedup"),
       Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
       Row(f"{title}: wall", "wall", None, "speedup"),
-      Row(f"{title}: memory added to the start's", "added_megabytes", 1 / 8),
+      Row(f"{title}: memory, without the start", "added_megabytes", 1 / 8),
     ],
   )
 
@@ -285,7 +285,7 @@ def _data():
 def _data_turn(arguments, folder):
   text = folder / "text.txt"
   with open(arguments.text, "rb") as stream:
-    # About 8 MB of complete lines.
+    # Copy about 8 MB of complete lines.
     text.write_bytes(b"".join(stream.readlines(8_000_000)))
   options = pretraining_data_speed.parse_arguments(
     [
@@ -324,7 +324,7 @@ def _lines():
 
 
 def _lines_turn(arguments, folder, *, work, dtype):
-  """Computes vectors or classes of phrases of SST-2."""
+  """Computes vectors or classes of SST-2's phrases."""
   path = arguments.glue / "SST-2" / "train.tsv"
   rows = path.read_text(encoding="utf-8").splitlines()[1:]
   texts = [row.split("\t")[0].strip() for row in rows[: arguments.lines]]
@@ -351,9 +351,9 @@ def _lines_turn(arguments, folder, *, work, dtype):
       f"--output_dir={folder / 'predictions'}",
       f"--predict_batch_size={_LINES_TOGETHER}",
     ]
-  numbers = [f"--dtype={dtype}"]
+  dtype_flags = [f"--dtype={dtype}"]
   if dtype == "int8":
-    numbers = ["--engine=onnx", "--quantize=int8"]
+    dtype_flags = ["--engine=onnx", "--quantize=int8"]
   peers = {"transformers": "torch, bfloat16"}
   if dtype != "bfloat16":
     # Depending on the processor, oneDNN's or MKL's float32 products are faster.
@@ -361,7 +361,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
       "transformers": "torch, float32",
       "transformers, oneDNN": "torch, float32, oneDNN",
     }
-  # With this batch size the peer is fastest, among 32, 64, 128 and 256.
+  # The peer is fastest with this batch size, among 32, 64, 128 and 256.
   job = engine_speed.Job(
     "",
     arguments.weights,
@@ -378,7 +378,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
     ]
     for name, contender in peers.items()
   }
-  commands[OURS] = [sys.executable, *ours, *numbers]
+  commands[OURS] = [sys.executable, *ours, *dtype_flags]
   return {
     name: measured_runs.run(command, watches_memory=True)[1]._asdict()
     for name, command in commands.items()
@@ -418,7 +418,7 @@ def _engines():
   for task, title in SCORED.items():
     rows = [
       Row(
-        f"MiniLM, {title}, {name}: score less that of float32",
+        f"MiniLM, {title}, {name}: score minus float32's score",
         "score",
         -0.005 if task == "sts-b" else None,
         "difference",
@@ -433,7 +433,7 @@ def _engines():
 
 
 def _engine_turn(arguments, folder, *, model):
-  """Measures all contenders, in turns."""
+  """Measures every contender once for each number of threads."""
   weights, made = arguments.weights, folder / "made"
   if model == "base":
     weights = _base_weights(arguments, folder)
@@ -450,7 +450,7 @@ def _engine_turn(arguments, folder, *, model):
 
 
 def _engine_scores_turn(arguments, folder, *, task):
-  """Scores all contenders on the dev set, after an epoch of training."""
+  """Scores all contenders on the dev set, after one epoch of training."""
   # Imported here because they load TensorFlow.
   from classification import glue, scores
 
@@ -458,7 +458,7 @@ def _engine_scores_turn(arguments, folder, *, task):
   output, made = folder / "output", folder / "made"
   made.mkdir()
   measured_runs.run(finetuning_scores.our_command(job, 1, output))
-  model = _for_others(output / "final_model", folder)
+  model = _to_huggingface(output / "final_model", folder)
   for split in ("train", "dev"):
     examples = glue.read(glue.find(task), str(job.data_dir), split)
     pairs = [(example.text_a, example.text_b) for example in examples]
@@ -482,7 +482,7 @@ def _engine_scores_turn(arguments, folder, *, task):
     )
     if result:
       answers = list(map(float, result["answers"]))
-      # Spearman's correlation, or accuracy.
+      # The score is the accuracy, or Spearman's correlation.
       score = sum(map(float.__eq__, answers, gold)) / len(gold)
       if task == "sts-b":
         score = scores.correlation(*map(scores.average_ranks, (answers, gold)))
@@ -494,7 +494,7 @@ def _engine_scores_turn(arguments, folder, *, task):
 
 
 def _starts():
-  title = "start of MiniLM on MRPC, records {}: processor above importing {}"
+  title = "start of MiniLM on MRPC, records {}: processor, without importing {}"
   rows = [
     Row(title.format(records, "TensorFlow"), measure, 2.5, "own")
     for measure, records in _STARTS.items()
@@ -531,8 +531,8 @@ def _start_turn(arguments, folder):
 
 
 # The works of --short: {name: (flags, title in the page's table and chart, or
-# None)}. With few steps, the start is a larger part of the job's time than in a
-# whole job, in all programs.
+# None)}. With few steps, the start takes a larger share of the time than in a
+# whole job, for all contenders.
 SHORT = {
   "job/mrpc/float32": ("--steps=150", "MiniLM on MRPC, float32"),
   "job/mrpc/bfloat16": ("--padded=0 --steps=150", "MiniLM on MRPC, bfloat16"),
@@ -541,7 +541,7 @@ SHORT = {
   "job/squad/float32": ("--steps=60", "MiniLM on SQuAD, float32"),
   "job/tagging/bfloat16": (
     "--steps=150",
-    "MiniLM on names of CoNLL's kind, bfloat16",
+    "MiniLM on CoNLL-like names, bfloat16",
   ),
   "job/base/float32": ("--padded=0 --steps=20", "BERT-base on MRPC, float32"),
   "data": ("", "text to records"),

@@ -1,8 +1,8 @@
 """Tagging for finetuning_peer.py: reads columns, aligns tags, and scores.
 
-Like finetuning_peer.py, this module uses nothing of this project: otherwise a
-bug of ours could affect both sides. It imports neither torch nor transformers,
-because a test without them compares its scores with the project's scores.
+Like finetuning_peer.py, this module does not use this project's code, because a
+bug could affect both sides. It imports neither torch nor transformers, because
+a test without them compares its scores with this project's scores.
 """
 
 import itertools
@@ -31,23 +31,24 @@ def first_pieces(word_ids, count):
 
   `word_ids` has the word number of each piece, or None for [CLS] and [SEP].
   """
-  places = {}
-  for place, word in enumerate(word_ids):
+  positions = {}
+  for position, word in enumerate(word_ids):
     if word is not None:
-      places.setdefault(word, place)
-  # All words must be scored, so none may be truncated.
-  if len(places) < count:
+      positions.setdefault(word, position)
+  # A truncated word would not be scored.
+  if len(positions) < count:
     sys.exit(
-      f"{count - len(places)} of a sentence's {count} words have no word "
-      "piece within --max_seq_length; take longer sequences"
+      f"{count - len(positions)} of a sentence's {count} words have no word "
+      "piece within --max_seq_length; pass a larger --max_seq_length"
     )
-  return [places[word] for word in range(count)]
+  return [positions[word] for word in range(count)]
 
 
 def tokenize(tokenizer, sentences, max_seq_length):
   """Returns (dict of inputs, positions of first pieces) for each sentence.
 
-  It takes a fast tokenizer of transformers and the result of `read_columns`.
+  `tokenizer` is a fast tokenizer of transformers; `sentences` are from
+  `read_columns`.
   """
   encoded = tokenizer(
     [words for words, _ in sentences],
@@ -68,16 +69,16 @@ def with_labels(inputs, pieces, numbers):
   """Returns inputs with labels; a word's first piece has its label."""
   # torch's cross-entropy ignores -100.
   labels = [-100] * len(inputs["input_ids"])
-  for place, number in zip(pieces, numbers, strict=True):
-    labels[place] = number
+  for piece, number in zip(pieces, numbers, strict=True):
+    labels[piece] = number
   return inputs | {"labels": labels}
 
 
 def entities(tags):
   """Returns the set of (name, first word, last word) of a sentence's tags.
 
-  As in conlleval, I-NAME continues an entity of the type NAME; otherwise it
-  begins an entity.
+  As in conlleval, I-NAME continues an entity of the type NAME if the previous
+  word ends one, and begins an entity otherwise.
   """
   spans = []
   for word, tag in enumerate(tags):

@@ -1,18 +1,19 @@
-"""Lowers our steps to XLA programs, and runs them with JAX only.
+"""Lowers this project's steps to XLA programs, and runs them with JAX alone.
 
   python benchmarks/xla_program.py lower programs/ --methods train pretrain
   python benchmarks/xla_program.py run programs/
   python benchmarks/xla_program.py compile --target=v5p --methods train
 
 TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its
-device. So the step runs on a GPU or TPU of a machine without TensorFlow. A
-program is the whole step: forward and backward pass with dropout, clipping,
-optimizer. `lower` also computes the step and stores samples of all results.
-`run` draws the same weights, compares the results, and prints a Markdown table
-with the time of steps, each of which continues from the previous one, and their
-share of the device's measured peak; it skips --batch_sizes that do not fit.
-`compile` needs TensorFlow, JAX and `pip install libtpu`, but no TPU. It prints
-memory, bytes and FLOP of the programs for a TPU, and of a plain JAX BERT.
+device. So the step can run on a GPU or TPU of a machine without TensorFlow. A
+program is the whole step: forward and backward pass with dropout, gradient
+clipping, and the optimizer's update. `lower` also computes the step and stores
+samples of all results. `run` draws the same weights, compares the results, and
+prints a Markdown table with the time per step and its share of the device's
+measured peak. Each step continues from the previous step. A program that does
+not fit in memory gets a line with the error. `compile` needs TensorFlow, JAX
+and `pip install libtpu`, but no TPU. It prints memory, bytes and FLOP of the
+programs for a TPU, and of a plain JAX BERT.
 """
 
 import argparse
@@ -50,14 +51,14 @@ SIZES = {
   },
 }
 METHODS = ("train", "predict", "pretrain")
-# The number of values to compare, because whole results are too large.
+# The number of values to store per result, because whole results are too large.
 _SAMPLES = 512
 
 
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
   """Returns a variable's values, which are equal on all machines.
 
-  The seed is the number of the argument. Moments are 0, gains are near 1.
+  The seed is `index`, the argument's number. Moments are 0; gammas are near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -68,8 +69,8 @@ def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
 def sample(values: np.ndarray) -> np.ndarray:
   """Returns at most _SAMPLES values, evenly spaced, as float32."""
   flat = np.asarray(values).reshape(-1)
-  places = np.linspace(0, flat.size - 1, min(flat.size, _SAMPLES))
-  return flat[places.astype(np.int64)].astype(np.float32)
+  indices = np.linspace(0, flat.size - 1, min(flat.size, _SAMPLES))
+  return flat[indices.astype(np.int64)].astype(np.float32)
 
 
 # Functions that need TensorFlow.
@@ -89,7 +90,7 @@ def work_of(method: str, options: argparse.Namespace, size: int):
 def make_step(
   method: str, options: argparse.Namespace, size: int, model_options=None
 ):
-  """Returns a step, its tensors, its variables, and the FLOP per example."""
+  """Returns a step, its inputs, its variables, and the FLOP per example."""
   import tensorflow as tf
 
   import our_steps
@@ -109,10 +110,10 @@ def make_step(
     tensors = [steps.tensors(batch)]
   else:
     tensors = [*map(tf.constant, batch)]
-  step, given = steps.train_step, [tf.constant(1), *tensors]
+  step, inputs = steps.train_step, [tf.constant(1), *tensors]
   if method == "predict":
-    step, given = steps.predict_step, tensors[:3]
-  return step, given, steps.variables(), work.flop(values)
+    step, inputs = steps.predict_step, tensors[:3]
+  return step, inputs, steps.variables(), work.flop(values)
 
 
 def program_text(step, tensors) -> str:
@@ -142,7 +143,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   by_handle = {id(variable.handle): variable for variable in variables}
   concrete = step.get_concrete_function(*tensors)
   read = [by_handle[id(handle)] for handle in concrete.captured_inputs]
-  given = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
+  inputs = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
   note = {
     **vars(options),
     "method": method,
@@ -154,15 +155,15 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   for index, variable in enumerate(read):
     variable.assign(draw(index, *note["variables"][index]))
   results = [r.numpy() for r in tf.nest.flatten(step(*tensors))]
-  # After these, the program returns the variables that it updates.
+  # After the step's results, the program returns the updated variables.
   results += [
-    read[replaces[result] - len(given)].numpy() for result in sorted(replaces)
+    read[replaces[result] - len(inputs)].numpy() for result in sorted(replaces)
   ]
   np.savez_compressed(
     path,
     program=np.array(text),
     note=json.dumps(note, default=str),
-    **{f"given{i}": values for i, values in enumerate(given)},
+    **{f"given{i}": values for i, values in enumerate(inputs)},
     **{f"result{i}": sample(values) for i, values in enumerate(results)},
   )
   print(f"{path}: {len(text)} characters of StableHLO", flush=True)
@@ -172,7 +173,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
 
 
 def compile_all(options: argparse.Namespace) -> None:
-  """Prints a Markdown table of our and plain JAX programs for a TPU."""
+  """Prints a Markdown table of the programs for a TPU, and of plain JAX's."""
   import jax_bert
 
   columns = (
@@ -197,7 +198,7 @@ def compile_all(options: argparse.Namespace) -> None:
             work = work_of(method, options, size)
             program = jax_bert.compiled(work, SIZES[options.network], device)
           cells = costs(program)
-        except RuntimeError as error:  # The program does not fit.
+        except RuntimeError as error:  # The program does not fit in memory.
           cells = [str(error).partition("\n")[0][:120]]
         print(
           f"| {options.network}, {method} | {size} × {options.length} | {name}",
@@ -228,12 +229,12 @@ def tpu(target: str):
 
 
 def compile_here(method: str, options: argparse.Namespace, size: int, device):
-  """Returns the executable of our step for a device from `tpu`."""
+  """Returns the executable of this project's step for a device from `tpu`."""
   from jax._src.interpreters import mlir
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
 
-  # training/run_setup.py chooses these for a TPU.
+  # training/run_setup.py chooses these options for a TPU.
   step, tensors, *_ = make_step(
     method, options, size, {"use_one_hot_embeddings": True, "is_for_tpu": True}
   )
@@ -261,14 +262,14 @@ def for_tpu(text: str) -> str:
 
 
 def costs(program) -> list[str]:
-  """Returns an executable's cells for the table of `compile_all`."""
+  """Returns the cells of an executable in the table of `compile_all`."""
   analysis = program.cost_analysis()
   memory = program.get_compiled_memory_stats()
   try:
     text = program.hlo_modules()[0].to_string()
-  except RuntimeError:  # JAX cannot parse some output of the compiler (v5p).
+  except RuntimeError:  # JAX cannot parse some programs (v5p).
     text = ""
-  # The entry's operations run one after another, so cycles add up. A very large
+  # The entry's operations run in sequence, so their cycles add up. A very large
   # number means that the compiler has no estimate.
   entry = text.partition("\nENTRY")[2]
   cycles = map(int, re.findall(r'"estimated_cycles":"(\d+)"', entry))
@@ -347,19 +348,20 @@ def compile_program(text: str, donated: list[int]):
 def differences(saved, results: list) -> list[float]:
   """Returns the differences between results and TensorFlow's samples.
 
-  They are the first result's (loss or logits), the median and the maximum, each
-  the largest difference of the samples, relative to the largest value.
+  A result's difference is the largest difference of its samples, relative to
+  the largest sample. The list has the difference of the first result (loss or
+  logits), and the median and the maximum of all results.
   """
   shares = []
   for index, result in enumerate(results):
-    ours = saved[f"result{index}"]
-    far = np.abs(sample(np.asarray(result)) - ours).max(initial=0)
-    shares.append(far / max(np.abs(ours).max(initial=0), 1e-12))
+    expected = saved[f"result{index}"]
+    largest = np.abs(sample(np.asarray(result)) - expected).max(initial=0)
+    shares.append(largest / max(np.abs(expected).max(initial=0), 1e-12))
   return [shares[0], float(np.median(shares)), max(shares)]
 
 
 def seconds_of(step, rounds: int, steps: int) -> float:
-  """Returns the seconds of a step, the median round of `steps` steps."""
+  """Returns the seconds per step, in the median round of `steps` steps."""
   taken = []
   for _ in range(rounds):
     start = time.perf_counter()
@@ -371,25 +373,25 @@ def seconds_of(step, rounds: int, steps: int) -> float:
 
 
 def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
-  """Returns a program's note, with differences and the seconds of a step."""
+  """Returns a program's note, with differences and the seconds per step."""
   import jax
 
   device, saved = jax.devices()[0], np.load(path)
   note = json.loads(str(saved["note"]))
   donated = list(note["replaces"].values())
   compute = compile_program(str(saved["program"]), donated)
-  # The step number and the batch, then the weights.
-  given = sum(name.startswith("given") for name in saved.files)
-  batch = [saved[f"given{i}"] for i in range(given)]
-  weights = [draw(i, *of) for i, of in enumerate(note["variables"])]
+  # The arguments are the step number and the batch, then the weights.
+  count = sum(name.startswith("given") for name in saved.files)
+  batch = [saved[f"given{i}"] for i in range(count)]
+  weights = [draw(i, *entry) for i, entry in enumerate(note["variables"])]
   arguments = jax.device_put([*batch, *weights], device)
 
   def step():
     # As in training, each step transfers its batch to the device.
-    arguments[:given] = jax.device_put(batch, device)
+    arguments[:count] = jax.device_put(batch, device)
     results = compute(*arguments)
-    for result, place in note["replaces"].items():
-      arguments[place] = results[int(result)]
+    for result, argument in note["replaces"].items():
+      arguments[argument] = results[int(result)]
     return results
 
   note["differences"] = differences(saved, step())
@@ -398,7 +400,7 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
 
 
 def measure_plain(note: dict, rounds: int, steps: int) -> dict:
-  """Returns the note of a program, with the seconds of jax_bert's step."""
+  """Returns a program's note, with the seconds per step of jax_bert."""
   import jax_bert
 
   options = argparse.Namespace(**note)
@@ -464,12 +466,12 @@ def run(
       if plain_jax and note["optimizer"] == "adamw":
         add_line(measure_plain(note, rounds, steps))
     except jax.errors.JaxRuntimeError as error:
-      # The batch does not fit, for example.
+      # For example, the batch does not fit in memory.
       lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
-  of_peaks = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
+  rates = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
   device = jax.devices()[0].device_kind
   date = datetime.date.today().isoformat()
-  return [*lines, "", f"Device: {device}; products: {of_peaks}; {date}."]
+  return [*lines, "", f"Device: {device}; products: {rates}; {date}."]
 
 
 def main():
@@ -481,26 +483,26 @@ def main():
   add("--methods", nargs="+", choices=METHODS, default=METHODS)
   add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
   add("--optimizer", choices=("adamw", "lamb"), default="adamw")
-  add("--length", type=int, default=128, help="of a sequence")
-  add("--predictions", type=int, default=20, help="masked words of a sequence")
+  add("--length", type=int, default=128, help="tokens per sequence")
+  add("--predictions", type=int, default=20, help="masked words per sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
   parsers = {
     name: commands.add_parser(name, parents=[program], help=where)
     for name, where in (
-      ("lower", "where TensorFlow is"),
-      ("compile", "where both are"),
+      ("lower", "needs TensorFlow"),
+      ("compile", "needs TensorFlow and JAX"),
     )
   }
   parsers["lower"].add_argument(
-    "folder", type=pathlib.Path, help="new .npz files, one a program"
+    "folder", type=pathlib.Path, help="for the new .npz files, one per program"
   )
   parsers["compile"].add_argument(
     "--target", choices=("v4", "v5e", "v5p", "v6e"), required=True
   )
-  add = commands.add_parser("run", help="where JAX is").add_argument
+  add = commands.add_parser("run", help="needs JAX").add_argument
   add("folder", type=pathlib.Path, help="with the .npz files")
-  add("--rounds", type=int, default=5, help="the median counts")
-  add("--steps", type=int, default=20, help="of a round")
+  add("--rounds", type=int, default=5, help="rounds; the median is printed")
+  add("--steps", type=int, default=20, help="steps per round")
   add("--plain_jax", action="store_true", help="also run jax_bert.py's steps")
   arguments = parser.parse_args()
   if arguments.command == "run":
