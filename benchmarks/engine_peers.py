@@ -51,8 +51,8 @@ def network(source, head):
 def on_torch(source, head, numbers):
   """Returns a function from int64 ids, mask, segments [B, T] to the result.
 
-  The network runs in eager mode with scaled-dot-product attention. The
-  `numbers` "bfloat16" use autocast. "onednn" is float32 with oneDNN, not MKL.
+  The network runs in eager mode with scaled-dot-product attention. `numbers`
+  is a dtype, of which bfloat16 means autocast, or "onednn": float32 by oneDNN.
   """
   import torch
   from torch.utils import mkldnn

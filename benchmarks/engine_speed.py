@@ -1,4 +1,4 @@
-"""Measures the engines of this project and of peers for vectors or classes.
+"""Measures engines of this project and its peers on vectors and classes.
 
 Each engine runs in its own process, which loads a file that an earlier process
 wrote, so speed, memory and file size are as in production. The inputs are texts

@@ -4,7 +4,7 @@
       --weights=FOLDER --seed=1
 
 This script needs torch, transformers (5 or newer), accelerate, scikit-learn and
-scipy. It does not use this project's code, because a bug could affect both
+scipy. It shares no code with this project, so that a bug cannot affect both
 sides. Inputs and training are as in Hugging Face's run_glue.py, run_qa.py and
 run_ner.py with --pad_to_max_length False. With --pad_to_max_length=1, they are
 as in these scripts' defaults. The last line of the output is JSON.

@@ -1,8 +1,7 @@
 """A plain BERT in JAX, to compare with the XLA programs of this project.
 
-It is a textbook version: all layers compute all positions, dropout uses the
-device's generator, softmax and layer norm use float32, and AdamW gets clipped
-gradients.
+It is a textbook version: all positions in all layers, dropout from the device's
+generator, softmax and layer norm in float32, gradient clipping, and AdamW.
 """
 
 import functools
@@ -100,10 +99,7 @@ def train(state, batch, step, **options):
 
 
 def step_of(work, values: dict):
-  """Returns a function without arguments that computes the next step of a Work.
-
-  Its result is the loss, or the logits of a prediction.
-  """
+  """Returns a function that takes a Work's next step: its loss or logits."""
   options, count = {"values": values, "dtype": work.dtype}, itertools.count()
   batch = work.batch(values["vocab_size"])
   keys = iter(jax.random.split(jax.random.key(0), 1000))

@@ -3,7 +3,7 @@
 Weights are random, and sequences have no padding. Each contender computes each
 work in its own process: first two steps to compile, then rounds of steps
 without waiting between steps, as in training. The result is the median round. A
-round takes at least one step and about half a second. Only NumPy is needed.
+round is one step, or as many as half a second allows. Only NumPy is needed.
 """
 
 import importlib

@@ -235,7 +235,7 @@ def main(argv):
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
-  print(f"{len(works)} works; last time, a turn took {minutes:.0f} minutes")
+  print(f"{len(works)} works; a turn of all took {minutes:.0f} minutes before")
   failed = []
   for work in works:
     try:

@@ -1,7 +1,7 @@
 """Tagging for finetuning_peer.py: reads columns, aligns tags, and scores.
 
-Like finetuning_peer.py, this module does not use this project's code, because a
-bug could affect both sides. It imports neither torch nor transformers, because
+Like finetuning_peer.py, this module shares no code with this project, so that a
+bug cannot affect both sides. It imports neither torch nor transformers, because
 a test without them compares its scores with this project's scores.
 """
 
@@ -47,8 +47,7 @@ def first_pieces(word_ids, count):
 def tokenize(tokenizer, sentences, max_seq_length):
   """Returns (dict of inputs, positions of first pieces) for each sentence.
 
-  `tokenizer` is a fast tokenizer of transformers; `sentences` are from
-  `read_columns`.
+  `tokenizer` is a fast tokenizer; `sentences` are from `read_columns`.
   """
   encoded = tokenizer(
     [words for words, _ in sentences],

@@ -137,11 +137,7 @@ def _lengthened(value, rows):
 
 
 def _add_words(source, folder, path, use_unused, do_lower_case):
-  """Writes the vocabulary and the tokenizer's files.
-
-  Returns:
-    the vocabulary's path, and a list of NewWord.
-  """
+  """Writes the tokenizer's files; returns (path of vocab.txt, [NewWord])."""
   old = source.vocab_file
   if not old or vocabularies.is_tokenizer_file(old):
     raise errors.InputError(
@@ -238,5 +234,5 @@ def _fault(word, tokenizer):
   if len(word) > longest:
     return f"has over {longest} characters, so the tokenizer makes it [UNK]"
   if _basic_like(tokenizer, [word]).tokenize(word) != [word]:
-    return "has Han characters, which the tokenizer splits into single tokens"
+    return "has Han characters, each of which the tokenizer makes a word"
   return ""

@@ -1,4 +1,4 @@
-"""A trained model as a folder that the next task can start from.
+"""Finds the files of a model folder, from which the next task can start.
 
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
   bert_config.json                              the model configuration
@@ -132,9 +132,9 @@ def without_input_settings(
 def with_input_settings(
   config: configuration.BertConfig, values: dict
 ) -> configuration.BertConfig:
-  """Returns a copy of a configuration with other input settings.
+  """Returns a copy of a configuration with these input settings.
 
-  `values` are {name of a flag: value}, such as max_seq_length.
+  `values` is {name of a flag: value}, such as max_seq_length.
   """
   others = without_input_settings(config).to_dict()
   return configuration.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})

@@ -65,8 +65,8 @@ class _Objects:
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a reader of a Model Garden checkpoint with TF1 names.
 
-  `bundle` reads by the keys of the files. Values without a row in weight_names
-  keep their keys. Raises InputError: the objects are not a BERT encoder.
+  `bundle` uses the keys in the files. Values without a row in weight_names keep
+  their keys. Raises InputError: the objects are not a BERT encoder.
   """
   objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:

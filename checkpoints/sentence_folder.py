@@ -109,10 +109,8 @@ def read_sparse(folder: str) -> dict:
   """Returns the settings for sparse vectors that a folder stores.
 
   These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
-  head "sparse". Without modules.json, the result is {}.
-
-  Raises:
-    InputError: a file is damaged, or a module is not supported.
+  head "sparse". Without modules.json, the result is {}. Raises InputError: a
+  file is damaged, or a module is not supported.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -172,7 +170,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
 
 
 def _prompt_problem(folder):
-  """Returns a problem with the prompt or width, or ""; warns of the rest."""
+  """Returns a problem with the prompt or width, or ""; may log warnings."""
   path, values = json_files.read_optional(
     folder, "config_sentence_transformers.json"
   )
@@ -192,8 +190,8 @@ def _prompt_problem(folder):
     )
   if texts := sorted(filter(None, prompts.values())):
     errors.warn_once(
-      f"{path}: prompts are not added to texts; put the prompt that a text "
-      f"needs before the text ({', '.join(map(repr, texts))})"
+      f"{path}: prompts are not added to texts; if a text needs one, write it "
+      f"before the text ({', '.join(map(repr, texts))})"
     )
   return ""
 

@@ -11,9 +11,8 @@ from common import errors, run_settings
 def layer_number(text: str, depth: int, named: str) -> int:
   """Returns the number of a layer, parsed from `text`.
 
-  Raises:
-    InputError: `text` is not a number, or a model with `depth` layers lacks the
-      layer. The message mentions `named`, the flag and its value.
+  Raises InputError: `text` is not a number, or a model with `depth` layers
+  lacks the layer. The message begins with `named`, the flag and its value.
   """
   # As in the original: negative numbers count from the last layer.
   is_number = text.strip().removeprefix("-").isdecimal()

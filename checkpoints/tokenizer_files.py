@@ -1,7 +1,6 @@
 """Reads, checks and writes the tokenizer's files next to a vocabulary.
 
-This module does not import TensorFlow, because data preparation uses it without
-TensorFlow.
+This module does not import TensorFlow, which data preparation does not need.
 """
 
 import os
@@ -140,7 +139,7 @@ def write(
     tokenizer: class of transformers for a list of word pieces.
     fast: whether to also write tokenizer.json and special_tokens_map.json, if
       the vocabulary is a list of word pieces with a known case.
-    never_split: words that stay whole; None: those next to `vocab_file`.
+    never_split: words that stay whole; None: see `read_never_split`.
   """
   if never_split is None:
     never_split = read_never_split(vocab_file) if vocab_file else ()
@@ -261,9 +260,9 @@ def check(vocab_file: str) -> None:
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(
       f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
-      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}. This project "
-      "has only BERT's rules, which give different ids than in training; "
-      "convert_checkpoint.py can still convert the weights"
+      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}, but this "
+      "project has only BERT's rules, which give different ids than in "
+      "training; convert_checkpoint.py can still convert the weights"
     )
   folder = os.path.dirname(vocab_file)
   is_file = vocabularies.is_tokenizer_file(vocab_file)
@@ -393,7 +392,7 @@ def require_vocabulary(folder: str) -> None:
 def read_do_lower_case(vocab_file: str) -> bool | None:
   """Returns do_lower_case from the files next to a vocabulary, or None.
 
-  Raises InputError: the tokenizer_config.json there is damaged.
+  Raises InputError: the tokenizer_config.json is damaged.
   """
   # A tokenizer.json has its own rule for the case.
   if vocabularies.is_tokenizer_file(vocab_file):
@@ -406,10 +405,9 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
 
 
 def read_never_split(vocab_file: str) -> list[str]:
-  """Returns never_split from the file next to a vocabulary.
+  """Returns never_split from the tokenizer_config.json next to a vocabulary.
 
-  Raises:
-    InputError: the tokenizer_config.json there is damaged.
+  Raises InputError: the file is damaged.
   """
   path, values = vocabularies.read_config(vocab_file)
   return json_files.field(values, "never_split", list[str], path, [])

@@ -33,18 +33,15 @@ _HEADS = {
 
 
 def require(head: str, settings: run_settings.Settings) -> None:
-  """Raises InputError for weights without the needed head.
+  """Raises InputError if the weights lack the head, or cannot be read.
 
   The head "embedding" has no weights. Weights in --output_dir are not checked,
   because the same script wrote them.
 
   Args:
     head: one of flag_values.SERVING_HEADS.
-    settings: need `bert_config_file`, `init_checkpoint` and, in a script that
-      trains, `output_dir`.
-
-  Raises:
-    InputError: the weights lack the head, or cannot be read.
+    settings: must have `bert_config_file`, `init_checkpoint` and, in a script
+      that trains, `output_dir`.
   """
   if head == "embedding" or _has_checkpoint(settings.get("output_dir")):
     return

@@ -87,8 +87,7 @@ def open_reader(path: str) -> Reader:
 def step_of(path: str) -> int:
   """Returns the number of training steps of a model folder's weights, or 0.
 
-  As in the original: it is 0 for the checkpoints of a training, which also have
-  optimizer state.
+  As in the original: the number is 0 for checkpoints with optimizer state.
   """
   reader = open_reader(path)
   is_training = any(name.endswith("/adam_m") for name in reader.shapes)
@@ -324,13 +323,13 @@ def load(
   *,
   allowed_missing: Iterable[str] = (),
 ) -> Report:
-  """Sets variables to the values with their names in a checkpoint.
+  """Sets variables to the values that a checkpoint has under their names.
 
-  It checks names and shapes before the first variable changes, and logs and
-  returns a report. The checkpoint may lack variables, such as a new head's, if
-  a regular expression of `allowed_missing` is found in their names. Raises
-  InputError: another variable is missing in the file, or the file has another
-  shape for a variable. Unlike the original: a missing variable is an error. The
+  Names and shapes are checked before the first variable changes. The report is
+  logged and returned. The checkpoint may lack a variable, such as a new head's,
+  if its name matches a regular expression of `allowed_missing`. Raises
+  InputError: any other variable is missing in the file, or has another shape
+  there. Unlike the original: a missing variable is an error. The
   original silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source

@@ -82,7 +82,7 @@ class Reader:
     notes: Sequence[str] = (),
     num_heads: int | None = None,
   ):
-    """Takes the contents of the files.
+    """Creates a reader of values in files.
 
     Args:
       names: {TF1 name: (name in the files, key of LAYOUTS)}.
@@ -397,14 +397,14 @@ def find(
       f"{variant}.",
       name,
     )
-    # Files from before 2019 have TensorFlow's names for these two.
+    # Files from before 2019 have TensorFlow's names for these two weights.
     full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
     full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
-      # A classifier's dense layer precedes the pooler, and gets its TF1 name.
+      # A classifier's dense layer comes first and gets the pooler's TF1 name.
       row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived

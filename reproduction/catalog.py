@@ -1,10 +1,9 @@
 """Reads catalog.csv: the released models and data sets, one line per file.
 
 Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
-the same files (url_checksums, Apache-2.0). WikiText's sums are from its users.
+the same files (url_checksums, Apache-2.0). Users of WikiText publish its sums.
 For a file without published values, only the length that the server reports is
-checked. A model's size is the size of its weights, 4 bytes per parameter; the
-archive is a little smaller.
+checked. A model's size is the size of its weights, 4 bytes per parameter.
 """
 
 import csv

@@ -108,7 +108,7 @@ def download(
       _transfer(url, part)
       break
     except requests.RequestException as error:
-      # Without a response and a partial file, a retry takes minutes and fails.
+      # Without a response or a partial file, retries take minutes and fail.
       status = error.response is not None and error.response.status_code
       can_succeed = status in _BUSY if status else os.path.exists(part)
       if number == _TRIES - 1 or not can_succeed:
@@ -138,11 +138,11 @@ def _transfer(url, part):
   with requests.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
-    if response.status_code == 416:  # The part is as long as the file.
+    if response.status_code == 416:  # The part is not shorter than the file.
       os.remove(part)
       return _transfer(url, part)
     response.raise_for_status()
-    start *= response.status_code == 206  # Other statuses send all of it.
+    start *= response.status_code == 206  # Else the whole file is sent.
     total = start + int(response.headers.get("Content-Length", 0))
     with (
       open(part, "ab" if start else "wb") as stream,

@@ -109,7 +109,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
   named = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
   for path in [os.path.join(folder, row.data), folder] if folder else []:
     _, folders, files = next(os.walk(path), ("", [], []))
-    # A folder of downloads has no files, and is skipped. XNLI has two folders.
+    # Skip a folder of downloads, which has no files. XNLI has two folders.
     if named <= {*files} and (files or "XNLI-1.0" in folders):
       return path
   how = _download("data", row.data, folder)
@@ -289,7 +289,7 @@ def _weights(plan, seed):
 
 
 def _deviations(plan, weights, before):
-  """Returns [(verdict, text)] of a run, the most serious first."""
+  """Returns [(verdict, text)] for a run's deviations, most serious first."""
   row, deviations = plan.row, []
   if plan.max_steps:
     deviations.append((SMOKE, f"stopped after {plan.max_steps} steps"))
