@@ -56,7 +56,7 @@ def test_optimizer_state_is_left_out_on_request(tmp_path):
 def test_faults_are_one_sentence(tmp_path):
   for flags, message in (
     (dict(input=tmp_path / "none"), "no checkpoint at "),
-    (dict(input=TRAINING), "give --bert_config_file"),
+    (dict(input=TRAINING), "pass --bert_config_file"),
     (dict(input=MODEL, architecture="BertModel"), "--architecture needs --to="),
   ):
     script_runner.refuse(
