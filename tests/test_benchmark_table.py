@@ -109,7 +109,7 @@ def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
   shutil.copy(ROOT / page, copy)
   table_rows.write_into(copy, name, "new table")
   assert "\nnew table\n" in copy.read_text()
-  with pytest.raises(errors.InputError, match="expected one line"):
+  with pytest.raises(errors.InputError, match="must have one line"):
     table_rows.write_into(copy, "other", "new table")
 
 
@@ -176,10 +176,10 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
   monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
   results = tmp_path / "results.json"
   flags = ["--print_only", f"--results_file={results}", "--repeats=2"]
-  with pytest.raises(errors.InputError, match="^failing failed, as said above"):
+  with pytest.raises(errors.InputError, match="^failing failed .see above"):
     TABLE["main"](flags)
   table, log = capsys.readouterr()
-  assert "data is left out: it needs --text" in log and "| a | 1.00 s" in table
+  assert "data is skipped: it needs --text" in log and "| a | 1.00 s" in table
   TABLE["main"]([*flags, "--rows=a"])
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
@@ -187,7 +187,7 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
   }
   assert walls == {"a": [3, 3], "b": [2, 2], "failing": [1]}
   table, _ = capsys.readouterr()
-  assert "1 works; turns took 0 minutes before" in table
+  assert "1 works; a turn of all took 0 minutes before" in table
   assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
   assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
   with pytest.raises(errors.InputError, match="no such work"):

@@ -171,7 +171,9 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
   del small["max_seq_length"], small["vocab_file"]
   finished = run(**small, model_dir=folder)
-  assert "do_lower_case is False, by the tokenizer_config.json" in finished.err
+  assert (
+    "do_lower_case is False, from the tokenizer_config.json" in finished.err
+  )
   expected = pathlib.Path(small["output_file"]).read_bytes()
   assert read_features(small["output_file"])["input_ids"].shape[1] == 16
   run(
@@ -183,7 +185,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   assert pathlib.Path(small["output_file"]).read_bytes() == expected
   os.remove(folder / "vocab.txt")
   for options, message in (
-    ({"model_dir": folder}, "has none of vocab.txt"),
+    ({"model_dir": folder}, "lacks vocab.txt or"),
     ({"model_dir": tmp_path / "none"}, "no such folder"),
     ({}, "Flag --vocab_file or --model_dir must have a value"),
   ):
