@@ -48,7 +48,7 @@ CONTENDERS = {
 
 
 class Job(NamedTuple):
-  """A process's job: write a file, measure, answer pairs, or compute lines."""
+  """A process's job: to write a file, to measure, or to compute answers."""
 
   contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
