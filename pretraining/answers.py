@@ -1,4 +1,4 @@
-"""Encodes texts with [MASK] to ids and mask positions, and checks texts."""
+"""Encodes texts with [MASK] as ids and mask positions, and checks texts."""
 
 import tokenization
 from common import errors
@@ -9,14 +9,14 @@ def encode(
 ) -> tuple[list, list]:
   """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
 
-  The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does, so
-  the text between the masks is tokenized piece by piece.
+  Like the original's, the tokenizer would split "[MASK]" into "[", "mask", "]".
+  So the texts between the masks are tokenized separately.
   """
   frame, mask_id = tokenizer.frame, tokenizer.mask_id
-  *others, last = text.split(tokenizer.specials.mask)
+  *parts, last = text.split(tokenizer.specials.mask)
   ids, positions = [frame.cls_id], []
-  for part in others:
-    # A mask takes the space before it, which some tokenizers count.
+  for part in parts:
+    # The space before a mask is part of the mask, so it gets no token.
     ids += tokenizer.encode(part.rstrip())
     positions.append(len(ids))
     ids.append(mask_id)
@@ -29,7 +29,7 @@ def check(
   max_seq_length: int,
   place: str,
 ) -> None:
-  """Raises InputError for a text without a mask, or that would be cut off."""
+  """Raises InputError for a text that has no mask or would be truncated."""
   ids, positions = encode(tokenizer, text)
   if not positions:
     mask = tokenizer.specials.mask
@@ -43,7 +43,7 @@ def check_sentence(
   max_seq_length: int,
   place: str,
 ) -> None:
-  """Raises InputError for a text without a piece, or that would be cut off."""
+  """Raises InputError for a text that has no token or would be truncated."""
   count = len(tokenizer.encode(text))
   if not count:
     raise errors.InputError(
@@ -55,6 +55,6 @@ def check_sentence(
 def _check_length(count, max_seq_length, place):
   if count > max_seq_length:
     raise errors.InputError(
-      f"{place}: {count} word pieces with [CLS] and [SEP], but "
-      f"--max_seq_length is {max_seq_length}; shorten the text or raise it"
+      f"{place}: {count} word pieces with [CLS] and [SEP] exceed "
+      f"--max_seq_length={max_seq_length}; raise it, or shorten the text"
     )

@@ -1,8 +1,7 @@
-"""Shares work among the machines of an Apache Beam runner.
+"""Distributes work to the workers of an Apache Beam runner.
 
-Beam only distributes the work and collects the results. The files have the same
-bytes as on one machine. Every worker needs this project's package and access to
-the files (gs://..., a shared disk).
+The output files have the same bytes as on one machine. Every worker needs this
+project's package and access to the files (gs://..., a shared disk).
 """
 
 import functools
@@ -19,7 +18,7 @@ from common import errors, file_io, json_files
 def make_pipeline(options: str) -> Any:
   """Returns an empty apache_beam.Pipeline.
 
-  Raises InputError: apache-beam is not installed, or refuses the options.
+  Raises InputError: apache-beam is not installed, or rejects the options.
 
   Args:
     options: Beam's own flags, separated by spaces as in a shell.
@@ -31,7 +30,7 @@ def make_pipeline(options: str) -> Any:
     parsed = pipeline_options.PipelineOptions(shlex.split(options))
     parsed.get_all_options()  # Checks the values.
     return apache_beam.Pipeline(options=parsed)
-  # argparse, with which Beam parses, prints the fault and exits.
+  # Beam parses with argparse, which prints the error and exits.
   except (ValueError, ImportError, SystemExit) as error:
     is_printed = isinstance(error, SystemExit)
     fault = "see above" if is_printed else " ".join(str(error).split())
@@ -43,21 +42,21 @@ def make_pipeline(options: str) -> Any:
 def in_order(
   options: str, function: Callable, blocks: list, *, results: str
 ) -> list:
-  """Returns function(block) for each block, in the order of blocks.
+  """Returns function(block) for each block, in the order of `blocks`.
 
   Raises InputError: `function` raises it for a block (all other blocks are
   still computed), or the pipeline fails.
 
   Args:
     options: as in `make_pipeline`.
-    function: function of one block. It must pickle, and the blocks, too. Its
-      result comes back through JSON.
-    blocks: list of the parts of the work. The pipeline that is sent to the
-      runner contains it, so blocks should name their data, not hold it.
-    results: path of a file in which the results come back; it is removed.
+    function: function of one block. It and the blocks must be picklable. Its
+      results are converted to JSON and back, so tuples become lists.
+    blocks: the parts of the work. They are sent to the runner with the
+      pipeline, so they should name their data rather than contain it.
+    results: path of a temporary file for the results.
   """
   if not blocks:
-    return []  # Starting a cluster takes minutes.
+    return []  # Does not start a cluster, which takes minutes.
   pipeline = make_pipeline(options)
   import apache_beam
 
@@ -70,18 +69,18 @@ def in_order(
     | "Gather" >> apache_beam.combiners.ToList()
     | "Write" >> apache_beam.Map(functools.partial(json_files.write, results))
   )
-  file_io.remove(results)  # A killed run may have left it.
+  file_io.remove(results)  # A killed run may have left this file.
   try:
     pipeline.run().wait_until_finish()
     done = sorted(json_files.read(results, list))
   except Exception as error:
     logging.debug("The pipeline failed", exc_info=True)
-    # The message may be a worker's traceback, whose last line says the fault.
+    # The message may be a worker's traceback, whose last line is the error.
     fault = str(error).strip().split("\n")[-1]
     raise errors.InputError(
       f"--beam_options={options}: the pipeline failed ({type(error).__name__}: "
-      f"{fault}); every worker needs bert-tf2 and all files. The same command "
-      "makes what is missing"
+      f"{fault}); every worker needs bert-tf2 and access to all files. Run the "
+      "same command again to make the missing files"
     ) from error
   file_io.remove(results)
   for _, fault, _ in done:
@@ -90,16 +89,16 @@ def in_order(
   return [result for _, _, result in done]
 
 
-# Some runners have several threads, but the memory is enough for one block.
+# Some runners use several threads, but there may be memory for only one block.
 _one_at_a_time = threading.Lock()
 
 
 def _attempt(function, numbered):
-  """Returns (number, "" or the fault, result) for a (number, block)."""
+  """Returns (number, error message or "", result) for a (number, block)."""
   number, block = numbered
   try:
     with _one_at_a_time:
       return number, "", function(block)
-  # Runners would repeat work that raises, and print long tracebacks.
+  # A runner would retry a function that raises, and print long tracebacks.
   except errors.InputError as error:
     return number, str(error), None

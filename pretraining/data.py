@@ -1,11 +1,12 @@
-"""Reads text into a corpus of documents, which are sentences of token ids.
+"""Reads text into a corpus: documents, their sentences and their token ids.
 
-One array holds all ids, two more the starts of sentences and documents, so a
-corpus needs about three bytes per token. No TensorFlow.
+One array holds the ids of all tokens, and two arrays hold the starts of
+sentences and documents. A corpus needs about three bytes per token. No
+TensorFlow.
 
-A text of any size is cut into shards, which consist of pieces of files. Files
-are cut at blank lines, between documents. A document that continues for the
-size of another shard is cut at the end of a line, which bounds the memory.
+A text of any size is split into shards, which consist of pieces of files. Files
+are split at blank lines, between documents. To bound the memory, a document
+that would double a shard's size is split at the end of a line.
 """
 
 import array
@@ -29,7 +30,7 @@ STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
 class Piece(NamedTuple):
-  """The bytes `start` to `end` - 1 of a file, which are whole lines."""
+  """The bytes `start` to `end` - 1 of a file; they form whole lines."""
 
   path: str
   start: int
@@ -37,16 +38,16 @@ class Piece(NamedTuple):
 
 
 def whole_files(files: list[str]) -> list[Piece]:
-  """Returns all of each file."""
+  """Returns one Piece per file, which holds the whole file."""
   return [Piece(path, 0, file_io.size(path)) for path in files]
 
 
 def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
-  """Cuts files into shards of about `shard_bytes` of text.
+  """Splits files into shards of about `shard_bytes` of text.
 
-  Small files share a shard; large files are cut between documents, so a shard
-  also holds the rest of its last document. A rest as large as `shard_bytes` is
-  cut, so no shard is larger than twice that size.
+  Small files share a shard. Large files are split between documents, so a shard
+  may exceed `shard_bytes` by the rest of its last document. A rest of that size
+  is split, too, so no shard is larger than twice `shard_bytes`.
   """
   shards: list = []
   room = 0
@@ -65,16 +66,16 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
 
 
 def _find_cut(path, near, furthest):
-  """Returns the offset of the first blank line from `near` on, or the end.
+  """Returns the offset of the first blank line after `near`, or the file's end.
 
   Without a blank line within `furthest` bytes, returns the first line's end.
   """
   with file_io.open_for_reading(path) as stream:
-    # Reading starts one byte earlier, to keep a line that starts at `near`.
+    # Reading starts one byte earlier, so a line that starts at `near` counts.
     stream.seek(near - 1)
     first = offset = near - 1 + len(stream.readline())
     for line in stream:
-      # str.strip decides: a line of NBSP alone is blank.
+      # As str.strip removes NBSP, a line that has only NBSP is blank.
       if not line.decode("utf-8", "replace").strip():
         return offset
       offset += len(line)
@@ -87,17 +88,17 @@ def text_lines(path: str, line: str) -> list[str]:
   """Returns the lines of text in a line of a file: usually the line itself.
 
   A JSON object with a `text` is a document, so a blank line follows its text.
-  Unlike the original: it trains on JSON's syntax and on wikiextractor's tags,
-  which are refused here. Raises InputError: a line is such a tag.
+  Unlike the original: JSON is parsed and wikiextractor's tags are refused;
+  there, both are trained on as text. Raises InputError: a line is such a tag.
   """
   if not line.startswith(("{", "<", "\ufeff")):
     return [line]
   line = line.removeprefix("\ufeff")
   if re.match(r"</?doc( id=|>)", line):
     raise errors.InputError(
-      f"{path}: {line!r:.40} is a tag of another program, which would be "
-      "learned as text; write one sentence a line and blank lines between "
-      'documents, or objects of JSON with a "text"'
+      f"{path}: {line!r:.40} is a tag of wikiextractor, which would be "
+      "learned as text; write one sentence per line and blank lines between "
+      'documents, or one JSON object with a "text" per line'
     )
   try:
     values = json.loads(line) if line.startswith("{") else None
@@ -111,13 +112,13 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
   r"""Yields the lines of pieces without "\n".
 
   Args:
-    pieces: in the order in which they are read.
+    pieces: are read in this order.
     joined: whether the last document of a file continues in the next file, if
       no blank line separates them. As in the original: True.
 
   Raises:
-    InputError: a file is missing, or a line, whose number is named, is not
-      UTF-8.
+    InputError: a file is missing, or a line is not UTF-8. The error has the
+      number of the line.
   """
   for piece in pieces:
     yield from _piece_lines(piece)
@@ -134,7 +135,7 @@ def _piece_lines(piece):
         text = line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
         stream.seek(0)
-        # Lines are counted only now: a piece does not know its line number.
+        # Lines are counted only for the error, since pieces start anywhere.
         number = stream.read(offset).count(b"\n") + 1
         raise file_io.not_utf8(piece.path, number, error) from error
       yield from text_lines(piece.path, text)
@@ -148,12 +149,12 @@ class Vocabulary:
 
   Attributes:
     frame: ids of the special tokens around texts, a tokenization.Frame.
-    mask_id: id of the mask.
+    mask_id: id of the mask token.
     unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
     continues: array [largest id + 1] uint8, 1 for a token that continues a
       word ("##s"), else 0.
-    dtype: the smallest unsigned integers that hold every id.
+    dtype: uint16 if every id fits, else uint32.
   """
 
   def __init__(
@@ -167,15 +168,15 @@ class Vocabulary:
     if missing:
       raise errors.InputError(
         f"the vocabulary has no {', '.join(missing)}; pre-training needs it: "
-        "use a released one or one made by create_vocabulary.py"
+        "use a released vocabulary or one that create_vocabulary.py wrote"
       )
     cls_id, sep_id, self.mask_id = (vocab[token] for token in tokens)
     self.frame = tokenization.Frame(cls_id, sep_id, *layout)
     self.unk_id = vocab.get("[UNK]", vocab.get("<unk>"))
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
-    # As in the original: a random number is an index in the list of tokens, so
-    # the order of the dict determines its id.
+    # As in the original: a random token is drawn by its index in the list of
+    # tokens, so the order of the dict determines its id.
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
     self.continues[self.ids] = [token.startswith("##") for token in vocab]
@@ -186,15 +187,15 @@ class Corpus(NamedTuple):
 
   Sentence s is ids[sentence_starts[s]:sentence_starts[s + 1]]; document d is
   the sentences document_starts[d] to document_starts[d + 1] (not included).
-  No sentence or document is empty. Memory: 2 bytes a token (4 if the vocabulary
-  has more than 65,536), 8 a sentence and 8 a document.
+  No sentence or document is empty. Memory: 3 bytes per token (5 if ids need
+  uint32), and 8 per sentence and document.
 
   Attributes:
     ids: the ids of all tokens.
     sentence_starts, document_starts: arrays of int64.
     continues: one byte for each token: STARTS_WORD or CONTINUES_WORD, or
       NO_WORD for a [SEP] between documents.
-    num_words: words of text, separated by white space.
+    num_words: the number of words, which white space separates.
   """
 
   ids: np.ndarray
@@ -204,7 +205,7 @@ class Corpus(NamedTuple):
   num_words: int
 
   def sentences_of(self, document: int) -> tuple[int, int]:
-    """Returns (first, last + 1) of the numbers of a document's sentences."""
+    """Returns the indices (first, last + 1) of a document's sentences."""
     return self.document_starts[document], self.document_starts[document + 1]
 
   @property
@@ -221,20 +222,20 @@ class Corpus(NamedTuple):
 def read_corpus(
   lines: Iterable[str], encode_lines: Callable, vocabulary: Vocabulary
 ) -> Corpus:
-  """Reads text with a sentence a line and blank lines between documents.
+  """Reads text with one sentence per line and blank lines between documents.
 
-  As in the original: a line is blank if str.strip leaves nothing (NBSP too),
-  a sentence without any token is skipped without ending its document, and a
-  file does not end a document, see `read_lines`.
+  As in the original: a line is blank if str.strip leaves nothing (which removes
+  NBSP, too), and a sentence without tokens is skipped but does not end its
+  document.
 
   Args:
     lines: lines of text.
-    encode_lines: function of a list of lines that returns (the concatenated ids
+    encode_lines: function of a list of lines; returns (the concatenated ids
       of all lines, the number of ids of each line, the `continues` of all
       tokens or None).
-    vocabulary: says which tokens continue words if encode_lines does not.
+    vocabulary: determines which tokens continue words if encode_lines does not.
   """
-  # array.array grows in place; numpy would copy everything for each block.
+  # array.array grows in place; NumPy would copy the whole array for each block.
   dtype = vocabulary.dtype
   ids, flags = array.array(dtype.char), bytearray()
   sentence_starts, document_starts = array.array("q", [0]), array.array("q")
@@ -267,17 +268,17 @@ def read_corpus(
 
 
 def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
-  """Warns if lines are not sentences, or documents too short for pairs.
+  """Warns if lines are not sentences, or documents are too short for pairs.
 
-  As in the original: the second part of a pair is random if a document has one
-  sentence, and only the start of a long sentence is used.
+  As in the original: the second segment of a pair is random if its document has
+  only one sentence, and only a part of a long sentence is used.
   """
-  alone = np.count_nonzero(np.diff(corpus.document_starts) == 1)
-  if alone > _LARGE_SHARE * corpus.num_documents:
+  single = np.count_nonzero(np.diff(corpus.document_starts) == 1)
+  if single > _LARGE_SHARE * corpus.num_documents:
     errors.warn_once(
-      f"{alone / corpus.num_documents:.0%} of the documents have one sentence, "
-      "so that no second part of a pair can follow it: write blank lines "
-      "only between documents, or pass --packing=full_sentences"
+      f"{single / corpus.num_documents:.0%} of the documents have one "
+      "sentence, so the second segment of their pairs is always random: write "
+      "blank lines only between documents, or pass --packing=full_sentences"
     )
   lengths = np.diff(corpus.sentence_starts)
   cut = int(np.maximum(lengths - max_seq_length, 0).sum())
@@ -285,7 +286,7 @@ def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
     errors.warn_once(
       f"{cut / len(corpus.ids):.0%} of the tokens are not used, because their "
       f"lines are longer than a record's {max_seq_length} tokens: write one "
-      "sentence a line, or pass --packing=full_sentences"
+      "sentence per line, or pass --packing=full_sentences"
     )
 
 
@@ -294,23 +295,23 @@ def encode_segmented(
 ) -> tuple[list[int], list[int], bytes]:
   """Encodes lines whose Chinese words are separated by white space.
 
-  The ids equal the ids of the text without segmentation, since every Han
-  character is a token anyway. Segmentation adds which characters form a word,
-  for masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
-  character of each word continues the word, as "##" pieces do.
+  Segmentation does not change the ids, because every Han character is a token
+  anyway. It determines which characters form a word, for whole-word masking
+  (Cui et al. 2019): in "使用 语言 模型", the second character of each word
+  continues the word, as "##" pieces do.
   """
   ids: list[int] = []
   lengths, continues = [], bytearray()
   for line in lines:
     before = len(ids)
-    # Words are split at white space here, because the tokenizer would split
-    # them at every Han character.
+    # Words are found here, because the tokenizer splits them at every Han
+    # character.
     for word in line.split():
-      for place, token in enumerate(tokenizer.basic_tokenizer.tokenize(word)):
+      for index, token in enumerate(tokenizer.basic_tokenizer.tokenize(word)):
         pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
         ids += tokenizer.convert_tokens_to_ids(pieces)
-        continues.append(place > 0 and _is_han(token))
-        # "##" pieces occur only in words that are not Han.
+        continues.append(index > 0 and _is_han(token))
+        # Only words without Han characters have "##" pieces.
         continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
     lengths.append(len(ids) - before)
   return ids, lengths, bytes(continues)

@@ -1,10 +1,9 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
-This implements the rule of masks.py on tensors.
-The masks depend only on (seed, step, row in the batch): they change from epoch
-to epoch, and are equal in a resumed run and for any number of replicas.
-tensorflow_text's masking ops depend on a generator's state and so cannot
-guarantee that.
+This implements the rule of masks.py on tensors. The masks depend only on (seed,
+step, row in the batch): they differ between epochs, but do not depend on
+restarts or the number of replicas. tensorflow_text's masking ops cannot
+guarantee this, because they depend on a generator's state.
 
 Letters: B sequences in a batch, T their length, P predictions per sequence.
 """
@@ -18,16 +17,16 @@ from pretraining import data, masks
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-  """The settings of masking.
+  """Masks batches; the attributes are the settings.
 
   Attributes:
-    vocabulary: the vocabulary. [CLS] and [SEP] are never masked, but random
-      words are drawn from all tokens, including these.
+    vocabulary: a data.Vocabulary. [CLS] and [SEP] are never masked, but random
+      replacements are drawn from all tokens, including these two.
     max_predictions: P.
-    masked_lm_prob: masked share of the tokens, including special tokens.
+    masked_lm_prob: share of the tokens, including [CLS] and [SEP], to mask.
     whole_words: whether all pieces of a word are masked together.
     seed: integer.
-    shares: the shares of masked tokens replaced in each way.
+    shares: the shares of [MASK] and of unchanged tokens, see masks.Shares.
   """
 
   vocabulary: data.Vocabulary
@@ -43,8 +42,9 @@ class Masking:
     Args:
       batch: dict with `input_ids`, `input_mask`, `word_starts`, int32 [B, T].
       step: number of the batch, an integer tensor.
-      rows: rows of the whole batch; B of them are in this share.
-      first_row: the first of these B rows, an integer tensor.
+      rows: the number of examples in the whole batch.
+      first_row: index of this share's first example in the whole batch, an
+        integer tensor.
 
     Returns:
       The dict with masks in `input_ids`, without `word_starts`, and with
@@ -54,12 +54,11 @@ class Masking:
     """
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
-    # One seed for each step draws the numbers of all its rows.
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
-    # Numbers are generated for the whole batch, then cut to the replica's rows:
-    # a row has the same masks whichever replica reads it.
+    # Random numbers are generated for the whole batch, then cut to this share:
+    # the masks of an example do not depend on the replica that reads it.
     numbers = tf.random.stateless_uniform([rows, 3, length], seed=seed)
-    keys, kinds, words = tf.unstack(
+    keys, actions, draws = tf.unstack(
       numbers[first_row : first_row + count], axis=1
     )  # [B, T] each
     special = self.vocabulary.frame[:2]
@@ -72,38 +71,42 @@ class Masking:
       chosen = _choose_words(candidates, batch["word_starts"], keys, budget)
     else:
       chosen = _choose_pieces(candidates, keys, budget)
-    others = {k: v for k, v in batch.items() if k != "word_starts"}
-    replacements = self._replacements(ids, kinds, words)
+    unchanged = {k: v for k, v in batch.items() if k != "word_starts"}
+    replacements = self._replacements(ids, actions, draws)
     return {
-      **others,
+      **unchanged,
       "input_ids": tf.where(chosen, replacements, ids),
       **self._predictions(ids, chosen),
     }
 
   def _budget(self, used):
-    """Returns int32 [B]: how many tokens to predict at most."""
+    """Returns the maximum number of tokens to mask, int32 [B]."""
     tokens = tf.cast(tf.reduce_sum(used, axis=1), tf.float32)
     budget = tf.cast(tf.round(tokens * self.masked_lm_prob), tf.int32)
-    # As in the original: at least one token, unless there is no place for it.
+    # As in the original: at least one token, unless max_predictions is 0.
     return tf.minimum(tf.maximum(budget, 1), self.max_predictions)
 
-  def _replacements(self, ids, kinds, words):
-    """Returns the id that replaces each token if it is chosen."""
+  def _replacements(self, ids, actions, draws):
+    """Returns the ids that replace tokens that are chosen, [B, T].
+
+    `actions` and `draws` are random numbers below 1: the first choose between
+    [MASK], keeping and a random token, the second choose the random token.
+    """
     mask_below = self.shares.mask
     random_below = 1 - (1 - mask_below) * self.shares.keep
-    # The index stays in range: the words are multiples of 2^-23 below 1.
-    random_ids = tf.cast(words * len(self.vocabulary.ids), ids.dtype)  # [B, T]
-    rest = tf.where(kinds < random_below, random_ids, ids)
-    return tf.where(kinds < mask_below, self.vocabulary.mask_id, rest)
+    # The index stays in range: the draws are multiples of 2^-23 below 1.
+    random_ids = tf.cast(draws * len(self.vocabulary.ids), ids.dtype)  # [B, T]
+    rest = tf.where(actions < random_below, random_ids, ids)
+    return tf.where(actions < mask_below, self.vocabulary.mask_id, rest)
 
   def _predictions(self, ids, chosen):
-    """Returns the masked_lm features, chosen tokens first, in order."""
+    """Returns the masked_lm features; chosen positions are first, ascending."""
     length = ids.shape[1]
     width = min(self.max_predictions, length)
-    # Chosen positions sort first, each group in its own order.
+    # Chosen positions sort before all others.
     order = tf.range(length) + tf.where(chosen, 0, length)
     positions = tf.argsort(order, axis=1)[:, :width]  # [B, P or T]
-    # Unused places are 0 in every feature.
+    # Unused entries are 0 in every feature.
     weights = tf.cast(tf.gather(chosen, positions, batch_dims=1), tf.int32)
     features = {
       "masked_lm_positions": positions * weights,
@@ -116,38 +119,38 @@ class Masking:
 
 def _choose_pieces(candidates, keys, budget):
   """Returns bool [B, T]: the candidates with the smallest keys."""
-  # Numbers below 1 shuffle the candidates; 2 puts all others after them.
+  # The keys are random and below 1; 2 sorts all other positions last.
   keys = tf.where(candidates, keys, 2.0)
-  # Sorting the order gives each position its rank.
+  # The argsort of an argsort is the rank of each position.
   ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
   return tf.logical_and(candidates, ranks < budget[:, None])
 
 
 def _choose_words(candidates, word_starts, keys, budget):
-  """Chooses words in random order, skipping words that no longer fit.
+  """Chooses words in random order, and skips words that do not fit any more.
 
   Args:
     candidates: bool [B, T], the tokens that may be predicted.
     word_starts: int32 [B, T].
-    keys: float32 [B, T] below 1; words are tried in the order of their starts'
-      keys.
+    keys: float32 [B, T] below 1. Words are tried in ascending order of the key
+      at their first piece.
     budget: int32 [B], the maximum number of tokens to choose.
 
   Returns:
     Bool [B, T], the chosen tokens.
   """
-  # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
-  # the special tokens 0 1 2 2 0.
+  # For [CLS] the sea ##shell [SEP], the starts 0 1 1 0 0 have the cumulative
+  # sums 0 1 2 2 2. Without special tokens, these are the words 0 1 2 2 0.
   words = tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
   is_start = tf.logical_and(candidates, word_starts > 0)
-  # Starts of words sort first, in random order, before all other positions.
+  # The starts of words sort before all other positions, in random order.
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
   num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
   def needs_more(number, left, _):
     return tf.reduce_any((left > 0) & (number < num_starts))
 
-  # Each step tries one word in every row.
+  # Each iteration tries one word in every row.
   def take(number, left, taken):
     word = tf.gather(words, order[:, number], batch_dims=1)  # [B]
     in_word = words == word[:, tf.newaxis]  # [B, T]

@@ -1,4 +1,4 @@
-"""Reads pre-training records: files, features, batches.
+"""Reads pre-training records and makes batches of them.
 
 It reads all records that create_pretraining_data.py writes: with masks or to be
 masked while they are read, with or without next-sentence labels, compressed or
@@ -20,9 +20,9 @@ from records import pipeline, tfrecord
 from training import harness
 from variants import vocabularies
 
-_CHECKED_FIRST = 1 << 7  # Records per file; others are checked when read.
-_WORDS_OF = 1 << 10  # Records whose words are counted.
-_PLATEAU = 0.95  # As a share of the loss of guesses by word frequency.
+_CHECKED_FIRST = 1 << 7  # Records per file; the rest is checked when read.
+_COUNTED_RECORDS = 1 << 10  # Records that give the token frequencies.
+_PLATEAU = 0.95  # As a fraction of the loss of guessing by token frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
 
 
@@ -30,7 +30,7 @@ class PretrainingInput:
   """Reads files of records and makes batches of them.
 
   Attributes:
-    files: the TFRecord files that hold records.
+    files: the TFRecord files that are not empty.
     is_masked: whether the records have masks.
     features: {name: tf.io.FixedLenFeature} of a record.
   """
@@ -57,11 +57,11 @@ class PretrainingInput:
       max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
       vocab_file: the records' vocabulary, needed if they have no masks.
-      masks: whether such records are masked while they are read.
-      **masking: options of dynamic_masking.Masking for such records.
+      masks: whether records without masks are masked while they are read.
+      **masking: options of dynamic_masking.Masking for records without masks.
     """
     self.files = files = pipeline.without_empty(files)
-    # The first record decides the format; all files are checked below.
+    # The first record determines the format; all files are checked below.
     first = pipeline.first_record(files[0])
     self.is_masked = "word_starts" not in first
     if use_next_sentence_loss and "next_sentence_labels" not in first:
@@ -82,7 +82,7 @@ class PretrainingInput:
     else:
       shapes["word_starts"] = max_seq_length, 2
     if use_next_sentence_loss:
-      # Unused labels are not read: records of full_sentences have none.
+      # Labels are read only if needed: records of full_sentences have none.
       shapes["next_sentence_labels"] = 1, 2
     self.features = {
       # As in the original: the weights are the only floats.
@@ -97,8 +97,8 @@ class PretrainingInput:
       return
     if not vocab_file:
       raise errors.InputError(
-        f"{files[0]} has no masks, which are made while it is read; pass the "
-        "--vocab_file that it was written with"
+        f"{files[0]} has no masks, so masks are made while it is read; pass "
+        "the --vocab_file that it was written with"
       )
     tokenizer = vocabularies.make_tokenizer(vocab_file)
     vocabulary = data.Vocabulary(tokenizer.vocab, tokenizer.specials)
@@ -107,10 +107,11 @@ class PretrainingInput:
     ).apply
 
   def _check_ranges(self, count=None):
-    """Refuses files whose first `count` records (None: all) have wrong numbers.
+    """Checks the first `count` records of each file, or all records.
 
-    Unlike the original: there, a segment outside its table has a zero vector,
-    and a wrong id is an error of TensorFlow or, on a GPU, has a zero vector.
+    Unlike the original: ids out of range are an error. There, such a segment id
+    gets a zero embedding; such a token id does, too, on a GPU, and is an error
+    of TensorFlow elsewhere. Raises InputError: a number is out of its range.
     """
     for path in self.files:
       records = itertools.islice(tfrecord.read_records(path), count)
@@ -127,7 +128,7 @@ class PretrainingInput:
 
   @contextlib.contextmanager
   def faults_named(self):
-    """Raises an InputError for damaged or wrong records read in this block."""
+    """Raises InputError if this block reads a damaged or wrong record."""
     with pipeline.damage_named(self.files):
       try:
         yield
@@ -149,26 +150,26 @@ class PretrainingInput:
     return self._mask(batch, step, **share) if self._mask else batch
 
   def warn_of_plateau(self, name: str, loss: float, labels: Callable) -> None:
-    """Warns if a trained model has learned little more than word frequencies.
+    """Warns if a trained model has learned little more than token frequencies.
 
     Args:
-      name: name of the head that predicts words.
+      name: name of the head that predicts tokens.
       loss: the head's loss.
-      labels: function from a batch to its labels and their weights.
+      labels: function of a batch; returns the labels and their weights.
     """
-    count = min(self._num_records, _WORDS_OF)
+    count = min(self._num_records, _COUNTED_RECORDS)
     batches = self.repeated_batches(
       tf.distribute.get_strategy(), batch_size=count, trim=False
     )
-    words, weights = labels(next(iter(batches)))
-    words = words.numpy()[weights > 0]
-    _, counts = np.unique(words, return_counts=True)
-    # The entropy of word frequencies, in nats like the loss.
-    entropy = -np.sum(counts / len(words) * np.log(counts / len(words)))
+    ids, weights = labels(next(iter(batches)))
+    ids = ids.numpy()[weights > 0]
+    _, counts = np.unique(ids, return_counts=True)
+    # The entropy of the token frequencies, in nats like the loss.
+    entropy = -np.sum(counts / len(ids) * np.log(counts / len(ids)))
     if loss > _PLATEAU * entropy:
       logging.warning(
         "%s_loss %.2f is on the plateau where pre-training begins: "
-        "guessing words by their frequency gives %.2f. Try more "
+        "guessing tokens by their frequency gives %.2f. Try more "
         "--num_train_steps, or a higher --learning_rate and --num_warmup_steps",
         name,
         loss,
@@ -176,7 +177,7 @@ class PretrainingInput:
       )
 
   def training_data(self, trim: bool) -> harness.TrainingData:
-    """Returns the training data; `trim` cuts batches to their longest row."""
+    """Returns the training data; `trim`: cut batches to their longest row."""
     return harness.TrainingData(
       self.files, self.features, self._num_records, trim, self._prepare
     )

@@ -1,8 +1,8 @@
-"""Makes instances, a model's inputs and labels, of a corpus. No TensorFlow.
+"""Makes instances (inputs and labels) from a corpus. No TensorFlow.
 
 An *instance* is one or two ranges of the corpus's ids (segments A and B), the
-masked positions and the ids that replace them: a few dozen numbers, even for a
-long sequence. `Instances.features` turns many instances at a time into the
+masked positions and the ids at these positions: a few dozen numbers, even for a
+long sequence. `Instances.features` converts many instances at a time to the
 padded arrays of records.
 
 As in the original: the same text, flags and seed give the same instances in
@@ -31,12 +31,12 @@ class RecordOptions:
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    masking: the unit of masking: "pieces", "whole_words", or "none", for
-      instances that have the starts of words instead.
+    masking: the unit of masking: "pieces", "whole_words", or "none". With
+      "none", records have the starts of words instead of masks.
     packing: "sentence_pairs" is the original's. "full_sentences" is RoBERTa's
       (Liu et al. 2019, section 4.2): as many whole sentences as fit, without
-      next-sentence prediction; they continue in the next document, after a
-      [SEP].
+      next-sentence prediction. They may cross the end of a document, where a
+      [SEP] is inserted.
 
   All other attributes are flags of create_pretraining_data.py.
   """
@@ -57,7 +57,7 @@ class RecordOptions:
 
 
 class SegmentPair(NamedTuple):
-  """Two ranges of a corpus's ids, without their ends; B may be empty."""
+  """Two ranges of a corpus's ids; ends are exclusive, and B may be empty."""
 
   a_start: int
   a_end: int
@@ -76,7 +76,7 @@ def create_instances(
 ) -> "Instances":
   """Makes all instances of a corpus, in the order of the original.
 
-  `rng` is newly seeded; `after_pass` is called after each pass through the
+  `rng` must be newly seeded; `after_pass` is called after each pass through the
   documents.
   """
   documents = list(range(corpus.num_documents))
@@ -102,7 +102,7 @@ def create_instances(
   masker = masks.Masker(corpus, vocabulary, options, rng)
   masked = masker.mask_all(all_passes())
   # As in the original: instances of all passes are shuffled together. Shuffling
-  # their numbers takes the same draws as shuffling the instances.
+  # their indices draws the same random numbers as shuffling the instances.
   order = array.array("q", range(len(masked.pairs)))
   rng.shuffle(order)
   masked = masks.Masked(*(column[order] for column in masked))
@@ -110,7 +110,7 @@ def create_instances(
 
 
 def _target(max_tokens, options, rng):
-  """Draws how many tokens a sequence should have."""
+  """Draws the number of tokens that a sequence should have."""
   # Some sequences are short, because sequences in fine-tuning may be short.
   if rng.random() < options.short_seq_prob:
     return rng.randint(2, max_tokens)
@@ -120,18 +120,19 @@ def _target(max_tokens, options, rng):
 def _segment_pairs(corpus, documents, options, rng, *, room):
   """Yields the SegmentPairs of one pass through the documents.
 
-  Sentences are collected until they fill a sequence, of `room` tokens without
-  [CLS] and [SEP]. The first of them, in random number, become segment A; B is
-  the rest or, half of the time, sentences of a random document.
+  Sentences are collected up to a target length of at most `room`, the number of
+  tokens without [CLS] and [SEP]. A random number of the first sentences form
+  segment A. B is the other sentences or, half of the time, text of a random
+  document.
   """
   starts = corpus.sentence_starts
-  for place, document in enumerate(documents):
+  for index, document in enumerate(documents):
     target = _target(room, options, rng)
     sentence, document_end = corpus.sentences_of(document)
     while sentence < document_end:
       chunk_end = _chunk_end(starts, sentence, document_end, target)
-      # Sentences of 5, 4 and 6 tokens with a target of 8 give a chunk of the
-      # first two, which reach it, and A ends after the first.
+      # For example, with a target of 8, sentences of 5, 4 and 6 tokens give a
+      # chunk of the first two sentences, and A is the first sentence.
       size = chunk_end - sentence
       a_end = sentence + (rng.randint(1, size - 1) if size > 1 else 1)
       a = starts[sentence], starts[a_end]
@@ -139,8 +140,8 @@ def _segment_pairs(corpus, documents, options, rng, *, room):
       is_random_next = size == 1 or rng.random() < 0.5
       if is_random_next:
         rest = target - (a[1] - a[0])
-        b = _random_range(corpus, documents, place, rest, rng)
-        sentence = a_end  # The rest of the chunk is used again.
+        b = _random_range(corpus, documents, index, rest, rng)
+        sentence = a_end  # The next chunk starts with the rest of this one.
       else:
         b = starts[a_end], starts[chunk_end]
         sentence = chunk_end
@@ -149,20 +150,20 @@ def _segment_pairs(corpus, documents, options, rng, *, room):
 
 
 def _chunk_end(starts, sentence, last, target):
-  """Returns the first end of a sentence after `target` or more tokens."""
+  """Returns the end of a chunk with `target` or more tokens, at most `last`."""
   enough = starts[sentence] + target
   return bisect.bisect_left(starts, enough, sentence + 1, last)
 
 
-def _random_range(corpus, documents, place, target, rng):
+def _random_range(corpus, documents, index, target, rng):
   """Returns (start, end) of about `target` tokens in a random document.
 
-  As in the original: it tries ten times to find another document, so a single
-  document also serves as the random document.
+  As in the original: it tries ten times to find another document than the one
+  at `index`, so the only document of a corpus is also its random document.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = rng.randint(0, len(documents) - 1)
-    if other != place:
+    if other != index:
       break
   first, last = corpus.sentences_of(documents[other])
   sentence = rng.randint(first, last - 1)
@@ -171,7 +172,7 @@ def _random_range(corpus, documents, place, target, rng):
 
 
 def _truncated(a, b, max_tokens, rng):
-  """Removes tokens from the longer (start, end) until both fit.
+  """Removes tokens from the longer range until both ranges fit.
 
   As in the original: B loses a token if both are equally long, and each time a
   random number decides whether the first or the last token is removed.
@@ -181,10 +182,10 @@ def _truncated(a, b, max_tokens, rng):
   if surplus <= 0:
     return a, b
   from_front = [rng.random() < 0.5 for _ in range(surplus)]
-  # Lengths 6 and 2 with room for 5: A loses all three tokens, 3 and 2 stay.
-  # The longer range loses tokens until both are equal, then B, A, B, A, ...
+  # The longer range loses tokens until both are equally long, then B, A, B, ...
+  # For example, with lengths 6 and 2 and room for 5, A loses three tokens.
   uneven = min(abs(length_a - length_b), surplus)
-  # Each token's own draw decides, in the order in which tokens are removed.
+  # The draws are used in the order in which the original removes tokens.
   cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
   if length_a > length_b:
     cuts_a += from_front[:uneven]
@@ -200,7 +201,7 @@ def _cut(token_range, cuts):
 
 
 def _joined(corpus, documents, sep_id):
-  """Returns a Corpus that joins all documents, in order, with [SEP] between.
+  """Returns a Corpus of one document: all documents with [SEP] between them.
 
   Each [SEP] is the first token of the sentence after it.
   """
@@ -212,7 +213,7 @@ def _joined(corpus, documents, sep_id):
     if ids:
       ids.append(sep_id)
       continues.append(data.NO_WORD)
-    # `shift` maps places in the old array to places in the new one.
+    # `shift` maps positions in the old array to positions in the new array.
     shift = len(ids) - start
     ids.frombytes(corpus.ids[start:end].tobytes())
     continues += corpus.continues[start:end]
@@ -228,15 +229,15 @@ def _joined(corpus, documents, sep_id):
 
 
 def _full_sentences(corpus, options, rng):
-  """Yields SegmentPairs with an empty B, and as many sentences as fit in A.
+  """Yields SegmentPairs with as many sentences in A as fit, and an empty B.
 
-  A sentence that is longer than a sequence is cut into several.
+  A sentence that is longer than a sequence is split over several sequences.
   """
   start, end = 0, len(corpus.ids)
   while start < end:
     if corpus.continues[start] == data.NO_WORD:
       start += 1  # A [SEP] directly after [CLS] is dropped.
-    # [CLS] and [SEP] need two places.
+    # [CLS] and [SEP] need two positions.
     target = _target(options.max_seq_length - 2, options, rng)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
     stop = corpus.sentence_starts[last]
@@ -248,7 +249,7 @@ def _full_sentences(corpus, options, rng):
 
 @dataclasses.dataclass
 class Instances:
-  """Instances, some 150 bytes each; `masked` is the masks.Masked of all."""
+  """The instances of a corpus; each needs about 150 bytes."""
 
   corpus: data.Corpus
   vocabulary: data.Vocabulary
@@ -259,7 +260,7 @@ class Instances:
     return len(self.masked.pairs)
 
   def features(self, first: int, end: int) -> dict[str, np.ndarray]:
-    """Returns the features [B, ...] of some instances, see record_maker."""
+    """Returns features [B, ...] of a range of instances, see record_maker."""
     masked = masks.Masked(*(column[first:end] for column in self.masked))
     a_start, a_end, b_start, b_end, is_random_next = masked.pairs.T
     spans = input_sequences.Spans(
@@ -290,14 +291,14 @@ def _word_starts(corpus, spans, length, frame):
     frame._replace(cls_id=special, sep_id=special),
   )
   flags = filled["input_ids"]  # [B, T]
-  # A segment may begin with the rest of a word.
+  # The first piece of a segment counts as a start, even within a word.
   is_first = np.roll(flags, 1, axis=1) == special
   is_first |= flags == data.STARTS_WORD
   return filled["input_mask"] * (is_first & (flags != special))
 
 
 def _masked_features(input_ids, masked):
-  """Puts the replacements into `input_ids`; returns masked_lm features."""
+  """Writes the replacements into `input_ids`; returns masked_lm features."""
   positions = masked.positions.astype(np.int64)  # [B, P]
   is_masked = np.arange(positions.shape[1]) < masked.num_masked[:, None]
   # Labels are read before the replacements overwrite them.

@@ -1,11 +1,10 @@
 """Chooses the tokens that the model must predict, and replaces them.
 
-The model predicts 15 % (masked_lm_prob) of a sequence's tokens: single pieces
-or whole words, in random order. 80 % of these become [MASK], 10 % stay, and
-10 % become a random token, unless other Shares are set (table 8 of BERT's
-paper). A Masker masks the segment pairs of a corpus one by one, with the
-original's random numbers in the original's order, and stores the masks of all
-pairs in small arrays.
+By default, the model predicts 15 % of a sequence's tokens (masked_lm_prob),
+which are chosen as single pieces or whole words in random order. Of these
+tokens, 80 % become [MASK], 10 % stay, and 10 % become a random token (table 8
+of BERT's paper). A Masker masks the segment pairs of a corpus one by one, with
+the original's random numbers in the original's order.
 
 dynamic_masking implements the same rule on tensors, with other random numbers.
 """
@@ -22,15 +21,16 @@ from common import errors
 from pretraining import data
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See data.STARTS_WORD.
-_TOGETHER = 1 << 12  # Instances that become arrays together.
+_TOGETHER = 1 << 12  # Instances that are converted to arrays at a time.
 
 
 class Shares(NamedTuple):
-  """The shares of predicted tokens that are replaced in each way.
+  """How the predicted tokens are replaced.
 
   Attributes:
-    mask: share that becomes [MASK].
-    keep: share of the others that stays; the rest become random tokens.
+    mask: share of the predicted tokens that become [MASK].
+    keep: share of the other predicted tokens that stay unchanged. The rest
+      become random tokens.
   """
 
   mask: float = 0.8
@@ -41,7 +41,7 @@ SHARES = Shares()  # The paper's and the original's values.
 
 
 def parse_shares(texts: Sequence[str]) -> Shares:
-  """Returns the Shares of --mask_shares: percentages of [MASK], kept, random.
+  """Returns the Shares for the three percentages of --mask_shares.
 
   Raises:
     InputError: they are not three numbers that add up to 100.
@@ -50,7 +50,7 @@ def parse_shares(texts: Sequence[str]) -> Shares:
     mask, keep, other = map(float, texts)
   except ValueError:
     mask = keep = other = -1.0
-  # This form also rejects nan.
+  # A comparison with nan is false, so nan is rejected, too.
   is_whole = abs(mask + keep + other - 100) <= 1e-6
   if min(mask, keep, other) < 0 or not is_whole:
     raise errors.InputError(
@@ -66,11 +66,11 @@ class Masked(NamedTuple):
   """The masked tokens of B instances.
 
   Attributes:
-    pairs: int64 array [B, 5], the instances: instance_maker.SegmentPair.
+    pairs: int64 array [B, 5], each row an instance_maker.SegmentPair.
     num_masked: uint16 array [B].
     positions: uint16 array [B, P], the masked positions in the instance,
       ascending, then zeros.
-    replacements: array [B, P], the ids in the input at these positions, of the
+    replacements: array [B, P], the ids of the input at these positions, in the
       vocabulary's dtype.
   """
 
@@ -90,24 +90,24 @@ class Masker:
     options,
     rng: random.Random,
   ):
-    """Makes a masker from instance_maker.RecordOptions and a generator."""
+    """Creates a masker; `options` are instance_maker.RecordOptions."""
     self._corpus, self._vocabulary = corpus, vocabulary
     self._options, self._rng = options, rng
 
   def mask_all(self, pairs: Iterator) -> Masked:
     """Masks every instance_maker.SegmentPair.
 
-    As in the original: the masks of a pair are drawn before the next pair,
-    which a generator makes on demand.
+    As in the original: the masks of a pair are drawn before the next pair is
+    drawn, so `pairs` must be a generator.
     """
     parts: list[Masked] = []
     while not parts or len(parts[-1].pairs) == _TOGETHER:
-      some = itertools.islice(pairs, _TOGETHER)
-      parts.append(self._arrays([(pair, self._mask(pair)) for pair in some]))
+      block = itertools.islice(pairs, _TOGETHER)
+      parts.append(self._arrays([(pair, self._mask(pair)) for pair in block]))
     return Masked(*map(np.concatenate, zip(*parts)))
 
   def _mask(self, pair):
-    """Returns {number of a token in A + B: the id that the model sees}."""
+    """Returns {index of a masked token in A + B: the id in the input}."""
     if self._options.masking == "none":
       return {}
     a_start, a_end, b_start, b_end, _ = pair
@@ -120,38 +120,38 @@ class Masker:
     masked: dict[int, int] = {}
     for word in words:
       # As in the original: a word that is too long is skipped, and a shorter
-      # one after it may still be taken.
+      # word after it may still be masked.
       if len(masked) + len(word) > budget:
         continue
-      for place in word:
+      for index in word:
         if rng.random() < self._options.mask_shares.mask:
-          masked[place] = self._vocabulary.mask_id
+          masked[index] = self._vocabulary.mask_id
         elif rng.random() < self._options.mask_shares.keep:
           length_a = a_end - a_start
-          start = a_start if place < length_a else b_start - length_a
-          masked[place] = self._corpus.ids[start + place]
+          start = a_start if index < length_a else b_start - length_a
+          masked[index] = self._corpus.ids[start + index]
         else:
-          # As in the original: any token, [PAD] and "##" pieces included.
-          masked[place] = random_ids[rng.randint(0, len(random_ids) - 1)]
+          # As in the original: any token, including [PAD] and "##" pieces.
+          masked[index] = random_ids[rng.randint(0, len(random_ids) - 1)]
       if len(masked) == budget:
         break
     return masked
 
   def _words(self, flags):
-    """Returns the numbers in A + B of the tokens of each word.
+    """Returns the indices in A + B of each word's tokens.
 
     As in the original: a "##" piece at the start of segment B (whose front was
-    removed) belongs to the last word of segment A. At the start of the
-    sequence it is a word. A [SEP] between documents never is.
+    removed) belongs to the last word of segment A. At the start of segment A,
+    it is a word of its own. A [SEP] between documents belongs to no word.
     """
     if self._options.masking == "whole_words":
       return [range(*word.span()) for word in _WORD.finditer(flags)]
     return [
-      (place,) for place, flag in enumerate(flags) if flag != data.NO_WORD
+      (index,) for index, flag in enumerate(flags) if flag != data.NO_WORD
     ]
 
   def _budget(self, tokens, is_pair):
-    """Returns the maximum number of tokens to mask of `tokens` in A + B.
+    """Returns the maximum number of tokens to mask, of `tokens` in A + B.
 
     As in the original: round() rounds halves to even, [CLS] and [SEP] count,
     and at least one token is masked, even with probability 0, unless
@@ -170,15 +170,15 @@ class Masker:
     num_masked = np.zeros(len(pairs), np.uint16)
     for row, (_, masked) in enumerate(instances):
       num_masked[row] = count = len(masked)
-      tokens[row, :count] = places = sorted(masked)
-      replacements[row, :count] = [masked[place] for place in places]
+      tokens[row, :count] = indices = sorted(masked)
+      replacements[row, :count] = [masked[index] for index in indices]
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
-    # Positions count [CLS], and the [SEP] between A and B.
+    # Positions also count [CLS] and the [SEP] between A and B.
     positions = (
       tokens + 1 + self._vocabulary.frame.between * (tokens >= length_a)
     )
     positions[np.arange(most) >= num_masked[:, None]] = 0
-    # The arrays of all instances of a text are in memory together.
+    # The dtypes are small, because all instances of a text are held in memory.
     return Masked(
       pairs,
       num_masked,
@@ -188,7 +188,7 @@ class Masker:
 
 
 def _shuffle(items, rng):
-  """Does what random.Random.shuffle does, in half the time."""
+  """Does the same as random.Random.shuffle in half the time."""
   draw = rng.getrandbits
   for last in range(len(items) - 1, 0, -1):
     bits = (last + 1).bit_length()

@@ -1,4 +1,4 @@
-"""The model of pre-training and its loss of masked words and next sentences."""
+"""The pre-training model and its loss: masked tokens and next sentences."""
 
 import re
 
@@ -16,7 +16,7 @@ class PretrainingModel(tf.Module):
   def __init__(self, config, *, with_next_sentence=True, **model_options):
     super().__init__()
     self.config = config
-    # All parts share one seed: initial weights depend on the seed and the name.
+    # Initial weights depend on the seed and the name, so one seed is enough.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.masked_lm = heads.MaskedLMHead(
@@ -27,17 +27,17 @@ class PretrainingModel(tf.Module):
       self.next_sentence = heads.NextSentenceHead(config, seed=seed)
 
   def __call__(self, batch, dropout_seed=None):
-    """Returns logits by name.
+    """Returns {name of a head: logits}.
 
-    They are masked_lm [B, P, V] and, if the model has this head, next_sentence
+    masked_lm has [B, P, V] and next_sentence, if the model has this head,
     [B, 2]. `dropout_seed` is int32 [2] in training, else None.
     """
-    positions = batch["masked_lm_positions"]
-    # The pooled position comes first: the pooler reads the first state.
+    masked = batch["masked_lm_positions"]
+    # The pooled position comes first, because the pooler reads the first state.
     pooled = self.bert.pooled_positions(batch["input_mask"])
-    places = tf.concat([pooled, positions], axis=1)  # [B, 1 + P]
+    positions = tf.concat([pooled, masked], axis=1)  # [B, 1 + P]
     # The last layer computes only the states that the heads read.
-    output = self.bert.encode(batch, dropout_seed, positions=places)
+    output = self.bert.encode(batch, dropout_seed, positions=positions)
     # [B, P, V]
     logits = {"masked_lm": self.masked_lm(output.sequence_output[:, 1:])}
     if self.next_sentence:
@@ -46,19 +46,19 @@ class PretrainingModel(tf.Module):
 
   @property
   def head_names(self) -> list[str]:
-    """The names of the logits."""
+    """Names of the heads whose losses are added."""
     return ["masked_lm"] + ["next_sentence"] * bool(self.next_sentence)
 
   def labels(self, name: str, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the labels of a head, and their weights, float32."""
+    """Returns the labels of a head and their float32 weights."""
     if name == "masked_lm":
       return batch["masked_lm_ids"], batch["masked_lm_weights"]
     labels = batch["next_sentence_labels"][:, 0]  # [B]
     return labels, tf.ones_like(labels, tf.float32)
 
   def trained_variables(self):
-    """Returns the variables that have a gradient."""
-    # As in the original: a variable without a gradient is not trained.
+    """Returns the variables that the loss reaches."""
+    # As in the original: variables without a gradient are not trained.
     unused = self.unused_variables()
     return [
       variable
@@ -73,12 +73,12 @@ class PretrainingModel(tf.Module):
 
 
 def objective(model: PretrainingModel) -> loop.Objective:
-  """Returns the objective: the sum of the heads' mean losses in a batch."""
+  """Returns the objective: the sum of each head's mean loss in a batch."""
 
   def weights(batch):
     context = tf.distribute.get_replica_context()
-    # As in the original: 1e-5 keeps a batch without a masked word from
-    # dividing by zero. The replicas' shares add up to 1e-5.
+    # As in the original: 1e-5 avoids a division by zero in a batch without
+    # masked tokens. The shares of all replicas add up to 1e-5.
     epsilon = 1e-5 / context.num_replicas_in_sync
     totals = {}
     for name in model.head_names:
@@ -98,7 +98,7 @@ def objective(model: PretrainingModel) -> loop.Objective:
       total = tf.reduce_sum(counts)
       metrics[f"{name}_loss"] = losses[name], total
       metrics[f"{name}_accuracy"] = tf.reduce_sum(correct * counts), total
-    # An evaluation reports the metrics of the heads only.
+    # Evaluations report only the metrics of the heads.
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
     return losses, metrics

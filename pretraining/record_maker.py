@@ -1,22 +1,22 @@
 """Turns text into TFRecords of pre-training instances.
 
 A record is a tf.train.Example. T is max_seq_length, P max_predictions_per_seq;
-unused places are 0.
+unused entries are 0.
 
   input_ids              int [T]    [CLS] a [SEP] b [SEP], masks applied
   input_mask             int [T]    1 for a token, 0 for padding
   segment_ids            int [T]    0 for [CLS] a [SEP], 1 for b [SEP]
-  masked_lm_positions    int [P]    which tokens to predict, ascending
-  masked_lm_ids          int [P]    their original ids
-  masked_lm_weights      float [P]  1.0 for each of these
+  masked_lm_positions    int [P]    positions of the masked tokens, ascending
+  masked_lm_ids          int [P]    ids of these tokens before masking
+  masked_lm_weights      float [P]  1.0 for each masked token
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
 
 Records of "full_sentences" have no b and no next_sentence_labels. Records
-without masks ("none", for dynamic masking) have, instead of the three masked_lm
-features:
+without masks ("none", for dynamic masking) have this feature instead of the
+three masked_lm features:
 
-  word_starts            int [T]    1 for the first piece of a word; 0 for the
-                                    others, for [CLS], [SEP] and padding
+  word_starts            int [T]    1 for the first piece of a word; 0 for other
+                                    pieces, [CLS], [SEP] and padding
 """
 
 import functools
@@ -53,8 +53,8 @@ class RecordMaker:
       return
     if vocabularies.is_tokenizer_file(options.vocab_file):
       raise errors.InputError(
-        "--segmented_text says which of BERT's tokens form a Chinese word; "
-        f"{options.vocab_file} has pieces of several characters: leave it out"
+        "--segmented_text needs one token per Chinese character, as in BERT; "
+        f"{options.vocab_file} has tokens of several characters: leave it out"
       )
     self._encode_lines = functools.partial(
       data.encode_segmented, self.tokenizer
@@ -69,7 +69,7 @@ class RecordMaker:
     return corpus
 
   def count_unknown(self, corpus: data.Corpus) -> int:
-    """Returns how many tokens are [UNK]."""
+    """Returns the number of [UNK] tokens."""
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
   def write(
@@ -83,9 +83,9 @@ class RecordMaker:
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
-    As in the original: record i goes to writer i mod n. Raises InputError:
-    there are fewer records than files. Unlike the original: it then writes
-    files without records.
+    As in the original: record i goes to writer i mod n. Unlike the original: no
+    file stays without records. Raises InputError: there are fewer records than
+    files.
 
     Args:
       corpus: the text.
@@ -98,7 +98,7 @@ class RecordMaker:
       logging.warning(
         "%s: its text is a single document, so segments that are labelled as "
         "random also come from that document: put blank lines between "
-        "documents, or give more text (larger shards)",
+        "documents, or pass more text (larger shards)",
         writers[0].path,
       )
     instances = instance_maker.create_instances(
@@ -113,15 +113,15 @@ class RecordMaker:
       raise errors.InputError(
         f"{len(instances)} records cannot fill {len(writers)} files; name fewer"
       )
-    # Records are made in blocks: the arrays of all records would need 30×
-    # more memory than the instances.
+    # Records are made in blocks, because the arrays of all records would need
+    # 30× more memory than the instances.
     for first in range(0, len(instances), _RECORDS_PER_BLOCK):
       features = instances.features(first, first + _RECORDS_PER_BLOCK)
       if first == 0:
         show(features)
       records = tfrecord.serialize_examples(features)
-      for place, writer in enumerate(writers):
-        # Record i goes to writer i mod n, over the borders of blocks.
-        turn = (place - first) % len(writers)
-        writer.write_all(records[turn :: len(writers)])
+      for index, writer in enumerate(writers):
+        # Records are numbered across blocks.
+        start = (index - first) % len(writers)
+        writer.write_all(records[start :: len(writers)])
     return len(instances)

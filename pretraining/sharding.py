@@ -1,16 +1,15 @@
 """Turns text of any size into TFRecord files, one for each shard.
 
 The content of a shard's file depends only on its text, the options and the
-shard's number: not on the number of processes, on the order in which they
-finish, or on whether the run was killed and restarted. Each file is written
-under a temporary name and renamed, so an existing file is complete, and a run
-makes only the missing ones. A manifest next to them records the options and
-the input; files of other options are never mixed with them.
+shard's number. The number of processes and restarts do not change it. Each file
+is written under a temporary name and renamed, so an existing file is complete,
+and a run makes only the missing files. A manifest next to them records the
+options and the input, so files of different options are never mixed.
 
-Unlike the original: it processes the whole text at once. Shard i has the
-records that the original makes from that shard's text with --random_seed plus
-i, so a random next segment comes from the same shard. A shard whose text gives
-no record has no file.
+Unlike the original: text is processed shard by shard. Shard i has the records
+that the original makes from the shard's text with --random_seed plus i, so a
+random next segment comes from the same shard. A shard whose text gives no
+record has no file.
 """
 
 import dataclasses
@@ -54,7 +53,7 @@ class Shard(NamedTuple):
 
 
 class ShardText(NamedTuple):
-  """The counts of a shard's text: words, tokens, and [UNK] tokens."""
+  """The numbers of words, tokens and [UNK] tokens in a shard's text."""
 
   words: int
   tokens: int
@@ -83,12 +82,12 @@ def shard_names(output: str, count: int) -> list[str]:
 
 
 class ShardedRun:
-  """All shards of a text.
+  """A run that writes all shards of a text.
 
   Attributes:
     options: the options that the records depend on.
     shards: all Shards of the text.
-    manifest: path of the file that records options, input and shards.
+    manifest: path of the file that lists options, input and shards.
   """
 
   def __init__(
@@ -101,8 +100,8 @@ class ShardedRun:
   ):
     """Plans the shards; writes nothing.
 
-    `output` is the prefix of the names, see `shard_names`; a shard has about
-    `shard_bytes` of text.
+    `output` is the prefix of the file names, see `shard_names`. A shard has
+    about `shard_bytes` of text.
     """
     pieces = data.plan_shards(files, shard_bytes)
     names = shard_names(output, len(pieces))
@@ -110,20 +109,20 @@ class ShardedRun:
     self.manifest = tfrecord.manifest_name(output)
     self.options = options
     flags = dataclasses.asdict(options)
-    # The vocabulary's content is compared: its path does not matter.
+    # The vocabulary's content is compared, because its path may change.
     _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
     # The default is None, because files of version 0.1 do not record it.
     is_default = options.mask_shares == masks.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
     flags["never_split"] = list(options.never_split) or None
-    # Everything that determines the shards' content; their folder does not.
+    # Everything that determines the content of the shards.
     self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
       **flags,
       "split_sentences": False,  # Version 0.1 had this option.
       "inputs": {
-        # Sizes are compared: text that grew or shrank makes other shards.
+        # Sizes are compared, because more or less text gives other shards.
         piece.path: piece.end
         for piece in data.whole_files(files)
       },
@@ -132,15 +131,15 @@ class ShardedRun:
   def make(
     self, num_processes: int = 1, *, beam_options: str | None = None
   ) -> list[ShardResult]:
-    """Makes the missing shards; returns the results of all.
+    """Makes the missing shards; returns the results of all shards.
 
-    Raises InputError: outputs of other options or input exist, the text or
-    the vocabulary cannot be used, no shard has a record, a process was killed,
-    or Beam failed.
+    Raises InputError: files of other options or input exist, the text or the
+    vocabulary cannot be used, no shard has a record, a process was killed, or
+    Beam failed.
 
     Args:
-      num_processes: the processes of this machine that make shards.
-      beam_options: if given, the workers of Beam make them: see beam.in_order.
+      num_processes: number of processes of this machine that make shards.
+      beam_options: if given, Beam's workers make the shards, see beam.in_order.
     """
     in_order = functools.partial(process_pool.in_order, processes=num_processes)
     if beam_options is not None:
@@ -148,25 +147,25 @@ class ShardedRun:
         beam.in_order, beam_options, results=f"{self.manifest}.results"
       )
     results = self._recorded()
-    # The manifest is written before the first shard, so that files of a run
-    # that was stopped are never mistaken for files of other options.
+    # The manifest precedes the shards, so the files of an interrupted run are
+    # never mistaken for files of other options.
     self._write_manifest(results)
-    results.update(self._make_others(results, in_order))
+    results.update(self._make_missing(results, in_order))
     if not any(result.records for result in results.values()):
       file_io.remove(self.manifest)
       raise errors.InputError(
-        f"no record for {self.manifest}: give text with one sentence a line "
+        f"no record for {self.manifest}: pass text with one sentence per line "
         "and blank lines between documents"
       )
     results = {shard.name: results[shard.name] for shard in self.shards}
     self._write_manifest(results)
     return list(results.values())
 
-  def _make_others(self, recorded, in_order):
+  def _make_missing(self, recorded, in_order):
     """Makes the shards that are not recorded; returns ShardResults by name."""
-    others = [shard for shard in self.shards if shard.name not in recorded]
+    missing = [shard for shard in self.shards if shard.name not in recorded]
     existing = self._existing()
-    num_missing = sum(shard.name not in existing for shard in others)
+    num_missing = sum(shard.name not in existing for shard in missing)
     if num_missing < len(self.shards):
       logging.info(
         "%d of %d shards are finished already",
@@ -175,40 +174,40 @@ class ShardedRun:
       )
     # Progress is in bytes, which are known before any text is read.
     done = progress.Progress(
-      sum(shard.text_bytes for shard in others),
-      parts=len(others),
+      sum(shard.text_bytes for shard in missing),
+      parts=len(missing),
       part_name="shards",
       unit="words",
     )
     results, tokens, unknown = {}, 0, 0
-    made = in_order(functools.partial(make_shard, self.options), others)
-    for shard, (result, text) in zip(others, made):
-      # Beam returns them as lists.
+    pairs = in_order(functools.partial(make_shard, self.options), missing)
+    for shard, (result, text) in zip(missing, pairs):
+      # Beam returns lists instead of named tuples.
       result, text = ShardResult(*result), ShardText(*text)
       results[shard.name] = result
       tokens += text.tokens
       unknown += text.unknown
       done.advance(shard.text_bytes, text.words)
-    if others:
+    if missing:
       unknown_tokens.log_share(self.manifest, unknown, tokens)
     return results
 
   def _existing(self):
-    """Returns the names in the folder, with one request for all shards."""
+    """Returns the names in the output folder, with a single request."""
     return set(file_io.names_in(os.path.dirname(self.manifest) or "."))
 
   def _recorded(self):
     """Returns the ShardResults in an earlier run's manifest, by file name.
 
-    Only files that still exist count; a file that was cut off is removed.
+    Shards whose files are missing are left out. Truncated files are removed.
     """
     existing = self._existing()
     if not file_io.exists(self.manifest):
       for shard in self.shards:
         if shard.name in existing:
           raise errors.InputError(
-            f"{shard.output} exists, but {self.manifest}, which would say how "
-            "it was made, does not: remove it, or pass another --output_file"
+            f"{shard.output} exists, but not its manifest {self.manifest}: "
+            f"remove {shard.output}, or pass another --output_file"
           )
       return {}
     try:
@@ -251,7 +250,7 @@ class ShardedRun:
 
 
 def _examined(shard):
-  """Returns the ShardResult of a finished shard; it reads the file."""
+  """Returns the ShardResult of a finished shard, from its file."""
   if not file_io.exists(shard.output):
     return ShardResult(shard.number, 0, 0, "")
   records = tfrecord.count_records(shard.output)
@@ -265,11 +264,11 @@ def make_shard(
 ) -> tuple[ShardResult, ShardText]:
   """Makes a shard's file, unless it exists or its text gives no record."""
   if file_io.exists(shard.output):
-    # The workers count and hash existing files, which could take hours.
+    # Workers count and hash existing files, because this may take hours.
     return _examined(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
-  # Unlike the original: a file ends a document, since the next file may be in
-  # another shard.
+  # Unlike the original: a document ends at the end of its file, because the
+  # next file may be in another shard.
   corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)
   if corpus.num_documents:

@@ -1,7 +1,7 @@
 """Learns a WordPiece vocabulary with Hugging Face's `tokenizers`.
 
 The library repeatedly merges the most frequent pair of neighbouring pieces.
-tokenization.BasicTokenizer splits the words, as it does in training. No
+tokenization.BasicTokenizer splits text into words, as in training. No
 TensorFlow.
 """
 
@@ -14,16 +14,16 @@ from absl import logging
 import tokenization
 from common import errors
 
-# Different words to count (200 bytes each); beyond them the rarest are dropped.
+# Maximum number of different words to count (200 bytes each), see count_words.
 _MAX_WORDS = 2_000_000
-# Pieces are learned from the most frequent words (1 kB each).
+# Number of words, the most frequent, from which pieces are learned (1 kB each).
 _MAX_LEARNED_WORDS = 200_000
 
-# The released vocabularies have 99 [unused] rows before [UNK], so that [UNK],
-# [CLS], [SEP] and [MASK] are 100 to 103, and the others after [MASK].
+# The released vocabularies have 99 [unused] tokens before [UNK], so the ids of
+# [UNK], [CLS], [SEP] and [MASK] are 100 to 103. More [unused] follow [MASK].
 _UNUSED_BEFORE_UNK = 99
 
-# The maximum number of repetitions of a word in one text of the library.
+# Maximum number of repetitions of a word in one text for the library.
 _REPEATED_TOGETHER = 10_000
 
 
@@ -32,8 +32,9 @@ def count_words(
 ) -> tuple[collections.Counter[str], collections.Counter[str]]:
   """Counts words and characters in bounded memory.
 
-  Beyond `max_words` different words only the more frequent half is kept, so a
-  rare word's count may be too small. Characters are counted exactly.
+  Whenever there are more than `max_words` different words, the rarer half is
+  dropped, so the count of a rare word may be too small. Characters are counted
+  exactly.
 
   Returns:
     Counts of words, counts of characters.
@@ -86,8 +87,8 @@ def learn(
 ) -> list[str]:
   """Returns a vocabulary: special tokens, characters, then longer pieces.
 
-  It depends only on the counts, not on their order. The options are the flags
-  of create_vocabulary.py.
+  It depends only on the counts, not on their order. The other arguments are
+  flags of create_vocabulary.py.
 
   Args:
     words: how often each word occurs.
@@ -106,37 +107,38 @@ def learn(
     100 * known / max(1, characters.total()),
   )
   special = special_tokens(num_unused_tokens)
-  # Punctuation and Han characters are separate words: they continue none.
+  # Punctuation and Han characters are words of their own, so no "##" piece has
+  # them.
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
   following = [f"##{c}" for c in alphabet if len(tokenize(f"a{c}")) == 1]
-  first_rows = [*special, *alphabet, *following]
-  if len(first_rows) > vocab_size:
+  first_tokens = [*special, *alphabet, *following]
+  if len(first_tokens) > vocab_size:
     raise errors.InputError(
       f"vocab_size {vocab_size} is too small: {len(special)} special tokens "
-      f"and {len(alphabet)} characters take {len(first_rows)} rows; pass at "
-      "least that, or leave rare characters out (--max_characters)"
+      f"and {len(alphabet)} characters need {len(first_tokens)} entries; pass "
+      "at least that, or leave rare characters out (--max_characters)"
     )
-  # The library numbers "##c" in the order of a hash table, which differs in
-  # each run, and the numbers decide between equally frequent pairs. As special
-  # tokens, the characters have fixed numbers.
+  # The library assigns ids to "##c" in the order of a hash table, which differs
+  # between runs. The ids break ties between equally frequent pairs. Passed as
+  # special tokens, the characters get fixed ids.
   trainer = tokenizers.trainers.WordPieceTrainer(
     vocab_size=vocab_size,
     min_frequency=min_frequency,
-    special_tokens=first_rows,
+    special_tokens=first_tokens,
     show_progress=False,
   )
   learner = tokenizers.Tokenizer(tokenizers.models.WordPiece())
   learner.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
   learner.train_from_iterator(_repeated(words, set(alphabet)), trainer)
-  rows = learner.get_vocab()
-  return sorted(rows, key=rows.__getitem__)
+  vocab = learner.get_vocab()
+  return sorted(vocab, key=vocab.__getitem__)
 
 
 def _repeated(words, alphabet) -> Iterator[str]:
   """Yields texts that repeat each frequent word as often as it was counted."""
-  # A word with another character becomes [UNK] with any pieces.
+  # A word with a character outside the alphabet is [UNK] with any pieces.
   counts = [item for item in words.items() if alphabet.issuperset(item[0])]
-  # Ties sort by word, so the words left out depend on the counts alone.
+  # Ties sort by word, so the selection depends on the counts alone.
   counts.sort(key=lambda item: (-item[1], item[0]))
   for word, count in counts[:_MAX_LEARNED_WORDS]:
     for start in range(0, count, _REPEATED_TOGETHER):

@@ -107,7 +107,7 @@ def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
 
   train_file = given.pop("train_file")
   log, results = run(script, tmp_path / "evaluated", **given)
-  assert "was written by another program, such as the original BERT" in log
+  assert "another program, such as google-research/bert, wrote this" in log
   assert "global_step = 2\n" in results
 
   log, results = run(

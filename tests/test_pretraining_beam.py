@@ -90,7 +90,7 @@ def test_bad_text_is_one_sentence_and_the_other_shards_are_made(
 
 
 def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
-  message = r"pipeline failed \(ZeroDivisionError.*The same command makes what"
+  message = r"pipeline failed \(ZeroDivisionError.*Run the same command"
   with pytest.raises(errors.InputError, match=message):
     beam.in_order(
       ONE, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")

@@ -170,7 +170,9 @@ def test_objects_of_json_are_documents(line, expected):
 
 @pytest.mark.parametrize("line", ['<doc id="1" url="x">', "</doc>", "<doc>"])
 def test_tags_of_other_programs_are_refused(line):
-  with pytest.raises(errors.InputError, match="a.txt: '<.*tag of another prog"):
+  with pytest.raises(
+    errors.InputError, match="a.txt: '<.*tag of wikiextractor"
+  ):
     data.text_lines("a.txt", line)
 
 

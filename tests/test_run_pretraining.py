@@ -97,7 +97,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   pretrain(files, "dynamic", tmp_path / "whole", **flags)
   stopped = tmp_path / "stopped"
   done = pretrain(files, "dynamic", stopped, **flags, **evaluation, stop_step=4)
-  assert "stopped at step 4 of 6, which is saved: to go on, " in done.err
+  assert "stopped at step 4 of 6, which is saved: to continue, " in done.err
   assert results_in(stopped)["global_step"] == 4
   assert not (stopped / "model.ckpt-6.index").exists()
   # The same command again trains nothing.
@@ -121,7 +121,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   grown = tmp_path / "grown"
   pretrain(files, "", grown, **{**flags, **short, **data}, stop_step=4)
   done = pretrain(files, "dynamic", grown, **flags, **evaluation)
-  assert "and goes on with " in done.err
+  assert "and continues with " in done.err
   assert rates(grown) == rates(tmp_path / "whole")
   assert results_in(grown)["global_step"] == 6
   model = json.loads((grown / "final_model/bert_config.json").read_text())

@@ -426,11 +426,11 @@ def test_the_folder_of_another_model_is_refused(damaged, trained):
     ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
     (
       {"text": "[MASK]" + " a" * 62},
-      ["--text: 65 word pieces", "--max_seq_length is 64"],
+      ["--text: 65 word pieces", "--max_seq_length=64"],
     ),
     (
       {"score": True, "text": "a " * 63},
-      ["--text: 65 word pieces", "--max_seq_length is 64"],
+      ["--text: 65 word pieces", "--max_seq_length=64"],
     ),
     ({"input_file": "none.txt"}, ["no such file: none.txt"]),
     ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),

@@ -32,8 +32,8 @@ ADDRESS = "grpc://10.0.0.2:8470"
         {*flag_values.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"}
       )
     ),
-    ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
-    ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
+    ("auto", {"tpu_name": ADDRESS}, "no effect without --use_tpu"),
+    ("mirrored", {"master": ADDRESS}, "no effect without --use_tpu"),
   ],
 )
 def test_flags_that_contradict_each_other(kind, options, fault):

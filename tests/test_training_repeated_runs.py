@@ -62,13 +62,13 @@ def test_a_grid_is_every_combination():
   "text, said",
   [
     ("", "--search is empty"),
-    ("learning_rte=1", "'learning_rte' is none of"),
-    ("max_seq_length=64,128", "'max_seq_length' is none of the flags that can"),
+    ("learning_rte=1", "'learning_rte' cannot be searched"),
+    ("max_seq_length=64,128", "'max_seq_length' cannot be searched; the flags"),
     ("seed=1 seed=2", "seed is there twice"),
     ("seed=1,1", "a value of seed is"),
     ("seed=", "seed has an empty value"),
     ("seed=0", "seed: 0 is too small"),
-    ("learning_rate=1", "--learning_rate is given, and --search has values"),
+    ("learning_rate=1", "--learning_rate is given, but --search sets it"),
   ],
 )
 def test_searches_that_cannot_be_meant_are_refused(text, said):

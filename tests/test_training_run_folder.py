@@ -248,7 +248,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
   claim(tmp_path, RUN, TRAINS)
   save(str(tmp_path), 5)
-  with pytest.raises(errors.InputError, match=f"{difference}; give another"):
+  with pytest.raises(errors.InputError, match=f"{difference}; pass another"):
     claim(tmp_path, {**RUN, **other})
 
 
@@ -270,7 +270,7 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   assert re.match(unused, message)
   with caplog.at_level(logging.WARNING):
     start("lamb", "b")
-  assert "began with data=a, and goes on with b" in caplog.text
+  assert "began with data=a, and continues with b" in caplog.text
   with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
     start("adamw", "a")
   claim(folder, RUN)
@@ -298,7 +298,9 @@ def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
   with caplog.at_level(logging.WARNING):
     claim(folder, RUN, noted)
     assert run_folder.starting_point(folder, None, noted).step == 5
-  assert "the owner of this run is unknown: it goes on if" in caplog.text
+  assert (
+    "the owner of this folder is unknown: the run continues if" in caplog.text
+  )
   # Not before the weights have turned out to fit.
   assert path.read_text() == content
   save(folder, 6)
@@ -353,7 +355,7 @@ def test_a_run_of_the_original_goes_on(tmp_path, caplog):
   claim(folder, RUN)  # To evaluate.
   with caplog.at_level(logging.INFO, logger="absl"):
     start = run_folder.starting_point(folder, None)
-  assert "written by another program" in caplog.text
+  assert "another program, such as" in caplog.text
   assert start == ("resume", f"{folder}/model.ckpt-20", 20, {})
   check_whole(start, 20)
   claim(folder, RUN, TRAINS)

@@ -282,7 +282,7 @@ def test_evaluation_during_training(parse):
   "best, said",
   [
     (None, "the last step, 30: --save_best=f1 was never a finite number"),
-    (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
+    (20, "the best weights, of step 20, are in .*best_model: pass --use_best"),
   ],
 )
 def test_which_weights_count_is_said(parse, caplog, best, said):

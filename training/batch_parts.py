@@ -1,6 +1,6 @@
-"""Cuts a replica's share of a batch into parts, computed one after another.
+"""Splits a replica's share of a batch into parts, for gradient accumulation.
 
-Letters: B examples of a replica's share.
+B is the number of examples in a replica's share.
 """
 
 import dataclasses
@@ -11,39 +11,39 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-  """How a share is cut: into `count` equal parts, with dropout by `seed`."""
+  """Splits a share into `count` equal parts; `seed` is the run's seed."""
 
   count: int
   seed: int
 
   def part(self, batch, index, step: tf.Tensor, replica_id) -> tuple:
-    """Returns part `index`, from 0, of a replica's share; and a dropout_seed.
+    """Returns (part `index` of a replica's share, its dropout_seed).
 
-    The share is tensors [B, ...] in any structure; the seed is int32 [2].
+    `batch` holds tensors [B, ...] in any structure; the seed is int32 [2].
     """
-    # Dropout differs between parts, replicas and steps, and is the same after a
-    # restart: it is a function of (seed, step, salt).
+    # Dropout is a function of (seed, step, salt): it differs between parts,
+    # replicas and steps, but a restart does not change it.
     seed = tf.stack([tf.cast(self.seed, tf.int64), step])
     salt = replica_id * self.count + index
     return (
-      tf.nest.map_structure(lambda values: self._cut(values)[index], batch),
+      tf.nest.map_structure(lambda tensor: self._split(tensor)[index], batch),
       tf.random.experimental.stateless_fold_in(seed, salt),
     )
 
   def outputs(
     self, function: Callable, batch, step: tf.Tensor, replica_id
   ) -> tf.Tensor:
-    """Returns function(part, dropout_seed) of all parts, float32 [B, ...]."""
-    rows = tf.map_fn(
+    """Returns function(part, dropout_seed), concatenated: float32 [B, ...]."""
+    outputs = tf.map_fn(
       lambda index: function(*self.part(batch, index, step, replica_id)),
       tf.range(self.count),
       fn_output_signature=tf.float32,
       # The parts exist to save memory, so only one is computed at a time.
       parallel_iterations=1,
     )
-    return tf.reshape(rows, [-1, *rows.shape[2:]])
+    return tf.reshape(outputs, [-1, *outputs.shape[2:]])
 
-  def _cut(self, values):
-    """Returns values [B, ...] as [parts, B / parts, ...]."""
-    shape = tf.shape(values)
-    return tf.reshape(values, tf.concat([[self.count, -1], shape[1:]], 0))
+  def _split(self, tensor):
+    """Reshapes [B, ...] to [parts, B / parts, ...]."""
+    shape = tf.shape(tensor)
+    return tf.reshape(tensor, tf.concat([[self.count, -1], shape[1:]], 0))

@@ -1,8 +1,8 @@
-"""Defines the flags that several scripts share, in groups.
+"""Defines groups of flags that several scripts share.
 
-A script calls the functions of its groups when it is loaded; arguments set
-defaults that differ between scripts. Names and defaults are the original's if
-it has the flag. This module needs no TensorFlow, so --help is fast.
+A script calls one function for each group that it needs. Arguments set the
+defaults that differ between scripts. Flags of the original keep their names and
+defaults. This module needs no TensorFlow, so --help is fast.
 """
 
 from common import command, errors, file_io, flag_values, flags
@@ -17,13 +17,13 @@ def _check_model_files():
   if folder and not file_io.is_remote(folder):
     model_folder.find(folder)
   for name in ("init_checkpoint", "input"):
-    weights = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
-    if weights and not file_io.is_remote(weights):
-      model_folder.weights_file(weights)
+    path = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
+    if path and not file_io.is_remote(path):
+      model_folder.weights_file(path)
 
 
 def define_model_flags(*, max_seq_length=128, required=True):
-  """Defines the flags for the model and its start weights."""
+  """Defines the flags for the model and its initial weights."""
   flags.DEFINE_string(
     "bert_config_file",
     None,
@@ -37,15 +37,16 @@ def define_model_flags(*, max_seq_length=128, required=True):
   flags.DEFINE_string(
     "init_checkpoint",
     None,
-    "Weights to start from: a TF1 checkpoint or one of this project (prefix, "
+    "Initial weights: a checkpoint of TensorFlow 1 or this project (prefix, "
     ".index file or folder), a Hugging Face folder or .safetensors file, or a "
     "Model Garden checkpoint.",
   )
   flags.DEFINE_integer(
     "max_seq_length",
     max_seq_length,
-    "Longest sequence in word pieces, [CLS] and [SEP] included; by default at "
-    "most the model's positions. Records need the length they were made with.",
+    "Maximum sequence length in word pieces, including [CLS] and [SEP]. If the "
+    "model has fewer positions, their number is the default. TFRecords must be "
+    "read with the length that they were written with.",
     lower_bound=1,
   )
 
@@ -61,7 +62,7 @@ def define_model_dir_flag(replaced):
 
 
 def define_text_flag():
-  """Defines --input_file of scripts that read whole texts."""
+  """Defines --input_file of the scripts that read plain text."""
   flags.DEFINE_string(
     "input_file",
     None,
@@ -71,21 +72,21 @@ def define_text_flag():
 
 
 def define_masking_flags(note=""):
-  """Defines the flags of masking; `note` says in which records."""
+  """Defines the flags of masking; `note` names the records they apply to."""
   flags.DEFINE_integer(
-    # As in the original: there may be more predictions than tokens, or none.
+    # As in the original: 0 and numbers above the sequence length are valid.
     "max_predictions_per_seq",
     20,
-    "Maximum number of masked tokens in a record, equal for "
-    "create_pretraining_data.py and run_pretraining.py. 0: only next "
-    "sentences.",
+    "Maximum number of masked tokens in a record; must be equal in "
+    "create_pretraining_data.py and run_pretraining.py. 0: train only "
+    "next-sentence prediction.",
     lower_bound=0,
     upper_bound=1 << 16,
   )
   flags.DEFINE_float(
     "masked_lm_prob",
     0.15,
-    f"Fraction of the tokens that are masked{note}.",
+    f"Fraction of the tokens to mask{note}.",
     lower_bound=0.0,
     upper_bound=1.0,
   )
@@ -97,8 +98,8 @@ def define_masking_flags(note=""):
   flags.DEFINE_list(
     "mask_shares",
     ["80", "10", "10"],
-    "Percentages of the masked tokens that become [MASK], stay unchanged, and "
-    "become random tokens.",
+    "Percentages of the masked tokens that become [MASK], that stay unchanged, "
+    "and that become random tokens.",
   )
 
 
@@ -114,7 +115,7 @@ def require_or_model_dir(name):
 def define_tokenizer_flags(*, required=True):
   """Defines the flags of the tokenizer."""
   flags.DEFINE_string(
-    "vocab_file", None, "One word piece per line, or a tokenizer.json."
+    "vocab_file", None, "Vocabulary: one token per line, or a tokenizer.json."
   )
   if required:
     require_or_model_dir("vocab_file")
@@ -122,15 +123,15 @@ def define_tokenizer_flags(*, required=True):
     "do_lower_case",
     True,
     "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased ones. By default taken from the "
-    "tokenizer_config.json next to --vocab_file, if it exists.",
+    "models, false for cased models. A tokenizer_config.json next to "
+    "--vocab_file sets the default.",
   )
   flags.DEFINE_list(
     "never_split",
     [],
-    "Tokens of the vocabulary, such as C++, that are not split where white "
-    "space surrounds them, as written or lower-cased. By default taken from "
-    "the tokenizer_config.json next to --vocab_file.",
+    "Tokens of the vocabulary, such as c++, that stay whole where white space "
+    "surrounds them. With lower-casing, c++ also matches C++ in the text. A "
+    "tokenizer_config.json next to --vocab_file sets the default.",
   )
 
 
@@ -139,39 +140,39 @@ def define_output_flags(*, required=True):
   flags.DEFINE_string(
     "output_dir",
     None,
-    "Folder of this run's checkpoints, logs and results. A run continues from "
-    "the newest complete checkpoint that it finds here.",
+    "Folder of this run's checkpoints, logs and results. If it has complete "
+    "checkpoints, the run continues from the newest one.",
     required=required,
   )
 
 
 def define_training_flags():
-  """Defines the flags of every training run, except for its length."""
+  """Defines the flags of all training runs, except for their length."""
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
     "train_batch_size",
     32,
-    "Examples in one optimizer step, over all devices together.",
+    "Examples per optimizer step, on all devices together.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
+    "eval_batch_size", 8, "Examples per evaluation batch.", lower_bound=1
   )
   _define_optimizer_flags()
   flags.DEFINE_integer(
     "gradient_accumulation_steps",
     1,
-    "Number of parts in which each device computes its share of a batch, one "
-    "after another, to need less memory. Results do not depend on it.",
+    "Split each device's share of a batch into N parts that run one after "
+    "another, to save memory. Only the dropout masks change.",
     lower_bound=1,
     needs="do_train",
   )
   flags.DEFINE_bool(
     "recompute_activations",
     False,
-    "Keep only each layer's input for the gradient and recompute the rest: "
-    "less memory, a third more time.",
+    "Store only each layer's input for the backward pass, and recompute the "
+    "other activations. This saves memory and takes a third more time.",
     needs="do_train",
     not_with="freeze_encoder",
     why=", which trains no layer",
@@ -184,7 +185,7 @@ def _define_step_flags():
     # Unlike the original: it applies to every device, not only to TPUs.
     "iterations_per_loop",
     1000,
-    "Largest number of steps that run on the devices without the host.",
+    "Maximum number of steps that the devices run without the host.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
@@ -204,24 +205,24 @@ def _define_step_flags():
   flags.DEFINE_integer(
     "log_steps",
     100,
-    "Log the values of training every N steps; runs of fewer than 10,000 steps "
-    "log a hundred times by default.",
+    "Log the loss and other metrics of training every N steps. By default, "
+    "runs of fewer than 10,000 steps log about a hundred times.",
     lower_bound=1,
     needs="do_train",
   )
   flags.DEFINE_integer(
     "stop_step",
     0,
-    "Stop at this step of the schedule and save; the same command with a "
-    "larger step, or 0, continues. 0: off.",
+    "Stop at this step of the schedule and save a checkpoint. To continue, "
+    "repeat the command with a larger value or 0. 0: off.",
     lower_bound=0,
     needs="do_train",
   )
   flags.DEFINE_integer(
     "max_bad_steps",
     10,
-    "End the run after N consecutive steps without a finite loss and gradient, "
-    "which are skipped and logged.",
+    "End the run after N consecutive steps whose loss or gradient is not "
+    "finite. Such steps are skipped and logged.",
     lower_bound=1,
     needs="do_train",
   )
@@ -235,7 +236,8 @@ def _define_step_flags():
     # Unlike the original: there, training has no seed, and all runs differ.
     "seed",
     12345,
-    "Seed of initial weights, order and dropout: equal seeds give equal runs.",
+    "Seed of the initial weights, the order of the examples and dropout. Equal "
+    "seeds give equal runs.",
   )
 
 
@@ -251,23 +253,23 @@ def define_epoch_flags():
   flags.DEFINE_integer(
     "max_train_steps",
     0,
-    "End after this many steps, with a schedule of that length; 0: after "
-    "--num_train_epochs.",
+    "Train for at most this many steps, and end the learning rate schedule "
+    "there. 0: train for --num_train_epochs.",
     lower_bound=0,
   )
   flags.DEFINE_float(
     "warmup_proportion",
     0.1,
     # As in the original: above 1 the rate rises until the end of the run.
-    "Share of the steps in which the learning rate rises from 0 to its peak.",
+    "Fraction of the steps during which the learning rate rises to its peak.",
     lower_bound=0.0,
     upper_bound=1e6,
   )
   flags.DEFINE_bool(
     "bucket_by_length",
     False,
-    "Whether training batches are made of sequences of similar length: less "
-    "padding to compute, but another order of the examples.",
+    "Whether to group sequences of similar length into training batches. This "
+    "saves padding, but changes the order of the examples.",
     needs="do_train",
   )
 
@@ -278,40 +280,41 @@ def define_prediction_flags():
   flags.DEFINE_integer(
     "predict_batch_size",
     8,
-    "Examples in a prediction batch; more if they are short and shapes vary.",
+    "Examples per prediction batch. Batches of short examples may be larger.",
     lower_bound=1,
   )
 
 
 def _define_optimizer_flags():
-  """Defines the flags of learning rate, optimizer and frozen weights."""
+  """Defines the flags for learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
     "learning_rate",
     5e-5,
-    "Peak learning rate: after the warm-up it falls as "
-    "--learning_rate_schedule says.",
+    "Peak learning rate, at the end of the warm-up. --learning_rate_schedule "
+    "sets the rate after it.",
     lower_bound=0.0,
   )
   flags.DEFINE_enum(
     "learning_rate_schedule",
     "linear",
     flag_values.LEARNING_RATE_SCHEDULES,
-    "How the rate falls after the warm-up. As in the original: linear.",
+    "How the learning rate falls after the warm-up. linear: as in "
+    "google-research/bert.",
     needs="do_train",
   )
   flags.DEFINE_enum(
     "optimizer",
     "bertadam",
     flag_values.OPTIMIZERS,
-    "bertadam: the original's Adam, without bias correction. adamw: with bias "
-    "correction. lamb: for very large batches.",
+    "bertadam: Adam of google-research/bert, without bias correction. adamw: "
+    "with bias correction. lamb: for very large batches.",
     needs="do_train",
   )
   flags.DEFINE_float(
-    # As in the original: there these three values are constants.
+    # As in the original: these three defaults, which are constants there.
     "adam_beta2",
     0.999,
-    "Decay rate of the second moment; 0.98 for large batches.",
+    "Decay rate of the second moment. 0.98 suits large batches.",
     lower_bound=0.0,
     upper_bound=0.999999,
     needs="do_train",
@@ -326,15 +329,15 @@ def _define_optimizer_flags():
   flags.DEFINE_float(
     "weight_decay_rate",
     0.01,
-    "Decay of all weights except biases and layer norms.",
+    "Weight decay, applied to all weights except biases and layer norms.",
     lower_bound=0.0,
     needs="do_train",
   )
   flags.DEFINE_float(
     "layerwise_lr_decay",
     1.0,
-    "Learning rate of each encoder layer, as a multiple of the rate of the "
-    "layer above.",
+    "Factor by which the learning rate falls from each encoder layer to the "
+    "layer below it. 1: no decay.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_train",
@@ -364,23 +367,24 @@ def define_evaluation_flags():
   flags.DEFINE_integer(
     "eval_steps",
     0,
-    "Evaluate every N steps of training, and after the last; 0: only at the "
-    "end.",
+    "Evaluate every N steps of training and after the last step. 0: only after "
+    "training.",
     lower_bound=0,
     needs="do_train",
   )
   flags.DEFINE_string(
     "save_best",
     None,
-    "Name of an evaluation result: the weights with its best value so far (the "
-    "smallest, if the name ends in loss) are kept in output_dir/best_model.",
+    "Evaluation metric that selects the best weights, which are saved in "
+    "output_dir/best_model. The largest value is best, or the smallest if the "
+    "name ends in loss.",
     needs="do_train eval_steps",
   )
   flags.DEFINE_integer(
     "early_stopping_patience",
     0,
-    "Stop after N consecutive evaluations without a better result for "
-    "--save_best; 0: never.",
+    "Stop after N consecutive evaluations without a new best value of the "
+    "--save_best metric. 0: never.",
     lower_bound=0,
     needs="do_train eval_steps save_best",
   )
@@ -392,21 +396,22 @@ def define_device_flags():
     "distribution_strategy",
     "auto",
     flag_values.DISTRIBUTION_STRATEGIES,
-    "Where to compute. auto: the TPU with --use_tpu, all workers that "
-    "TF_CONFIG names, all GPUs of this machine, or its one device.",
+    "Devices to use. auto: with --use_tpu the TPU; else all workers that "
+    "TF_CONFIG names; else all GPUs of this machine; else its CPU.",
   )
   flags.DEFINE_enum(
     "dtype",
     "float32",
     flag_values.DTYPES,
-    "Type of matrix products and activations. Weights, softmax, layer norm "
-    "and loss stay float32; float16 scales the loss.",
+    "dtype of matrix products and activations. Weights, softmax, layer norm "
+    "and loss stay float32. With float16, the loss is scaled.",
   )
   flags.DEFINE_enum(
     "jit_compile",
     "auto",
     ("auto", "true", "false"),
-    "Whether XLA compiles the step. auto: on a GPU; elsewhere LAMB's update.",
+    "Whether XLA compiles the training step. auto: on a GPU the whole step, on "
+    "a CPU only LAMB's update.",
   )
   flags.DEFINE_integer(
     "num_logical_cpus",
@@ -428,7 +433,7 @@ def define_device_flags():
 
 
 def define_fine_tuning_flags(*, max_seq_length=128, required=True):
-  """Defines the flags of fine-tuning; `required`: every use needs a model."""
+  """Defines the flags of fine-tuning; `required`: model flags are required."""
   define_model_flags(max_seq_length=max_seq_length, required=required)
   define_tokenizer_flags(required=required)
   define_output_flags(required=False)
@@ -450,8 +455,8 @@ def _check_search():
   )
   if values.search and file_io.is_remote(values.output_dir or ""):
     raise errors.InputError(
-      f"--output_dir={values.output_dir} is remote, and --search copies the "
-      "best model on a local disk; give a local folder"
+      f"--output_dir={values.output_dir} is remote, but --search needs a local "
+      "folder, in which it copies the best model; pass one"
     )
 
 
@@ -460,10 +465,10 @@ def define_search_flag(metric, *, not_with=""):
   flags.DEFINE_spaceseplist(
     "search",
     None,
-    "Trains and evaluates once with each combination of values, such as "
-    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', each in a folder "
-    "of output_dir; the table is in search_results.tsv, the best model by "
-    f"{metric} in final_model.",
+    "Train and evaluate once for each combination of values, such as "
+    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', each in its own "
+    "folder in output_dir. search_results.tsv lists all scores; final_model is "
+    f"the model with the best {metric}.",
     needs="do_train do_eval",
     not_with=not_with,
   )

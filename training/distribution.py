@@ -1,7 +1,7 @@
-"""Selects where a run computes: one device, several, several machines, or TPUs.
+"""Selects the devices of a run: one device, several, several machines, or TPUs.
 
 `make_strategy` turns the flags of `common_flags.define_device_flags` into a
-tf.distribute.Strategy; every script builds its model in the strategy's scope.
+tf.distribute.Strategy. Every script builds its model in the strategy's scope.
 """
 
 import os
@@ -35,13 +35,13 @@ def make_strategy(
   cluster, or a TPU cannot be reached or has too few cores.
 
   Args:
-    name: one of flag_values.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
-      `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
-      several, else one device. "off" does not distribute at all (TensorFlow's
-      default strategy).
+    name: one of flag_values.DISTRIBUTION_STRATEGIES. "auto" selects the TPU if
+      `use_tpu` is true, all workers if TF_CONFIG is set, all GPUs (else all
+      logical CPUs) if there are several, else one device. "off" selects
+      TensorFlow's default strategy, which does not distribute.
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
-      a name or a grpc:// address; `master` is an address, used if there is no
-      name.
+      a name or a grpc:// address; `master` is an address, used if `tpu_name`
+      is None.
     num_logical_cpus: splits the CPU into this many devices, to try a
       distributed run on a machine without accelerators. This works only before
       TensorFlow initializes its devices.
@@ -50,7 +50,7 @@ def make_strategy(
     raise errors.InputError(
       f"--use_tpu contradicts --distribution_strategy={name}; drop one"
     )
-  # This comes first: TensorFlow cannot split a device that was used.
+  # TensorFlow can split the CPU only before its first use.
   if num_logical_cpus > 1:
     tf.config.set_logical_device_configuration(
       tf.config.list_physical_devices("CPU")[0],
@@ -61,8 +61,8 @@ def make_strategy(
     return _tpu_strategy(address, tpu_zone, gcp_project, num_tpu_cores)
   if tpu_name or master:
     raise errors.InputError(
-      "--tpu_name and --master say where a TPU is; pass --use_tpu with them "
-      "(several machines without TPUs are named in TF_CONFIG)"
+      "--tpu_name and --master have no effect without --use_tpu; pass it (to "
+      "use several machines without TPUs, set TF_CONFIG instead)"
     )
   return _strategy_without_tpu(name)
 
@@ -70,8 +70,8 @@ def make_strategy(
 def _strategy_without_tpu(name):
   if name == "auto" and "TF_CONFIG" in os.environ:
     name = "multi_worker_mirrored"
-  # Workers must connect before TensorFlow initializes its devices, which
-  # listing the devices does.
+  # Workers must connect before the devices are listed, because listing
+  # initializes them.
   if name == "multi_worker_mirrored":
     return _multi_worker_strategy()
   gpus = tf.config.list_logical_devices("GPU")
@@ -90,8 +90,8 @@ def _multi_worker_strategy():
     return tf.distribute.MultiWorkerMirroredStrategy()
   except ValueError as error:
     raise errors.InputError(
-      f"TF_CONFIG describes no cluster that this process is a worker of: "
-      f"{error}; it is {os.environ.get('TF_CONFIG')!r}"
+      f"TF_CONFIG describes no cluster with this process as a worker: {error}; "
+      f"its value is {os.environ.get('TF_CONFIG')!r}"
     ) from error
 
 
@@ -104,8 +104,8 @@ def _tpu_strategy(address, zone, project, num_cores):
     tf.config.experimental_connect_to_cluster(resolver)
     # This clears the TPU's memory, so it must precede all tensors.
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-  except Exception as error:  # Cloud libraries have their own exceptions.
-    # TensorFlow's message goes on with lists of devices and kernels.
+  except Exception as error:  # Cloud libraries raise their own exceptions.
+    # The other lines of TensorFlow's message list devices and kernels.
     reason = str(error).partition("\n")[0].rstrip(" .:")
     raise errors.InputError(
       f"cannot reach a TPU at {address or 'this machine'}: {reason}; check "
@@ -129,7 +129,7 @@ def _tpu_strategy(address, zone, project, num_cores):
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-  """Returns whether this process writes the files."""
+  """Returns whether this process is the chief, which writes the files."""
   resolver = strategy.cluster_resolver
   if resolver is None or resolver.task_type in (None, "", "chief"):
     return True
@@ -141,22 +141,23 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def all_gather(
   strategy: tf.distribute.Strategy, values: list[float]
 ) -> np.ndarray:
-  """Returns the N numbers of each replica to all, float64 [replicas, N]."""
+  """Gathers N numbers from every replica: float64 [replicas, N] on each."""
 
-  def of_replica():
-    # float64 holds numbers of steps exactly.
+  def gather():
+    # float64 represents step counts exactly.
     replica_values = tf.constant([values], tf.float64)
     replica = tf.distribute.get_replica_context()
     return replica.all_gather(replica_values, axis=0)
 
-  rows = strategy.run(of_replica)
+  rows = strategy.run(gather)
   return strategy.experimental_local_results(rows)[0].numpy()
 
 
 def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
-  """Returns whether XLA is worth its compilation: on a GPU, but not on a CPU.
+  """Returns the value of --jit_compile=auto: True on a GPU, else False.
 
-  On a TPU it is False, because TensorFlow compiles everything there anyway.
+  On a CPU, compilation costs more time than it saves. On a TPU, TensorFlow
+  compiles everything anyway.
   """
   return not is_tpu(strategy) and bool(tf.config.list_logical_devices("GPU"))
 

@@ -1,6 +1,6 @@
-"""Evaluates and predicts over a strategy, and evaluates during training.
+"""Evaluates models during and after training, and computes predictions.
 
-Like loop.py, it is independent of BERT.
+Like loop.py, this module is independent of BERT.
 """
 
 import math
@@ -18,12 +18,12 @@ from training import distribution
 
 
 def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
-  """Returns a function that evaluates a loop.Objective, compiled once.
+  """Returns a function that evaluates a loop.Objective.
 
   The function takes a distributed dataset and the number of batches to read. It
-  returns {name of a metric: its weighted mean over examples} and "loss", the
-  mean over batches. As in the original: the two means differ if batches differ
-  in weight. It raises InputError if there is no batch.
+  returns {name: value}: "loss" is the mean over batches, and each metric is the
+  weighted mean over examples. As in the original: these two kinds of mean
+  differ if batches differ in weight. It raises InputError if there is no batch.
   """
 
   def replica_step(batch):
@@ -31,7 +31,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     weights = replica.all_reduce("SUM", objective.weights(batch))
     sums, metrics = objective.sums(batch, None)
     loss = tf.add_n([sums[name] / weights[name] for name in sums])
-    # Each loss is divided by the whole batch's weights, so a sum is enough.
+    # Replicas divide by the whole batch's weights, so their losses add up.
     return replica.all_reduce("SUM", (loss, metrics))
 
   @tf.function(autograph=False)
@@ -42,7 +42,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     )
 
   def evaluate(batches, num_batches):
-    # The range comes first, or zip would take one more batch and drop it.
+    # If the range came second, zip would read and drop one more batch.
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
       raise errors.InputError(
@@ -51,7 +51,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     # Batches are summed in float64; float32 is exact enough within a batch.
     losses, metrics = zip(*tf.nest.map_structure(np.float64, results))
     totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
-    # As in the original: the mean is 0 without any weight (no masked word).
+    # As in the original: the mean is 0 if all weights are 0 (no masked token).
     means = {
       name: total / weight if weight else np.float64(0)
       for name, (total, weight) in totals.items()
@@ -62,9 +62,10 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
 
 
 class Predictor:
-  """Applies a function to batches, and compiles it once for all predictions.
+  """Applies a function to batches; compiles it once for all predictions.
 
-  It keeps its model alive; no global cache does.
+  The model can be freed with the predictor, because no global cache refers to
+  the compiled function.
   """
 
   def __init__(
@@ -74,26 +75,26 @@ class Predictor:
     *,
     joins_short: bool = True,
   ):
-    """Makes a predictor.
+    """Creates a predictor.
 
     Args:
-      strategy: the strategy in whose scope the model was made.
+      strategy: the strategy in whose scope the model was built.
       function: function of a batch (dict of tensors [B, ...]); returns a dict
         of tensors [B, ...].
-      joins_short: whether batches of short records may be several times larger,
-        see input_sequences.batch_sizes; False if the outputs of short and long
-        records have the same size.
+      joins_short: whether batches of short records may hold more records, see
+        input_sequences.batch_sizes. Pass False if the outputs of short records
+        need as much memory as those of long records.
     """
     self._strategy = strategy
-    # A TPU would compile each shape.
+    # A TPU would compile the function for each shape.
     self._joins_short = joins_short and not distribution.is_tpu(strategy)
 
-    # Batches may differ in shape: their texts may have more or fewer windows.
+    # Batches may differ in shape: the number of windows in a text varies.
     @tf.function(reduce_retracing=True, autograph=False)
     def step(batch):
       outputs = strategy.run(function, args=(batch,))
       return tf.nest.map_structure(
-        lambda values: strategy.gather(values, axis=0), outputs
+        lambda tensor: strategy.gather(tensor, axis=0), outputs
       )
 
     self._step = step
@@ -107,9 +108,9 @@ class Predictor:
     batch_size: int,
     lengths: Sequence[int] | np.ndarray | None = None,
   ) -> dict[str, np.ndarray]:
-    """Computes outputs for every record exactly once, in their order.
+    """Returns the outputs for all records, in order.
 
-    Returns arrays [num_records, ...].
+    They are {name: array [num_records, ...]}.
 
     Args:
       records: serialized records.
@@ -117,15 +118,15 @@ class Predictor:
       batch_size: examples in a batch, over all replicas; `joins_short` may join
         several batches. The last batch is filled with records from the
         beginning, whose outputs are dropped.
-      lengths: tokens of each record, [num_records]. Batches then have records
-        of similar length, so a function that cuts batches to their longest
-        sequence computes little padding. The features need an `input_mask`.
-        None: file order.
+      lengths: the number of tokens in each record, [num_records]. Records of
+        similar length then share a batch, so a function that trims batches to
+        their longest sequence computes little padding. The features need an
+        `input_mask`. None: batches follow the order of records.
     """
-    places, joined = np.arange(num_records), None
+    positions, joined = np.arange(num_records), None
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
-      places = np.argsort(order)  # The inverse of a permutation.
+      positions = np.argsort(order)  # The inverse permutation.
       records = pipeline.reordered(records, order)
       if self._joins_short:
         sizes = input_sequences.batch_sizes(
@@ -138,7 +139,7 @@ class Predictor:
       self._outputs(records, features, num_records, batch_size, joined)
     )
     return {
-      name: np.concatenate([part[name] for part in parts])[places]
+      name: np.concatenate([part[name] for part in parts])[positions]
       for name in parts[0]
     }
 
@@ -152,35 +153,36 @@ class Predictor:
   ) -> Iterator[dict[str, np.ndarray]]:
     """Computes outputs like `predict`, window by window, to limit the memory.
 
-    Yields arrays [n, ...]; n is `window`, or less at the end.
+    Yields {name: array [n, ...]}; n is `window`, or less at the end.
 
     Args:
       records, features, batch_size: as in `predict`.
-      window: this many consecutive records are sorted by length, if they have
-        an `input_mask`, so that batches need little padding; their outputs are
-        yielded together. A multiple of batch_size fills every batch.
+      window: the number of consecutive records whose outputs are yielded
+        together. If records have an `input_mask`, each window is sorted by
+        length to save padding. A multiple of batch_size fills every batch.
     """
-    # The next window is read while this one is computed.
-    together = tfrecord.without_autotune(records.batch(window).prefetch(1))
-    for strings in together:
-      of_window = tf.data.Dataset.from_tensor_slices(strings)
+    # The next window is read while the current one is computed.
+    windows = tfrecord.without_autotune(records.batch(window).prefetch(1))
+    for strings in windows:
+      window_records = tf.data.Dataset.from_tensor_slices(strings)
       yield self.predict(
-        of_window,
+        window_records,
         features,
         num_records=len(strings),
         batch_size=batch_size,
-        lengths=pipeline.token_counts(of_window, features)
+        lengths=pipeline.token_counts(window_records, features)
         if "input_mask" in features
         else None,
       )
 
   def _outputs(self, records, features, num_records, batch_size, joined):
-    """Yields the outputs of all batches, dicts of numpy arrays.
+    """Yields the outputs of each batch, a dict of numpy arrays.
 
-    The last batch is filled. Outputs of a batch are fetched after the next
-    batch is started, so that the device does not wait for the host.
+    The outputs of a batch are fetched after the next batch has started, so the
+    device does not wait for the host.
     """
-    # 10 records give 3 batches of 4; the last repeats records 0 and 1.
+    # For example, 10 records give 3 batches of 4; the last batch repeats
+    # records 0 and 1.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
       self._strategy,
@@ -189,17 +191,17 @@ class Predictor:
       batch_size=batch_size,
       joined=joined,
     )
-    last = None
+    previous = None
     for batch in batches:
-      step_values = self._step(batch)
-      if last is not None:
-        yield {name: value.numpy() for name, value in last.items()}
-      last = step_values
-    yield {name: value.numpy() for name, value in last.items()}
+      outputs = self._step(batch)
+      if previous is not None:
+        yield {name: value.numpy() for name, value in previous.items()}
+      previous = outputs
+    yield {name: value.numpy() for name, value in previous.items()}
 
 
 class PeriodicEvaluation:
-  """Evaluates every N steps, keeps the best weights, decides when to stop."""
+  """Evaluates every N steps, saves the best weights, may end the training."""
 
   def __init__(
     self,
@@ -212,24 +214,24 @@ class PeriodicEvaluation:
     keep_best: Callable = lambda step: None,
     names: list[str] | None = None,
   ):
-    """Makes an evaluation.
+    """Sets up the evaluation.
 
     Raises InputError: `metric` is not in `names`.
 
     Args:
       evaluate: function without arguments; returns {name: number}.
-      last_step: last step of the schedule, after which it evaluates, too.
-      metric: name of the result that is compared, with or without the prefix
-        `eval_`; smaller is better for names that end in "loss". If values are
-        equal, the lower loss is better. None compares nothing.
+      last_step: last step of the schedule, which is always evaluated.
+      metric: name of the result that selects the best weights, with or without
+        the prefix `eval_`. Smaller is better for names that end in "loss". If
+        values are equal, the lower loss wins. None: nothing is compared.
       patience: number of consecutive evaluations without a better result after
         which training stops; 0: never.
-      keep_best: function of the step, called when the metric is the best so
-        far.
+      keep_best: function of the step that saves the weights; called when the
+        metric is the best so far.
       names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
-      # Otherwise, a misspelt name would be found after hours of training.
+      # Without this check, a misspelt name would fail after hours of training.
       metric = _find_metric(metric, names)
     self.every_steps, self._last_step = every_steps, last_step
     self._evaluate, self._keep_best = evaluate, keep_best
@@ -254,7 +256,7 @@ class PeriodicEvaluation:
     return 0 < self._patience <= self._state["worse_since"]
 
   def is_due(self, step: int) -> bool:
-    """Whether to evaluate the weights of `step`, if that was not done yet."""
+    """Whether `step` is to be evaluated and has not been evaluated yet."""
     is_time = step % self.every_steps == 0 or step >= self._last_step
     return bool(step) and is_time and step != self._state["evaluated_step"]
 
@@ -263,21 +265,21 @@ class PeriodicEvaluation:
     return dict(self._state)
 
   def restore(self, state: dict | None, step: int) -> None:
-    """Restores the `state` from a checkpoint of `step`, None without one.
+    """Restores `state` from the checkpoint of `step`, unless it is None.
 
-    If the state is of another metric, its best value is meaningless, and the
-    comparison starts again.
+    A state with another metric is ignored, because its best value cannot be
+    compared.
     """
     if state is None:
       return
     metric = self._state["metric"]
-    # Version 0.1 saved after the evaluation, and named no metric.
+    # Version 0.1 stored neither; it saved checkpoints after evaluating them.
     state = {"metric": metric, "evaluated_step": step, **state}
     if state["metric"] == metric:
       self._state.update(state)
       return
     logging.info(
-      "--save_best is %s now and was %s: the earlier best is forgotten",
+      "--save_best is %s now and was %s before: the earlier best is ignored",
       metric,
       state["metric"],
     )
@@ -290,8 +292,8 @@ class PeriodicEvaluation:
     results = {k: float(v) for k, v in self._evaluate().items()}
     if self._state["metric"]:
       self._compare(step, results)
-    # Stored with the checkpoint: a run that is stopped after an evaluation
-    # does not repeat it.
+    # The checkpoint stores this step, so a run that is stopped after an
+    # evaluation does not repeat it.
     self._state["evaluated_step"] = step
     return results
 
@@ -301,7 +303,7 @@ class PeriodicEvaluation:
     value = results[metric]
     loss = results.get("eval_loss", results.get("loss"))
     best = _rank(metric, state["value"], state["loss"])
-    # The earlier weights win if values and losses are equal.
+    # If both values and losses are equal, the earlier weights win.
     if _rank(metric, value, loss) > best:
       state.update(step=step, value=value, loss=loss, worse_since=0)
       logging.info("best %s so far: %.6g", metric, value)
@@ -318,9 +320,9 @@ class PeriodicEvaluation:
 
 
 def _find_metric(metric, names):
-  """Returns the name of a result, which may differ from `metric` by `eval_`.
+  """Returns the one of `names` that equals `metric`, apart from `eval_`.
 
-  Raises InputError: there is no such result.
+  Raises InputError: no name does.
   """
   for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
     if name in names:
@@ -331,7 +333,7 @@ def _find_metric(metric, names):
 
 
 def _rank(metric, value, loss):
-  """Returns a pair that is larger for a better value, least if not finite."""
+  """Returns a sort key: larger is better; values that are not finite lose."""
   if value is None or not math.isfinite(value):
     return -math.inf, -math.inf
   has_loss = loss is not None and math.isfinite(loss)

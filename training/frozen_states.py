@@ -1,8 +1,8 @@
 """Computes the hidden states of a frozen encoder once and stores them.
 
-An encoder that is not trained gives the same states in every epoch, so they are
-written next to the records (the feature-based approach of arXiv 1810.04805,
-section 5.3).
+A frozen encoder computes the same states in every epoch, so they are stored
+next to the records (the feature-based approach of arXiv 1810.04805, section
+5.3).
 """
 
 from collections.abc import Callable
@@ -20,29 +20,30 @@ def store(
   path: str,
   encoder: tf.Module,
   data,
-  of_batch: Callable,
+  compute_states: Callable,
   serialize: Callable,
   *,
   strategy: tf.distribute.Strategy,
   batch_size: int,
   window: int,
   joins_short: bool = True,
-  **decided,
+  **other_settings,
 ) -> None:
-  """Writes the hidden states of all records, unless they exist already.
+  """Writes the hidden states of all records to `path`, unless it has them.
 
   Args:
+    path: the TFRecord file to write.
     encoder: the module whose weights determine the states.
     data: an object with `records`, a TFRecord file, and their `features`.
-    of_batch: the function of an evaluation_loop.Predictor.
-    serialize: function of its outputs; returns a list of records.
+    compute_states: the function of the evaluation_loop.Predictor.
+    serialize: function of the Predictor's outputs; returns a list of records.
     strategy, batch_size, window, joins_short: as in the Predictor.
-    **decided: other settings that determine the states.
+    **other_settings: other settings that determine the states.
   """
-  # Without the pooler, which is trained with the head or not read.
+  # The states do not depend on the pooler, which may be trained with the head.
   weights = [v for v in encoder.variables if "/pooler/" not in v.name]
   predictor = evaluation_loop.Predictor(
-    strategy, of_batch, joins_short=joins_short
+    strategy, compute_states, joins_short=joins_short
   )
 
   def write(writer):
@@ -61,6 +62,6 @@ def store(
     "encoder": cached_records.weights_sha256(weights),
     "compute_dtype": encoder.compute_dtype.name,
     "records": cached_records.file_sha256(data.records),
-    **decided,
+    **other_settings,
   }
   cached_records.ensure(path, fingerprint, write)

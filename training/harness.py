@@ -1,9 +1,8 @@
-"""Trains a model, in the same way for every script.
+"""Trains a model; every script that trains uses this module.
 
 A script passes a `TrainingSpec`: its model, loss, data, evaluation, and a
-function that writes a folder. `train` loads the start weights, runs the
-steps that the flags set, evaluates in between, and writes best_model and
-final_model.
+function that writes a model folder. `train` loads the initial weights, runs the
+training steps, evaluates in between, and writes best_model and final_model.
 """
 
 import functools
@@ -35,20 +34,21 @@ class TrainingData(NamedTuple):
 
 
 class TrainingSpec(NamedTuple):
-  """The part of a training that differs between scripts.
+  """The parts of training that differ between scripts.
 
   Attributes:
     model: an object with `variables` and `trained_variables()`, the variables
       that the loss reaches (flags may freeze some of them).
     config: the model's configuration.
-    strategy: the strategy in whose scope the model was made.
+    strategy: the strategy in whose scope the model was built.
     objective: the model's loss.
     output_dir: folder of the run.
-    length: the numbers of training steps and of warm-up steps.
-    new_variables: regular expressions of names that --init_checkpoint may lack.
+    length: (number of training steps, number of warm-up steps).
+    new_variables: regular expressions for the names of variables that
+      --init_checkpoint may lack.
     data: function without arguments, called after the weights are loaded.
     evaluate: function without arguments; returns {name: number}.
-    result_names: names of these numbers, if they are known in advance.
+    result_names: names of the evaluation results, if known in advance.
     write: function of a folder and a step; writes the current weights.
     begins: function without arguments, called before the first step.
   """
@@ -99,7 +99,7 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
   step = int(trainer.global_step.numpy())
   if step == settings.stop_step < spec.length[0]:
     logging.info(
-      "stopped at step %d of %d, which is saved: to go on, run the same "
+      "stopped at step %d of %d, which is saved: to continue, run the same "
       "command with a larger --stop_step or without it; the data may change",
       step,
       spec.length[0],
@@ -113,39 +113,39 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
 def choose_weights(
   settings, spec: TrainingSpec, best_step: int | None, last_step: int
 ) -> int:
-  """Loads the best weights with --use_best; returns the weights' step."""
+  """Loads the best weights if --use_best is set; returns the weights' step."""
   path = os.path.join(spec.output_dir, "best_model")
-  what = "final_model, evaluation and predictions have the weights of"
+  prefix = "final_model, evaluation and predictions use the weights of"
   if best_step is not None and settings.get("use_best"):
     weight_files.load(spec.model.variables, path)
-    logging.info("%s step %d, the best", what, best_step)
+    logging.info("%s step %d, the best", prefix, best_step)
     return best_step
   if best_step is None:
     logging.warning(
       "%s the last step, %d: --save_best=%s was never a finite number",
-      what,
+      prefix,
       last_step,
       settings.save_best,
     )
     return last_step
   logging.info(
-    "%s the last step, %d; the best, of step %d, are in %s: %s",
-    what,
+    "%s the last step, %d; the best weights, of step %d, are in %s: %s",
+    prefix,
     last_step,
     best_step,
     path,
-    "--use_best takes those"
+    "pass --use_best to use those"
     if "use_best" in settings
-    else f"--model_dir={path} and another --output_dir answer with those",
+    else f"pass --model_dir={path} and another --output_dir to use those",
   )
   return last_step
 
 
 def training_length(settings, num_examples: int) -> tuple[int, int]:
-  """Returns (training steps, warm-up steps) of the epoch flags.
+  """Returns (training steps, warm-up steps) for the epoch flags.
 
-  As in the original: both are rounded down. Raises InputError: the data are
-  less than one step.
+  As in the original: both are rounded down. Raises InputError: there are no
+  training steps.
   """
   # MRPC's 3,668 examples in batches of 32 give 343 steps in 3 epochs, with 34
   # steps of warm-up.
@@ -157,23 +157,24 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
       f"{settings.num_train_epochs} epochs make no step; lower "
       "--train_batch_size or raise --num_train_epochs"
     )
-  # --max_train_steps also shortens the schedule: the rate falls to 0 there.
+  # --max_train_steps also shortens the learning rate schedule.
   if settings.max_train_steps:
     num_train_steps = min(num_train_steps, settings.max_train_steps)
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 
 def is_bucketed(settings, strategy) -> bool:
-  """Returns whether --bucket_by_length is given.
+  """Returns --bucket_by_length.
 
-  Raises InputError: batches are not cut to their longest sequence.
+  Raises InputError: it is set, but batches are not trimmed to their longest
+  sequence, so it would save nothing.
   """
   if not settings.get("bucket_by_length"):
     return False
   if not run_setup.shapes_may_vary(settings, strategy):
     raise errors.InputError(
-      "--bucket_by_length saves nothing where XLA compiles the step for one "
-      "length: pass --jit_compile=false, or leave it out"
+      "--bucket_by_length saves nothing if XLA compiles the step for a single "
+      "length: leave it out, or pass --jit_compile=false"
     )
   return True
 
@@ -183,7 +184,7 @@ def _train_options(settings, spec):
   if settings.stop_step > num_train_steps:
     raise errors.InputError(
       f"--stop_step={settings.stop_step} is beyond the last step, "
-      f"{num_train_steps}; pass a smaller one, or leave it out"
+      f"{num_train_steps}; pass a smaller step, or leave the flag out"
     )
   return loop.TrainOptions(
     output_dir=spec.output_dir,
@@ -202,7 +203,7 @@ def _train_options(settings, spec):
 
 
 def _log_steps(settings, num_train_steps):
-  """Returns --log_steps; by default a short run also logs a hundred points."""
+  """Returns --log_steps; by default, a short run logs about 100 times, too."""
   if "log_steps" in settings.given:
     return settings.log_steps
   return max(1, min(settings.log_steps, num_train_steps // 100))
@@ -227,7 +228,7 @@ def make_trainer(settings, spec: TrainingSpec) -> loop.Trainer:
   logging.debug(
     "--seed=%d: seed of initial weights, order, dropout, masks", settings.seed
   )
-  # These names lack the suffixes of replicas, which no freezing rule expects.
+  # variable_name removes replica suffixes, which freezing rules do not expect.
   by_name = {layers.variable_name(v): v for v in spec.model.trained_variables()}
   names = _trained_names(settings, spec.config, by_name)
   return loop.Trainer(
@@ -256,12 +257,12 @@ def _trained_names(settings, config, names):
   # --freeze_encoder freezes all layers.
   frozen = depth if settings.freeze_encoder else settings.freeze_layers
   names = optimization.trainable_names(names, depth, freeze_layers=frozen)
-  keeps_pooler = settings.get("freeze_pooler")
-  return [n for n in names if not (keeps_pooler and "bert/pooler/" in n)]
+  freezes_pooler = settings.get("freeze_pooler")
+  return [n for n in names if not (freezes_pooler and "bert/pooler/" in n)]
 
 
 def _make_optimizer(settings, spec, names):
-  # XLA speeds up LAMB's update even on a CPU.
+  # XLA makes LAMB's update faster, even on a CPU.
   compiles = settings.jit_compile != "false" and (
     settings.optimizer == "lamb"
     or not run_setup.shapes_may_vary(settings, spec.strategy)
@@ -281,7 +282,7 @@ def _make_optimizer(settings, spec, names):
 def periodic_evaluation(
   settings, spec: TrainingSpec, keep_best: Callable
 ) -> evaluation_loop.PeriodicEvaluation | None:
-  """Returns the PeriodicEvaluation for the evaluation flags, or None.
+  """Returns the PeriodicEvaluation for the flags, or None without --eval_steps.
 
   `keep_best` is a function of the step that saves the current weights. Raises
   InputError: --save_best is not among the results.

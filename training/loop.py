@@ -1,13 +1,13 @@
-"""Train, evaluate, save and resume, over any tf.distribute strategy.
+"""Trains, evaluates, saves and resumes with any tf.distribute strategy.
 
-Nothing in this file has to do with BERT: a script brings the variables, an
+This module is independent of BERT: a script passes the variables, an
 `Objective`, an optimizer and a stream of batches.
 
-One training step, top to bottom, is `Trainer._step` and what it calls: each
-replica takes its share of the batch (in several parts, if gradients are
-accumulated), the gradients are summed over parts and replicas, clipped by
-their global norm, and applied. Everything that looks random is a function of
-(seed, step), so a resumed run equals one that was never stopped.
+`Trainer._step` is one training step. Each replica computes the gradients of its
+share of the batch (in several parts, if gradients are accumulated). They are
+summed over parts and replicas, clipped by their global norm, and applied. All
+randomness is a function of (seed, step), so a resumed run equals a run that was
+never stopped.
 """
 
 import contextlib
@@ -29,36 +29,38 @@ from training import batch_parts, distribution, run_folder, train_log
 # sysexits.h it is called EX_TEMPFAIL.
 EXIT_INTERRUPTED = 75
 
-# The approximate time of one call of the compiled loop. Between two calls, the
+# The target duration of one call of the compiled loop. Between two calls, the
 # host shows progress and checks for signals.
 _SECONDS_PER_CALL = 5.0
 
-# Weights are ruined if their norm grows by this factor from the start. In
-# pre-training from random weights, it grows by a factor of ten.
+# Weights count as ruined if their norm grows by this factor during a run. In
+# pre-training from random weights, the norm grows by a factor of ten.
 _RUINOUS_GROWTH = 1000.0
 
-_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Scales of float16's loss.
+_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Loss scale's bounds.
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
   """The training objective: loss = sum over k of sums[k] / weights[k].
 
-  The denominators are separate because they belong to the whole batch: replicas
-  and accumulated parts divide by the same numbers, so however a batch is cut
-  the loss and its gradient equal the loss and gradient of the whole batch.
+  The denominators are separate because they belong to the whole batch. All
+  replicas and accumulated parts divide by them, so the loss and its gradient do
+  not depend on how the batch is split.
 
   Attributes:
-    weights: function of a batch; returns dict from name of a loss to a scalar,
-      computed from data alone. Weights of parts must add up to the whole's.
-    sums: function of (batch, dropout_seed); returns (dict from name of a loss
-      to a scalar, dict from name of a metric to a pair of scalars (sum,
-      weight)). dropout_seed is int32 [2] in training and None in evaluation.
-      From a metric `tokens_per_example` the log works out tokens per second.
+    weights: function of a batch; returns {name of a loss: scalar}, computed
+      from the data alone. The weights of parts must add up to the weights of
+      the whole batch.
+    sums: function of (batch, dropout_seed); returns ({name of a loss: scalar},
+      {name of a metric: (sum, weight)}), where sum and weight are scalars.
+      dropout_seed is int32 [2] in training and None in evaluation. The log
+      derives tokens per second from a metric named `tokens_per_example`.
     outputs: for a loss that compares all examples of a batch: function of
       (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
-    compare: function of (a replica's share of a cut batch, its outputs); adds
-      tensors to it, from which `sums` takes the loss and its gradient.
+    compare: for such a loss: function of (a replica's share, its outputs);
+      returns the share with more tensors, from which `sums` computes the loss.
+      It is called if the batch is split into parts or replicas.
   """
 
   weights: Callable
@@ -69,33 +71,33 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
-  """How long to train, and when to do what; steps are optimizer steps.
+  """The options of a training run; steps are optimizer steps.
 
-  This run ends at num_train_steps; the schedule may continue after it.
+  The run ends at num_train_steps, maybe before the end of the schedule.
   """
 
   output_dir: str  # Folder of checkpoints, summaries and logs.
   num_train_steps: int
-  save_checkpoints_steps: int = 1000  # One more is saved at the end.
-  # The most steps in one call of the compiled loop, without the host.
+  save_checkpoints_steps: int = 1000  # The last step is always saved.
+  # Maximum number of steps in one call of the compiled loop, without the host.
   iterations_per_loop: int = 1000
   log_steps: int = 100
   batch_size: int = 32  # Over all replicas.
   seed: int = 12345  # Dropout is a function of (seed, step, replica, part).
-  # Number of parts in which a replica computes its share, to save memory.
+  # Number of parts into which a replica splits its share, to save memory.
   gradient_accumulation_steps: int = 1
   jit_compile: bool = False  # Whether XLA compiles the step.
   loss_scaling: bool = False  # Whether to scale the loss, for float16.
   max_to_keep: int = 5
   max_bad_steps: int = 10  # This many non-finite steps in a row end the run.
-  profile_steps: tuple = ()  # First and last to record.
+  profile_steps: tuple = ()  # First and last step to profile.
 
 
 class _LossScale:
   """The factor that keeps float16 gradients from vanishing.
 
-  It doubles after 2000 finite steps and halves after each non-finite step
-  (Micikevicius et al., arXiv 1710.03740, section 3.2).
+  It doubles after 2000 consecutive finite steps and halves after each
+  non-finite step (Micikevicius et al., arXiv 1710.03740, section 3.2).
   """
 
   def __init__(self, enabled):
@@ -104,7 +106,7 @@ class _LossScale:
     self.finite_steps = _counter("loss_scale/finite_steps", 0)
 
   def update(self, is_finite):
-    """Moves the factor after a step; `is_finite` is a scalar bool."""
+    """Adjusts the factor after a step; `is_finite` is a scalar bool."""
     if not self.enabled:
       return
     steps = tf.where(is_finite, self.finite_steps + 1, 0)
@@ -117,7 +119,7 @@ class _LossScale:
 
 
 def _counter(name, value):
-  """Returns a variable that is equal on all replicas; the first assigns it."""
+  """Returns a variable that is equal on all replicas; the first one sets it."""
   return tf.Variable(
     value,
     name=name,
@@ -128,15 +130,14 @@ def _counter(name, value):
 
 
 class StopRequest:
-  """Whether a signal has asked the run to end; `by` is its name, or None."""
+  """A request to end the run; `by` is the signal's name, None if none came."""
 
   by = None
 
   def note(self, number, frame):
-    """Takes note of a signal; a second SIGINT interrupts."""
+    """Records a signal; a SIGINT after another signal interrupts at once."""
     del frame
-    # A second Ctrl-C stops at once. A second SIGTERM changes nothing, because
-    # schedulers may send several.
+    # A second SIGTERM changes nothing, because schedulers may send several.
     if self.by and number == signal.SIGINT:
       raise KeyboardInterrupt
     self.by = signal.Signals(number).name
@@ -145,14 +146,14 @@ class StopRequest:
 
 @contextlib.contextmanager
 def catch_signals() -> Iterator[StopRequest]:
-  """Records SIGTERM and SIGINT in its block; they do not end the process."""
+  """Records SIGTERM and SIGINT in its block instead of ending the process."""
   stop = StopRequest()
   numbers = (signal.SIGTERM, signal.SIGINT)
-  before = [signal.signal(number, stop.note) for number in numbers]
+  previous = [signal.signal(number, stop.note) for number in numbers]
   try:
     yield stop
   finally:
-    for number, handler in zip(numbers, before):
+    for number, handler in zip(numbers, previous):
       signal.signal(number, handler)
 
 
@@ -165,7 +166,8 @@ class Trainer:
 
   Attributes:
     step: `_step`, compiled.
-    global_step, applied_updates: tf.Variables; steps, and those not skipped.
+    global_step: tf.Variable, the number of steps.
+    applied_updates: tf.Variable, the number of steps that were not skipped.
   """
 
   def __init__(
@@ -179,26 +181,27 @@ class Trainer:
     learning_rate,
     options,
   ):
-    """Makes the optimizer's slots and the step counter.
+    """Creates the optimizer's slots and the counters.
 
-    Raises InputError: the shares of the batch cannot be cut into as many parts
-    as gradient_accumulation_steps says.
+    Raises InputError: gradient_accumulation_steps does not divide a replica's
+    share of the batch.
 
     Args:
-      strategy: the tf.distribute.Strategy in whose scope the model was made.
-      variables: all variables of the model; they are saved.
-      trained: the variables that the loss reaches and that are updated.
+      strategy: the tf.distribute.Strategy in whose scope the model was built.
+      variables: all variables of the model, which are saved.
+      trained: the variables to update; the loss must reach each of them.
       objective: an Objective.
       optimizer: an optimizer of optimization.py.
-      learning_rate: function of the step (int64 scalar) to a float32 scalar.
+      learning_rate: function of the step, an int64 scalar; returns a float32
+        scalar.
       options: TrainOptions.
     """
     parts = options.gradient_accumulation_steps
     share = options.batch_size // strategy.num_replicas_in_sync
     if share % parts:
       raise errors.InputError(
-        f"{share} examples per replica cannot be cut into {parts} equal parts; "
-        "choose --gradient_accumulation_steps that divides it"
+        f"{share} examples per replica cannot be split into {parts} equal "
+        f"parts; choose a --gradient_accumulation_steps that divides {share}"
       )
     self._strategy = strategy
     self._variables, self._trained = list(variables), list(trained)
@@ -215,13 +218,13 @@ class Trainer:
 
   def _compile(self, jit, alone):
     """Wraps the steps in tf.functions; `alone`: there is only one replica."""
-    # Gradients of looked-up rows stay tf.IndexedSlices until the optimizer uses
-    # them, unless several parts or replicas must be summed.
+    # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
+    # uses them, unless several parts or replicas must be summed.
     self._adds_gradients = self._parts.count > 1 or not alone
-    # A step of several replicas exchanges gradients, which XLA cannot do for
-    # MirroredStrategy: then XLA compiles only the part before the exchange.
-    # AutoGraph is off: it takes longer to convert the network's code than
-    # TensorFlow takes to trace it.
+    # XLA cannot compile MirroredStrategy's exchange of gradients. With several
+    # replicas, it compiles only the part of the step before the exchange.
+    # AutoGraph is off, because converting the network's code takes longer than
+    # tracing it.
     self.step = tf.function(
       self._step, jit_compile=(jit and alone) or None, autograph=False
     )
@@ -231,7 +234,7 @@ class Trainer:
       else function
       for function in (self._gradients, self._parts.outputs)
     ]
-    # Nested tf.functions slow down tracing.
+    # Nested tf.functions slow down tracing, so only XLA gets one.
     self._step_of_block = self.step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
 
@@ -241,9 +244,9 @@ class Trainer:
     """Takes one optimizer step on a distributed batch.
 
     Returns:
-      loss (NaN if the step was skipped), dict of metrics' (sum, weight),
-      learning rate, gradient norm, whether only the loss scale was too large:
-      scalars of the whole batch.
+      Scalars of the whole batch: loss (NaN if the step was skipped), {name of a
+      metric: (sum, weight)}, learning rate, gradient norm, and whether the step
+      was skipped only because the loss scale was too large.
     """
     loss, metrics, rate, norm = self._strategy.run(
       self._replica_step, args=(batch,)
@@ -254,13 +257,14 @@ class Trainer:
       for values in (loss, rate, norm)
     ]
     # Unlike the original: a step whose loss or gradient is not finite changes
-    # nothing. In the original, all weights become NaN, or the run ends.
+    # no weight. In the original, all weights become NaN, or the run ends.
     is_finite = _are_finite(loss, norm)
-    # A smaller scale may help, unless this is the lowest one.
+    # A lower loss scale may help, unless the scale is already the lowest.
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
     self._loss_scale.update(is_finite)
-    # Skipped steps count: the order of data and the schedule depend on it.
+    # global_step also counts skipped steps, because the order of the data and
+    # the schedule depend on it.
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
@@ -274,29 +278,29 @@ class Trainer:
     return loss, metrics, rate, norm, is_overflow
 
   def _replica_step(self, batch):
-    """The step of a replica: gradients of its share, exchange, update."""
+    """Computes, exchanges and applies the gradients of a replica's share."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
-    # The denominators of the whole batch come first. With them, the sum of the
-    # replicas' gradients is the gradient of one large batch, even if its
-    # weighted examples are distributed unevenly.
+    # Each replica divides by the weights of the whole batch. So the replicas'
+    # gradients add up to the gradient of the whole batch, even if their shares
+    # differ in weight.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
-    place = step, replica.replica_id_in_sync_group
+    seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     if self._objective.outputs and self._adds_gradients:
       # Gradients of the outputs are cached (GradCache, arXiv 2101.06983).
-      outputs = self._compiled_outputs(self._objective.outputs, batch, *place)
+      outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
       batch = self._objective.compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
-      batch, weights, *place
+      batch, weights, *seeds
     )
     whole_loss = loss
     if replica.num_replicas_in_sync > 1:
-      # A plain sum: each part is divided by the whole batch's weights already.
+      # A sum, not a mean: all terms are divided by the whole batch's weights.
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
-    # The norm is of the unscaled gradient, so the loss scale does not affect
-    # clipping, the log and the test for overflow.
+    # Clipping, the log and the overflow check need the norm of the unscaled
+    # gradient.
     scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
@@ -304,18 +308,18 @@ class Trainer:
       self._trained,
       grads,
       learning_rate=rate,
-      # Not global_step: Adam's bias correction counts the updates that its
-      # moments have seen.
+      # Not global_step: Adam's bias correction depends on the number of updates
+      # of its moments.
       step=self.applied_updates.read_value(),
       # Unscaling and clipping are one factor, applied within the update.
       grad_scale=optimization.clip_scale(norm) / scale,
-      # Every replica decides alike: both are of the whole batch.
+      # All replicas decide alike, because both belong to the whole batch.
       apply=_are_finite(whole_loss, norm),
     )
     return whole_loss, metrics, rate, norm
 
   def _global_norm(self, grads, squared_rows):
-    """Norm over all variables; see optimization.rows_squared_norm."""
+    """Returns the norm of all gradients; see optimization.rows_squared_norm."""
     dense = [
       grad
       for variable, grad in zip(self._trained, grads)
@@ -325,12 +329,12 @@ class Trainer:
     return tf.sqrt(tf.add_n(squares))
 
   def _gradients(self, batch, weights, step, replica_id):
-    """Returns the gradients of a replica's share, computed part after part.
+    """Computes the gradients of a replica's share, one part after another.
 
     Returns:
-      list of gradients (dense if several parts or replicas are added up),
-      dict from the name of a variable whose rows were looked up to
-      the squared norm of those rows, loss, metrics.
+      List of gradients (dense tensors if several parts or replicas are summed),
+      {name of an embedding table: squared norm of its looked-up rows'
+      gradients}, loss, metrics.
     """
 
     def part_of(index):
@@ -340,8 +344,8 @@ class Trainer:
 
     total = part_of(0)
     if self._parts.count > 1:
-      # A loop in the graph, which then has two copies of the network for any
-      # number of parts.
+      # With this loop, the graph has two copies of the network for any number
+      # of parts.
       _, total = tf.while_loop(
         lambda index, _: index < self._parts.count,
         lambda index, total: (
@@ -353,7 +357,7 @@ class Trainer:
     return total
 
   def _part_gradients(self, part, dropout_seed, weights):
-    # Frozen variables are read too, and need no gradient.
+    # Frozen variables need no gradient, so only trained ones are watched.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
       sums, metrics = self._objective.sums(part, dropout_seed)
@@ -365,8 +369,8 @@ class Trainer:
     for index, (variable, grad) in enumerate(zip(self._trained, grads)):
       if grad is None:
         raise ValueError(f"the loss does not reach {variable.name}")
-      # As in the original: the norm of looked-up rows is the norm of the list,
-      # before rows of the same word are added up.
+      # As in the original: the norm of an embedding's gradient counts each
+      # lookup separately, before the rows of equal tokens are summed.
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
       if self._adds_gradients:
@@ -376,12 +380,12 @@ class Trainer:
   # Many steps.
 
   def _run_block(self, iterator, num_steps):
-    """Returns train_log.BlockResults of steps without asking the host."""
-    # All steps, including the first, run in the body of this loop. If a copy of
-    # the step preceded the loop, TensorFlow's arithmetic optimizer would order
-    # its sums of accumulated gradients differently, and the weights would
-    # depend on the number of steps in a block.
-    # The results of a step are a row, and the host reads them once per block.
+    """Runs steps without the host; returns their train_log.BlockResults."""
+    # All steps, including the first, run in the body of this loop. In a copy
+    # before the loop, TensorFlow's arithmetic optimizer would order the sums of
+    # accumulated gradients differently, and the weights would depend on the
+    # number of steps in a block.
+    # Each step writes its results to a row; the host reads all rows at once.
     structure = []
 
     def take_step(index, rows):
@@ -408,7 +412,7 @@ class Trainer:
     )
 
   def state(self):
-    """Returns the content of a checkpoint: dict from name to variable."""
+    """Returns the content of a checkpoint, {name: variable}."""
     scale = self._loss_scale
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
     counters = [self.global_step, self.applied_updates]
@@ -417,14 +421,14 @@ class Trainer:
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, allowed_missing=()):
-    """Loads the weights and the state from which a run starts.
+    """Loads the weights, optimizer state and step from which a run starts.
 
     Raises InputError: the checkpoint does not fit these variables, or its run
     trained fewer of them.
 
     Args:
-      start: run_folder.StartingPoint; a resumed run gets its optimizer state
-        and step back, any other only weights.
+      start: run_folder.StartingPoint. The optimizer state and the step are
+        loaded only if it resumes a run.
       allowed_missing: regular expressions of the names of variables that
         --init_checkpoint may lack: the variables of a new head.
     """
@@ -438,27 +442,27 @@ class Trainer:
 
   def _resume(self, path):
     reader = weight_files.open_reader(path)
-    lacking = [n for n in self._optimizer.slots if n not in reader.shapes]
-    if lacking:
+    missing = [n for n in self._optimizer.slots if n not in reader.shapes]
+    if missing:
       raise errors.InputError(
-        f"{path} has no {lacking[0]} ({len(lacking)} such names): the run "
-        "began with fewer weights to train; keep its --freeze_layers, "
-        "--freeze_encoder and --optimizer, or give another --output_dir and "
-        f"--init_checkpoint={path}"
+        f"{path} has no {missing[0]} ({len(missing)} slots are missing): the "
+        "run began with fewer trained weights or another optimizer; keep its "
+        "--freeze_layers, --freeze_encoder and --optimizer, or pass another "
+        f"--output_dir and --init_checkpoint={path}"
       )
-    # A run that changes to float16 starts with a new scale.
+    # A run that changes to float16 starts with a new loss scale.
     report = weight_files.load(
       self.state(), reader, allowed_missing=["^loss_scale/", "^applied_updates"]
     )
     if "applied_updates" in report.missing:
-      # Older checkpoints lack this counter: all their steps count as applied.
+      # Older checkpoints lack this counter; count all their steps as applied.
       self.applied_updates.assign(self.global_step)
 
   def save(self):
     """Writes a checkpoint of the current step.
 
-    Unlike the original: there is no model.ckpt-0 of the initial weights, and a
-    checkpoint counts only once its commit file is there.
+    Unlike the original: the initial weights are not saved as model.ckpt-0, and
+    a checkpoint is valid only once its .commit file exists.
     """
     step = int(self.global_step.numpy())
     self._check_weights(step)
@@ -484,28 +488,28 @@ class Trainer:
 
     Raises:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT. The last
-        step is saved, and the next start makes an evaluation that was due.
-      InputError: max_bad_steps steps in a row had no finite gradient, or the
-        evaluation failed; the last weights are saved. Or the processes start
-        at different steps.
+        step is saved; an evaluation that was due runs at the next start.
+      InputError: too many consecutive steps were skipped, or the evaluation
+        failed (in both cases the last weights are saved); the weights are
+        ruined or not finite; or the processes start at different steps.
     """
     options = self._options
     first_step = int(self.global_step.numpy())
     self._check_start(first_step)
     self._evaluation = evaluation
     if evaluation:
-      # The next condition needs this state: patience may have ended the run.
+      # This comes before the next condition: patience may have ended the run.
       evaluation.restore(self._extra.get("evaluation"), first_step)
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
-        "nothing to train: the checkpoint in %s is at step %d and %s; pass "
-        "another --output_dir to start again, or more steps or epochs, or a "
-        "larger --stop_step, to continue",
+        "nothing to train: the checkpoint in %s is at step %d, and %s; to "
+        "continue, pass more steps or epochs or a larger --stop_step; to start "
+        "again, pass another --output_dir",
         options.output_dir,
         first_step,
-        f"this start ends at step {options.num_train_steps}"
+        f"this command ends at step {options.num_train_steps}"
         if first_step >= options.num_train_steps
-        else "--early_stopping_patience ended this run there",
+        else "--early_stopping_patience ended the run there",
       )
       return
     iterator = iter(make_batches(first_step))
@@ -531,7 +535,7 @@ class Trainer:
     return early or step >= self._options.num_train_steps
 
   def _is_due(self, step):
-    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    """Whether to evaluate `step` now, see PeriodicEvaluation.is_due."""
     return self._evaluation and self._evaluation.is_due(step)
 
   def _train_blocks(self, iterator, log, stop):
@@ -544,14 +548,14 @@ class Trainer:
     while not (is_stopped or self._is_finished(step)):
       num_steps = self._block_length(step, seconds_per_step)
       log.block_begins(step)
-      # The length is a tensor: each Python number would be traced anew.
+      # The length is a tensor, because each new Python number would retrace.
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
       # After a signal there is no time for an evaluation.
       if self._is_due(step) and not self._agreed(stop)[0]:
         self._evaluate(step, log)
-      # The checkpoint follows, because it stores the evaluation's state.
+      # This follows the evaluation, whose state the checkpoint stores.
       if step % self._options.save_checkpoints_steps == 0:
         self.save()
         saved_step = step
@@ -566,9 +570,10 @@ class Trainer:
     return math.sqrt(float(optimization.squared_norm(self._variables)))
 
   def _check_weights(self, step):
-    """Raises InputError if the weights are ruined, which must not be saved.
+    """Raises InputError if the weights are ruined, so they are not saved.
 
-    The loss that leads to a ruinous update is finite; all that follow are not.
+    The check for finite losses comes too late: the loss before a ruinous update
+    is finite.
     """
     norm = self._weights_norm()
     if norm <= self._largest_norm:
@@ -577,8 +582,8 @@ class Trainer:
     raise errors.InputError(
       f"the weights of step {step} are ruined (their norm is {norm:.3g}) and "
       "are not saved: an update was too large or not finite; run the same "
-      "command again with a lower --learning_rate (or other --adam_beta2, "
-      "--adam_epsilon, --weight_decay_rate, --layerwise_lr_decay): it starts "
+      "command again with a lower --learning_rate (or change --adam_beta2, "
+      "--adam_epsilon, --weight_decay_rate or --layerwise_lr_decay): it starts "
       f"from {last.path if last else 'the beginning'}"
     )
 
@@ -587,13 +592,13 @@ class Trainer:
     try:
       results = self._evaluation.run(step)
     except errors.InputError:
-      # For example, --save_best names no result. Keep the trained weights.
+      # For example, --save_best is not a result. The weights are saved anyway.
       self.save()
       raise
     log.evaluated(step, results)
 
   def _end_if_bad(self, log, *, is_saved, is_end=False):
-    """Raises InputError if too many steps in a row were skipped, or all."""
+    """Raises InputError if all or too many consecutive steps were skipped."""
     is_untrained = is_end and log.bad_steps_in_row and not self.applied_updates
     if log.bad_steps_in_row < self._options.max_bad_steps and not is_untrained:
       return
@@ -606,26 +611,26 @@ class Trainer:
     )
 
   def _check_start(self, first_step):
-    """Refuses bad weights, and processes that start with different ones."""
+    """Refuses weights that are not finite, and processes at unequal steps."""
     if distribution.is_multi_worker(self._strategy):
       steps = distribution.all_gather(self._strategy, [first_step])
       if steps.min() != steps.max():
         raise errors.InputError(
           f"one process starts at step {int(steps.min())}, another at step "
           f"{int(steps.max())}: --output_dir={self._options.output_dir} must "
-          "be one folder that all processes see"
+          "be the same shared folder for all processes"
         )
     norm = self._weights_norm()
     if not math.isfinite(norm):
       raise errors.InputError(
-        f"the weights that step {first_step} is to start from are not all "
-        "finite numbers: remove the newest checkpoint of "
-        f"{self._options.output_dir}, or give another --init_checkpoint"
+        f"the run starts at step {first_step}, but not all weights are finite "
+        "numbers: remove the newest checkpoint in "
+        f"{self._options.output_dir}, or pass another --init_checkpoint"
       )
     self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
 
   def _agreed(self, stop, seconds_per_step=0.0):
-    """Agrees on values in all processes, since they must act alike.
+    """Exchanges values between processes, which must all act alike.
 
     Returns whether any process was asked to stop, and the seconds per step of
     the slowest process.
@@ -636,8 +641,8 @@ class Trainer:
     local_values = [float(bool(stop.by)), seconds_per_step]
     values = distribution.all_gather(self._strategy, local_values)
     requests, seconds = values.max(axis=0)
-    # A signal after the exchange counts at the next one. If this process used
-    # `stop.by` here, it would stop alone.
+    # A signal after this exchange counts at the next exchange. If this process
+    # returned `stop.by` now, it would stop alone.
     if requests and not stop.by:
       stop.by = "a signal to another process"
     return bool(requests), float(seconds)
@@ -645,7 +650,7 @@ class Trainer:
   def _block_length(self, step, seconds_per_step):
     """Returns the number of steps until the host has something to do."""
     options = self._options
-    # Take one step while the time of a step is unknown.
+    # Take one step while the duration of a step is unknown.
     affordable = 1
     if seconds_per_step:
       affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
@@ -664,12 +669,12 @@ class Trainer:
 
 
 def _as_row(scalars, structure):
-  """A structure of scalars -> float32 [N]; it is appended to `structure`."""
-  # This runs in tracing: the body of a loop can only return tensors.
+  """Returns a structure of N scalars as float32 [N]; stores the structure."""
+  # `structure` is a list, because a loop's body can only return tensors.
   structure.append(scalars)
   return tf.stack([tf.cast(s, tf.float32) for s in tf.nest.flatten(scalars)])
 
 
 def _next_multiple(step, interval):
-  # 7, 5 -> 10; 10, 5 -> 15, because step 10 is done already.
+  # 7, 5 -> 10; 10, 5 -> 15, because step 10 is already done.
   return (step // interval + 1) * interval

@@ -16,7 +16,7 @@ from common import errors, file_io, flag_values, run_settings
 
 
 def parse_seeds(texts):
-  """Returns the ints in --seeds; InputError for other texts or repetitions."""
+  """Returns the ints of --seeds; InputError for other or repeated texts."""
   flag = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]
@@ -34,19 +34,19 @@ def parse_seeds(texts):
 def summary(results: dict[int, dict[str, float]]) -> str:
   """Returns a table with a row for each result and a column for each seed.
 
-  It uses the standard deviation of a sample (n - 1), which is 0 for one seed.
+  `sd` is the standard deviation of a sample (n - 1), and 0 for one seed.
   """
-  # A metric that a run lacks has no mean over the runs.
+  # The table has only the metrics that all runs have.
   names = sorted(set.intersection(*map(set, results.values())))
   width = max([len(name) for name in names] + [6]) + 2
   columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
   lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
   for name in names:
-    values = [float(of_seed[name]) for of_seed in results.values()]
+    values = [float(metrics[name]) for metrics in results.values()]
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    means = statistics.median(values), statistics.fmean(values), spread
-    shown = "".join(f"{number:12.5f}" for number in (*means, *values))
-    lines.append(f"{name:{width}}{shown}")
+    summaries = statistics.median(values), statistics.fmean(values), spread
+    cells = "".join(f"{number:12.5f}" for number in (*summaries, *values))
+    lines.append(f"{name:{width}}{cells}")
   return "\n".join(lines) + "\n"
 
 
@@ -74,22 +74,22 @@ def parse_search(
     name, _, values = part.partition("=")
     if name not in flag_values.SEARCHED:
       raise errors.InputError(
-        f"--search={text}: {name!r} is none of the flags that can be searched: "
-        f"{', '.join(flag_values.SEARCHED)}; an example is "
+        f"--search={text}: {name!r} cannot be searched; the flags that can are "
+        f"{', '.join(flag_values.SEARCHED)}; pass for example "
         "learning_rate=5e-5,3e-5"
       )
     if name in given_flags:
       raise errors.InputError(
-        f"--{name} is given, and --search has values of it; leave one out"
+        f"--{name} is given, but --search sets it, too; leave one of them out"
       )
     if name in grid:
       raise errors.InputError(
-        f"--search={text}: {name} is there twice; list its values once"
+        f"--search={text}: {name} is there twice; list all its values together"
       )
     if not all(values.split(",")):
       raise errors.InputError(
-        f"--search={text}: {name} has an empty value; write its values with "
-        "commas and without spaces, such as learning_rate=5e-5,3e-5"
+        f"--search={text}: {name} has an empty value; separate values with "
+        "commas and no spaces, as in learning_rate=5e-5,3e-5"
       )
     try:
       grid[name] = [parse(name, value) for value in values.split(",")]
@@ -97,11 +97,11 @@ def parse_search(
       raise errors.InputError(f"--search={text}: {name}: {error}") from error
     if len(set(grid[name])) < len(grid[name]):
       raise errors.InputError(
-        f"--search={text}: a value of {name} is there twice; list each once"
+        f"--search={text}: a value of {name} is there twice; list it once"
       )
   if not grid:
     raise errors.InputError(
-      "--search is empty; pass such as learning_rate=5e-5,3e-5"
+      "--search is empty; pass for example learning_rate=5e-5,3e-5"
     )
   runs = [dict(zip(grid, row)) for row in itertools.product(*grid.values())]
   return {
@@ -120,15 +120,15 @@ def search_table(
   Args:
     grid: the runs that `parse_search` returned.
     results: the scores of each run.
-    metric: the score to compare; on ties the first run is the best.
+    metric: the score to compare; of equally good runs, the first is the best.
   """
-  known = set.intersection(*map(set, results.values()))
-  metrics = [metric, *sorted(known - {metric})]
+  shared = set.intersection(*map(set, results.values()))
+  metrics = [metric, *sorted(shared - {metric})]
   order = sorted(results, key=lambda name: -results[name][metric])
   rows = [
     [
       *map(str, grid[name].values()),
-      *(f"{results[name][each]:g}" for each in metrics),
+      *(f"{results[name][score]:g}" for score in metrics),
     ]
     for name in order
   ]
@@ -139,11 +139,11 @@ def search_table(
 def run_all(
   settings: run_settings.Settings, run: Callable, runs: dict[str, dict]
 ) -> dict[str, dict[str, float]]:
-  """Makes each run in a folder of its name; returns {name: scores}.
+  """Executes each run in a folder with its name; returns {name: scores}.
 
   Args:
     run: function of the settings of a run; returns its scores.
-    runs: the settings that each run changes, by its name.
+    runs: {name of a run: the settings that it changes}.
   """
   results: dict[str, dict[str, float]] = {}
   for name, changes in runs.items():
@@ -169,7 +169,7 @@ def run_grid(
     metric: the score to compare.
     is_chief: whether this process writes the table and the model.
 
-  Raises InputError: --output_dir has a model that would be replaced.
+  Raises InputError: --output_dir has the model of a run without --search.
   """
   path = os.path.join(settings.output_dir, "search_results.tsv")
   target = os.path.join(settings.output_dir, "final_model")

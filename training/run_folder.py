@@ -1,24 +1,24 @@
-"""Manages the folder of a run: its owner, its checkpoints, its starting point.
+"""Manages a run's folder: its owner, its checkpoints, its starting point.
 
   run_fingerprint.json              identifies the run that owns the folder
   model.ckpt-20.index, .data-...    weights and optimizer state after step 20
   model.ckpt-20.commit              marks these two files as complete
-  checkpoint                        TensorFlow's record of the newest checkpoint
+  checkpoint                        TensorFlow's list of the checkpoints
+  run.lock                          names the last process that trained here
 
-  run.lock                          the process that trains here, or did last
-
-A checkpoint of this project is valid only if its .commit file exists and the
-sizes and checksums in that file are right, including the file's own. The file
-is written last, after the others are on the disk, so a kill at any moment
-leaves a valid checkpoint or none. Paths with "://" work if TensorFlow has them.
+A checkpoint of this project is valid only if it has a .commit file whose sizes
+and checksums match, including the checksum of the .commit file itself. That
+file is written last, after the other files are on the disk. So a kill at any
+moment leaves a valid checkpoint or none. Paths with "://" work if TensorFlow
+supports their file system.
 
 The original's checkpoints have no .commit file. They are valid if the
 original's file `checkpoint` names them and all their values can be read. So
-both programs can continue each other's runs at the newest step. The first
-checkpoint that this project saves there gives them .commit files.
+both programs can continue each other's runs at the newest step. When this
+project saves its first checkpoint there, it adds the missing .commit files.
 
 Only a process that trains locks the folder. A process that evaluates or
-predicts during a training reads complete checkpoints and removes nothing.
+predicts during training reads complete checkpoints and removes nothing.
 """
 
 import contextlib
@@ -34,18 +34,18 @@ from checkpoints import weight_files
 from common import errors, file_io, folder_lock, json_files
 
 _FINGERPRINT = "run_fingerprint.json"
-_TRAINED_WITH = "trained_with"  # A key of that file, see TrainedWith.
+_TRAINED_WITH = "trained_with"  # A key in that file, see TrainedWith.
 _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
 )
-# The first line of this project's file `checkpoint`; TensorFlow skips it. If it
-# is absent, another program saved here last.
-_OURS = "# A checkpoint counts only with its .commit file.\n"
+# The first line of this project's file `checkpoint`, which TensorFlow skips. If
+# the line is absent, another program saved here last.
+_FIRST_LINE = "# A checkpoint counts only with its .commit file.\n"
 
-# {folder: fingerprint} of folders with checkpoints of another program. It is
-# written with the first checkpoint of this run, because only loading the others
-# shows whether they fit the model.
+# {folder: fingerprint} for folders with checkpoints of another program. A
+# fingerprint is written with this run's first checkpoint, because only loading
+# the other program's checkpoints shows whether they fit the model.
 _unwritten_fingerprints: dict[str, str] = {}
 
 
@@ -63,7 +63,7 @@ class StartingPoint(NamedTuple):
     origin: "resume", "init" or "random".
     path: for "resume", the prefix "<folder>/model.ckpt-<step>" of the run's
       checkpoint; for "init", the path that the user gave; for "random", None.
-    own_step: the number of updates that this run has made.
+    own_step: the number of steps that this run has made.
     extra: the dict that was passed to `save` with the run's checkpoint.
   """
 
@@ -74,9 +74,9 @@ class StartingPoint(NamedTuple):
 
   @property
   def step(self) -> int:
-    """The number of steps that made the weights; see weight_files.step_of.
+    """The number of steps that trained the weights; see weight_files.step_of.
 
-    If the run trains the weights of --init_checkpoint, its steps start at 0.
+    A run that trains from --init_checkpoint counts its own steps from 0.
     """
     if self.origin == "init" and self.path:
       return weight_files.step_of(self.path)
@@ -88,18 +88,18 @@ def starting_point(
   init_checkpoint: str | None,
   trained_with: TrainedWith | None = None,
 ) -> StartingPoint:
-  """Returns the first of these starting points that exists.
+  """Returns where a run starts: the first of these points that exists.
 
   1. The newest complete checkpoint in the folder, which `check_output_dir` has
-     found to belong to this run. Watched settings that have changed since the
-     run began are logged.
+     checked to belong to this run. Changes of watched settings since the run
+     began are logged.
   2. The checkpoint that the user gave.
   3. Random weights.
   """
   if checkpoint := newest_checkpoint(folder):
     _log_resumption(checkpoint, init_checkpoint)
     if trained_with:
-      _name_changes(folder, trained_with.watched)
+      _warn_of_changes(folder, trained_with.watched)
     return checkpoint
   if init_checkpoint:
     logging.info("starting from the weights in %s", init_checkpoint)
@@ -112,25 +112,25 @@ def _log_resumption(checkpoint, init_checkpoint):
   logging.info("resuming from %s", checkpoint.path)
   if not tf.io.gfile.exists(f"{checkpoint.path}.commit"):
     logging.info(
-      "it was written by another program, such as the original BERT: its names "
-      "and shapes are checked, then the run continues at its step %d",
+      "another program, such as google-research/bert, wrote this checkpoint: "
+      "names and shapes are checked, then the run continues at its step %d",
       checkpoint.step,
     )
   if init_checkpoint:
     logging.warning(
-      "--init_checkpoint=%s is not used: the run goes on from %s",
+      "--init_checkpoint=%s is not used: the run continues from %s",
       init_checkpoint,
       checkpoint.path,
     )
 
 
-def _name_changes(folder, watched):
+def _warn_of_changes(folder, watched):
   stored = _read_fingerprint(folder)
   before = (stored or {}).get(_TRAINED_WITH, {}).get("watched", {})
   for name in sorted(before.keys() & watched.keys()):
     if before[name] != watched[name]:
       logging.warning(
-        "the run in %s began with %s=%s, and goes on with %s",
+        "the run in %s began with %s=%s, and continues with %s",
         folder,
         name,
         before[name],
@@ -141,12 +141,12 @@ def _name_changes(folder, watched):
 def check_output_dir(
   folder: str, fingerprint: dict, trained_with: TrainedWith | None = None
 ) -> None:
-  """Makes the folder of a run, or checks that the folder belongs to the run.
+  """Creates the folder of a run, or checks that it belongs to the run.
 
-  A process that trains locks it until the process ends, and removes the files
-  that killed processes of the run left behind. Raises InputError: the folder
-  belongs to another run (the first difference is named), holds checkpoints of
-  an unknown run, or another process trains there.
+  A process that trains locks the folder until the process ends, and removes
+  files that killed processes left behind. Raises InputError: the folder belongs
+  to another run (the error names the first difference), holds checkpoints of an
+  unknown run, or another process trains there.
 
   Args:
     fingerprint: settings that must not change between two starts of a run, such
@@ -159,10 +159,10 @@ def check_output_dir(
     if trained_with:
       folder_lock.acquire(folder)
       # Checked again: another run may have begun and ended before the lock.
-      is_noted = _check_owner(folder, fingerprint, trained_with)
+      is_recorded = _check_owner(folder, fingerprint, trained_with)
       _remove_leftovers(folder)
-      if not is_noted:
-        _note_owner(folder, fingerprint, trained_with)
+      if not is_recorded:
+        _record_owner(folder, fingerprint, trained_with)
   except (OSError, tf.errors.OpError) as error:
     raise errors.InputError(
       f"cannot use {folder} as the folder of a run: "
@@ -171,7 +171,7 @@ def check_output_dir(
 
 
 def _check_owner(folder, fingerprint, trained_with):
-  """Whether the fingerprint shows that checkpoints belong to this run.
+  """Returns whether a fingerprint shows that checkpoints belong to this run.
 
   Raises InputError: they belong to another run.
   """
@@ -184,9 +184,9 @@ def _check_owner(folder, fingerprint, trained_with):
   if steps and not _foreign_steps(folder):
     raise errors.InputError(
       f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}, and no "
-      "file `checkpoint` of the original names it: it belongs to another "
-      "program; give another --output_dir, and this one as --init_checkpoint "
-      "to start from its weights"
+      "file `checkpoint` of google-research/bert names it: it belongs to "
+      "another program; pass another --output_dir, and "
+      f"--init_checkpoint={folder} to start from its weights"
     )
   return False
 
@@ -198,19 +198,20 @@ def _read_fingerprint(folder):
     return None
   try:
     values = json_files.read_sealed(path)
-    noted = json_files.field(values, _TRAINED_WITH, dict, path, {})
-    for name in TrainedWith._fields if noted else ():
-      json_files.field(noted, name, dict, path)
+    settings = json_files.field(values, _TRAINED_WITH, dict, path, {})
+    for name in TrainedWith._fields if settings else ():
+      json_files.field(settings, name, dict, path)
     return values
   except errors.InputError as error:
     logging.warning(
-      "%s; the owner of this run is unknown: it goes on if its weights fit",
+      "%s; the owner of this folder is unknown: the run continues if the "
+      "checkpoint's weights fit",
       error,
     )
   return None
 
 
-def _note_owner(folder, fingerprint, trained_with):
+def _record_owner(folder, fingerprint, trained_with):
   """Writes the fingerprint, now or with the first checkpoint."""
   content = {**fingerprint, _TRAINED_WITH: trained_with._asdict()}
   if _steps(folder):
@@ -225,33 +226,33 @@ def _remove_leftovers(folder):
   names = set(tf.io.gfile.listdir(folder))
   for name in sorted(names):
     match = _NAME.match(name)
-    # Another program may be writing a checkpoint.
-    alone = (
+    # If another program uses the folder, it may be writing a checkpoint now.
+    is_partial = (
       match
       and not _foreign_steps(folder)
       and not names & {f"{match[1]}.index", f"{match[1]}.commit"}
     )
-    if alone or _TEMPORARY.match(name):
+    if is_partial or _TEMPORARY.match(name):
       file_io.remove(os.path.join(folder, name))
 
 
 def _check_same_run(folder, stored, fingerprint, trained_with):
   current = json_files.plain(fingerprint)
-  noted = stored.pop(_TRAINED_WITH, None)
-  if noted and trained_with:
-    stored.update(noted["fixed"])
+  stored_settings = stored.pop(_TRAINED_WITH, None)
+  if stored_settings and trained_with:
+    stored.update(stored_settings["fixed"])
     current.update(json_files.plain(trained_with.fixed))
-  # Flat, so that the error can name one field of a configuration.
+  # With flat dicts, the error can name one field of a configuration.
   stored, current = _flat(stored), _flat(current)
   for key in sorted(stored.keys() | current.keys()):
-    # They are compared as JSON, in which the error can show every difference.
+    # Values are compared as JSON, because the error shows them as JSON.
     there, here = (
       json.dumps(d.get(key, "(absent)")) for d in (stored, current)
     )
     if there != here:
       raise errors.InputError(
         f"{folder} belongs to another run: {key[1:]} is {there} there and "
-        f"{here} now; give another --output_dir, or empty this one"
+        f"{here} now; pass another --output_dir, or empty this one"
       )
 
 
@@ -271,17 +272,17 @@ def save(
   extra: dict | None = None,
   max_to_keep: int = 5,
 ) -> str:
-  """Saves and commits a checkpoint, removes the oldest; returns its prefix.
+  """Saves a checkpoint, and removes the oldest ones; returns its prefix.
 
   Raises InputError: the checkpoint cannot be written, for example because the
   disk is full. Earlier checkpoints stay.
 
   Args:
     folder: a folder that `check_output_dir` has checked.
-    step: the number of updates so far.
+    step: the number of steps so far.
     tensors: {name: array, tensor or tf.Variable}.
     extra: a dict of JSON types, which `newest_checkpoint` returns.
-    max_to_keep: number of checkpoints that stay, with this one; 0 for all.
+    max_to_keep: number of checkpoints to keep, including this one; 0: all.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
   try:
@@ -316,14 +317,14 @@ def _commit(prefix, extra):
 
 
 def _adopt_foreign(folder):
-  """Gives another program's checkpoints .commit files, before the first save.
+  """Adds .commit files to another program's checkpoints before the first save.
 
-  After that save, the file `checkpoint` no longer names them.
+  That save replaces the file `checkpoint`, which makes them valid until then.
   """
   for step in _foreign_steps(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     if not tf.io.gfile.exists(f"{prefix}.commit"):
-      with contextlib.suppress(errors.InputError):  # Damaged ones are skipped.
+      with contextlib.suppress(errors.InputError):  # Skips damaged ones.
         _check_foreign(prefix, step)
         _commit(prefix, {})
   fingerprint = _unwritten_fingerprints.pop(folder, None)
@@ -333,29 +334,32 @@ def _adopt_foreign(folder):
 
 def _remove_oldest(folder, step, max_to_keep):
   """Removes old checkpoints; returns the remaining steps, ascending."""
-  # Newer checkpoints are damaged: the run would have resumed from them.
+  # Later steps have only damaged checkpoints, or the run would have resumed
+  # from them.
   steps = [s for s in _steps(folder, "commit") if s <= step]
-  gone = steps[max_to_keep:] if max_to_keep else []
-  for old in gone:
-    prefix = os.path.join(folder, f"model.ckpt-{old}")
-    # The commit and the index go first: a checkpoint that is half removed must
-    # not be valid, and the next start removes the remaining files.
+  old_steps = steps[max_to_keep:] if max_to_keep else []
+  for old_step in old_steps:
+    prefix = os.path.join(folder, f"model.ckpt-{old_step}")
+    # The .commit file and the index are removed first: a checkpoint that lacks
+    # files must not be valid, and the next start removes its other files.
     for path in [f"{prefix}.commit", *reversed(weight_files.files_of(prefix))]:
       file_io.remove(path)
-  return sorted(set(steps) - set(gone))
+  return sorted(set(steps) - set(old_steps))
 
 
 def _write_state(folder, steps):
   """Writes the file that tf.train.latest_checkpoint reads."""
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]
-  file_io.write_text(os.path.join(folder, "checkpoint"), _OURS + "".join(lines))
+  file_io.write_text(
+    os.path.join(folder, "checkpoint"), _FIRST_LINE + "".join(lines)
+  )
 
 
 def newest_checkpoint(folder: str) -> StartingPoint | None:
-  """Returns the newest complete checkpoint, of this or another program.
+  """Returns the newest complete checkpoint of this or another program.
 
-  Newer incomplete checkpoints are skipped, with a warning.
+  Newer incomplete checkpoints are skipped with a warning.
   """
   foreign = _foreign_steps(folder)
   for step in sorted({*_steps(folder), *foreign}, reverse=True):
@@ -381,11 +385,11 @@ def _foreign_steps(folder):
     return set()
   with tf.io.gfile.GFile(path, "rb") as stream:
     text = stream.read().decode("utf-8", "replace")
-  if text.startswith(_OURS):
+  if text.startswith(_FIRST_LINE):
     return set()
-  # The paths may be absolute, of the machine where the original ran.
-  named = re.findall(r'_paths?: "(?:[^"]*/)?model\.ckpt-(\d+)"', text)
-  return set(map(int, named))
+  # The paths may be absolute paths on another machine.
+  steps = re.findall(r'_paths?: "(?:[^"]*/)?model\.ckpt-(\d+)"', text)
+  return set(map(int, steps))
 
 
 def _check_foreign(prefix, step):

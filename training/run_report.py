@@ -31,14 +31,14 @@ _CARD = string.Template((_FOLDER / "model_card.md").read_text("utf-8"))
 NUM_MISTAKES = 20
 _WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
-# A recall below _POOR is poor. Published recipes have more than _FEW_STEPS: the
-# shortest, for RTE, takes 233. A class is rare if the largest class is _RARE
-# times as large.
+# Thresholds of the advice. A recall below _POOR is poor. Published recipes have
+# more than _FEW_STEPS steps: the shortest, for RTE, has 233. A class is rare if
+# the largest class is at least _RARE times as large.
 _POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 
 class Mistake(NamedTuple):
-  """A wrong prediction; `size` orders the mistakes of a task, largest worst."""
+  """A wrong prediction; the larger `size` is, the worse is the mistake."""
 
   size: float
   text: str
@@ -52,9 +52,10 @@ class Report(NamedTuple):
   Attributes:
     use: what the model does, one of USES.
     results: {name: number}.
-    details: the scores of each class as text, "" if none.
-    labels: names of the classes.
-    confusions: int [L, L], examples of class `row` predicted as `column`.
+    details: the scores of each class as text, or "".
+    labels: names of the L classes.
+    confusions: int [L, L], the number of examples of class `row` that were
+      predicted as class `column`.
     mistakes: in any order; the page shows the largest.
     text_pairs: whether a classifier reads two texts.
   """
@@ -81,7 +82,7 @@ USES = {
 def write(settings, report: Report) -> None:
   """Writes report.html into --output_dir and, after training, the card.
 
-  It also logs the page's advice.
+  Also logs the advice that the page gives.
   """
   folder = settings.output_dir
   log = train_log.read(folder)
@@ -122,14 +123,14 @@ def write(settings, report: Report) -> None:
 
 
 def _advice(settings, report, last_step):
-  """Returns sentences that name flags for classes with poor scores."""
+  """Returns sentences that suggest flags, if the recall of classes is poor."""
   if report.confusions is None or not settings.do_train:
     return []
   counts, right = report.confusions.sum(1), np.diag(report.confusions)
   recalls = right / np.maximum(counts, 1)
   advice, recall = [], recalls[counts > 0].mean()
-  others = ("task_name", "freeze_encoder", "max_train_steps", "stop_step")
-  is_short = last_step < _FEW_STEPS and not any(map(settings.get, others))
+  exempt = ("task_name", "freeze_encoder", "max_train_steps", "stop_step")
+  is_short = last_step < _FEW_STEPS and not any(map(settings.get, exempt))
   if recall < _POOR and is_short:
     advice.append(
       f"the mean recall is {recall:.2f}, and {last_step} steps are few: try "
@@ -142,7 +143,7 @@ def _advice(settings, report, last_step):
   if is_missed and not settings.get("class_weights", "no such flag"):
     advice.append(
       f"{right[worst]} of {counts[worst]} texts of {report.labels[worst]!r} "
-      f"are recognised, and the largest class has {counts.max()}: try "
+      f"are recognised, and the largest class has {counts.max()} texts: try "
       "--class_weights=balanced"
     )
   return advice
@@ -152,9 +153,9 @@ def _advice(settings, report, last_step):
 
 
 def _table(names, rows):
-  """Returns an HTML table; numbers are aligned right."""
-  lines = [names] * bool(names) + [list(row) for row in rows]
-  return f"<table>{''.join(map(_row, lines))}</table>" if lines else "None."
+  """Returns an HTML table; numbers are right-aligned."""
+  rows = [names] * bool(names) + [list(row) for row in rows]
+  return f"<table>{''.join(map(_row, rows))}</table>" if rows else "None."
 
 
 def _row(cells):
@@ -171,7 +172,7 @@ def _row(cells):
 
 
 def _curves(lines):
-  """Yields curves of the loss and of each evaluation score, by step."""
+  """Yields one curve for the loss and for each evaluation score, by step."""
   series = {}
   for line in lines:
     for name, value in line.items():
@@ -184,20 +185,20 @@ def _curves(lines):
 
 
 def _curve(name, points):
-  """Returns a figure of points (step, value)."""
+  """Returns a figure that connects points (step, value)."""
   steps, values = np.array(points, float).T
   low, high, last = values.min(), values.max(), steps.max()
   x = steps / last * (_WIDTH - 20) + 10
   y = (high - values) / ((high - low) or 1.0) * (_HEIGHT - 40) + 20
-  places = list(zip(x.round(1), y.round(1)))
+  coordinates = list(zip(x.round(1), y.round(1)))
   return (
     f"<figure><figcaption>{html.escape(name)}</figcaption>"
     f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-    f'<polyline points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
+    f'<polyline points="{" ".join(f"{a},{b}" for a, b in coordinates)}"/>'
     + "".join(
       f'<circle cx="{a}" cy="{b}" r="2"><title>step {step}: {value:.6g}'
       "</title></circle>"
-      for (a, b), (step, value) in zip(places, points)
+      for (a, b), (step, value) in zip(coordinates, points)
     )
     + f'<text x="10" y="12">{high:.4g}</text>'
     f'<text x="10" y="{_HEIGHT - 6}">{low:.4g}</text>'
@@ -207,7 +208,7 @@ def _curve(name, points):
 
 
 def _confusions(report):
-  """Returns the confusion matrix; a darker cell is a larger part of its row."""
+  """Returns the confusion matrix; darker cells are larger shares of a row."""
   if report.confusions is None:
     return ""
   rows = []
@@ -276,7 +277,7 @@ def _card(settings, report, texts):
 
 
 def _data_rows(settings):
-  """Yields a row for each file of data: its name, size and checksum."""
+  """Yields a table row for each data file: its name, size and checksum."""
   paths = []
   for flag in ("train_file", "eval_file"):
     if value := settings.get(flag):
@@ -286,7 +287,7 @@ def _data_rows(settings):
   if folder := settings.get("data_dir"):
     paths += sorted(glob.glob(os.path.join(glob.escape(folder), "*.*")))
   for path in paths:
-    # A pipe was read once, and a folder has no checksum.
+    # A pipe cannot be read a second time, and a folder has no checksum.
     if not (file_io.is_remote(path) or os.path.isfile(path)):
       continue
     size, digest = file_io.size_and_sha256(path)

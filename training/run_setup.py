@@ -11,9 +11,9 @@ from variants import registry
 def model_config(settings, head: str | None = None):
   """Returns the BertConfig of --bert_config_file.
 
-  Raises InputError: it cannot be used, --max_seq_length does not fit it, this
-  machine cannot hold the model, or the weights have another head than `head`
-  and the run does not train.
+  Raises InputError: the configuration is invalid, --max_seq_length exceeds its
+  positions, the model exceeds this machine's memory, or the run does not train
+  and its weights lack the head `head`.
   """
   if head and not settings.do_train:
     trained_head.require(head, settings)
@@ -51,24 +51,24 @@ def _phases(settings):
   do_train, do_eval, do_predict, eval_steps = map(
     settings.get, ("do_train", "do_eval", "do_predict", "eval_steps")
   )
-  used = {
+  is_used = {
     "train": do_train,
-    # Evaluations during training need the data, too.
+    # Evaluations during training also need the evaluation data.
     "eval": do_eval or (do_train and eval_steps),
     "predict": do_predict,
   }
-  return [name for name in used if used[name]]
+  return [name for name in is_used if is_used[name]]
 
 
 def jit_compile(settings, strategy) -> bool:
-  """Whether XLA compiles the step, according to --jit_compile."""
+  """Returns whether XLA compiles the step, according to --jit_compile."""
   if settings.jit_compile == "auto":
     return distribution.default_jit_compile(strategy)
   return settings.jit_compile == "true"
 
 
 def shapes_may_vary(settings, strategy) -> bool:
-  """Whether batches may be cut to their longest sequence.
+  """Returns whether batches may be trimmed to their longest sequence.
 
   They may not if XLA compiles the step, because it would compile each length.
   """
@@ -81,7 +81,7 @@ def model_options(settings, strategy):
   return {
     "seed": settings.seed,
     "compute_dtype": distribution.COMPUTE_DTYPES[settings.dtype],
-    # As in the original: a TPU looks words up by a matrix product.
+    # As in the original: a TPU looks up embeddings with a matrix product.
     "use_one_hot_embeddings": distribution.is_tpu(strategy),
     "is_for_tpu": distribution.is_tpu(strategy),
     "recompute_activations": settings.recompute_activations,
@@ -95,9 +95,9 @@ def claim_folder(
   """Claims --output_dir for this run, before anything is written.
 
   Args:
-    task: name of the run's task; the folder of another task is refused.
-    config: configuration.BertConfig; the folder of another model is refused.
-    strategy: only the chief of its processes writes.
+    task: name of the run's task; the folder must not belong to another task.
+    config: configuration.BertConfig; the folder must not have another one.
+    strategy: only the chief among its processes claims the folder.
 
   Returns:
     The settings of the training; None if the run does not train.
@@ -110,16 +110,16 @@ def claim_folder(
   return trained_with
 
 
-def open_run(settings, *run) -> run_folder.StartingPoint:
-  """Claims a folder, see `claim_folder`, and finds where the run starts.
+def open_run(settings, *claim) -> run_folder.StartingPoint:
+  """Calls `claim_folder`, and returns where the run starts.
 
   Raises InputError: there are no weights, and the run does not train.
   """
-  trained_with = claim_folder(settings, *run)
+  trained_with = claim_folder(settings, *claim)
   start = run_folder.starting_point(
     settings.output_dir, settings.init_checkpoint, trained_with
   )
-  # Unlike the original: random weights are not evaluated or used to predict.
+  # Unlike the original: without training, random weights are refused.
   if start.origin == "random" and not settings.do_train:
     raise errors.InputError(
       f"no weights: there is no checkpoint in {settings.output_dir}; pass "
@@ -135,7 +135,7 @@ def _trained_with(settings):
   watched = {}
   for name in ("init_checkpoint", "input_file", "train_file", "data_dir"):
     if value := settings.get(name):
-      # Finding the files of --input_file also detects an added shard.
+      # The patterns in --input_file are expanded, to detect an added shard.
       paths = tfrecord.find_files(value) if name == "input_file" else [value]
       watched[name] = (
         value

@@ -1,4 +1,4 @@
-"""Logs a training run: progress, TensorBoard, train_log.jsonl."""
+"""Logs a training run: progress, TensorBoard and train_log.jsonl."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from absl import logging
 
 from common import file_io, progress
 
-# The interval of lines if standard error is not a terminal with a bar.
+# Time between progress lines if there is no terminal to show a progress bar.
 _SECONDS_BETWEEN_LINES = 30.0
 _LOG_FILE = "train_log.jsonl"
 
@@ -21,10 +21,10 @@ _LOG_FILE = "train_log.jsonl"
 class BlockResults(NamedTuple):
   """The results of a block of N steps, as tensors."""
 
-  losses: tf.Tensor  # float32 [N], NaN for a step that was skipped.
-  norms: tf.Tensor  # float32 [N], of the gradients before clipping.
-  overflows: tf.Tensor  # bool [N], skipped because of float16's range.
-  metrics: dict  # Name -> (sum, weight) over the block.
+  losses: tf.Tensor  # float32 [N], NaN for skipped steps.
+  norms: tf.Tensor  # float32 [N], gradient norms before clipping.
+  overflows: tf.Tensor  # bool [N], true for steps skipped for float16's range.
+  metrics: dict  # {name: (sum, weight)} over the block.
   learning_rate: tf.Tensor  # Of the last step.
   applied_updates: tf.Tensor  # Steps of the whole run that were not skipped.
   loss_scale: tf.Tensor  # After the last step.
@@ -37,10 +37,10 @@ class TrainingLog:
   already queued, so that logging never delays the computation.
 
   Attributes:
-    seconds_per_step: recent time of a step; 0.0 before the first block.
+    seconds_per_step: duration of a recent step; 0.0 before the first block.
     bad_steps_in_row: number of consecutive steps, up to the last logged step,
-      without a finite loss and gradient. An overflow that a smaller loss scale
-      fixes does not count.
+      whose loss or gradient was not finite. An overflow that a smaller loss
+      scale fixes does not count.
   """
 
   def __init__(self, options, *, first_step: int, writes_files: bool = True):
@@ -48,14 +48,14 @@ class TrainingLog:
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
-    # (step, time, results) of a block that is not logged yet, and of the last.
+    # (step, time, results) of the block to log next, and of the block before.
     self._waiting: tuple[int, float, BlockResults] | None = None
     self._last: tuple[int, float, BlockResults] | None = None
     self._profiling = False
     # The monotonic clock cannot be set back, unlike time.time().
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from: tuple[int, float] | None = None
-    # These collect the steps since the last logged step.
+    # These collect the values of the steps after the last logged step.
     self._losses: list = []
     self._norms: list = []
     self._metrics: list[dict] = []
@@ -65,7 +65,7 @@ class TrainingLog:
       self._files = _Files(options.output_dir, first_step)
 
   def block_begins(self, step: int) -> None:
-    """Records the time; starts the profiler where --profile_steps begins."""
+    """Records the time; starts the profiler at the first of --profile_steps."""
     if self._speed_from is None:
       logging.info(
         "compiling the training step: nothing is shown until step %d is done",
@@ -80,8 +80,8 @@ class TrainingLog:
   def evaluated(self, step: int, results: dict[str, float]) -> None:
     """Logs the results of an evaluation during training."""
     self.flush()
-    shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
-    logging.info("evaluation at step %d  %s", step, shown)
+    text = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
+    logging.info("evaluation at step %d  %s", step, text)
     if self._files:
       self._files.write(
         step,
@@ -90,7 +90,7 @@ class TrainingLog:
           for name, value in results.items()
         },
       )
-    # The time of an evaluation does not count for the training speed.
+    # The training speed does not include the time of evaluations.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
 
@@ -102,18 +102,18 @@ class TrainingLog:
     moment = time.monotonic()
     self._waiting = step, moment, results
     if self._speed_from is None:
-      # The first block traces and compiles: speed counts from its end.
+      # The speed is measured from the end of the first block, which compiles.
       self._speed_from = step, moment
     if self._profiling and step >= self._options.profile_steps[1]:
       self._stop_profiler()
 
   def _measure(self, num_steps):
-    """Logs the block before this one, and measures the time of a step.
+    """Logs the previous block, and measures the duration of a step.
 
-    On an accelerator, the call of a block returns at once, and the wait for its
-    results comes a block later; on a CPU, the call takes all the time. So the
-    time of the call counts for the steps of this block, and the time of the
-    wait for the steps of the block before.
+    On an accelerator, the call of a block returns at once, and this method
+    waits for the results of the previous block. On a CPU, the call takes all
+    the time. So the duration is the call's time per step of this block, plus
+    the wait's time per step of the previous block.
     """
     returned = time.monotonic()
     seconds = (returned - self._block_began) / num_steps
@@ -146,7 +146,7 @@ class TrainingLog:
     (step, moment, results), self._waiting = self._waiting, None
     # Here the host waits for the device.
     results = tf.nest.map_structure(np.asarray, results)
-    self._name_bad_steps(step, results)
+    self._log_bad_steps(step, results)
     self._losses.extend(results.losses)
     self._norms.extend(results.norms)
     self._metrics.append(results.metrics)
@@ -162,21 +162,21 @@ class TrainingLog:
     )
     if is_due or is_shown or not self._bar.disable:
       values = self._values(step, moment, results)
-      brief = self._text(step, values, ("loss", "learning_rate"))
-      self._bar.set_description_str(brief, refresh=False)
+      description = self._text(step, values, ("loss", "learning_rate"))
+      self._bar.set_description_str(description, refresh=False)
       self._bar.update(step - self._bar.n)
     if is_shown:
       self._line_shown = moment
     if is_shown or is_due:
-      say = logging.info if is_shown else logging.debug
-      say("%s", self._line(step, values))
+      log = logging.info if is_shown else logging.debug
+      log("%s", self._line(step, values))
     if is_due:
       if self._files:
         self._files.write(step, values)
       self._speed_from = step, moment
       self._losses, self._norms, self._metrics = [], [], []
 
-  def _name_bad_steps(self, step, results):
+  def _log_bad_steps(self, step, results):
     steps = range(step - len(results.losses) + 1, step + 1)
     for number, loss, is_overflow in zip(
       steps, results.losses, results.overflows
@@ -186,7 +186,7 @@ class TrainingLog:
         continue
       if is_overflow:
         logging.info(
-          "step %d skipped: its gradient overflowed float16, the loss scale is "
+          "step %d skipped: its gradient overflowed float16; the loss scale is "
           "halved",
           number,
         )
@@ -199,18 +199,18 @@ class TrainingLog:
       )
 
   def _values(self, step, moment, results):
-    """Returns the logged values: means since the last log, and speed."""
-    # Skipped steps have the loss NaN.
+    """Returns the values to log: means since the last log, and the speed."""
+    # The loss of skipped steps is NaN.
     finite = [loss for loss in self._losses if np.isfinite(loss)]
     values = {"loss": np.mean(finite) if finite else np.nan}
     for name in self._metrics[0]:
-      # Blocks may differ in weight, so an average of their means is wrong.
+      # Blocks may differ in weight, so the mean of their means would be wrong.
       total, weight = np.sum([m[name] for m in self._metrics], axis=0)
       values[name] = total / weight if weight else np.nan
     values["learning_rate"] = results.learning_rate
     # This is the norm before clipping.
     values["gradient_norm"] = self._norms[-1]
-    # This includes earlier starts of the run: both count from its beginning.
+    # Both numbers include earlier starts of the run.
     values["skipped_steps"] = step - results.applied_updates
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale
@@ -228,11 +228,11 @@ class TrainingLog:
 
   def _text(self, step, values, names):
     """Returns "step 20/100  loss 2.31  12.5 examples/s"."""
-    shown = [f"{name} {values[name]:.4g}" for name in names]
+    parts = [f"{name} {values[name]:.4g}" for name in names]
     return "  ".join(
       [
         f"step {step}/{self._options.num_train_steps}",
-        *shown,
+        *parts,
         f"{values['examples_per_second']:,.1f} examples/s",
       ]
     )
@@ -242,7 +242,7 @@ class TrainingLog:
       name
       for name, value in values.items()
       if not name.startswith(("examples_", "tokens_"))
-      # 0 skipped steps are not logged.
+      # The number of skipped steps is omitted while it is 0.
       and (value or name != "skipped_steps")
     ]
     text = self._text(step, values, names)
@@ -258,10 +258,10 @@ class _Files:
     tf.io.gfile.makedirs(folder)
     self._summaries = tf.summary.create_file_writer(folder)
     path = os.path.join(folder, _LOG_FILE)
-    # A killed run may have logged steps after its last checkpoint; they are
-    # repeated, and logged again.
-    kept = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
-    file_io.write_text(path, "".join(kept))
+    # A killed run may have logged steps after its last checkpoint. Their lines
+    # are dropped, because this run repeats and logs these steps.
+    lines = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
+    file_io.write_text(path, "".join(lines))
     self._lines = tf.io.gfile.GFile(path, "a")
 
   def write(self, step, values):
@@ -280,16 +280,16 @@ class _Files:
 
 
 def read(folder: str, last_step: float = math.inf) -> list[dict]:
-  """Returns the lines of a run's log up to a step; [] if it has no log."""
+  """Returns the entries of a run's log up to a step; [] if it has no log."""
   path = os.path.join(folder, _LOG_FILE)
   if not tf.io.gfile.exists(path):
     return []
-  lines = []
+  entries = []
   with tf.io.gfile.GFile(path, "r") as stream:
     for text in stream:
-      # A line that a kill cut short, or that is damaged, is skipped.
+      # Lines that a kill truncated, and damaged lines, are skipped.
       with contextlib.suppress(ValueError, TypeError, KeyError):
-        line = json.loads(text)
-        if line["step"] <= last_step:
-          lines.append(line)
-  return lines
+        entry = json.loads(text)
+        if entry["step"] <= last_step:
+          entries.append(entry)
+  return entries
