@@ -1,8 +1,7 @@
 """Reads text into a corpus: documents, their sentences and their token ids.
 
-One array holds the ids of all tokens, and two arrays hold the starts of
-sentences and documents. A corpus needs about three bytes per token. No
-TensorFlow.
+One array holds all ids, two others the starts of sentences and documents. A
+corpus needs about three bytes per token. No TensorFlow.
 
 A text of any size is split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document

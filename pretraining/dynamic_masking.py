@@ -87,11 +87,7 @@ class Masking:
     return tf.minimum(tf.maximum(budget, 1), self.max_predictions)
 
   def _replacements(self, ids, actions, draws):
-    """Returns the ids that replace tokens that are chosen, [B, T].
-
-    `actions` and `draws` are random numbers below 1: the first choose between
-    [MASK], keeping and a random token, the second choose the random token.
-    """
+    """Returns the ids that replace chosen tokens, from random numbers < 1."""
     mask_below = self.shares.mask
     random_below = 1 - (1 - mask_below) * self.shares.keep
     # The index stays in range: the draws are multiples of 2^-23 below 1.

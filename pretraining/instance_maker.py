@@ -120,10 +120,9 @@ def _target(max_tokens, options, rng):
 def _segment_pairs(corpus, documents, options, rng, *, room):
   """Yields the SegmentPairs of one pass through the documents.
 
-  Sentences are collected up to a target length of at most `room`, the number of
-  tokens without [CLS] and [SEP]. A random number of the first sentences form
-  segment A. B is the other sentences or, half of the time, text of a random
-  document.
+  Sentences are collected up to a target of at most `room` tokens, without [CLS]
+  and [SEP]. A random number of the first sentences form segment A. B is the
+  other sentences or, half of the time, text of a random document.
   """
   starts = corpus.sentence_starts
   for index, document in enumerate(documents):

@@ -142,7 +142,7 @@ class Masker:
 
     As in the original: a "##" piece at the start of segment B (whose front was
     removed) belongs to the last word of segment A. At the start of segment A,
-    it is a word of its own. A [SEP] between documents belongs to no word.
+    it is a separate word. A [SEP] between documents belongs to no word.
     """
     if self._options.masking == "whole_words":
       return [range(*word.span()) for word in _WORD.finditer(flags)]

@@ -31,7 +31,7 @@ class NextWordModel(model.PretrainingModel):
     return ["next_word"]
 
   def labels(self, name, batch):
-    """Returns the next token of each position, and weight 1 if there is one."""
+    """Returns each token's next token, with weight 0 if it has none."""
     del name
     next_ids = self._predicted(batch, unmasked(batch)[:, 1:])
     is_token = self._predicted(batch, batch["input_mask"][:, 1:])

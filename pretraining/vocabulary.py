@@ -107,8 +107,7 @@ def learn(
     100 * known / max(1, characters.total()),
   )
   special = special_tokens(num_unused_tokens)
-  # Punctuation and Han characters are words of their own, so no "##" piece has
-  # them.
+  # Punctuation and Han characters are separate words, so they need no "##".
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
   following = [f"##{c}" for c in alphabet if len(tokenize(f"a{c}")) == 1]
   first_tokens = [*special, *alphabet, *following]

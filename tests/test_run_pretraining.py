@@ -102,7 +102,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   assert not (stopped / "model.ckpt-6.index").exists()
   # The same command again trains nothing.
   done = pretrain(files, "dynamic", stopped, **flags, stop_step=4)
-  assert "is at step 4 and this start ends at step 4; pass" in done.err
+  assert "is at step 4, and this command ends at step 4; to" in done.err
   pretrain(files, "dynamic", stopped, **flags)
   resumed_runs.assert_same_checkpoints(
     tmp_path / "whole" / "model.ckpt-6", stopped / "model.ckpt-6"

@@ -1,4 +1,4 @@
-"""run_pretraining.py and fill_mask.py as a user types them."""
+"""Tests run_pretraining.py and fill_mask.py from the command line."""
 
 import json
 import os
@@ -105,18 +105,18 @@ def test_the_originals_evaluation(tmp_path, golden, flags):
     eval_batch_size=8,
     output_dir=tmp_path / "run",
   )
-  ours = read_results(tmp_path / "run" / "eval_results.txt")
-  theirs = read_results(GOLDEN / golden)
-  assert [name for name, _ in ours] == [name for name, _ in theirs]
-  for (name, our), (_, their) in zip(ours, theirs):
+  results = read_results(tmp_path / "run" / "eval_results.txt")
+  golden_results = read_results(GOLDEN / golden)
+  assert [name for name, _ in results] == [name for name, _ in golden_results]
+  for (name, value), (_, golden_value) in zip(results, golden_results):
     if name.endswith("loss"):
-      assert float(our) == pytest.approx(float(their), rel=1e-5), name
+      assert float(value) == pytest.approx(float(golden_value), rel=1e-5), name
     else:
-      assert our == their, name
+      assert value == golden_value, name
 
 
-def test_records_without_places_for_masks(tmp_path, small_config):
-  """As in the original: next sentences alone."""
+def test_records_without_masked_positions(tmp_path, small_config):
+  """As in the original: only next-sentence prediction is trained."""
   path = str(tmp_path / "a.tfrecord")
   with tfrecord.RecordWriter(path) as writer:
     for record in tfrecord.read_records(str(GOLDEN / "a.tfrecord")):
@@ -161,14 +161,14 @@ def trained(tmp_path_factory, small_config):
   return folder, flags
 
 
-def test_a_run_leaves_these_files(trained):
+def test_files_of_a_run(trained):
   folder, _ = trained
-  found = {
+  files = {
     re.sub(r"tfevents\..*", "tfevents", str(path.relative_to(folder)))
     for path in folder.rglob("*")
     if path.is_file()
   }
-  assert found == {
+  assert files == {
     "checkpoint",
     "eval_results.txt",
     "events.out.tfevents",
@@ -222,19 +222,19 @@ def test_the_final_model_is_a_folder_to_start_from(trained, small_config):
   ).read_bytes()
 
 
-def test_a_run_stopped_by_sigterm_goes_on_bit_for_bit(tmp_path, trained):
+def test_a_run_stopped_by_sigterm_resumes_bit_for_bit(tmp_path, trained):
   folder, flags = trained
   flags = {**flags, "do_eval": False, "output_dir": tmp_path / "run"}
   with script_runner.start(
     "run_pretraining.py", verbose=True, **flags
   ) as process:
-    said = ""
+    log = ""
     for line in process.stderr:
-      said += line
+      log += line
       if f"step 10/{STEPS}" in line:
         process.send_signal(signal.SIGTERM)
-  assert process.returncode == 75, said
-  (step,) = re.findall(r"stopped by SIGTERM; step (\d+) is saved", said)
+  assert process.returncode == 75, log
+  (step,) = re.findall(r"stopped by SIGTERM; step (\d+) is saved", log)
   assert 10 <= int(step) < STEPS
   assert (tmp_path / "run" / f"model.ckpt-{step}.commit").exists()
   assert not (tmp_path / "run" / "final_model").exists()
@@ -288,7 +288,7 @@ def test_texts_from_the_command_line_and_from_a_file(tmp_path):
     ([], "pass --text"),
   ],
 )
-def test_what_cannot_be_filled_is_said(text, fault):
+def test_texts_that_cannot_be_filled_are_refused(text, fault):
   assert fault in fill_mask(1, text=text).last_line
 
 
@@ -298,16 +298,16 @@ def test_texts_are_scored():
   assert done.code == 0, done.err
   bert = text_models.load(str(MODEL))
   expected, follows = bert.likelihood(text), bert.next_sentence(pair)
-  one, two = done.out.splitlines()
-  *numbers, count, said = one.split("\t")
-  assert (int(count), said) == (len(expected["tokens"]), text)
+  likelihood_line, pair_line = done.out.splitlines()
+  *numbers, count, printed_text = likelihood_line.split("\t")
+  assert (int(count), printed_text) == (len(expected["tokens"]), text)
   np.testing.assert_allclose(
     [float(number) for number in numbers],
     [expected["perplexity"], expected["log_likelihood"]],
     rtol=1e-5,
   )
-  number, said = two.split("\t")
-  assert said == " ||| ".join(pair)
+  number, printed_text = pair_line.split("\t")
+  assert printed_text == " ||| ".join(pair)
   assert float(number) == pytest.approx(follows["probability"], abs=1e-6)
 
 
@@ -323,7 +323,7 @@ def assert_one_sentence(done, script, *parts):
 def damaged(tmp_path):
   whole = (GOLDEN / "a.tfrecord").read_bytes()
   (length,) = np.frombuffer(whole[:8], np.int64)
-  second = 12 + length + 4  # where the second record begins
+  second = 12 + length + 4  # Where the second record begins.
   flipped = bytearray(whole)
   flipped[second + 100] ^= 1
   (tmp_path / "flipped.tfrecord").write_bytes(flipped)

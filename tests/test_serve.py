@@ -1,4 +1,4 @@
-"""serve.py as a user runs it."""
+"""Tests serve.py from the command line."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ from text import input_sequences
 
 @pytest.fixture(scope="module")
 def saved_model(tmp_path_factory):
-  """A model that writes `started`, and ends when there is `may_end`."""
+  """A model that writes a file `started` and waits for a file `may_end`."""
   folder = tmp_path_factory.mktemp("models") / "worker"
 
   @tf.function(autograph=False)
@@ -86,7 +86,7 @@ def few_descriptors():
   resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 
 
-def test_crowds_wait_and_sigterm_finishes_a_request(saved_model):
+def test_many_connections_and_a_request_during_sigterm(saved_model):
   process, url = served.start_script(saved_model, preexec_fn=few_descriptors)
   host, port = url.split("/")[2].split(":")
   crowd = contextlib.ExitStack()
@@ -95,7 +95,7 @@ def test_crowds_wait_and_sigterm_finishes_a_request(saved_model):
       crowd.enter_context(socket.create_connection((host, int(port)), 60))
       for _ in range(300)
     ]
-    # The first one made room for the others, and for who does ask.
+    # The server closed the oldest connection to make room for later ones.
     assert opened[0].recv(1000) == b""
     assert url.startswith("http://127.0.0.1:") and url.endswith("/worker")
     started, may_end = saved_model / "started", saved_model / "may_end"
@@ -107,16 +107,16 @@ def test_crowds_wait_and_sigterm_finishes_a_request(saved_model):
     assert status == 500 and "its log has the details" in refusal["error"]
     started.rmdir()
     may_end.unlink()
-    found = []
+    received = []
     client = threading.Thread(
-      target=lambda: found.append(ask(url)), daemon=True
+      target=lambda: received.append(ask(url)), daemon=True
     )
     client.start()
     wait_for(started)
     process.send_signal(signal.SIGTERM)
     may_end.write_text("")
     client.join(120)
-    assert found == [(200, {"predictions": [[1]]})]
+    assert received == [(200, {"predictions": [[1]]})]
     _, log = process.communicate(timeout=25)
     assert process.returncode == 0
     assert "/worker/10" in log and "stopped; 3 texts in 3 batches" in log
@@ -127,7 +127,7 @@ def test_crowds_wait_and_sigterm_finishes_a_request(saved_model):
 
 
 def test_a_model_folder_is_served_without_an_export(tmp_path):
-  """With the head that it was trained for; the answers are Python's."""
+  """Its trained head is served, and answers equal the answers in Python."""
   labels = {"0": "bad", "1": "good"}
   folder = serving_models.trained(
     tmp_path / "stars",
@@ -141,41 +141,41 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
   try:
     body = json.dumps({"instances": texts}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
-      found = json.load(answer)["predictions"]
+      predictions = json.load(answer)["predictions"]
     with urllib.request.urlopen(f"{url.split('/v1')[0]}/metrics") as answer:
       numbers = answer.read().decode()
   finally:
     process.kill()
     process.wait()
   assert url.endswith("/stars")
-  assert_same(text_models.load(str(folder)).classify(texts), found)
+  assert_same(text_models.load(str(folder)).classify(texts), predictions)
   assert '\nbert_requests_total{status="200"} 1\n' in numbers
 
 
 def test_errors(saved_model, tmp_path):
-  def sentence(**flags):
+  def error_of(**flags):
     finished = script_runner.run("serve.py", **flags)
     assert finished.code == 1
     assert finished.last_line.startswith("serve.py: error: ")
     return finished.last_line
 
-  assert "pass --model_dir or --saved_model_dir" in sentence()
+  assert "pass --model_dir or --saved_model_dir" in error_of()
   assert f"{serving_models.FOLDER} was trained to fill in [MASK] and" in (
-    sentence(model_dir=serving_models.FOLDER, head="span")
+    error_of(model_dir=serving_models.FOLDER, head="span")
   )
-  assert "no SavedModel in" in sentence(saved_model_dir=tmp_path)
+  assert "no SavedModel in" in error_of(saved_model_dir=tmp_path)
   (tmp_path / "1").mkdir()
   (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")
   assert "a SavedModel without assets.extra/answers.json; serve.py" in (
-    sentence(saved_model_dir=tmp_path)
+    error_of(saved_model_dir=tmp_path)
   )
   write_answers(tmp_path / "1")
-  assert "is not a readable SavedModel" in sentence(saved_model_dir=tmp_path)
-  assert "cannot be part of a URL" in sentence(
+  assert "is not a readable SavedModel" in error_of(saved_model_dir=tmp_path)
+  assert "cannot be part of a URL" in error_of(
     saved_model_dir=saved_model, model_name="a/b"
   )
   with socket.create_server(("127.0.0.1", 0)) as taken:
     port = taken.getsockname()[1]
-    assert f"cannot listen on 127.0.0.1:{port}" in sentence(
+    assert f"cannot listen on 127.0.0.1:{port}" in error_of(
       saved_model_dir=saved_model, port=port
     )

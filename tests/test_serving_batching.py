@@ -1,4 +1,4 @@
-"""batching.py: what is joined, refused, forgotten and finished."""
+"""Tests which requests batching.py joins, refuses, drops and finishes."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ AN_HOUR = 3.6e6  # In ms.
 
 
 class Model:
-  """Doubles numbers; notes its batches; computes only while it may."""
+  """Doubles numbers, records its batches, and waits for `may_finish`."""
 
   def __init__(self):
     self.batches = []
@@ -52,7 +52,7 @@ async def submit(batcher, *values):
 
 
 async def start_one(batcher, model):
-  """Lets the model be busy with a 0, so that others wait."""
+  """Submits a 0 that keeps the model busy, so later requests wait."""
   model.may_finish.clear()
   task = asyncio.create_task(submit(batcher, 0))
   await asyncio.get_running_loop().run_in_executor(None, model.started.acquire)
@@ -60,7 +60,7 @@ async def start_one(batcher, model):
 
 
 async def waiting(batcher, *requests):
-  """Returns tasks that have been submitted."""
+  """Submits requests; returns their tasks."""
   tasks = [
     asyncio.create_task(submit(batcher, *request)) for request in requests
   ]
@@ -92,7 +92,7 @@ def test_a_full_batch_does_not_wait_for_its_delay():
   assert len(model.batches) == 1
 
 
-def test_a_bad_request_spoils_no_other():
+def test_a_bad_request_does_not_fail_other_requests():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     good, bad = await waiting(batcher, [1], [-1])
@@ -121,19 +121,19 @@ def test_the_queue_is_bounded():
   run(scenario, max_queue=3)
 
 
-def test_a_request_that_was_given_up_is_not_computed():
+def test_a_cancelled_request_is_not_computed():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    gone, stays = await waiting(batcher, [1], [2])
-    gone.cancel()
+    cancelled, remaining = await waiting(batcher, [1], [2])
+    cancelled.cancel()
     await asyncio.sleep(0)
     model.may_finish.set()
-    assert await stays == [4] and await first == [0]
+    assert await remaining == [4] and await first == [0]
 
   assert run(scenario).batches == [[0], [2]]
 
 
-def test_closing_finishes_what_waits_and_takes_nothing_new():
+def test_closing_finishes_waiting_requests_and_refuses_new_ones():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1])
@@ -148,7 +148,7 @@ def test_closing_finishes_what_waits_and_takes_nothing_new():
   run(scenario)
 
 
-def test_closing_does_not_wait_for_others():
+def test_closing_does_not_wait_for_a_fuller_batch():
   async def scenario(batcher, model):
     (task,) = await waiting(batcher, [1])
     await batcher.close()
@@ -172,8 +172,8 @@ def test_a_large_request_is_computed_in_several_batches():
   assert model.batches[:3] == [[1, 2], [3, 4], [5]]
 
 
-def test_what_waited_during_a_batch_does_not_wait_again():
-  """The delay is counted from a request's arrival."""
+def test_requests_that_waited_during_a_batch_do_not_wait_again():
+  """The delay counts from the arrival of a request."""
   delay = 1.0
 
   async def scenario(batcher, model):

@@ -1,4 +1,4 @@
-"""The limit of connections: room is made or they are refused, logged once."""
+"""Tests the limit of connections: idle ones are closed, new ones refused."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from serving import batching, connections, server
 
 
 async def listen(handler, most):
-  """Returns a runner of the server, a listener, and its port."""
+  """Starts a server; returns its runner, its listener and its port."""
   application = served.application(
     types.SimpleNamespace(version=1, answer=None), batching.Limits()
   )
@@ -41,7 +41,7 @@ def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
       return aiohttp.web.Response(text="here")
 
     runner, listener, port = await listen(slow, most=2)
-    # Says nothing, or half of its headers.
+    # One client sends nothing, the other sends half of its headers.
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in "ab"]
     silent[1][1].write(b"GET / HTTP/1.1\r\n")
     busy = [asyncio.create_task(ask(port)) for _ in "ab"]
@@ -66,20 +66,20 @@ def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
   assert caplog.text.count("too many connections are open") == 1
 
 
-def test_who_does_not_read_the_answer_makes_room_too():
+def test_a_client_that_does_not_read_its_answer_makes_room():
   async def main():
     async def long(request):
       return aiohttp.web.Response(body=bytes(1 << 24))
 
     runner, listener, port = await listen(long, most=1)
-    reader, writer = await ask(port)
-    assert reader == b"HTTP/1.1 200 OK\r\n"
+    line, writer = await ask(port)
+    assert line == b"HTTP/1.1 200 OK\r\n"
     (first,) = runner.server.connections
-    line, other = await ask(port)
+    line, second_writer = await ask(port)
     assert line == b"HTTP/1.1 200 OK\r\n"
     assert first not in runner.server.connections
     listener.close()
-    for connection in (writer, other):
+    for connection in (writer, second_writer):
       connection.transport.abort()
     await runner.cleanup()
 

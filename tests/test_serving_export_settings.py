@@ -1,4 +1,4 @@
-"""export_settings: what a trained model says, defaults, and ignored flags."""
+"""Tests which settings of an export the model and the defaults determine."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def config(**values):
   )
 
 
-def resolved(model_config, **given):
-  settings = serving_models.export_settings_of(given)
+def resolved(model_config, **options):
+  settings = serving_models.export_settings_of(options)
   return export_settings.resolve(settings, model_config)
 
 
@@ -30,7 +30,7 @@ def resolved(model_config, **given):
     ({"problem_type": "regression"}, "linear"),
   ],
 )
-def test_activation_and_labels_are_those_of_the_training(problem, activation):
+def test_activation_and_labels_come_from_the_training(problem, activation):
   trained = config(**problem, **LABELS)
   settings = resolved(trained, head="classification")
   assert settings.output_activation == activation
@@ -41,12 +41,12 @@ def test_activation_and_labels_are_those_of_the_training(problem, activation):
   assert settings.output_activation == "sigmoid" and settings.labels == ("a",)
 
 
-def test_what_cannot_be_exported_is_refused():
+def test_an_unknown_problem_type_is_refused():
   with pytest.raises(errors.InputError, match="'multiple_choice', which"):
     resolved(config(problem_type="multiple_choice"), head="classification")
 
 
-def test_input_is_made_as_in_training(caplog):
+def test_input_settings_come_from_the_training(caplog):
   trained = config(
     **LABELS,
     input_settings={

@@ -1,4 +1,4 @@
-"""graph_tokenizer.py: equal to tokenization.py, and its offsets are right."""
+"""Compares ids with tokenization.py, and offsets with the text."""
 
 import random
 
@@ -28,7 +28,7 @@ def graph_tokenizers(full_tokenizers):
 
 
 def no_surrogates(text):
-  """A lone surrogate is no UTF-8: no program can send it to a graph."""
+  """Whether a text can be encoded as UTF-8, as every input of a graph is."""
   return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -58,9 +58,9 @@ def test_every_character_and_every_token(setting, full_tokenizers):
 
 def test_a_difference_is_refused(full_tokenizers, vocab_file):
   graph = graph_tokenizer.GraphTokenizer(full_tokenizers["uncased"])
-  other = tokenization.FullTokenizer(vocab_file(goldens.PIECES))
+  other_tokenizer = tokenization.FullTokenizer(vocab_file(goldens.PIECES))
   with pytest.raises(errors.InputError, match="gives different ids"):
-    graph_tokenizer.check_same(graph, other)
+    graph_tokenizer.check_same(graph, other_tokenizer)
 
 
 @pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
@@ -92,17 +92,17 @@ def slices(tokens, text):
   ]
 
 
-def test_offsets_are_those_of_the_original_text(graph_tokenizers):
+def test_offsets_refer_to_the_original_text(graph_tokenizers):
   text = " Caf\u00e9 CAFE\u0301\u0301,\u00ad \u4e2dCamelcased\u200bWords "
   text += "n\u0303 "
   tokens = graph_tokenizers["uncased"](tf.constant([text]))
-  found = slices(tokens, text)
-  assert found[:4] == ["Caf\u00e9", "CAFE\u0301\u0301", ",", "\u4e2d"]
-  assert found[-1] == "n\u0303"
-  assert "".join(found[4:-1]).replace("\u200b", "") == "CamelcasedWords"
+  written = slices(tokens, text)
+  assert written[:4] == ["Caf\u00e9", "CAFE\u0301\u0301", ",", "\u4e2d"]
+  assert written[-1] == "n\u0303"
+  assert "".join(written[4:-1]).replace("\u200b", "") == "CamelcasedWords"
   words, chunks = tokens.words.to_list()[0], tokens.chunks.to_list()[0]
   assert words[:5] == [0, 1, 2, 3, 4] and words[-1] == 5
-  # The text starts with white space, so that its first chunk is number 1.
+  # The text starts with white space, so the number of its first chunk is 1.
   assert [chunks[0], chunks[2], chunks[3], chunks[-1]] == [1, 2, 3, 4]
 
 
@@ -121,8 +121,8 @@ def test_pieces_are_their_slices(setting, full_tokenizers, graph_tokenizers):
     pieces = full.convert_ids_to_tokens(tokens.ids.to_list()[0])
     for piece, part in zip(pieces, slices(tokens, text)):
       if piece != "[UNK]":
-        kept = tokenization.BasicTokenizer(False).tokenize(part)
-        assert "".join(kept) == piece.removeprefix("##")
+        words = tokenization.BasicTokenizer(False).tokenize(part)
+        assert "".join(words) == piece.removeprefix("##")
 
 
 def test_lines_that_match_nothing(vocab_file):

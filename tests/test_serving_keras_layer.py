@@ -1,4 +1,4 @@
-"""The Keras layer against the encoder that it computes with."""
+"""Compares the Keras layer with the encoder that it wraps."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 def classifier(layer):
-  """A functional model of three inputs with a head on the pooled output."""
+  """Returns a functional model with a head on the pooled output."""
   names = ("input_ids", "input_mask", "segment_ids")
   inputs = [keras.Input([None], dtype="int32", name=name) for name in names]
   pooled = layer(*inputs)["pooled_output"]
@@ -37,7 +37,7 @@ def encoder(folder):
   return bert
 
 
-def test_hidden_states_are_those_of_encode(folder):
+def test_hidden_states_equal_those_from_encode(folder):
   encoded = text_models.load(folder).encode("the quick fox")
   batch = [
     tf.constant([values])
@@ -65,12 +65,12 @@ def test_fit_trains_every_variable_and_drops_only_in_training(folder):
   loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   model.compile(keras.optimizers.AdamW(1e-3), loss)
   model.fit([*data], np.array([0, 1, 1]), epochs=2, verbose=0)
-  still = [
+  unchanged = [
     weight.name
     for weight, value in zip(layer.trainable_weights, before)
     if np.array_equal(weight.numpy(), value)
   ]
-  assert not still
+  assert not unchanged
   layer.trainable = False
   assert [w.name for w in model.trainable_weights] == ["kernel", "bias"]
 
@@ -85,22 +85,22 @@ def step(call, watched, variables):
   return [variable.numpy() for variable in variables]
 
 
-def test_a_step_is_that_on_the_encoders_variables(folder):
+def test_a_step_equals_a_step_on_the_encoders_variables(folder):
   layer, bert = keras_layer.BertLayer(folder), encoder(folder)
-  ours = step(
+  layer_values = step(
     lambda *data: layer(*data)["pooled_output"],
     [weight.value for weight in layer.trainable_weights],
     layer.trainable_weights,
   )
-  theirs = step(
+  encoder_values = step(
     lambda *data: bert(*data).pooled_output,
     bert.variables,
     [keras.Variable(v.numpy()) for v in bert.variables],
   )
   names = [weight.name for weight in layer.trainable_weights]
   expected = [v.name.split(":")[0].replace("/", ".") for v in bert.variables]
-  by_name = dict(zip(expected, theirs, strict=True))
-  for name, value in zip(names, ours, strict=True):
+  by_name = dict(zip(expected, encoder_values, strict=True))
+  for name, value in zip(names, layer_values, strict=True):
     tiny_model.assert_close(value, by_name[name], 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""models and raw_text: equal to the pipeline in Python, for every head."""
+"""Compares models and raw_text with the pipeline in Python, for each head."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def strings(array):
   return [value.decode() for value in array.tolist()]
 
 
-def test_bfloat16_stores_matrices_and_stays_near():
+def test_bfloat16_stores_matrices_and_stays_close():
   half = make("embedding", dtype="bfloat16")
   for variable in half.variables:
     wide = variable.shape.rank < 2
@@ -61,7 +61,7 @@ def test_fillings():
   assert outputs["fillings"].shape == (5, 2, 3)
   full = tokenizer()
   mask_id = full.vocab["[MASK]"]
-  # As fill_mask.py does it.
+  # These are the ids that fill_mask.py computes.
   ids = [*full.encode("The "), mask_id, *full.encode(" is"), mask_id]
   inputs = inputs_in_python(ids)
   positions = tf.where(inputs["input_ids"][0] == mask_id)[:, 0][tf.newaxis]
@@ -140,16 +140,16 @@ def test_tags():
   numbers, counts = np.unique(outputs["words"][0], return_counts=True)
   assert numbers.tolist() == [-1, *range(6)]
   assert counts[1:].tolist() == [len(tokenizer().encode(w)) for w in words]
-  pieces_of = [outputs["words"][0] == number for number in range(6)]
+  masks = [outputs["words"][0] == number for number in range(6)]
   assert words == [
-    text[outputs["starts"][0][where].min() : outputs["ends"][0][where].max()]
-    for where in pieces_of
+    text[outputs["starts"][0][mask].min() : outputs["ends"][0][mask].max()]
+    for mask in masks
   ]
   assert (outputs["words"][1] == -1).all() and not outputs["ends"][1].any()
-  # [CLS] and [SEP] around what is left of a long text.
+  # A long text is cut, so that [CLS] and [SEP] fit.
   assert (outputs["words"][2] >= 0).sum() == LENGTH - 2
-  white = run(make("tagging", tag_words="white_space"), ["a-b  U.N.\u2028c"])
-  assert np.unique(white["words"]).size == 4
+  tagged = run(make("tagging", tag_words="white_space"), ["a-b  U.N.\u2028c"])
+  assert np.unique(tagged["words"]).size == 4
 
 
 @pytest.mark.parametrize("context", ["Caf\u00e9 a", "b", "cat " * 90, ""])
@@ -184,7 +184,7 @@ def test_errors(tmp_path):
     raw_text.RawText(filler)
 
 
-def test_no_more_fillings_than_words():
+def test_no_more_fillings_than_tokens():
   model, full = make("masked_lm", top_k=10**6).model, tokenizer()
   ids = [full.convert_tokens_to_ids(["[CLS]", "[MASK]", "[SEP]"])]
   outputs = model.from_ids(

@@ -1,4 +1,4 @@
-"""Every head for ONNX Runtime and LiteRT, float32 and 8 bits, equals ours."""
+"""Compares exports for ONNX Runtime and LiteRT with the model, per head."""
 
 import os
 
@@ -43,7 +43,7 @@ TEXTS = [("w1 w2 w3",), ("w4",)]
 
 
 def write(tmp_path, form, head, config, **values):
-  """Writes tmp_path/"out"; returns the model, of random weights."""
+  """Exports to tmp_path/"out"; returns the model, with random weights."""
   settings = run_settings.Settings(
     {
       **export_options.DEFAULTS,
@@ -79,7 +79,7 @@ def check_equal(tmp_path, form, model):
 
 
 def grid(rows, *in_default):
-  """Parametrizes by (form, ...); all others run in `make test-slow` alone.
+  """Returns parameters; rows that are not `in_default` are slow tests.
 
   A conversion for LiteRT takes seconds.
   """
@@ -89,10 +89,10 @@ def grid(rows, *in_default):
   ]
 
 
-# These have no head for pairs.
+# These variants have no head for pairs.
 WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
-# With the exact GELU, of which LiteRT has no erf. ELECTRA's classifier has an
-# activation, and DistilBERT no segments.
+# The models have the exact GELU, for which LiteRT has no erf. ELECTRA's
+# classifier has an activation, and DistilBERT has no segments.
 GRID = grid(
   [
     (form, variant, head)
@@ -108,7 +108,7 @@ GRID = grid(
 
 
 @pytest.mark.parametrize("form, variant, head", GRID)
-def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
+def test_every_head_of_every_variant(form, variant, head, tmp_path):
   changes = {"num_hidden_groups": 1} if variant == "albert" else {}
   config = engine_models.config_of(
     variant, num_hidden_layers=1, hidden_act="gelu_erf", **changes
@@ -125,7 +125,7 @@ def test_every_head_of_every_family_equals_ours(form, variant, head, tmp_path):
     ("litert", "masked_lm"),
   ),
 )
-def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
+def test_8_bit_exports_are_small_and_close(form, head, tmp_path, capsys):
   config = engine_models.config_of(
     vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
   )
@@ -146,7 +146,7 @@ def test_8_bits_are_small_and_near(form, head, tmp_path, capsys):
   assert 0 < measured.mean() <= measured.max() < 0.3
   file = {"litert": "model.tflite", "onnx": "model.onnx"}[form]
   weights = sum(v.numpy().nbytes for v in model.variables)
-  # The nodes take as much as some of these narrow matrices.
+  # The nodes are as large as some of these narrow matrices.
   assert os.path.getsize(tmp_path / "out" / file) < 0.6 * weights
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_is_no_model_is_named(form, tmp_path):
 
 def test_lengths_share_one_set_of_weights(tmp_path):
   config = engine_models.config_of(vocab_size=9000, num_hidden_layers=1)
-  # Its table of words is in two products.
+  # The network uses the word embedding table twice.
   model = write(
     tmp_path, "litert", "masked_lm", config, lengths=["4", "8", "12"]
   )
@@ -202,7 +202,7 @@ def lengths_of(values, longest=12, positions=12):
   return settings.lengths
 
 
-def test_lengths_by_default_lead_to_the_longest_text():
+def test_default_lengths_end_with_the_longest_text():
   assert lengths_of((), 128, 512) == (16, 32, 64, 128)
   assert lengths_of((), 100, 512) == (16, 32, 64, 100)
   assert lengths_of((), 7) == (7,)
@@ -232,11 +232,11 @@ def test_weights_too_large_for_the_lengths_are_refused():
 def test_another_network_is_refused(tmp_path):
   import onnx
 
-  value = onnx.helper.make_tensor_value_info("pixels", 1, [1])
-  other = onnx.helper.make_tensor_value_info("classes", 1, [1])
+  pixels = onnx.helper.make_tensor_value_info("pixels", 1, [1])
+  classes = onnx.helper.make_tensor_value_info("classes", 1, [1])
   node = onnx.helper.make_node("Identity", ["pixels"], ["classes"])
   model = onnx.helper.make_model(
-    onnx.helper.make_graph([node], "other", [value], [other]),
+    onnx.helper.make_graph([node], "other", [pixels], [classes]),
     ir_version=10,
     opset_imports=[onnx.helper.make_opsetid("", 20)],
   )
@@ -257,25 +257,25 @@ def test_files_that_are_damaged_anywhere_are_refused(form, name, tmp_path):
       ENGINES[form](str(tmp_path / "out"))
 
 
-def test_a_difference_is_a_share_of_the_typical_length():
+def test_a_difference_is_a_share_of_the_typical_norm():
   batches = [{"number": 0}, {"number": 1}]
   rows = [
-    {"logits": np.array([[[3.0, 4.0], [0.0, 0.0]]])},  # Lengths 5 and 0.
+    {"logits": np.array([[[3.0, 4.0], [0.0, 0.0]]])},  # Norms 5 and 0.
     {"logits": np.array([[0.0, 5.0]])},
   ]
-  others = [
+  other_rows = [
     {"logits": np.array([[[3.0, 4.0], [0.0, 1.0]]])},
     {"logits": np.array([[3.0, 5.0]])},
   ]
-  found = network_export.differences(
-    lambda number: rows[number], lambda number: others[number], batches
+  shares = network_export.differences(
+    lambda number: rows[number], lambda number: other_rows[number], batches
   )
   typical = np.sqrt(50 / 3)
-  assert found == pytest.approx([0 / typical, 1 / typical, 3 / typical])
+  assert shares == pytest.approx([0 / typical, 1 / typical, 3 / typical])
 
 
-def test_the_states_are_not_compared_next_to_the_vector():
+def test_hidden_states_are_not_compared_if_there_is_a_vector():
   rows = {"last_hidden_state": np.ones([1, 2, 2]), "x": np.ones([1, 2])}
-  others = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
-  found = network_export.differences(lambda: rows, lambda: others, [{}])
-  assert found.tolist() == [0.0]
+  other_rows = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
+  shares = network_export.differences(lambda: rows, lambda: other_rows, [{}])
+  assert shares.tolist() == [0.0]

@@ -1,4 +1,4 @@
-"""The page of serve.py, in a browser where there is one."""
+"""Tests the page of serve.py, in a browser if one is installed."""
 
 import asyncio
 import base64
@@ -15,8 +15,7 @@ from serving import batching, exported_network, page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 XSS = "<img src=x onerror=\"document.title='ran'\">"
-# head -> inputs, what is typed, what the model answers to each row, what the
-# page then shows.
+# {head: (typed inputs, the model's answer to each row, texts on the page)}
 HEADS = {
   "classification": (
     {"text": XSS},
@@ -66,16 +65,16 @@ HEADS = {
 
 
 def model_of(head, inputs, answer):
-  """Returns a model that answers as it is told to."""
+  """Returns a model that gives `answer` for each row."""
   head = "classification" if head == "regression" else head
   return exported_network.Served(
     "", head, list(inputs), lambda rows: [answer] * len(rows)
   )
 
 
-def test_only_its_own_script_and_style_may_run():
-  made = page.make("</script>", "span", ["question"], "<mask>")
-  (data,) = re.findall(r'id="model">(.*?)</script>', made)
+def test_the_page_allows_only_its_own_script_and_style():
+  html = page.make("</script>", "span", ["question"], "<mask>")
+  (data,) = re.findall(r'id="model">(.*?)</script>', html)
   assert json.loads(data) == {
     "name": "</script>",
     "head": "span",
@@ -85,10 +84,10 @@ def test_only_its_own_script_and_style_may_run():
   policy = page.security_policy()
   assert "unsafe" not in policy and "default-src 'none'" in policy
   for tag in ("script", "style"):
-    (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", made, re.DOTALL)
+    (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest())
     assert f"{tag}-src 'sha256-{digest.decode()}'" in policy
-  assert "http:" not in made and "https:" not in made
+  assert "http:" not in html and "https:" not in html
 
 
 def served_to(use, model, *arguments):
@@ -107,7 +106,7 @@ async def get_page(port):
     return response.headers, await response.text()
 
 
-def test_the_server_sends_it_with_its_policy():
+def test_the_server_sends_the_page_with_its_policy():
   model = model_of("span", {"question": "", "context": ""}, {})
   headers, text = served_to(get_page, model)
   assert headers["Content-Security-Policy"] == page.security_policy()
@@ -117,7 +116,7 @@ def test_the_server_sends_it_with_its_policy():
 
 
 async def used(port, inputs):
-  """Types the inputs; returns what the page shows, marks named, and errors."""
+  """Types the inputs; returns the page's text, its title and its errors."""
   from playwright import async_api
 
   async with async_api.async_playwright() as playwright:
@@ -129,7 +128,7 @@ async def used(port, inputs):
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on(
       "console",
-      lambda said: problems.append(said.text) if said.type == "error" else None,
+      lambda line: problems.append(line.text) if line.type == "error" else None,
     )
     tab.on(
       "request",
@@ -141,7 +140,7 @@ async def used(port, inputs):
     )
     await tab.goto(f"http://127.0.0.1:{port}/")
     for name, text in inputs.items():
-      # By its label, as a screen reader finds it.
+      # Fields are found by their labels, as by a screen reader.
       await tab.get_by_label(name.replace("_", " "), exact=True).fill(text)
     await tab.keyboard.press("Control+Enter")
     await tab.wait_for_selector("#result > *")
@@ -149,10 +148,10 @@ async def used(port, inputs):
       "document.querySelectorAll('mark').forEach(m => m.prepend('MARK '))"
     )
     await tab.evaluate("document.querySelector('details').open = true")
-    shown = await tab.inner_text("main")
+    page_text = await tab.inner_text("main")
     title = await tab.title()
     await browser.close()
-  return shown, title, problems
+  return page_text, title, problems
 
 
 @pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
@@ -161,8 +160,8 @@ def test_every_head_in_a_browser(head):
   pytest.importorskip("playwright")
   inputs, answer, expected = HEADS[head]
   model = model_of(head, inputs, answer)
-  shown, title, problems = served_to(used, model, inputs)
-  plain = " ".join(shown.split())
+  page_text, title, problems = served_to(used, model, inputs)
+  plain = " ".join(page_text.split())
   for text in expected:
     assert text in plain
   assert "curl -d" in plain and ":predict" in plain and " ms" in plain
@@ -177,5 +176,5 @@ def test_a_refusal_is_shown():
     raise KeyError("secret")
 
   model = model_of("classification", {"text": ""}, {})._replace(answer=refuse)
-  shown, _, _ = served_to(used, model, {"text": "a"})
-  assert "the server failed" in shown and "secret" not in shown
+  page_text, _, _ = served_to(used, model, {"text": "a"})
+  assert "the server failed" in page_text and "secret" not in page_text

@@ -1,4 +1,4 @@
-"""The REST protocol: every form of request, and what is wrong with others."""
+"""Tests the REST protocol: every form of valid and of invalid requests."""
 
 import json
 import shlex
@@ -79,7 +79,7 @@ def test_errors(request_, sentence):
     (b"[" * 100000, "nested too deeply"),
   ],
 )
-def test_bodies_that_are_no_request(body, sentence):
+def test_invalid_bodies(body, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     rest.parse_predict(body, TEXT)
 
@@ -90,13 +90,13 @@ def test_answers():
   assert rest.predictions(answers, False) == {
     "outputs": {"label": ["a", "\u00e9"], "score": [[0.5], [1]]}
   }
-  # As TensorFlow Serving: one output alone has no name.
-  alone = [{"label": "a"}, {"label": "b"}]
+  # As in TensorFlow Serving: a single output has no name.
+  single_output = [{"label": "a"}, {"label": "b"}]
   for by_row, name in ((True, "predictions"), (False, "outputs")):
-    assert rest.predictions(alone, by_row) == {name: ["a", "b"]}
+    assert rest.predictions(single_output, by_row) == {name: ["a", "b"]}
 
 
-def test_the_example_of_a_request_is_one():
+def test_the_example_request_is_valid():
   for names in (["text"], ["question", "context"]):
     command = rest.example_request(names, "h", 80, "m")
     *curl, body, url = shlex.split(command)

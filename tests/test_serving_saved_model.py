@@ -1,4 +1,4 @@
-"""saved_model.py: what another program finds in the folder."""
+"""Tests the folders of saved_model.py in this and in another program."""
 
 import json
 import os
@@ -24,8 +24,8 @@ from serving_models import (
 
 ROOT = pathlib.Path(__file__).parent.parent
 
-# A program that knows nothing of this project: a folder and requests come as
-# JSON, outputs go back as JSON.
+# A program without this project's modules. It reads a folder and requests as
+# JSON, and prints outputs as JSON.
 OTHER_PROGRAM = """
 import json, sys
 import tensorflow as tf
@@ -56,19 +56,19 @@ outputs = [
 ids = model.make_inputs(*[tf.constant(["the cat"])] * 2)
 encoder = {key: ids[key] for key in IDS}
 with tf.GradientTape() as tape:
-  kept = model(encoder, training=False)["sequence_output"]
-  loss = tf.reduce_sum(kept ** 2)
+  states = model(encoder, training=False)["sequence_output"]
+  loss = tf.reduce_sum(states ** 2)
 gradients = tape.gradient(loss, model.trainable_variables)
 dropped = model(encoder, training=True)["sequence_output"]
-ours = {"modeling", "layers", "tokenization", "graph_tokenizer", "errors"}
+modules = {"modeling", "layers", "tokenization", "graph_tokenizer", "errors"}
 print(json.dumps({
   "outputs": outputs,
   "loss": float(loss),
   "gradient": float(tf.norm(tf.convert_to_tensor(gradients[0]))),
   "variables": [len(model.variables), len(model.trainable_variables)],
   "regularization_losses": len(model.regularization_losses),
-  "dropout": float(tf.reduce_max(tf.abs(dropped - kept))),
-  "imported": sorted(ours & set(sys.modules)),
+  "dropout": float(tf.reduce_max(tf.abs(dropped - states))),
+  "imported": sorted(modules & set(sys.modules)),
 }))
 """
 
@@ -104,7 +104,7 @@ def folder(pair_model, tmp_path_factory):
 
 
 def encoder_loss(raw, text):
-  """Returns loss and norm of the first gradient, as OTHER_PROGRAM has them."""
+  """Returns the loss and the norm of the first gradient, as OTHER_PROGRAM."""
   inputs = raw.make_inputs(*[tf.constant([text])] * len(raw.model.text_inputs))
   model = raw.model
   with tf.GradientTape() as tape:
@@ -139,7 +139,7 @@ def test_files_of_the_folder(folder):
 
 @pytest.mark.slow
 def test_another_program_gets_the_same_numbers(folder, pair_model):
-  """In a process with tensorflow and tensorflow_text alone."""
+  """The other process has only tensorflow and tensorflow_text."""
   rows = [["The \u00c9mile Stra\u00dfe, 1999!", "a b"], ["", "\u4e2d [MASK]"]]
   texts = {"text_a": rows[0], "text_b": rows[1]}
   ids = pair_model.make_inputs(*map(tf.constant, rows))
@@ -161,12 +161,12 @@ def test_another_program_gets_the_same_numbers(folder, pair_model):
 
 
 def test_warmup_requests(folder):
-  """As tensorflow-serving-api 2.19.1 read them: lengths of one byte and two."""
+  """tensorflow-serving-api 2.19.1 read them; lengths have 1 and 2 bytes."""
   first, second = tfrecord.read_serialized(
     os.path.join(folder, saved_model.WARMUP_FILE)
   )
   spec = b"\n\x18\n\x05pairs\x1a\x0fserving_default"
-  string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # Of a tensor [1].
+  string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # A tensor [1].
   assert first == (
     b"2K\nI"
     + spec
@@ -211,11 +211,11 @@ def test_an_export_is_not_replaced(folder, pair_model):
     saved_model.write(folder, pair_model)
 
 
-def test_nothing_is_left_of_a_failed_export(pair_model, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(pair_model, tmp_path, monkeypatch):
   def fail(*_, **__):
     raise OSError("disk full")
 
-  # The graphs, which take seconds to trace, have no part in it.
+  # The graphs take seconds to trace and do not matter here.
   monkeypatch.setattr(saved_model, "_exported", lambda raw: tf.Module())
   monkeypatch.setattr(saved_model, "_signatures", lambda raw: {})
   monkeypatch.setattr(saved_model, "predict_log", fail)
@@ -227,7 +227,7 @@ def test_nothing_is_left_of_a_failed_export(pair_model, tmp_path, monkeypatch):
       str(tmp_path / "1"), pair_model, warmup_texts=[("a", "b")]
     )
   assert os.listdir(tmp_path) == []
-  # TensorFlow has errors of its own: here its own message of a file as folder.
+  # TensorFlow raises its own errors, here for a path through a file.
   (tmp_path / "file").write_text("")
   monkeypatch.setattr(
     tf.saved_model, "save", lambda _, path, **__: tf.io.gfile.makedirs(path)

@@ -1,4 +1,4 @@
-"""server.py: every status, over real connections to a model of Python."""
+"""Tests each status of server.py over real connections to a fake model."""
 
 import asyncio
 import importlib
@@ -112,12 +112,12 @@ def test_too_many_and_too_slow():
         asyncio.create_task(ask("m:predict", body("a"))) for _ in range(count)
       ]
 
-    asked = start(1)
+    tasks = start(1)
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, model.started.acquire)
-    # One is being computed; of three more one may wait.
-    asked += start(3)
-    answers = [status for status, _ in await asyncio.gather(*asked)]
+    # One request is being computed; only one of three more may wait.
+    tasks += start(3)
+    answers = [status for status, _ in await asyncio.gather(*tasks)]
     assert answers[0] == 504
     assert sorted(answers[1:]) == [503, 503, 504]
 
@@ -130,17 +130,17 @@ POST = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
 def test_a_full_queue_refuses_a_request_before_its_body():
   async def test(ask, model):
     model.may_finish.clear()
-    asked = []
-    for _ in range(2):  # One is computed, one waits.
+    tasks = []
+    for _ in range(2):  # One request is computed, and one waits.
       request = ask("m:predict", body("a"))
-      asked.append(asyncio.create_task(request))
+      tasks.append(asyncio.create_task(request))
       await asyncio.sleep(0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", ask.port)
     writer.write(POST + b"Content-Length: 9\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 503 ")
     writer.close()
     model.may_finish.set()
-    assert [status for status, _ in await asyncio.gather(*asked)] == [200, 200]
+    assert [status for status, _ in await asyncio.gather(*tasks)] == [200, 200]
 
   serve(test, max_queue=1)
 
@@ -148,7 +148,7 @@ def test_a_full_queue_refuses_a_request_before_its_body():
 @pytest.mark.parametrize(
   "sent", [b"", b"POST /v1/mod", POST, POST + b"Content-Length: 9\r\n\r\n{"]
 )
-def test_half_a_request_does_not_delay_the_end(sent, monkeypatch, capsys):
+def test_half_a_request_does_not_delay_the_shutdown(sent, monkeypatch, capsys):
   """A signal to this process ends the server, as in serve.py."""
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.2)
   model = Model()
@@ -157,18 +157,18 @@ def test_half_a_request_does_not_delay_the_end(sent, monkeypatch, capsys):
   closed, tasks = [], []
 
   async def begin():
-    # The loop itself holds a task by a weak reference.
+    # The list keeps the task alive; the loop has only a weak reference.
     tasks.append(asyncio.create_task(client()))
 
   async def client():
-    while not (shown := capsys.readouterr().out):
+    while not (printed := capsys.readouterr().out):
       await asyncio.sleep(0.01)
-    port = int(shown.split(":")[2].split("/")[0])
+    port = int(printed.split(":")[2].split("/")[0])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     closed.append(await reader.read(12))
-    _, other = await asyncio.open_connection("127.0.0.1", port)
-    other.write(sent)
+    _, second_writer = await asyncio.open_connection("127.0.0.1", port)
+    second_writer.write(sent)
     await asyncio.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -178,7 +178,7 @@ def test_half_a_request_does_not_delay_the_end(sent, monkeypatch, capsys):
   assert time.monotonic() - began < 3
 
 
-def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
+def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch):
   model, ended = Model(), []
   model.may_finish.clear()
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.01)
@@ -189,10 +189,10 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
   limits = batching.Limits()
   batcher = batching.Batcher(model.answer, limits)
   application = server.make_application(model, "m", batcher, limits)
-  asked = []
+  tasks = []
 
   async def begin(_):
-    asked.append(asyncio.create_task(batcher.submit([("a",)])))
+    tasks.append(asyncio.create_task(batcher.submit([("a",)])))
 
   def end():
     model.started.acquire()
@@ -204,7 +204,7 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
   assert ended == [1]
 
 
-def test_a_refusal_is_one_line_and_many_are_few(caplog):
+def test_refusals_are_logged_in_one_line_each_up_to_a_limit(caplog):
   async def test(ask, model):
     for _ in range(12):
       await ask("m:predict", b'{"instances": [' + b"[" * 500)
@@ -236,14 +236,14 @@ def test_a_refusal_is_one_line_and_many_are_few(caplog):
     ),
   ],
 )
-def test_numbers_of_requests(counts, rows):
+def test_metrics_of_requests(counts, rows):
   requests = metrics.Requests()
   for status, times in counts.items():
     for seconds in times:
       requests.add(status, seconds)
   lines = requests.text(batching.Batcher(None, batching.Limits())).splitlines()
   assert set(rows) <= set(lines)
-  # Each sample follows the type of its family.
+  # A line with the type precedes the samples of each metric.
   assert sum(line.startswith("# TYPE bert_") for line in lines) == 3
   for line in lines:
     name, value, *_ = line.removeprefix("# TYPE ").split(" ")
@@ -267,10 +267,10 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
     await ask("m:predict", body("a", "bc"))
     await ask("m:predict", b"{")
     await ask("m")  # No prediction.
-    found = await numbers(ask.port)
-    assert found['bert_requests_total{status="200"}'] == "1"
-    assert found['bert_requests_total{status="400"}'] == "1"
-    assert found["bert_request_duration_seconds_count"] == "2"
+    counts = await numbers(ask.port)
+    assert counts['bert_requests_total{status="200"}'] == "1"
+    assert counts['bert_requests_total{status="400"}'] == "1"
+    assert counts["bert_request_duration_seconds_count"] == "2"
     model.may_finish.clear()
     waits = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
     await asyncio.get_running_loop().run_in_executor(

@@ -1,4 +1,4 @@
-"""text_models: answers to texts, and every kind of folder."""
+"""Tests text_models: answers to texts, and folders of every format."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def check_encoded(encoded, inputs, output):
   )
 
 
-def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
+def test_hidden_states_come_from_the_encoder_in_the_order_of_texts(bert):
   for encoded, text in zip(
     bert.encode(TEXTS, attention=True), TEXTS, strict=True
   ):
@@ -69,12 +69,12 @@ def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
   assert bert.encoder is bert.encoder
 
 
-def test_embeddings_are_made_of_the_hidden_states(bert):
+def test_embeddings_are_computed_from_the_hidden_states(bert):
   means = [encoded.layers[-1].mean(0) for encoded in bert.encode(TEXTS)]
   serving_models.assert_close(bert.embed(TEXTS, pooling="mean"), means)
   unit = bert.embed(TEXTS, pooling="mean", normalize=True)
   serving_models.assert_close(np.linalg.norm(unit, axis=1), np.ones(3))
-  pooled = bert.embed("gold")  # As in the folder, or else the pooler's.
+  pooled = bert.embed("gold")  # By default, the pooler's.
   serving_models.assert_close(pooled, bert.encode("gold").pooled)
   layers = {"pooling": "mean", "pooling_layer": [-2, "-1+0"]}
   vectors = bert.embed(TEXTS, **layers)
@@ -95,19 +95,19 @@ def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
   unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
   cosines = unit @ unit.T
   expected = np.argsort(-cosines[0])[:3]
-  found = bert.search(lines[0], lines, top_k=3, **options)
-  assert [each["line"] for each in found] == expected.tolist()
-  assert [each["text"] for each in found] == [lines[n] for n in expected]
+  hits = bert.search(lines[0], lines, top_k=3, **options)
+  assert [hit["line"] for hit in hits] == expected.tolist()
+  assert [hit["text"] for hit in hits] == [lines[n] for n in expected]
   serving_models.assert_close(
-    [each["cosine"] for each in found], cosines[0][expected]
+    [hit["cosine"] for hit in hits], cosines[0][expected]
   )
   stored = bert.search(lines[:1], lines, top_k=3, vectors=vectors, **options)
-  assert [each["line"] for each in stored[0]] == expected.tolist()
-  # Near-duplicates: the equal lines, and no line itself.
-  found = bert.search(lines, lines, vectors=vectors, **options)
-  assert [len(results) for results in found] == [4] * 5
-  assert found[1][0]["line"] == 4 and found[4][0]["line"] == 1
-  assert found[1][0]["cosine"] == pytest.approx(1, abs=1e-6)
+  assert [hit["line"] for hit in stored[0]] == expected.tolist()
+  # A line is not its own near-duplicate, but an equal line is.
+  hits = bert.search(lines, lines, vectors=vectors, **options)
+  assert [len(results) for results in hits] == [4] * 5
+  assert hits[1][0]["line"] == 4 and hits[4][0]["line"] == 1
+  assert hits[1][0]["cosine"] == pytest.approx(1, abs=1e-6)
   assert bert.search([], lines, **options) == []
   assert bert.search(["gold"], ["gold"], **options) == [[]]
 
@@ -126,14 +126,14 @@ def test_heads_are_served_by_name_or_as_trained(bert):
 
 
 def test_only_real_masks_are_filled(bert):
-  one, two = bert.fill_mask(["gold [MASK]", "[MASK] is [MASK]"], top_k=3)
-  assert np.shape(one["fillings"]) == np.shape(one["probabilities"]) == (1, 3)
-  assert np.shape(two["fillings"]) == (2, 3)
-  assert bert.fill_mask("gold [MASK]", top_k=3)["fillings"] == one["fillings"]
+  once, twice = bert.fill_mask(["gold [MASK]", "[MASK] is [MASK]"], top_k=3)
+  assert np.shape(once["fillings"]) == np.shape(once["probabilities"]) == (1, 3)
+  assert np.shape(twice["fillings"]) == (2, 3)
+  assert bert.fill_mask("gold [MASK]", top_k=3)["fillings"] == once["fillings"]
 
 
-def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
-  """Piece by piece, with the whole network and softmax in NumPy."""
+def test_a_likelihood_predicts_each_piece_from_all_others(bert):
+  """One piece is masked at a time, and NumPy computes the softmax."""
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
   head = heads.MaskedLMHead(config, model.word_embeddings)
@@ -144,11 +144,11 @@ def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
   texts = [*TEXTS, "gold"]
   for text, row in zip(texts, bert.likelihood(texts), strict=True):
     ids, expected = tokenizer.encode(text), []
-    for place, piece in enumerate(ids):
+    for index, piece in enumerate(ids):
       masked = [cls_id, *ids, sep_id]
-      masked[1 + place] = mask_id
+      masked[1 + index] = mask_id
       states = model(tf.constant([masked])).sequence_output
-      logits = np.asarray(head(states), np.float64)[0, 1 + place]
+      logits = np.asarray(head(states), np.float64)[0, 1 + index]
       expected.append(logits[piece] - np.log(np.exp(logits).sum()))
     assert row["tokens"] == tokenizer.convert_ids_to_tokens(ids)
     serving_models.assert_close(row["log_probabilities"], expected)
@@ -159,7 +159,7 @@ def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
   assert bert.likelihood([]) == []
 
 
-def test_folders_of_other_programs_give_the_same(bert, tmp_path):
+def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
   config = serving_models.config()
   weights = {v.name.split(":")[0]: v.numpy() for v in bert.encoder.variables}
   (tmp_path / "hf").mkdir()
@@ -176,12 +176,12 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
     shutil.copy(f"{MODEL}/{file}", tmp_path / name)
   (expected,) = bert.encode(["the street"])
   for name, has_pooler in (("hf", True), ("tf1", False)):
-    other = text_models.load(str(tmp_path / name), max_seq_length=16)
-    (encoded,) = other.encode(["the street"])
+    loaded = text_models.load(str(tmp_path / name), max_seq_length=16)
+    (encoded,) = loaded.encode(["the street"])
     serving_models.assert_close(encoded.layers, expected.layers)
     assert (encoded.pooled is not None) == has_pooler
   with pytest.raises(errors.InputError, match="has no bert/pooler/dense"):
-    other.embed("the street", pooling="pooled")
+    loaded.embed("the street", pooling="pooled")
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
     (lambda b: b.likelihood(["a", "b " * 15]), "number 1: 17 word pieces with"),
   ],
 )
-def test_what_cannot_be_answered_is_said_in_a_sentence(bert, ask, sentence):
+def test_invalid_calls_are_refused_in_a_sentence(bert, ask, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     ask(bert)
 
 
-def test_what_is_no_model_is_refused_when_it_is_loaded(tmp_path):
+def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
   with pytest.raises(errors.InputError, match="no such folder"):
     text_models.load(str(tmp_path / "nowhere"))
   shutil.copy(f"{MODEL}/bert_config.json", tmp_path)
@@ -280,7 +280,7 @@ def test_options_that_make_no_sense(options, sentence):
     text_models.load(MODEL, **options)
 
 
-def test_hidden_states_are_tensorflows():
+def test_only_tensorflow_computes_hidden_states():
   bert = text_models.load(MODEL)
   bert.embed("it", engine="onnx", pooling="mean")
   assert len(bert.encode("it").tokens) == 3
@@ -303,7 +303,7 @@ def test_a_missing_extra_is_named(engine, package, monkeypatch):
   for name in (f"{engine}_engine", "quantization"):
     monkeypatch.delitem(sys.modules, f"engines.{name}", raising=False)
     monkeypatch.delattr(f"engines.{name}", raising=False)
-  # LiteRT's file has a network for each length: one, and a short one.
+  # LiteRT's file has one network per length, so there is only a short one.
   bert = text_models.load(MODEL, engine=engine, max_seq_length=8)
   with pytest.raises(errors.InputError, match=rf"bert-tf2\[{engine}\]"):
     bert.embed("it")
@@ -319,7 +319,7 @@ def test_networks_of_other_programs_are_not_exports(tmp_path):
   )
 
 
-def test_what_an_export_is_cannot_change(tmp_path):
+def test_settings_of_an_export_cannot_change(tmp_path):
   path = str(tmp_path / "out")
   script_runner.succeed(
     "export_saved_model.py",
@@ -344,7 +344,7 @@ def test_what_an_export_is_cannot_change(tmp_path):
   with pytest.raises(errors.InputError, match="64"):
     text_models.load(path, max_seq_length=65)
   (tmp_path / "out" / "vocab.txt").rename(tmp_path / "vocab.txt")
-  # The other of an export, by which text is read just as well.
+  # The other tokenizer file of an export, which could also be read.
   (tmp_path / "out" / "tokenizer.json").unlink()
   with pytest.raises(errors.InputError, match=r"lacks vocab\.txt or"):
     text_models.load(path)

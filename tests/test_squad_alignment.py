@@ -1,4 +1,4 @@
-"""Tests of finding an answer's words in the passage as it was written."""
+"""Tests how an answer's words are found in the passage as written."""
 
 import gzip
 import json
@@ -55,18 +55,18 @@ def test_pieces_are_joined_to_words(pieces, text):
   [
     ("anna lang", "Anna Lang's", "Anna Lang"),
     ("lang ' s", "Anna Lang's", "Lang's"),
-    # The accent is no character of its own in NFC, but one in NFD.
+    # The accent is a separate character in NFD, but not in NFC.
     ("cafe", "the (Café)", "Café"),
     ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
-    # Two characters of one.
+    # Lower-casing the first letter gives two characters.
     ("i", "(İ)", "İ"),
     ("ﬁ", "ﬁ,", "ﬁ"),
-    # An unknown piece, and nothing at all.
+    # An unknown piece, and no piece.
     ("[UNK]", "(☃)", "(☃)"),
     ("", "(x)", "(x)"),
-    # The first of two places.
+    # The first of two occurrences.
     ("a", "b-a-A", "a"),
-    # Other white space than U+0020 counts as a character, and is lost.
+    # White space other than U+0020 prevents the alignment.
     ("b", "a\u00a0b", "a\u00a0b"),
   ],
 )
@@ -74,8 +74,8 @@ def test_final_text(predicted, written, final):
   assert final_text(predicted, written, True) == final
 
 
-def test_what_is_not_found_is_said_where_debugging(caplog):
-  for predicted, level, said in (
+def test_failed_alignments_are_logged_when_debugging(caplog):
+  for predicted, level, messages in (
     ("cat", logging.DEBUG, ["cannot locate 'cat' in '(dog)': using all words"]),
     ("cat", logging.INFO, []),
     ("dog", logging.DEBUG, []),
@@ -83,7 +83,7 @@ def test_what_is_not_found_is_said_where_debugging(caplog):
     caplog.clear()
     with caplog.at_level(level, logger="absl"):
       final_text(predicted, "(dog)", True)
-    assert [record.getMessage() for record in caplog.records] == said
+    assert [record.getMessage() for record in caplog.records] == messages
 
 
 # "\u200b" has no tokens; its character is missing on one side.
@@ -99,11 +99,11 @@ WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
     # Words outside first to last are not searched.
     ("two", 4, 4, "two"),
     ("one", 3, 4, "(two) two"),
-    # One character is missing: all is given.
+    # A character is missing on one side, so all words are returned.
     ("one", 0, 1, "\u200b One"),
     ("two", 4, 5, "two \u200b"),
     ("one ( two", 1, 3, "One \u200b (two)"),
-    # There are no tokens at all.
+    # The words have no tokens.
     ("one", 0, 0, "\u200b"),
     ("two", 5, 5, "\u200b"),
   ],
@@ -121,7 +121,7 @@ def test_only_the_given_words_are_searched(predicted, first, last, answer):
     ("ab \tab", (3, 5), "ab"),
   ],
 )
-def test_places_among_words_are_places_of_the_context(context, place, text):
+def test_offsets_among_words_are_converted_to_the_context(context, place, text):
   start, end = alignment.in_context(context, place)
   assert context[start:end] == text
   assert start == (context.rindex(text) if place[0] else context.index(text))
@@ -141,11 +141,11 @@ def tokenizer(tmp_path):
     ("東京東京", ["東", "京", "東", "京"]),
     ("cafe\u0301s,", ["cafe\u0301", "s", ","]),
     ("Caf\u00e9s", ["Caf\u00e9", "s"]),
-    ("xyz東", ["xyz", "東"]),  # An unknown word is all of its characters.
+    ("xyz東", ["xyz", "東"]),  # An unknown word covers all its characters.
     ("a\u200bb,", ["a\u200bb", ","]),
   ],
 )
-def test_pieces_stand_where_they_are_written(tokenizer, word, texts):
+def test_pieces_have_their_offsets_in_the_word(tokenizer, word, texts):
   places = alignment.written_places(word, tokenizer)
   assert [word[start:end] for start, end in places] == texts
   assert len(tokenizer.tokenize(word)) == len(texts)

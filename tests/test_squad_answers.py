@@ -1,4 +1,4 @@
-"""From a model's logits to answers and their files, as in the original."""
+"""Compares answers from logits, and their files, with the original's."""
 
 import functools
 import gzip
@@ -56,20 +56,20 @@ def test_files_are_the_originals(read_run, tmp_path, name):
   golden, arguments = read_run(name)
   answers.write(str(tmp_path), answers.find_answers(*arguments))
   written = {path.stem: path.read_text() for path in tmp_path.iterdir()}
-  found = {stem: json.loads(text) for stem, text in written.items()}
+  results = {stem: json.loads(text) for stem, text in written.items()}
   for stem, text in written.items():
-    # Form and order: read and written as the original would, nothing changes.
-    assert text == json.dumps(found[stem], indent=4) + "\n"
-    assert list(found[stem]) == list(golden[stem])
-  assert found["predictions"] == golden["predictions"]
-  for qas_id, candidates in golden["nbest_predictions"].items():
-    ours = found["nbest_predictions"][qas_id]
-    for one, other in zip(ours, candidates, strict=True):
-      assert list(one) == list(other)
-      assert one == pytest.approx(other, abs=1e-9)
-  assert ("null_odds" in found) == ("null_odds" in golden)
-  if "null_odds" in found:
-    assert found["null_odds"] == pytest.approx(golden["null_odds"], abs=1e-9)
+    # The format and the order equal the original's.
+    assert text == json.dumps(results[stem], indent=4) + "\n"
+    assert list(results[stem]) == list(golden[stem])
+  assert results["predictions"] == golden["predictions"]
+  for qas_id, golden_candidates in golden["nbest_predictions"].items():
+    candidates = results["nbest_predictions"][qas_id]
+    for candidate, expected in zip(candidates, golden_candidates, strict=True):
+      assert list(candidate) == list(expected)
+      assert candidate == pytest.approx(expected, abs=1e-9)
+  assert ("null_odds" in results) == ("null_odds" in golden)
+  if "null_odds" in results:
+    assert results["null_odds"] == pytest.approx(golden["null_odds"], abs=1e-9)
 
 
 def test_another_threshold_needs_no_logits(read_run):
@@ -80,12 +80,12 @@ def test_another_threshold_needs_no_logits(read_run):
     changed = options._replace(null_score_diff_threshold=threshold)
     after.append(answers.find_answers(*arguments, changed, tokenizer))
     assert answers.with_threshold(before, threshold) == after[-1]
-  none, some, every = [[a.text for a in found] for found in after]
+  none, some, every = [[a.text for a in results] for results in after]
   assert set(none) == {""} and "" not in every
   assert some != none and some != every
 
 
-# A passage of three words, and a window of all of it:
+# A passage of three words, and a window with the whole passage:
 # 0     1 2     3   4   5 6     7     8
 # [CLS] q [SEP] one two , three [SEP] [PAD]
 WORDS = ["One", "two,", "three"]
@@ -110,39 +110,39 @@ TOKENIZER.basic_tokenizer = tokenization.BasicTokenizer()
 
 
 def answer(starts, ends, *, windows=(WINDOW,), **options):
-  """Answers QUESTION; starts and ends are dicts of position -> logit."""
+  """Answers QUESTION; starts and ends are {position: logit}."""
   logits = {
     name: np.full((len(windows), 9), LOW, np.float32)
     for name in ("start", "end")
   }
-  for values, given in zip(logits.values(), (starts, ends)):
-    for position, value in given.items():
+  for values, position_values in zip(logits.values(), (starts, ends)):
+    for position, value in position_values.items():
       values[:, position] = value
-  (found,) = answers.find_answers(
+  (result,) = answers.find_answers(
     [QUESTION],
     list(windows),
     logits,
     answers.AnswerOptions(**options),
     TOKENIZER,
   )
-  return found
+  return result
 
 
-def test_of_one_text_only_the_best_is_kept():
-  # "two" and "two ," are not one text; both are found, each once.
-  found = answer({4: 2.0}, {4: 1.0, 5: 0.5}, n_best_size=2)
-  assert [c.text for c in found.candidates] == ["two", "two,"]
+def test_of_equal_texts_only_the_best_is_kept():
+  # "two" and "two," are different texts, and each occurs once.
+  result = answer({4: 2.0}, {4: 1.0, 5: 0.5}, n_best_size=2)
+  assert [c.text for c in result.candidates] == ["two", "two,"]
   twice = answer({4: 2.0}, {4: 1.0}, windows=[WINDOW] * 2, n_best_size=1)
   assert [c.text for c in twice.candidates] == ["two"]
 
 
 def test_the_best_answers_come_with_their_characters():
-  """As in the passage, whose white space is not in the words."""
+  """Offsets count the white space of the passage, which words do not have."""
   context, starts, ends = "One  two,\nthree", {3: 3.0, 4: 2.0}, {5: 1.0, 6: 0.5}
   best = answers.n_best(answer(starts, ends), context, 3)
-  assert [each["score"] for each in best] == [4.0, 3.5, 3.0]
+  assert [item["score"] for item in best] == [4.0, 3.5, 3.0]
   assert [
-    (each["answer"], context[each["start"] : each["end"]]) for each in best
+    (item["answer"], context[item["start"] : item["end"]]) for item in best
   ] == [
     ("One two,", "One  two,"),
     ("One two, three", context),
@@ -150,7 +150,7 @@ def test_the_best_answers_come_with_their_characters():
   ]
   weights = np.exp([4.0, 3.5, 3.0, 2.5])
   np.testing.assert_allclose(
-    [each["probability"] for each in best], weights[:3] / weights.sum()
+    [item["probability"] for item in best], weights[:3] / weights.sum()
   )
   (null, *_) = answers.n_best(
     answer({0: 9.0, **starts}, {0: 9.0, **ends}, version_2_with_negative=True),
@@ -163,63 +163,63 @@ def test_the_best_answers_come_with_their_characters():
 
 
 def test_large_logits_have_probabilities_too():
-  found = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
-  assert [c.probability for c in found.candidates] == [0.5, 0.5]
+  result = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
+  assert [c.probability for c in result.candidates] == [0.5, 0.5]
 
 
-def test_without_any_span_the_answer_is_the_originals_word():
-  found = answer({5: 1.0}, {4: 1.0}, n_best_size=1)
-  assert found.text == "empty" and found.best_text == ""
-  assert found.candidates == [("empty", 1.0, 0.0, 0.0)]
-  assert found.null_odds is None and found.null_score == 2 * LOW
+def test_without_spans_the_answer_is_empty_as_in_the_original():
+  result = answer({5: 1.0}, {4: 1.0}, n_best_size=1)
+  assert result.text == "empty" and result.best_text == ""
+  assert result.candidates == [("empty", 1.0, 0.0, 0.0)]
+  assert result.null_odds is None and result.null_score == 2 * LOW
   assert answer({}, {}, windows=()).text == "empty"
 
 
-def test_without_any_span_there_is_no_answer_in_version_2():
+def test_without_spans_there_is_no_answer_in_version_2():
   version_2 = {"version_2_with_negative": True}
-  found = answer({5: 1.0}, {4: 1.0}, n_best_size=1, **version_2)
-  assert found.text == found.best_text == ""
-  assert found.candidates == [("", 1.0, LOW, LOW)]
-  assert found.null_odds > 1000
+  result = answer({5: 1.0}, {4: 1.0}, n_best_size=1, **version_2)
+  assert result.text == result.best_text == ""
+  assert result.candidates == [("", 1.0, LOW, LOW)]
+  assert result.null_odds > 1000
   nothing = answer({}, {}, windows=(), **version_2)
   assert nothing == (
     "id1",
     "",
     [("", 1.0, 0.0, 0.0)],
     "",
-    found.null_odds,
+    result.null_odds,
     None,
     {},
     0.0,
   )
 
 
-def test_no_answer_is_given_above_the_threshold_only():
+def test_there_is_no_answer_only_above_the_threshold():
   starts, ends = {0: 2.0, 3: 1.0}, {0: 1.0, 3: 1.5}
   for threshold, text in ((0.5, "One"), (0.25, "")):
-    found = answer(
+    result = answer(
       starts,
       ends,
       version_2_with_negative=True,
       null_score_diff_threshold=threshold,
     )
-    assert found.null_odds == 0.5
-    assert (found.text, found.best_text) == (text, "One")
+    assert result.null_odds == 0.5
+    assert (result.text, result.best_text) == (text, "One")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", [0, 1])
-def test_logits_that_are_no_numbers_are_refused(value, which):
+def test_logits_that_are_not_finite_are_refused(value, which):
   logits = [{3: 1.0}, {3: 1.0}]
   logits[which][4] = value
   with pytest.raises(errors.InputError, match=r"^dev.json.*'id1'"):
     answer(*logits)
 
 
-def test_padding_may_be_left_uncomputed_but_not_be_nan():
+def test_padding_may_be_minus_infinity_but_not_nan():
   padding = {8: -np.inf}
-  found = answer({3: 1.0, **padding}, {3: 1.0, **padding})
-  assert found.text == "One"
+  result = answer({3: 1.0, **padding}, {3: 1.0, **padding})
+  assert result.text == "One"
   for position, value in ((7, -np.inf), (8, np.nan), (8, np.inf)):
     with pytest.raises(errors.InputError):
       answer({position: value}, {})
@@ -249,11 +249,11 @@ def test_text_is_escaped_as_json_and_of_equal_ids_the_last_counts(tmp_path):
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_odds_of_other_answers_do_not_stay(tmp_path):
-  found = answers.Answer("a", "x", [], "x", null_odds=1.0)
-  answers.write(str(tmp_path), [found])
+def test_null_odds_of_earlier_answers_are_removed(tmp_path):
+  result = answers.Answer("a", "x", [], "x", null_odds=1.0)
+  answers.write(str(tmp_path), [result])
   assert (tmp_path / "null_odds.json").exists()
-  answers.write(str(tmp_path), [found._replace(null_odds=None)])
+  answers.write(str(tmp_path), [result._replace(null_odds=None)])
   names = {path.name for path in tmp_path.iterdir()}
   assert names == {"predictions.json", "nbest_predictions.json"}
 
@@ -272,7 +272,7 @@ CONTEXT = "f b c d e b d c b f"
 
 
 def model(batch):
-  """The last of the vocabulary is the answer; padding has higher logits."""
+  """Larger ids have larger logits, and padding has the largest logits."""
   ids = tf.cast(batch["input_ids"], tf.float32)
   logits = tf.where(batch["input_mask"] > 0, ids, 100.0)
   return logits, logits - 1.0
@@ -355,13 +355,13 @@ def test_padding_is_cut_off_unless_it_competes(tokenizer):
   assert widths == [12, 8, 12]  # Cut to a multiple of eight.
 
 
-def test_padding_takes_places_where_it_competes(make, prepare):
-  """As in the original: six padded positions leave one of seven places."""
+def test_padding_displaces_candidates_where_it_competes(make, prepare):
+  """As in the original: six padded positions leave one of seven candidates."""
   file = prepare(("who", "f b", "f"))
   for pads, texts in ((False, ["b", "f b", "f"]), (True, ["b"])):
     answerer = make(pad_to_max_length=pads, n_best_size=7)
-    (found,) = answerer.answers(file, 1)
-    assert [candidate.text for candidate in found.candidates] == texts
+    (result,) = answerer.answers(file, 1)
+    assert [candidate.text for candidate in result.candidates] == texts
 
 
 @pytest.mark.parametrize("pads", [False, True])
@@ -376,14 +376,14 @@ def test_every_question_gets_its_answer(
     ("who who who who who", "c b", "b"),
   ]
   file = prepare(*rows)
-  made = make(pad_to_max_length=pads)
-  found = made.answers(file, batch_size)
-  assert [each.text for each in found] == ["e", "f", "empty", "c"]
-  # 2 + 1, of [CLS]; 0 without a window.
-  assert [each.null_score for each in found] == [3.0, 3.0, 0.0, 3.0]
+  squad_answerer = make(pad_to_max_length=pads)
+  results = squad_answerer.answers(file, batch_size)
+  assert [result.text for result in results] == ["e", "f", "empty", "c"]
+  # The logits of [CLS] are 2 and 1. Without a window, the score is 0.
+  assert [result.null_score for result in results] == [3.0, 3.0, 0.0, 3.0]
   scores = {"exact_match": 50.0, "f1": 50.0}
-  assert made.scores(file.file, found)[0] == scores
-  assert made.result_names(file.file) == list(scores)
+  assert squad_answerer.scores(file.file, results)[0] == scores
+  assert squad_answerer.result_names(file.file) == list(scores)
   if not pads:
     texts = answers.answer_texts(
       [row[:2] for row in rows],
@@ -393,5 +393,5 @@ def test_every_question_gets_its_answer(
       answers.options_of(run_settings.Settings(SETTINGS)),
       batch_size=batch_size,
     )
-    for one, other in zip(texts, found, strict=True):
-      assert one[1:] == other[1:]
+    for text_answer, file_answer in zip(texts, results, strict=True):
+      assert text_answer[1:] == file_answer[1:]

@@ -1,4 +1,4 @@
-"""Reading SQuAD files, and what is wrong with them."""
+"""Tests how SQuAD files are read and refused."""
 
 import json
 import pathlib
@@ -12,13 +12,13 @@ GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "windows"
 CONTEXT = "Anna  lives\tin Bern\u202f(since 1904), not\u00a0far."
 
 
-def entry(question="Where?", answer="Bern", start=15, **other):
+def entry(question="Where?", answer="Bern", start=15, **fields):
   answers = [{"text": answer, "answer_start": start}]
-  return {"id": "q1", "question": question, "answers": answers, **other}
+  return {"id": "q1", "question": question, "answers": answers, **fields}
 
 
-def unanswered(**other):
-  return {"id": "q2", "question": "Why?", "answers": [], **other}
+def unanswered(**fields):
+  return {"id": "q2", "question": "Why?", "answers": [], **fields}
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def write(tmp_path):
   return write_file
 
 
-def test_only_the_originals_white_space_parts_words(write):
+def test_only_the_originals_white_space_separates_words(write):
   (question,) = data.read(write(entry())).questions
   assert question.doc_tokens == [
     "Anna",
@@ -53,7 +53,7 @@ def test_only_the_originals_white_space_parts_words(write):
   "answer, start, words",
   [
     ("Bern", 15, (3, 3)),
-    ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
+    ("895), not\u00a0far", 28, None),  # str.split also splits at U+00A0.
     ("lives\tin", 6, (1, 2)),
     ("1904", 27, (5, 5)),
     ("Anna", 0, (0, 0)),
@@ -68,9 +68,9 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
   file = data.read(path, training=True)
   if words:
     assert not file.skipped
-    found = file.questions[0]
-    assert (found.start_position, found.end_position) == words
-    assert found.answer_text == answer
+    question = file.questions[0]
+    assert (question.start_position, question.end_position) == words
+    assert question.answer_text == answer
   else:
     (skipped,) = file.skipped
     assert skipped.reason.startswith(
@@ -81,14 +81,14 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
     assert len(file.questions) == 1
 
 
-def test_the_originals_odd_file_has_one_answer_out_of_place():
+def test_the_golden_odd_file_has_one_misplaced_answer():
   file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
   assert file.skipped[0].reason.endswith("the context has 'e Japane' there")
   assert len(file.questions) == 6
 
 
-def test_what_is_skipped_is_listed_line_by_line(write, caplog):
+def test_each_skipped_question_is_logged(write, caplog):
   caplog.set_level("DEBUG", "absl")
   skipped = (
     entry(answer="Z\u00fcrich"),
@@ -122,7 +122,7 @@ BLIND = {"id": "q2", "question": "Who?"}
     ([BLIND], False, False),
     ([BLIND], True, False),
     ([entry(), BLIND], False, False),
-    # An empty list is a label where the question is impossible.
+    # An empty list is a label if the question is impossible.
     ([entry(is_impossible=False), unanswered(is_impossible=True)], True, True),
     ([entry(is_impossible=False), unanswered()], True, False),
     (
@@ -143,7 +143,7 @@ def test_files_to_score_against(write, entries, version_2, is_labelled):
       data.require_answers(file)
 
 
-def test_ids_may_be_whole_numbers_but_not_the_same(write):
+def test_ids_may_be_whole_numbers_but_must_differ(write):
   path = write({**entry(), "id": 5}, {**entry(), "id": "q"})
   questions = data.read(path).questions
   assert [question.qas_id for question in questions] == ["5", "q"]
@@ -187,7 +187,7 @@ def test_questions_from_texts_share_their_words():
     ),
   ],
 )
-def test_what_is_wrong_is_named(write, entries, options, sentence):
+def test_faults_are_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:
     data.read(write(*entries), **options)
   assert sentence in str(caught.value)
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
     ('{"data": [[]]}', "data is [[]]; expected a list in which"),
   ],
 )
-def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
+def test_other_files_are_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"
   path.write_text(text)
   with pytest.raises(errors.InputError) as caught:
@@ -212,7 +212,7 @@ def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   assert sentence in str(caught.value)
 
 
-def test_blank_questions_and_contexts_are_said_not_refused(write, caplog):
+def test_blank_questions_and_contexts_are_logged_not_refused(write, caplog):
   caplog.set_level("WARNING")
   file = data.read(write(entry(question=" "), context=""))
   assert len(file.questions) == 1
@@ -244,24 +244,24 @@ NO_ANSWER = {"text": [], "answer_start": []}
   ],
 )
 @pytest.mark.parametrize("version_2", [False, True])
-def test_flat_files_are_those_of_squad(write, tmp_path, write_as, version_2):
-  """As the datasets package writes them; one passage for its neighbours."""
+def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
+  """The datasets package writes such files; neighbours share a passage."""
   path = tmp_path / "flat.json"
   entries = [flat(), flat(id="q2", question="Why?")]
-  others = [entry(), entry("Why?")]
-  others[1]["id"] = "q2"
+  nested = [entry(), entry("Why?")]
+  nested[1]["id"] = "q2"
   if version_2:
     entries[1]["answers"] = NO_ANSWER
-    others = [entry(is_impossible=False), unanswered(is_impossible=True)]
+    nested = [entry(is_impossible=False), unanswered(is_impossible=True)]
   path.write_text(write_as(entries))
-  expected = data.read(write(*others), training=True, version_2=version_2)
-  found = data.read(str(path), training=True, version_2=version_2)
-  assert [q._replace(place="") for q in found.questions] == [
+  expected = data.read(write(*nested), training=True, version_2=version_2)
+  file = data.read(str(path), training=True, version_2=version_2)
+  assert [q._replace(place="") for q in file.questions] == [
     q._replace(place="") for q in expected.questions
   ]
   path.write_text(write_as([*entries, flat(id="q3", context="Bern")]))
-  found = data.read(str(path), version_2=version_2)
-  assert [q.passage for q in found.questions] == [0, 0, 1]
+  file = data.read(str(path), version_2=version_2)
+  assert [q.passage for q in file.questions] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_flat_files_are_those_of_squad(write, tmp_path, write_as, version_2):
     ),
   ],
 )
-def test_what_is_wrong_with_a_flat_file_is_named(tmp_path, text, sentence):
+def test_faults_of_a_flat_file_are_named(tmp_path, text, sentence):
   path = tmp_path / "flat.jsonl"
   path.write_text(text)
   with pytest.raises(errors.InputError, match=sentence):

@@ -1,4 +1,4 @@
-"""Windows of passages and their records, against those of the original."""
+"""Compares windows of passages, and their records, with the original's."""
 
 import functools
 import gzip
@@ -28,7 +28,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-  """A function of a golden file without its .gz; returns a path to it."""
+  """A function that unpacks a golden file; it returns the path."""
   folder = tmp_path_factory.mktemp("squad")
 
   def path_of(path):
@@ -88,11 +88,11 @@ def test_every_field_is_the_originals(unpacked, released, name):
     window_ids = tokenizer.convert_tokens_to_ids(window.tokens)
     assert window_ids == ids[: window.num_tokens].tolist()
     passage, pieces = window.passage, np.flatnonzero(words >= 0)
-    own = slice(window.start, window.start + window.length)
+    in_window = slice(window.start, window.start + window.length)
     assert pieces.tolist() == list(
       range(window.first_position, window.num_tokens - 1)
     )
-    np.testing.assert_array_equal(passage.words[own], words[pieces])
+    np.testing.assert_array_equal(passage.words[in_window], words[pieces])
     np.testing.assert_array_equal(window.is_max_context, is_max[pieces] > 0)
     assert passage.ids.tolist() == tokenizer.convert_tokens_to_ids(
       passage.tokens
@@ -105,9 +105,9 @@ def test_every_field_is_the_originals(unpacked, released, name):
   positions = ["start_position", "end_position"]
   if training:
     fields |= {name: name for name in (*positions, "is_impossible")}
-  for ours, theirs in fields.items():
-    values = [getattr(window, ours) for window in windows]
-    np.testing.assert_array_equal(values, golden[theirs], ours)
+  for attribute, golden_name in fields.items():
+    values = [getattr(window, attribute) for window in windows]
+    np.testing.assert_array_equal(values, golden[golden_name], attribute)
   if not training:
     assert {getattr(w, n) for w in windows for n in positions} == {None}
     assert windows[0].passage is windows[-40].passage
@@ -132,10 +132,10 @@ def test_windows_cover_the_passage(num_pieces, room, stride, spans):
   assert (counts == 1).all()
 
 
-def test_a_piece_counts_where_most_of_its_surroundings_are():
+def test_a_piece_counts_in_the_window_with_most_context():
   (_, _, first), (_, _, second) = windowing.cut_passage(7, 5, 2)
-  # Pieces 2 to 4 are in both; 3 has 1 to the right there, 1 to the left
-  # here: the first of equals.
+  # Pieces 2 to 4 are in both windows. Piece 3 has one neighbour on its shorter
+  # side in each, and of equal windows the first counts.
   assert first.tolist() == [True, True, True, True, False]
   assert second.tolist() == [False, False, True, True, True]
 
@@ -149,10 +149,10 @@ def test_a_passage_without_pieces_has_no_window(released):
   assert window.tokens == ["[CLS]", "who", "?", "[SEP]", "i", ".", "[SEP]"]
 
 
-def test_half_an_answer_is_none(released):
+def test_a_window_with_half_an_answer_has_none(released):
   words = "one two three four five".split()
   question = data.Question("a", "a", words, "three four", 2, 3)
-  # Windows have three words: the first ends within the answer.
+  # Windows have three words, so the first window ends within the answer.
   windows = windowing.make_windows(
     [question], released("uncased"), windowing.Lengths(7, 1, 1), training=True
   )
@@ -189,13 +189,13 @@ def test_records_are_the_originals(tokenizer, read, tmp_path, name, golden):
   assert (file.windows is None) == training
   assert set(records[0]) == set(golden)
   for feature in golden:
-    ours = np.array([record[feature] for record in records])
-    np.testing.assert_array_equal(ours, golden[feature], feature)
+    values = np.array([record[feature] for record in records])
+    np.testing.assert_array_equal(values, golden[feature], feature)
   features = inputs.record_features(64, training=training)
   assert set(features) <= set(golden)
 
 
-def test_odd_answers_stand_where_the_original_puts_them(released, tmp_path):
+def test_odd_answers_have_the_originals_positions(released, tmp_path):
   path = str(tmp_path / "a.tf_record")
   inputs.prepare(
     data.read(str(WINDOWS / "odd.json"), training=True),
@@ -242,7 +242,7 @@ def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
   assert files["eval"].records == str(tmp_path / "dev.tf_record")
 
 
-def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
+def test_contexts_without_words_are_refused(tokenizer, tmp_path):
   path = tmp_path / "a.json"
   path.write_text("{}")
   questions = data.from_texts([("Who?", " ")])
@@ -253,20 +253,20 @@ def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
     )
 
 
-def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
-  """The warning comes again where the records are kept."""
+def test_a_vocabulary_that_does_not_fit_is_reported(tmp_path, read, caplog):
+  """The warning is repeated if the records already exist."""
   caplog.set_level("DEBUG", logger="absl")
   tokenizer = tokenization.FullTokenizer(
     tiny_model.write_vocabulary(tmp_path, ["the", "?"])
   )
   file = read("train")
-  for shown in (5, 0):
+  for num_examples in (5, 0):
     caplog.clear()
     inputs.prepare(
       file, tokenizer, LENGTHS, records=str(tmp_path / "a"), training=True
     )
     examples = [text for text in caplog.messages if "[CLS] " in text]
-    assert len(examples) == shown
+    assert len(examples) == num_examples
     assert all(text.endswith("[SEP]") for text in examples)
     (warning,) = [
       text for text in caplog.messages if "the model learns nothing" in text
@@ -283,7 +283,7 @@ CHINESE = "東京在日本。日本的首都是東京，東京很大。"
     (CHINESE, "東京", 0, ["東", "京"]),
     (CHINESE, "東京", 12, ["東", "京"]),
     (CHINESE, "東京", 15, ["東", "京"]),
-    # Pieces of a word without spaces that are cut otherwise than the answer.
+    # The pieces of the whole word differ from the pieces of the answer.
     ("abcde fg", "cd", 2, ["##cde"]),
     ("abcde fg", "e f", 4, ["##cde", "fg"]),
     ("abcde (abcde) abcde", "abcde", 7, ["ab", "##cde"]),
@@ -325,4 +325,4 @@ def test_the_answer_is_where_the_file_says(
   first, last = windowing.find_answer(question, passage, tokenizer)
   assert passage.tokens[first : last + 1] == pieces
   if pieces == ["東", "京"]:
-    assert first == offset  # A piece a character.
+    assert first == offset  # One piece per character.

@@ -1,4 +1,4 @@
-"""The loss of SQuAD training: what padding does to it."""
+"""Tests the loss of SQuAD training, especially the effect of padding."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ def batch_of(lengths, width, positions):
   ids = np.zeros((len(lengths), width), np.int32)
   for row, length in zip(ids, lengths):
     row[:length] = np.arange(1, length + 1)
-  places = np.array(positions, np.int32)
+  starts = np.array(positions, np.int32)
   return {
     "input_ids": tf.constant(ids),
     "input_mask": tf.constant((ids > 0).astype(np.int32)),
     "segment_ids": tf.zeros_like(ids),
-    "start_positions": tf.constant(places),
-    "end_positions": tf.constant(places + 1),
+    "start_positions": tf.constant(starts),
+    "end_positions": tf.constant(starts + 1),
   }
 
 
@@ -31,7 +31,7 @@ def rows(batch, part, width):
 
 @pytest.fixture(scope="module")
 def model():
-  """A model of two layers whose logits differ from place to place."""
+  """A model of two layers whose logits differ between positions."""
   config = tiny_model.tiny(
     max_position_embeddings=32,
     hidden_dropout_prob=0.0,
@@ -53,9 +53,9 @@ def loss_and_gradients(model, *batches, **options):
   return [loss, *map(tf.convert_to_tensor, gradients)]
 
 
-def assert_equal(ones, others):
-  for one, other in zip(ones, others, strict=True):
-    np.testing.assert_allclose(one, other, rtol=0, atol=2e-6)
+def assert_equal(arrays, expected_arrays):
+  for array, expected in zip(arrays, expected_arrays, strict=True):
+    np.testing.assert_allclose(array, expected, rtol=0, atol=2e-6)
 
 
 def test_the_loss_does_not_depend_on_how_a_batch_is_cut(model):
@@ -66,21 +66,21 @@ def test_the_loss_does_not_depend_on_how_a_batch_is_cut(model):
   assert_equal(loss_and_gradients(model, *shares), whole)
 
 
-def test_padding_competes_where_asked_for_as_in_the_original(model):
+def test_padding_that_is_not_masked_competes_as_in_the_original(model):
   batch = batch_of([5, 3], 24, [1, 0])
   expected = 0.0
   for logits, offset in zip(model(batch), (0, 1)):
     exponentials = np.exp(logits.numpy().astype(np.float64))
     shares = exponentials / exponentials.sum(axis=1, keepdims=True)
-    places = [1 + offset, 0 + offset]
-    expected -= np.log(shares[[0, 1], places]).mean() / 2
+    positions = [1 + offset, 0 + offset]
+    expected -= np.log(shares[[0, 1], positions]).mean() / 2
   loss, *_ = loss_and_gradients(model, batch, mask_padding=False)
   assert float(loss) == pytest.approx(expected, abs=1e-6)
   masked, *_ = loss_and_gradients(model, batch)
   assert float(masked) < expected - 0.1
 
 
-def test_accuracy_is_of_the_tokens_alone():
+def test_accuracy_ignores_padding():
   def padding_first(batch, dropout_seed):
     del dropout_seed
     logits = tf.cast(batch["input_ids"], tf.float32)

@@ -1,4 +1,4 @@
-"""Where a null threshold comes from and where it is kept."""
+"""Tests how a null threshold is found, stored and read."""
 
 import json
 
@@ -20,20 +20,20 @@ def head(value=0.5):
   }
 
 
-def found(weights="a", path="dev.json"):
-  """A threshold that was found between two questions."""
+def threshold_of(weights="a", path="dev.json"):
+  """Returns the threshold that is best for two questions."""
   questions = [
     data.Question("a", "?", [], answers=("x",)),
     data.Question("b", "?", []),
   ]
-  given = [
+  predictions = [
     answers.Answer("a", "", [], "x", null_odds=1.5),
     answers.Answer("b", "", [], "y", null_odds=2.5),
   ]
-  of_now = weights if callable(weights) else lambda: weights
-  threshold = null_threshold.NullThreshold("auto", of_now)
+  current_weights = weights if callable(weights) else lambda: weights
+  threshold = null_threshold.NullThreshold("auto", current_weights)
   assert threshold.is_auto and threshold.value == 0.0
-  threshold.find(data.SquadFile(path, questions, True, []), given)
+  threshold.find(data.SquadFile(path, questions, True, []), predictions)
   return threshold
 
 
@@ -44,7 +44,7 @@ def looked_up(weights, *folders, text=None):
 
 
 def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
-  threshold = found()
+  threshold = threshold_of()
   assert 1.5 <= threshold.value < 2.5
   threshold.write(str(tmp_path))
   assert json.loads((tmp_path / FILE).read_text()) == {
@@ -55,29 +55,29 @@ def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
   assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value
 
 
-def test_one_that_answers_nothing_is_said(caplog):
+def test_a_threshold_that_answers_no_question_is_reported(caplog):
   caplog.set_level("WARNING")
-  found()
+  threshold_of()
   assert not caplog.text
   threshold = null_threshold.NullThreshold("auto", lambda: "a")
   questions = [data.Question("a", "?", [])]
-  given = [answers.Answer("a", "", [], "x", null_odds=1.5)]
-  threshold.find(data.SquadFile("d.json", questions, True, []), given)
+  predictions = [answers.Answer("a", "", [], "x", null_odds=1.5)]
+  threshold.find(data.SquadFile("d.json", questions, True, []), predictions)
   assert "the F1 is highest if no question of d.json is answered" in caplog.text
 
 
-def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
+def test_a_threshold_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
   caplog.set_level("WARNING")
-  found().write(str(tmp_path))
+  threshold_of().write(str(tmp_path))
   assert looked_up("b", tmp_path) == 0.0
   assert "which belongs to different weights" in caplog.text
 
 
-def test_what_the_user_says_comes_first(tmp_path):
+def test_the_users_value_comes_first(tmp_path):
   assert looked_up("a", tmp_path) == 0.0
-  found().write(str(tmp_path))
+  threshold_of().write(str(tmp_path))
   assert looked_up("a", tmp_path, text="-3.5") == -3.5
-  assert looked_up("a", tmp_path, text="auto") == 0.0  # Sought anew.
+  assert looked_up("a", tmp_path, text="auto") == 0.0  # Not found yet.
   assert not null_threshold.NullThreshold("-3.5", None).is_auto
   (tmp_path / FILE).write_text(
     '{"null_score_diff_threshold": -2, "weights": "a"}'
@@ -85,10 +85,10 @@ def test_what_the_user_says_comes_first(tmp_path):
   assert looked_up("a", tmp_path) == -2.0
 
 
-def test_a_folder_with_new_weights_loses_what_was_the_old_ones(tmp_path):
-  found("old").write(str(tmp_path))
-  kept = null_threshold.NullThreshold("1", lambda: "old")
-  kept.write(str(tmp_path))  # Not found by this run, but theirs.
+def test_a_folder_with_new_weights_loses_the_old_threshold(tmp_path):
+  threshold_of("old").write(str(tmp_path))
+  threshold = null_threshold.NullThreshold("1", lambda: "old")
+  threshold.write(str(tmp_path))  # The stored value stays.
   assert looked_up("old", tmp_path) > 0
   null_threshold.NullThreshold("1", lambda: "new").write(str(tmp_path))
   assert not list(tmp_path.iterdir())
@@ -97,16 +97,16 @@ def test_a_folder_with_new_weights_loses_what_was_the_old_ones(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_training_on_forgets_it(tmp_path):
-  found(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
+def test_further_training_removes_the_threshold(tmp_path):
+  threshold_of(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
   assert not list(tmp_path.iterdir())
-  found().write(str(tmp_path))
+  threshold_of().write(str(tmp_path))
   null_threshold.forget(str(tmp_path))
   null_threshold.forget(str(tmp_path))
   assert not list(tmp_path.iterdir())
 
 
-def test_weights_are_known_by_their_values(tmp_path):
+def test_weights_are_identified_by_their_values(tmp_path):
   digest = null_threshold.digest(head())
   prefix = str(tmp_path / "a" / "bert_model.ckpt")
   weight_files.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})
@@ -116,8 +116,8 @@ def test_weights_are_known_by_their_values(tmp_path):
     assert (tmp_path / folder).resolve() == tmp_path / "a"
     assert null_threshold.of_checkpoint(path) == 0.0
   assert null_threshold.folder_of("model.ckpt") == "."
-  found(digest).write(str(tmp_path / "a"))
-  assert null_threshold.of_checkpoint(prefix) == found().value
+  threshold_of(digest).write(str(tmp_path / "a"))
+  assert null_threshold.of_checkpoint(prefix) == threshold_of().value
   variables = [tf.Variable(value, name=name) for name, value in head().items()]
   assert null_threshold.digest_of_variables(variables) == digest
   variables[1].assign([0.0, 1e-9])
@@ -126,33 +126,33 @@ def test_weights_are_known_by_their_values(tmp_path):
   assert null_threshold.digest_of_checkpoint(prefix) is None
 
 
-def test_it_is_stored_in_the_folder_of_a_model_that_was_only_read(tmp_path):
+def test_it_is_stored_next_to_a_model_that_was_only_evaluated(tmp_path):
   model = tmp_path / "model"
   weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
-  threshold = found(null_threshold.digest(head()))
+  threshold = threshold_of(null_threshold.digest(head()))
   threshold.write_next_to(str(model))
   assert not (model / FILE).exists()  # It might be a run's folder.
   (model / "bert_config.json").write_text("{}")
-  found(null_threshold.digest(head(2.0))).write_next_to(str(model))
+  threshold_of(null_threshold.digest(head(2.0))).write_next_to(str(model))
   assert not (model / FILE).exists()
   threshold.write_next_to(str(model))
   assert (model / FILE).exists()
 
 
-def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path, caplog):
+def test_a_folder_that_cannot_be_written_is_only_reported(tmp_path, caplog):
   caplog.set_level("WARNING")
   (tmp_path / "bert_config.json").write_text("{}")
-  found().write_next_to(str(tmp_path))  # It has no checkpoint.
+  threshold_of().write_next_to(str(tmp_path))  # It has no checkpoint.
   assert "is not stored in" in caplog.text
 
 
-def test_a_file_of_any_name_can_be_told(tmp_path):
-  found(path="/data/d\udce9v.json").write(str(tmp_path))
+def test_a_file_may_have_any_name(tmp_path):
+  threshold_of(path="/data/d\udce9v.json").write(str(tmp_path))
   stored = json.loads((tmp_path / FILE).read_text("utf-8"))
   assert stored["found_on"] == "d\ufffdv.json"
 
 
-def test_what_is_no_number_is_refused(tmp_path):
+def test_other_values_than_numbers_are_refused(tmp_path):
   for text in ("high", "nan", ""):
     with pytest.raises(errors.InputError, match=f"={text}: expected a number"):
       null_threshold.NullThreshold(text, None)

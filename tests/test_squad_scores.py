@@ -1,4 +1,4 @@
-"""Tests of the scores of SQuAD on cases that the official scripts decide."""
+"""Compares SQuAD scores with the results of the official scripts."""
 
 import json
 import logging
@@ -24,13 +24,13 @@ def question(qas_id, *answers):
     ("T.h.e", ""),
     # Punctuation joins the words around it: it leaves no space.
     ("1,000–2,000 well-known", "1000–2000 wellknown"),
-    # Only that of ASCII goes, so an article next to another mark is one.
+    # Only ASCII punctuation is removed. An article next to other marks is, too.
     ("“the end”—a…", "“ end”— …"),
     ("$5 & 3%", "5 3"),
     ("ÉCOLE", "école"),
     ("一个,人。", "一个人。"),
     ("the a an", ""),
-    # The letter is part of a word for \b, whatever its script.
+    # For \b, a letter of any script is part of a word.
     ("éa", "éa"),
   ],
 )
@@ -48,7 +48,7 @@ def test_normalized(text, normal):
     # Words count as often as they occur in both.
     ("a b b b", ["b b c"], 0, 4 / 6),
     ("b c b", ["c b b"], 0, 1),
-    # The best of the answers counts, for each score by itself.
+    # The best answer counts, separately for each score.
     ("cat mat", ["cat", "mat cat sat", "cat mat"], 1, 1),
     ("cat mat", ["cat", "mat cat"], 0, 1),
     ("", ["cat"], 0, 0),
@@ -56,8 +56,8 @@ def test_normalized(text, normal):
 )
 @pytest.mark.parametrize("version_2", [False, True])
 def test_the_best_answer_counts(version_2, prediction, answers, exact, f1):
-  found = scores.compare(prediction, answers, version_2=version_2)
-  assert found == pytest.approx((exact, f1), abs=1e-12)
+  result = scores.compare(prediction, answers, version_2=version_2)
+  assert result == pytest.approx((exact, f1), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_the_best_answer_counts(version_2, prediction, answers, exact, f1):
     ("the", ["..."], (1, 0), (1, 1)),
     ("", ["an"], (1, 0), (1, 1)),
     ("cat", ["the"], (0, 0), (0, 0)),
-    # Such an answer is none among others.
+    # Such an answer is ignored if there are others (2.0).
     ("", ["the", "cat"], (1, 0), (0, 0)),
     ("cat", ["the", "cat"], (1, 1), (1, 1)),
-    # Without answers only no words are right.
+    # Without answers, only a prediction without words is right.
     ("", (), None, (1, 1)),
     ("The.", (), None, (1, 1)),
     ("cat", (), None, (0, 0)),
@@ -85,8 +85,8 @@ def test_texts_without_words(prediction, answers, v1, v2):
 def test_version_1_counts_missing_predictions_as_0(caplog):
   questions = [question("1", "cat"), question("2", "dog"), question("3", "x y")]
   with caplog.at_level(logging.WARNING):
-    found = scores.score_v1(questions, {"1": "a cat", "3": "x", "?": ""})
-  assert found == pytest.approx(
+    result = scores.score_v1(questions, {"1": "a cat", "3": "x", "?": ""})
+  assert result == pytest.approx(
     {"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3}, abs=1e-12
   )
   assert "1 of 3 questions have no prediction and score 0" in caplog.text
@@ -115,8 +115,8 @@ PREDICTIONS = {
 }
 
 
-def test_version_2_tells_questions_with_and_without_answers_apart():
-  found = scores.score_v2(QUESTIONS, PREDICTIONS)
+def test_version_2_separates_questions_with_and_without_answers():
+  result = scores.score_v2(QUESTIONS, PREDICTIONS)
   expected = {
     "exact": 40.0,
     "f1": 50.0,
@@ -128,24 +128,24 @@ def test_version_2_tells_questions_with_and_without_answers_apart():
     "NoAns_f1": 100 / 3,
     "NoAns_total": 3,
   }
-  assert list(found) == list(expected)
-  assert found == pytest.approx(expected, abs=1e-12)
-  assert json.dumps(found)
+  assert list(result) == list(expected)
+  assert result == pytest.approx(expected, abs=1e-12)
+  assert json.dumps(result)
 
 
 def test_version_2_has_no_part_without_questions():
   for part, other in ((QUESTIONS[:2], "NoAns"), (QUESTIONS[2:], "HasAns")):
-    found = scores.score_v2(part, PREDICTIONS)
-    assert len(found) == 6 and not any(other in name for name in found)
+    result = scores.score_v2(part, PREDICTIONS)
+    assert len(result) == 6 and not any(other in name for name in result)
 
 
 def test_version_2_leaves_missing_predictions_out(caplog):
   some = {key: PREDICTIONS[key] for key in ("right", "wrong")}
   with caplog.at_level(logging.WARNING):
-    found = scores.score_v2(QUESTIONS, some, {"right": 0, "wrong": 1})
-  assert found["total"] == 2 and found["exact"] == 50
-  assert (found["HasAns_total"], found["NoAns_total"]) == (1, 1)
-  assert (found["best_exact"], found["best_exact_thresh"]) == (100, 0)
+    result = scores.score_v2(QUESTIONS, some, {"right": 0, "wrong": 1})
+  assert result["total"] == 2 and result["exact"] == 50
+  assert (result["HasAns_total"], result["NoAns_total"]) == (1, 1)
+  assert (result["best_exact"], result["best_exact_thresh"]) == (100, 0)
   assert "3 of 5 questions have no prediction and are left out" in caplog.text
 
 
@@ -161,17 +161,17 @@ def test_predictions_of_another_file_are_refused():
     # Points with the first 0, 1, ... questions answered, F1 (exact):
     # 3, 4 (4), 4.5 (4), 4.5, 3.5, 2.5.
     ([-5, -4, -3, -2, -1], (80, -5), (90, -4)),
-    # 3, 3, 2, 1, 2, 2.5: none answered is best, for which it says 0.
+    # 3, 3, 2, 1, 2, 2.5: answering none is best; the script reports 0.
     ([-2, -1, -5, -4, -3], (60, 0), (60, 0)),
-    # It may part equal odds: after the first of -4 there are 4.5 points.
+    # The script may split equal odds: after the first -4 there are 4.5 points.
     ([-5, -4, 0, -4, -4], (80, -5), (90, -4)),
   ],
 )
 def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
   null_odds = dict(zip(PREDICTIONS, odds))
-  found = scores.score_v2(QUESTIONS, PREDICTIONS, null_odds)
-  found = {name: found[name] for name in found if name.startswith("best")}
-  assert found == {
+  result = scores.score_v2(QUESTIONS, PREDICTIONS, null_odds)
+  result = {name: result[name] for name in result if name.startswith("best")}
+  assert result == {
     "best_exact": exact[0],
     "best_exact_thresh": exact[1],
     "best_f1": f1[0],
@@ -194,7 +194,7 @@ def f1_above(threshold, odds):
     ([-5, 1, -3, 2, -5], 70),
     ([3, 4, 2, 1, 1], 60),
     ([-2, -1, -5, -4, -3], 60),
-    # Equal odds go together.
+    # Equal odds are not split.
     ([-5, -4, 0, -4, -4], 80),
     ([7, 7, 7, 7, 7], 60),
     ([-1e30, 0, 0, 0, 1e30], 80),
@@ -218,11 +218,11 @@ def test_odds_are_needed_for_every_prediction():
 
 def test_files_are_read(tmp_path):
   path = tmp_path / "some.json"
-  for kind, values, fault in (
+  for value_type, values, fault in (
     (str, {"a": "é", "b": ""}, "expected a number"),
     (float, {"a": 1, "b": -0.5}, "expected a string"),
   ):
     path.write_text(json.dumps(values))
-    assert scores.read_by_id(str(path), kind) == values
+    assert scores.read_by_id(str(path), value_type) == values
     with pytest.raises(errors.InputError, match=f"some.json: a is .*; {fault}"):
-      scores.read_by_id(str(path), float if kind is str else str)
+      scores.read_by_id(str(path), float if value_type is str else str)

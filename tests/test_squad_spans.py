@@ -1,4 +1,4 @@
-"""Stretches of the passage by their logits, against the rule in plain loops."""
+"""Compares the best spans of a passage with plain loops over its logits."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from squad import answers, spans, windowing
 
 
 def window(question=0, start=0, length=4, is_max_context=None, first=3):
-  """A window of `length` pieces from `start` on, which begin at `first`."""
+  """A window of `length` pieces from `start` on, at position `first`."""
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
   return windowing.Window(
@@ -26,11 +26,11 @@ def window(question=0, start=0, length=4, is_max_context=None, first=3):
 def plain(windows, logits, num_questions, options):
   """Yields [(first piece, last piece, start logit, end logit)] by question.
 
-  As best_spans says it: the loops of the original, in Python's own numbers.
+  These are the loops of the original, in Python floats.
   """
   starts, ends = logits["start"], logits["end"]
   for question in range(num_questions):
-    found, null = [], None
+    candidates, null = [], None
     for row, w in enumerate(windows):
       if w.question_index != question:
         continue
@@ -40,7 +40,7 @@ def plain(windows, logits, num_questions, options):
         ]
         for values in (starts, ends)
       ]
-      # Positions of the passage.
+      # The positions of the passage.
       inside = range(w.first_position, w.first_position + w.length)
       for start in best[0]:
         for end in best[1]:
@@ -54,23 +54,23 @@ def plain(windows, logits, num_questions, options):
           ):
             shift = w.start - w.first_position
             pair = float(starts[row][start]), float(ends[row][end])
-            found.append((start + shift, end + shift, *pair))
-      of_null = float(starts[row][0]), float(ends[row][0])
-      if null is None or sum(of_null) < sum(null):
-        null = of_null
+            candidates.append((start + shift, end + shift, *pair))
+      null_pair = float(starts[row][0]), float(ends[row][0])
+      if null is None or sum(null_pair) < sum(null):
+        null = null_pair
     if null:
-      found.append((spans.NULL_PIECE, spans.NULL_PIECE, *null))
-    # Stable: equal sums stay in the order in which they were found.
-    yield sorted(found, key=lambda span: -span[2] - span[3])
+      candidates.append((spans.NULL_PIECE, spans.NULL_PIECE, *null))
+    # The sort is stable: equal sums keep their order.
+    yield sorted(candidates, key=lambda span: -span[2] - span[3])
 
 
-def listed(found):
-  return list(zip(*(values.tolist() for values in found[1:])))
+def listed(result):
+  return list(zip(*(values.tolist() for values in result[1:])))
 
 
 @pytest.mark.parametrize("n_best_size, longest", [(1, 30), (3, 2), (20, 5)])
 def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
-  """There are few values, so that many logits and sums are equal."""
+  """There are few different values, so many logits and sums are equal."""
   random = np.random.default_rng(n_best_size)
   windows = [
     window(
@@ -88,22 +88,22 @@ def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
     )
   ]
   starts, ends = (random.integers(0, 4, (2, 40, 40)) / 2).astype(np.float32)
-  # A sum that float32 cannot tell from the next one.
+  # float32 cannot distinguish the sums of these.
   starts[:9, 7], starts[:9, 8] = 2**24, 2**24 - 1
   options = answers.AnswerOptions(n_best_size, longest)
   arguments = windows, {"start": starts, "end": ends}, 12, options
   expected = list(plain(*arguments))
   assert sum(map(len, expected)) > n_best_size
-  # In one block, and in several.
+  # First in one block, then in several.
   for size in (128, 4):
     monkeypatch.setattr(spans, "_WINDOWS_PER_BLOCK", size)
-    found = list(map(listed, spans.best_spans(*arguments)))
-    assert found == expected
+    result = list(map(listed, spans.best_spans(*arguments)))
+    assert result == expected
 
 
 def test_without_windows_there_are_no_spans():
   nothing = np.zeros([0, 5], np.float32)
-  found = spans.best_spans(
+  results = spans.best_spans(
     [], {"start": nothing, "end": nothing}, 2, answers.AnswerOptions()
   )
-  assert [listed(each) for each in found] == [[], []]
+  assert [listed(result) for result in results] == [[], []]

@@ -1,4 +1,4 @@
-"""The words of texts, and their labels."""
+"""Tests how texts are split into words and labelled."""
 
 import pytest
 import tensorflow as tf
@@ -62,5 +62,5 @@ def test_words(text, at_punctuation, words):
   places = text_spans.word_places(text, at_punctuation=at_punctuation)
   assert [text[start:end] for start, end in places] == words
   if at_punctuation:
-    found = tokenization.BasicTokenizer(False).tokenize(text)
-    assert found == [word.replace("\u200b", "") for word in words]
+    tokens = tokenization.BasicTokenizer(False).tokenize(text)
+    assert tokens == [word.replace("\u200b", "") for word in words]

@@ -1,4 +1,4 @@
-"""Tests of the BiLSTM on features of BERT."""
+"""Tests the BiLSTM on features of BERT."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tiny_model import assert_close
 
 CONFIG = tiny_model.tiny(num_hidden_layers=5)
 RNG = np.random.RandomState(0)
-# Five layers of [B, T, H] = [2, 4, 16], and below them the embeddings.
+# The embeddings and five layers, [B, T, H] = [2, 4, 16] each.
 EMBEDDINGS, *LAYERS = RNG.randn(6, 2, 4, 16).astype(np.float32)
 OUTPUT = modeling.BertOutput(
   embedding_output=tf.constant(EMBEDDINGS),
@@ -25,7 +25,7 @@ EXPECTED = {
   "embeddings": EMBEDDINGS,
   "second_to_last": LAYERS[-2],
   "last": LAYERS[-1],
-  # Before training all layers weigh the same.
+  # Before training, all layers have equal weights.
   "weighted_sum_last_four": np.mean(LAYERS[-4:], axis=0),
   "concat_last_four": np.concatenate(LAYERS[-4:], axis=-1),
   "weighted_sum_all": np.mean(LAYERS, axis=0),
@@ -71,7 +71,7 @@ def test_weighted_sum_follows_its_weights():
 
 
 def test_names_and_initial_weights_are_a_function_of_the_seed():
-  first, again, other = tagger(), tagger(), tagger(seed=1)
+  first, same, other = tagger(), tagger(), tagger(seed=1)
   assert sorted(v.name for v in first.variables) == [
     "output_bias:0",
     "output_weights:0",
@@ -82,7 +82,7 @@ def test_names_and_initial_weights_are_a_function_of_the_seed():
     ),
   ]
   by_name = [
-    {v.name: v.numpy() for v in m.variables} for m in (first, again, other)
+    {v.name: v.numpy() for v in m.variables} for m in (first, same, other)
   ]
   for name, value in by_name[0].items():
     np.testing.assert_array_equal(value, by_name[1][name])
@@ -113,10 +113,10 @@ def test_bilstm_equals_its_formula_and_ignores_padding():
     for shape in ([2, 3, 20], [2, 5, 20], [2, 20])
   ]
   lengths = [4, 2]
-  found = bilstm.bilstm(x, lengths, *weights).numpy()
+  outputs = bilstm.bilstm(x, lengths, *weights).numpy()
   for row, length in enumerate(lengths):
     sequence = x[row, :length]
     forward = lstm(sequence, *(w[0] for w in weights))
     backward = lstm(sequence[::-1], *(w[1] for w in weights))[::-1]
     expected = np.concatenate([forward, backward], axis=1)
-    assert_close(found[row, :length], expected, 1e-5)
+    assert_close(outputs[row, :length], expected, 1e-5)

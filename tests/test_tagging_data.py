@@ -1,4 +1,4 @@
-"""Files of sentences: read, checked, written back with labels."""
+"""Tests how files of sentences are read, checked and written with labels."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   assert scores.entities(second.labels) == [("LOC", 0, 1)]
 
 
-# (before, label): the schemes that have it.
+# {(label, next label): schemes that allow it}.
 MAY_FOLLOW = {
   ("O", "I-X"): "iob1",
   ("O", "B-X"): "iob2 iobes",
@@ -91,7 +91,7 @@ MAY_FOLLOW = {
 
 
 @pytest.mark.parametrize("before, label", MAY_FOLLOW)
-def test_what_may_follow_what(before, label):
+def test_which_labels_may_follow(before, label):
   tags = {"iob1": "IOB", "iob2": "IOB", "iobes": "IOBES"}
   allowed = [
     scheme
@@ -119,13 +119,13 @@ def test_what_may_follow_what(before, label):
       ["DT", "-LRB-"],
     ),
     ("a\nb\n", {"labelled": False}, ["a", "b"], None),
-    # Windows' line ends; no-break spaces are parts of words.
+    # Lines may end as in Windows, and words may contain no-break spaces.
     ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
   ],
 )
 def test_columns_are_chosen(tmp_path, text, options, words, labels):
-  (found,) = read(tmp_path, text, **options)
-  assert (found.words, found.labels) == (words, labels)
+  (sentence,) = read(tmp_path, text, **options)
+  assert (sentence.words, sentence.labels) == (words, labels)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_all_faults_are_listed_at_once(tmp_path):
 def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
   text = "\n-DOCSTART- O\n\na O\n\n\n\nb O\n"
   with caplog.at_level("WARNING"):
-    found = read(tmp_path, text)
-  assert [sentence.words for sentence in found] == [["a"], ["b"]]
+    sentences = read(tmp_path, text)
+  assert [sentence.words for sentence in sentences] == [["a"], ["b"]]
   (record,) = caplog.records
   assert record.getMessage().endswith(
     "file.conll: skipped 2 empty sentences, the first at line 6"
@@ -184,13 +184,13 @@ def test_the_labels_are_sorted_with_o_first(tmp_path):
 
 def test_raw_sentences(tmp_path):
   path = write(tmp_path, "Anna's in Bern.\nYes\n", "a.txt")
-  found = data.read(path, labelled=None, file_format="text")
-  assert [s.words for s in found] == [
+  sentences = data.read(path, labelled=None, file_format="text")
+  assert [s.words for s in sentences] == [
     ["Anna", "'", "s", "in", "Bern", "."],
     ["Yes"],
   ]
-  assert [s.labels for s in found] == [None, None]
-  assert found[1].lines == [2]
+  assert [s.labels for s in sentences] == [None, None]
+  assert sentences[1].lines == [2]
   lines = data.with_predictions(path, "text", [["B-X", *"OOOOO"], ["O"]])
   assert "".join(lines) == "Anna B-X\n' O\ns O\nin O\nBern O\n. O\n\nYes O\n\n"
   write(tmp_path, "Anna\n\n \nYes\n", "a.txt")
@@ -241,14 +241,14 @@ GOOD = {"words": ["a"], "labels": ["O"]}
     ),
   ],
 )
-def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
+def test_faults_in_a_line_of_json_are_named(tmp_path, line, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     data.read(write_json(tmp_path, GOOD, line))
 
 
 def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
   path = write_json(tmp_path, "{", GOOD, {"words": []}, GOOD, {"words": ["a"]})
-  for labelled in (True, None):  # The first that can be read has labels.
+  for labelled in (True, None):  # The first valid line has labels.
     with pytest.raises(errors.InputError) as raised:
       data.read(path, labelled=labelled)
     heading, *lines = str(raised.value).split("\n")
@@ -260,7 +260,7 @@ def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
     data.read(write_json(tmp_path, "", ""))
 
 
-def test_predictions_are_one_more_column(tmp_path):
+def test_predictions_are_appended_as_a_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
   lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]])
   assert "".join(lines) == ("-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n")
@@ -301,7 +301,7 @@ def test_schemes_of_other_letters(tmp_path, scheme, long, wrong):
     read(tmp_path, "w B-X\n", scheme=scheme)
 
 
-def test_odd_labels_count_where_that_is_wanted(tmp_path, caplog):
+def test_invalid_labels_count_if_lenient(tmp_path, caplog):
   text = "a O\nb I-X\nc I-X\nd I-Y\n"
   with pytest.raises(errors.InputError, match=":2: I-X follows O, .*--lenient"):
     read(tmp_path, text)
@@ -318,10 +318,10 @@ def test_types_without_tags(tmp_path):
   text = "Anna PER\nLee PER\nin O\nBern LOC\nBob PER\n"
   (sentence,) = read(tmp_path, text, scheme="plain")
   predicted = ["PER", "O", "O", "LOC", "PER"]
-  found = scores.evaluate([sentence.labels], [predicted], 0.0, "plain")
-  # Two of three, of three: PER of two words, LOC and PER.
-  assert found.results["precision"] == found.results["recall"] == 2 / 3
-  assert found.results["f1_LOC"] == 1.0 and found.results["accuracy"] == 0.8
+  scored = scores.evaluate([sentence.labels], [predicted], 0.0, "plain")
+  # Two of three entities are right: LOC and the last PER.
+  assert scored.results["precision"] == scored.results["recall"] == 2 / 3
+  assert scored.results["f1_LOC"] == 1.0 and scored.results["accuracy"] == 0.8
 
 
 CONLLU = """# sent_id = 1
@@ -348,7 +348,7 @@ def test_conllu(tmp_path):
   ]
 
 
-def test_numbers_that_stand_for_words_are_named(tmp_path, caplog):
+def test_numbers_in_place_of_words_are_reported(tmp_path, caplog):
   path = write(tmp_path, "1\tAnna\tB-PER\n2\twon\tO\n\n1\tYes\tO\n")
   data.read(path, word_column=1)
   assert not caplog.text
@@ -364,7 +364,7 @@ def test_comments_and_words_that_begin_with_a_hash(tmp_path):
   assert (first.words, second.words) == (["w", "#"], ["#a"])
 
 
-def test_numbers_of_labels_have_names(tmp_path):
+def test_label_numbers_are_replaced_by_names(tmp_path):
   path = write_json(tmp_path, {"tokens": ["a", "b"], "ner_tags": [0, 2]})
   names = ["O", "B-PER", "B-LOC"]
   (sentence,) = data.read(path, label_names=names)

@@ -1,4 +1,4 @@
-"""Sentences are cut into windows, and windows become records."""
+"""Tests how sentences are cut into windows, and windows become records."""
 
 import random
 
@@ -13,7 +13,7 @@ from tagging import data, inputs, windowing
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-  """One letter is one word piece."""
+  """Each letter is a word piece."""
   letters = "abcdefghij"
   return tokenization.FullTokenizer(
     tiny_model.write_vocabulary(
@@ -35,8 +35,8 @@ def sentences_of(*documents):
   ]
 
 
-def shown(tokenizer, windows):
-  """Windows as text; a word that has its label there is in capitals."""
+def texts_of(tokenizer, windows):
+  """Returns windows as texts; words that are labelled there are upper-case."""
   texts = []
   for window in windows:
     pieces = tokenizer.convert_ids_to_tokens(window.input_ids)
@@ -50,7 +50,7 @@ def shown(tokenizer, windows):
 def test_a_long_sentence_is_cut_between_words(tokenizer):
   sentences = sentences_of(["ab cd e fgh i j"])
   windows = windowing.make_windows(sentences, tokenizer, 6)
-  assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
+  assert texts_of(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
   assert windows[1].positions == [1, 2]
   assert [(w.sentence, w.first_word) for w in windows] == [
     (0, 0),
@@ -71,7 +71,7 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
     windows = windowing.make_windows(
       sentences_of(*documents), tokenizer, room, document_context=True
     )
-    assert shown(tokenizer, windows) == expected
+    assert texts_of(tokenizer, windows) == expected
 
 
 def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
@@ -79,7 +79,7 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
     windows = windowing.make_windows(
       sentences_of(["a bcdefghij c"]), tokenizer, 6, path="f.conll"
     )
-  assert shown(tokenizer, windows) == ["A", "Bcde", "C"]
+  assert texts_of(tokenizer, windows) == ["A", "Bcde", "C"]
   (record,) = caplog.records
   assert record.getMessage() == (
     "f.conll:2: the word bcdefghij... has 9 word pieces; the model reads "
@@ -122,11 +122,11 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
     sentences, tokenizer, 12, document_context=document_context
   )
   assert max(len(window.input_ids) for window in windows) <= 12
-  of_windows = (
+  predictions = (
     tokenizer.convert_ids_to_tokens([w.input_ids[n] for n in w.positions])
     for w in windows
   )
-  assert windowing.of_sentences(windows, of_windows, len(sentences)) == [
+  assert windowing.of_sentences(windows, predictions, len(sentences)) == [
     [word[0] for word in sentence.words] for sentence in sentences
   ]
 
@@ -138,7 +138,7 @@ SENTENCES = [
 WINDOWS = [
   windowing.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
   windowing.Window([2, 13, 3], 1, 0, [1]),
-  # The second word of the first sentence.
+  # The window of the second word of the first sentence.
   windowing.Window([2, 12, 3], 0, 1, [1]),
 ]
 
@@ -192,7 +192,7 @@ def test_labels_may_be_missing_but_not_unknown(tmp_path):
     assert set(record["label_ids"]) == {inputs.NO_LABEL}
 
 
-def test_one_document_is_named(tokenizer, tmp_path, caplog):
+def test_a_file_that_is_one_document_is_reported(tokenizer, tmp_path, caplog):
   settings = run_settings.Settings(
     {
       "document_context": True,
@@ -210,5 +210,5 @@ def test_one_document_is_named(tokenizer, tmp_path, caplog):
       tokenizer=tokenizer,
       labels=["O"],
     )
-    said = "f: the whole file counts as one document" in caplog.text
-    assert said == is_one
+    is_warned = "f: the whole file counts as one document" in caplog.text
+    assert is_warned == is_one

@@ -1,4 +1,4 @@
-"""Tests of the tagging model and of what it learns from."""
+"""Tests the objective of the tagging model."""
 
 import numpy as np
 import tensorflow as tf
@@ -24,9 +24,9 @@ def test_the_objective_is_the_mean_over_labelled_words():
   expected = -sum(log_probs[word] for word in words)
   assert_close(sums["tagging"], expected, 1e-5)
   assert objective.weights(batch)["tagging"] == 3.0
-  right = sum(np.argmax(logits[row, place]) == k for row, place, k in words)
+  right = sum(np.argmax(logits[row, index]) == k for row, index, k in words)
   assert metrics["tagging_accuracy"] == (right, 3.0)
-  # In training: what tokens per second are worked out from.
+  # Only training reports the metrics for tokens per second.
   assert "tokens_per_example" not in metrics
   _, metrics = objective.sums(batch, [1, 2])
   assert metrics["tokens_per_example"] == (7.0, 2.0)

@@ -1,4 +1,4 @@
-"""Tests of the numbers that are reported."""
+"""Tests the scores of tagging."""
 
 import random
 import warnings
@@ -11,20 +11,20 @@ from tagging import scores
 def test_scores_of_a_hand_counted_case():
   gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
   predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
-  found = scores.evaluate(gold, predicted, 0.0, "iob2").results
-  # Found: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2); of them LOC(3,4) is right.
-  assert found["precision"] == 1 / 4
-  assert found["recall"] == 1 / 3
-  assert found["f1"] == pytest.approx(2 / 7)
-  assert found["accuracy"] == 3 / 6
-  assert found["precision_LOC"] == 1 / 2
-  assert found["recall_LOC"] == 1
-  assert found["f1_PER"] == found["f1_ORG"] == 0
+  results = scores.evaluate(gold, predicted, 0.0, "iob2").results
+  # Of the predicted PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2), LOC(3,4) is right.
+  assert results["precision"] == 1 / 4
+  assert results["recall"] == 1 / 3
+  assert results["f1"] == pytest.approx(2 / 7)
+  assert results["accuracy"] == 3 / 6
+  assert results["precision_LOC"] == 1 / 2
+  assert results["recall_LOC"] == 1
+  assert results["f1_PER"] == results["f1_ORG"] == 0
 
 
-def test_nothing_found_and_nothing_there_is_zero():
-  found, report = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2")
-  assert found == {
+def test_without_any_entity_the_scores_are_zero():
+  results, report = scores.evaluate([["O", "O"]], [["O", "O"]], 2.0, "iob2")
+  assert results == {
     "loss": 2.0,
     "precision": 0,
     "recall": 0,
@@ -35,7 +35,7 @@ def test_nothing_found_and_nothing_there_is_zero():
   assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows
 
 
-def test_sentences_of_different_length_are_a_fault():
+def test_sentences_of_different_length_are_refused():
   for score, predicted in (
     (scores.accuracy, [["O"]]),
     (scores.accuracy, [["O", "O"], ["O"]]),
@@ -46,44 +46,46 @@ def test_sentences_of_different_length_are_a_fault():
 
 
 def random_labels(rng, tags):
-  labels = ["O"] + [f"{t}-{kind}" for t in tags for kind in ("X", "a-b")]
+  labels = ["O"] + [f"{t}-{name}" for t in tags for name in ("X", "a-b")]
   return [rng.choice(labels) for _ in range(rng.randint(0, 9))]
 
 
 @pytest.mark.parametrize("tags", ["I", "BI", "BIES"])
 def test_seqeval_agrees(tags):
-  """On random labels, most of which no scheme allows."""
+  """The labels are random, so most sequences are invalid in every scheme."""
   seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
   rng = random.Random(1)
   gold, predicted = [], []
   for _ in range(500):
     labels = random_labels(rng, tags)
-    theirs = [
-      (kind, start, end + 1)
-      for kind, start, end in seqeval.get_entities(labels)
+    expected = [
+      (name, start, end + 1)
+      for name, start, end in seqeval.get_entities(labels)
     ]
-    assert scores.entities(labels) == theirs, labels
+    assert scores.entities(labels) == expected, labels
     gold.append(labels)
-    # Like the gold labels in half of the places, to have some right.
+    # Many labels equal the gold labels, so some entities are right.
     predicted.append(
       [rng.choice([label, rng.choice(labels)]) for label in labels]
     )
-  ours, ours_report = scores.evaluate(gold, predicted, 0.0, "iobes")
-  assert ours["precision"] == pytest.approx(
+  results, result_table = scores.evaluate(gold, predicted, 0.0, "iobes")
+  assert results["precision"] == pytest.approx(
     seqeval.precision_score(gold, predicted)
   )
-  assert ours["recall"] == pytest.approx(seqeval.recall_score(gold, predicted))
-  assert ours["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
-  assert ours["accuracy"] == pytest.approx(
+  assert results["recall"] == pytest.approx(
+    seqeval.recall_score(gold, predicted)
+  )
+  assert results["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
+  assert results["accuracy"] == pytest.approx(
     seqeval.accuracy_score(gold, predicted)
   )
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     report = seqeval.classification_report(gold, predicted, output_dict=True)
     table = seqeval.classification_report(gold, predicted, digits=4)
-  for kind in ("X", "a-b"):
-    assert ours[f"f1_{kind}"] == pytest.approx(report[kind]["f1-score"])
-  assert ours_report == table
+  for name in ("X", "a-b"):
+    assert results[f"f1_{name}"] == pytest.approx(report[name]["f1-score"])
+  assert result_table == table
 
 
 def test_the_last_word_in_bilou_ends_an_entity():

@@ -1,4 +1,4 @@
-"""Annotated characters become labels of words, and labels spans again."""
+"""Tests how annotated characters become labels of words, and vice versa."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_files_of_annotators(tmp_path, spans, name):
   }
 
 
-def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
+def test_examples_that_prodigy_users_refused_are_left_out(tmp_path, caplog):
   path = tmp_path / "file.jsonl"
   lines = [
     json.dumps(
@@ -78,7 +78,7 @@ def test_what_prodigys_annotators_refuse_is_left_out(tmp_path, caplog):
 
 
 def exported(*values, cancelled=()):
-  """A task of Label Studio's JSON export, as the program writes it."""
+  """Returns a task as in Label Studio's JSON export."""
   annotations = [
     {
       "id": 1,
@@ -139,7 +139,7 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
 
 
 @pytest.mark.parametrize(
-  "change, said",
+  "change, message",
   [
     (
       {"data": {"body": TEXT}},
@@ -156,14 +156,14 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
     (exported({"start": 0, "end": 3, "labels": ["A"]}), ":2: the span 0 to 3"),
   ],
 )
-def test_other_exports_are_named(tmp_path, change, said):
+def test_other_exports_are_refused(tmp_path, change, message):
   path = tmp_path / "export.json"
   path.write_text(json.dumps([exported(*NAMED), exported(*NAMED) | change]))
-  with pytest.raises(errors.InputError, match=said):
+  with pytest.raises(errors.InputError, match=message):
     data.read(str(path))
 
 
-def test_a_text_alone_is_predicted(tmp_path):
+def test_a_text_without_labels_can_be_read(tmp_path):
   path = tmp_path / "file.jsonl"
   path.write_text(json.dumps({"text": TEXT}))
   (sentence,) = data.read(str(path), labelled=None)
@@ -171,7 +171,7 @@ def test_a_text_alone_is_predicted(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "spans, said",
+  "spans, message",
   [
     (
       [[0, 3, "PER"]],
@@ -188,10 +188,10 @@ def test_a_text_alone_is_predicted(tmp_path):
     ({"a": 1}, "no list of spans"),
   ],
 )
-def test_spans_that_are_no_words_are_named(tmp_path, spans, said):
+def test_spans_that_are_not_words_are_refused(tmp_path, spans, message):
   path = tmp_path / "file.jsonl"
   path.write_text(json.dumps({"text": TEXT, "entities": spans}))
-  with pytest.raises(errors.InputError, match=said):
+  with pytest.raises(errors.InputError, match=message):
     data.read(str(path))
 
 

@@ -1,4 +1,4 @@
-"""[CLS] a [SEP] b [SEP], for one sequence and for many."""
+"""Tests [CLS] a [SEP] b [SEP], for one sequence and for many."""
 
 import itertools
 
@@ -10,21 +10,21 @@ from text import input_sequences
 
 
 @pytest.mark.parametrize(
-  "length_a, length_b, max_length, kept",
+  "length_a, length_b, max_length, expected",
   [
     (3, 2, 5, (3, 2)),
     (3, 2, 9, (3, 2)),
     (9, 2, 5, (3, 2)),
     (2, 9, 5, (2, 3)),
-    (5, 5, 5, (3, 2)),  # The second loses first where both are equal.
+    (5, 5, 5, (3, 2)),  # Of equal texts, the second loses first.
     (2, 2, 1, (1, 0)),
     (1, 1, 0, (0, 0)),
   ],
 )
-def test_truncate_pair(length_a, length_b, max_length, kept):
+def test_truncate_pair(length_a, length_b, max_length, expected):
   a, b = list(range(length_a)), list(range(length_b))
   input_sequences.truncate_pair(a, b, max_length)
-  assert (a, b) == (list(range(kept[0])), list(range(kept[1])))
+  assert (a, b) == (list(range(expected[0])), list(range(expected[1])))
 
 
 @pytest.mark.parametrize(
@@ -32,24 +32,24 @@ def test_truncate_pair(length_a, length_b, max_length, kept):
   [
     ([[5, 6]], [1, 5, 6, 2], [0, 0, 0, 0]),
     ([[5], [6, 7]], [1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1]),
-    ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # With its [SEP].
+    ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # An empty text has a [SEP].
   ],
 )
 def test_one_text_and_two(texts, ids, segments):
-  found = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))
-  assert found == (ids, segments)
+  built = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))
+  assert built == (ids, segments)
 
 
-def test_many_pairs_are_cut_as_one_by_one():
-  """One by one: the longer text loses its last piece until both fit."""
+def test_many_pairs_are_truncated_like_single_pairs():
+  """The longer text loses its last piece until both texts fit."""
   for a, b, room in itertools.product(range(12), range(12), range(1, 13)):
-    left = [a, b]
-    while sum(left) > room:
-      left[0 if left[0] > left[1] else 1] -= 1
-    found = input_sequences.truncated_lengths(
+    expected = [a, b]
+    while sum(expected) > room:
+      expected[0 if expected[0] > expected[1] else 1] -= 1
+    lengths = input_sequences.truncated_lengths(
       np.array([a]), np.array([b]), room
     )
-    assert [found[0][0], found[1][0]] == left, (a, b, room)
+    assert [lengths[0][0], lengths[1][0]] == expected, (a, b, room)
 
 
 def filled(firsts, seconds, length):
@@ -81,7 +81,7 @@ def test_a_batch_is_its_sequences_padded():
     assert batch["input_mask"][row].tolist() == [1] * len(ids) + padding
 
 
-def test_a_batch_may_have_first_texts_alone_or_nothing():
+def test_a_batch_may_have_only_first_texts_or_nothing():
   batch = filled([[7], []], [[], []], 4)
   assert batch["input_ids"].tolist() == [[1, 7, 2, 0], [1, 2, 0, 0]]
   assert filled([], [], 4)["input_ids"].shape == (0, 4)
@@ -107,7 +107,7 @@ def test_batches_are_sorted_by_length_and_hold_everything():
 @pytest.mark.parametrize("max_length", [16, 512])
 def test_batches_of_short_sequences_are_larger(batch_size, max_length):
   random = np.random.default_rng(0)
-  # Sorted in two windows: in the middle, long ones follow short ones.
+  # The lengths are sorted in two windows: long ones follow short ones once.
   lengths = np.concatenate(
     [-np.sort(-random.integers(1, max_length + 1, 500)) for _ in range(2)]
   )
@@ -120,21 +120,21 @@ def test_batches_of_short_sequences_are_larger(batch_size, max_length):
     longest = lengths[end - size : end].max()
     padded = -(-longest // 8) * 8
     assert size == batch_size or size * padded <= most
-    # One more would not fit, unless the end or longer ones are near.
+    # A larger batch would not fit, unless the end or longer sequences follow.
     following = lengths[end - size : end + batch_size]
     if len(following) == size + batch_size and longest == following.max():
       assert (size + batch_size) * padded > most
   assert len(sizes) < len(lengths) / batch_size
 
 
-def test_batches_of_one_size_where_shapes_are_fixed():
+def test_batches_have_one_size_if_shapes_are_fixed():
   assert input_sequences.batch_sizes([9, 2, 2, 1], 2, 0) == [2, 2]
 
 
 @pytest.mark.parametrize(
   "rows, shape, ids, mask, segments",
   [
-    # As large as its sequences, unless another size is asked for.
+    # By default, a batch is as large as its sequences.
     (
       ([[5], [6, 7]],),
       {},

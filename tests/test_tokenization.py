@@ -1,4 +1,4 @@
-"""tokenization.py: equal to the original, whatever its caches hold."""
+"""Compares tokenization.py with the original, with full and empty caches."""
 
 import json
 import lzma
@@ -17,7 +17,7 @@ from script_runner import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "tokenization"
 
-# Setting of the goldens: vocabulary, do_lower_case.
+# {setting of the goldens: (vocabulary, do_lower_case)}.
 SETTINGS = {
   "uncased": ("uncased", True),
   "cased": ("cased", False),
@@ -79,7 +79,7 @@ def test_golden_has_every_line():
 def test_every_golden_line(setting, golden_lines, full_tokenizers):
   full = full_tokenizers[setting]
   words = "basic_lower" if SETTINGS[setting][1] else "basic"
-  # Twice: the second time from the caches.
+  # The second pass reads the caches.
   for row in golden_lines * 2:
     text = row["text"]
     assert full.basic_tokenizer.tokenize(text) == row[words]
@@ -110,7 +110,7 @@ def test_every_code_point(case):
 
 
 def test_functions_that_take_a_vocabulary():
-  """What people import from the original: its names, its KeyError."""
+  """The original has these functions, and users import them."""
   vocab = {token: index for index, token in enumerate(PIECES)}
   tokens = ["sea", "##shell", "##s"]
   assert tokenization.convert_tokens_to_ids(vocab, tokens) == [7, 4, 5]
@@ -130,7 +130,7 @@ def test_functions_that_take_a_vocabulary():
 @pytest.mark.parametrize(
   "convert", [tokenization.convert_to_unicode, tokenization.printable_text]
 )
-def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file, convert):
+def test_bytes_are_utf8_and_invalid_ones_are_dropped(vocab_file, convert):
   full = tokenization.FullTokenizer(vocab_file(PIECES))
   assert full.tokenize("sh\u00e8,".encode() + b"\xff") == ["she", ","]
   assert convert("\u00e9\n") == "\u00e9\n"
@@ -170,7 +170,7 @@ def test_encode_is_tokenize_and_convert(setting, full_tokenizers):
   for text in random_texts(seed=1, count=500):
     tokens = full.tokenize(text)
     assert full.encode(text) == full.convert_tokens_to_ids(tokens)
-    # The stages without a cache of chunks.
+    # The two stages do not use the cache of chunks.
     words = full.basic_tokenizer.tokenize(text)
     assert tokens == [
       piece
@@ -209,7 +209,7 @@ def test_pickled_tokenizer_is_the_same_without_its_cache(vocab_file):
   assert copy.encode("Shell") == [0]
 
 
-def test_load_vocab_strips_lines_and_the_last_of_equal_ones_counts(vocab_file):
+def test_load_vocab_strips_lines_and_the_last_of_equal_lines_counts(vocab_file):
   path = vocab_file(["a", " b\t", "a", "", "\u00a0c\u2028"], ending="\r\n")
   vocab = tokenization.load_vocab(path)
   assert vocab == {"a": 2, "b": 1, "": 3, "c": 4}
@@ -218,7 +218,7 @@ def test_load_vocab_strips_lines_and_the_last_of_equal_ones_counts(vocab_file):
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
-  """A carriage return inside a line stays, locally and through TensorFlow."""
+  """A carriage return within a line stays, locally and with TensorFlow."""
   path = scheme + vocab_file(["a\x0bb\u2028c\rd", "e\r"])
   assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
 
@@ -235,7 +235,7 @@ def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
   ],
 )
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_what_a_vocabulary_may_hold(tmp_path, scheme, content, vocab, fault):
+def test_vocabulary_files(tmp_path, scheme, content, vocab, fault):
   path = tmp_path / "vocab.txt"
   if content is not None:
     path.write_bytes(content)

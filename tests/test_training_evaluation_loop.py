@@ -1,4 +1,4 @@
-"""Evaluation and prediction: every example once, in order, on any replicas."""
+"""Tests that evaluation and prediction see each example once and in order."""
 
 import logging
 
@@ -24,7 +24,7 @@ def strategy(request):
 
 
 def write_records(path, count):
-  """Record i holds input_ids [i, i % 3] and as many tokens as i % 2 + 1."""
+  """Writes records; record i has input_ids [i, i % 3] and i % 2 + 1 tokens."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
       writer.write(
@@ -35,7 +35,7 @@ def write_records(path, count):
   return pipeline.sequential_records([str(path)])
 
 
-def number(batch):
+def numbered(batch):
   return {"number": batch["input_ids"][:, 0]}
 
 
@@ -46,7 +46,7 @@ def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
   def function(batch):
     traces.append(batch)
     squares = tf.cast(batch["input_ids"], tf.float32) ** 2
-    return {**number(batch), "squares": squares}
+    return {**numbered(batch), "squares": squares}
 
   predictor = evaluation_loop.Predictor(strategy, function)
   for _ in range(2):
@@ -97,8 +97,8 @@ def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   assert outputs["number"].tolist() == list(range(count))
   expected = [2] * count
   if not on_tpu:
-    # 24 of up to 48 tokens in the room of 2 * 600, and the 20 that are left.
-    # The one of 49 is with one of 600.
+    # Two records of 600 tokens take the room of 24 records of up to 48 tokens;
+    # 20 are left. The record of 49 tokens is in a batch with one of 600.
     expected[5:49] = [20] * 20 + [24] * 24
   assert outputs["rows"].tolist() == expected
 
@@ -112,7 +112,7 @@ def test_windows_are_in_order(tmp_path, strategy, count, batch_size, window):
   predictor = evaluation_loop.Predictor(
     strategy,
     lambda batch: {
-      **number(batch),
+      **numbered(batch),
       "length": tf.reduce_sum(batch["input_mask"], axis=1),
     },
   )
@@ -141,15 +141,15 @@ def test_outputs_come_before_most_records_are_read(tmp_path):
       tf.numpy_function(note, [string], tf.string), []
     )
   )
-  predictor = evaluation_loop.Predictor(tf.distribute.get_strategy(), number)
+  predictor = evaluation_loop.Predictor(tf.distribute.get_strategy(), numbered)
   parts = predictor.windows(records, FEATURES, batch_size=4, window=16)
   assert next(parts)["number"].tolist() == list(range(16))
   assert len(read) < 4000 / 2
   parts.close()
 
 
-def test_means_are_of_examples_and_the_loss_of_batches(tmp_path, strategy):
-  """Tokens are weights: batches weigh differently, so the two means differ."""
+def test_means_are_over_examples_and_the_loss_over_batches(tmp_path, strategy):
+  """Token counts are the weights of batches, so the two means differ."""
   records = write_records(tmp_path / "a.tfrecord", 6)
 
   def tokens(batch):
@@ -190,47 +190,47 @@ def test_less_than_a_batch_is_refused(tmp_path):
 
 
 def evaluation_of(values, **options):
-  values, kept = iter(values), []
+  values, saved = iter(values), []
   options = {"every_steps": 2, "last_step": 7, "metric": "f1", **options}
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {options["metric"]: next(values)}, keep_best=kept.append, **options
+    lambda: {options["metric"]: next(values)}, keep_best=saved.append, **options
   )
-  return evaluation, kept
+  return evaluation, saved
 
 
 @pytest.mark.parametrize(
   "metric, best", [("accuracy", [1, 2]), ("loss", [1]), ("eval_loss", [1])]
 )
 def test_larger_is_better_unless_it_is_a_loss(metric, best):
-  evaluation, kept = evaluation_of([0.5, 0.7, 0.6], metric=metric)
+  evaluation, saved = evaluation_of([0.5, 0.7, 0.6], metric=metric)
   for step in (1, 2, 3):
     evaluation.run(step)
-  assert kept == best and not evaluation.should_stop
+  assert saved == best and not evaluation.should_stop
 
 
-def test_what_is_not_finite_is_worse_than_any_number():
+def test_values_that_are_not_finite_are_worst():
   nan = float("nan")
-  evaluation, kept = evaluation_of([nan, 0.1, nan, 0.2, nan, nan], patience=2)
+  evaluation, saved = evaluation_of([nan, 0.1, nan, 0.2, nan, nan], patience=2)
   for step in (2, 4, 6, 8):
     evaluation.run(step)
-  assert kept == [4, 8]
+  assert saved == [4, 8]
   evaluation.run(10)
   assert not evaluation.should_stop
   evaluation.run(12)
   assert evaluation.should_stop
-  evaluation, kept = evaluation_of([0.1])
+  evaluation, saved = evaluation_of([0.1])
   evaluation.restore({"step": 2, "value": nan, "worse_since": 1}, 2)
   evaluation.run(4)
-  assert kept == [4]
+  assert saved == [4]
 
 
 def test_the_lower_loss_decides_between_equal_values():
   results = iter([(0.5, 3.0), (0.5, 2.0), (0.5, 2.0), (0.4, 1.0), (0.5, 1.5)])
-  evaluation, kept = evaluation_of([], names=["f1", "eval_loss"])
+  evaluation, saved = evaluation_of([], names=["f1", "eval_loss"])
   evaluation._evaluate = lambda: dict(zip(("f1", "eval_loss"), next(results)))
   for step in (2, 4, 6, 8, 10):
     evaluation.run(step)
-  assert kept == [2, 4, 10]
+  assert saved == [2, 4, 10]
 
 
 def test_each_step_is_evaluated_once_and_the_last_one_always():
@@ -239,25 +239,25 @@ def test_each_step_is_evaluated_once_and_the_last_one_always():
   assert due == [2, 4, 6, 7]
   evaluation.run(4)
   assert not evaluation.is_due(4)
-  # As after a stop: at step 4 it was evaluated, at step 6 not.
+  # After a stop, step 4 was already evaluated and step 6 was not.
   for step, is_due in ((4, False), (6, True)):
-    again, _ = evaluation_of([0.1])
-    again.restore(evaluation.state(), step)
-    assert again.is_due(step) == is_due
+    resumed, _ = evaluation_of([0.1])
+    resumed.restore(evaluation.state(), step)
+    assert resumed.is_due(step) == is_due
 
 
-def test_another_metric_starts_the_comparison_anew(caplog):
+def test_another_metric_restarts_the_comparison(caplog):
   evaluation, _ = evaluation_of([0.9])
   evaluation.run(2)
-  other = evaluation_loop.PeriodicEvaluation(
+  fresh = evaluation_loop.PeriodicEvaluation(
     lambda: {"loss": 5.0}, every_steps=2, last_step=7, metric="loss"
   )
   with caplog.at_level(logging.INFO, logger="absl"):
-    other.restore(evaluation.state(), 2)
+    fresh.restore(evaluation.state(), 2)
   assert "--save_best is loss now and was f1" in caplog.text
-  assert other.is_due(2)
-  other.run(2)
-  assert other.state()["value"] == 5.0 and other.state()["metric"] == "loss"
+  assert fresh.is_due(2)
+  fresh.run(2)
+  assert fresh.state()["value"] == 5.0 and fresh.state()["metric"] == "loss"
 
 
 def test_unknown_metric_names_the_known_ones():
@@ -283,16 +283,16 @@ def test_unknown_metric_names_the_known_ones():
   ],
 )
 def test_a_metric_is_found_with_and_without_eval(metric, names):
-  kept = []
+  saved = []
   periodic = evaluation_loop.PeriodicEvaluation(
     lambda: {name: float(number) for number, name in enumerate(names)},
     every_steps=1,
     last_step=7,
     metric=metric,
-    keep_best=kept.append,
+    keep_best=saved.append,
     names=names,
   )
   periodic.run(7)
-  assert kept == [7] and periodic.best_step == 7
+  assert saved == [7] and periodic.best_step == 7
   assert periodic.state()["metric"] == names[0]
   assert periodic.state()["value"] == 0

@@ -1,4 +1,4 @@
-"""The training loop on a toy task."""
+"""Tests the training loop on a toy task."""
 
 import functools
 import logging
@@ -18,14 +18,14 @@ from training import distribution, evaluation_loop, loop, run_folder
 ONE, TWO = "one", "two"
 
 
-def strategy_of(kind):
-  if kind == ONE:
+def strategy_of(devices):
+  if devices == ONE:
     return tf.distribute.get_strategy()
   return two_replicas.strategy()
 
 
 class Toy(tf.Module):
-  """A looked-up table, a product and dropout: a tiny stand-in for a model."""
+  """A tiny model: an embedding table, a matrix product and dropout."""
 
   def __init__(self):
     super().__init__()
@@ -44,7 +44,7 @@ class Toy(tf.Module):
 
 
 def toy_batches(strategy, first_step, batch_size=8, poison=None):
-  """Batches that are a function of the step; `poison` marks a bad one."""
+  """Returns batches that depend on the step; `poison` has the bad steps."""
 
   def batch(step):
     seed = tf.stack([7, tf.cast(step, tf.int32)])
@@ -67,9 +67,9 @@ def toy_batches(strategy, first_step, batch_size=8, poison=None):
 
 
 def make_trainer(
-  folder, *, kind=ONE, rate=0.3, model=None, init_lr=0.1, **options
+  folder, *, devices=ONE, rate=0.3, model=None, init_lr=0.1, **options
 ):
-  strategy = strategy_of(kind)
+  strategy = strategy_of(devices)
   with strategy.scope():
     model = model or Toy()
   options = {
@@ -108,7 +108,7 @@ def train(trainer, folder, poison=None, evaluation=None):
 
 
 def run(folder, poison=None, evaluation=None, **options):
-  """Trains anew, as another process would; returns the final state."""
+  """Trains as a new process would; returns the final state."""
   return train(make_trainer(folder, **options), folder, poison, evaluation)
 
 
@@ -116,26 +116,26 @@ def state_of(trainer):
   return {name: value.numpy() for name, value in trainer.state().items()}
 
 
-def assert_same(one, other, tolerance=0.0):
-  assert one.keys() == other.keys()
-  for name in one:
+def assert_same(state, expected, tolerance=0.0):
+  assert state.keys() == expected.keys()
+  for name in state:
     np.testing.assert_allclose(
-      one[name], other[name], rtol=0, atol=tolerance, err_msg=name
+      state[name], expected[name], rtol=0, atol=tolerance, err_msg=name
     )
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-  """A function of (devices, dropout rate): the state after a whole run."""
+  """A function of (devices, dropout rate); returns the state after a run."""
   return functools.cache(
-    lambda kind=ONE, rate=0.3: run(
-      tmp_path_factory.mktemp("whole"), kind=kind, rate=rate
+    lambda devices=ONE, rate=0.3: run(
+      tmp_path_factory.mktemp("whole"), devices=devices, rate=rate
     )
   )
 
 
 @pytest.mark.parametrize(
-  "kind, options",
+  "devices, options",
   [
     (TWO, {}),
     (ONE, {"gradient_accumulation_steps": 4}),
@@ -146,23 +146,23 @@ def whole(tmp_path_factory):
     (ONE, {"loss_scaling": True}),
   ],
 )
-def test_cuts_of_the_batch_do_not_change_the_result(
-  tmp_path, whole, kind, options
+def test_splitting_the_batch_does_not_change_the_result(
+  tmp_path, whole, devices, options
 ):
-  state = run(tmp_path, kind=kind, rate=0.0, **options)
+  state = run(tmp_path, devices=devices, rate=0.0, **options)
   state = {k: v for k, v in state.items() if not k.startswith("loss_scale")}
   assert_same(whole(rate=0.0), state, tolerance=1e-6)
 
 
-def test_batch_that_cannot_be_cut_is_refused(tmp_path):
+def test_batch_that_cannot_be_split_is_refused(tmp_path):
   with pytest.raises(errors.InputError, match="8 examples .* 3 equal parts"):
     make_trainer(tmp_path, gradient_accumulation_steps=3)
 
 
 def test_dropout_is_a_function_of_seed_and_step(tmp_path, whole):
   assert_same(whole(), run(tmp_path / "a"))
-  other = run(tmp_path / "b", seed=1)["output/kernel"]
-  assert np.abs(other - whole()["output/kernel"]).max() > 1e-4
+  kernel = run(tmp_path / "b", seed=1)["output/kernel"]
+  assert np.abs(kernel - whole()["output/kernel"]).max() > 1e-4
 
 
 def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
@@ -173,11 +173,11 @@ def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
     train(trainer, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [ONE, TWO])
-def test_resumed_run_is_bit_identical(tmp_path, whole, kind):
+@pytest.mark.parametrize("devices", [ONE, TWO])
+def test_resumed_run_is_bit_identical(tmp_path, whole, devices):
   for end in (3, 7, 12):
-    state = run(tmp_path, kind=kind, num_train_steps=end)
-  assert_same(whole(kind), state)
+    state = run(tmp_path, devices=devices, num_train_steps=end)
+  assert_same(whole(devices), state)
 
 
 def test_finished_run_does_nothing(tmp_path, caplog):
@@ -189,7 +189,7 @@ def test_finished_run_does_nothing(tmp_path, caplog):
   assert "nothing to train" in caplog.text
 
 
-def interrupting_evaluation(number, at_step):
+def stopping_evaluation(number, at_step):
   steps = iter((at_step,))
 
   def evaluate():
@@ -203,19 +203,19 @@ def interrupting_evaluation(number, at_step):
 
 
 @pytest.mark.parametrize(
-  "kind, number", [(ONE, signal.SIGTERM), (TWO, signal.SIGINT)]
+  "devices, number", [(ONE, signal.SIGTERM), (TWO, signal.SIGINT)]
 )
-def test_signal_saves_and_the_run_goes_on(tmp_path, whole, kind, number):
+def test_run_resumes_after_a_signal(tmp_path, whole, devices, number):
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as exit_info:
-    run(tmp_path, evaluation=interrupting_evaluation(number, 6), kind=kind)
+    run(tmp_path, evaluation=stopping_evaluation(number, 6), devices=devices)
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
   assert signal.getsignal(number) == before
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 6
-  assert_same(whole(kind), run(tmp_path, kind=kind))
+  assert_same(whole(devices), run(tmp_path, devices=devices))
 
 
-def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
+def test_all_processes_stop_at_the_same_step(tmp_path, monkeypatch):
   trainer = make_trainer(tmp_path)
   monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
   stop = loop.StopRequest()
@@ -228,25 +228,25 @@ def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
     return counts
 
   monkeypatch.setattr(strategy, "run", count_and_be_signalled)
-  # The other processes know nothing of a signal that comes this late.
+  # A signal during the exchange is only known to the other processes later.
   assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.by
   assert trainer._agreed(stop, 0.25) == (True, 0.25)
 
 
-def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
+def test_all_processes_use_the_time_of_the_slowest(tmp_path, monkeypatch):
   trainer = make_trainer(tmp_path)
   monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
-  told = []
+  sent = []
 
   def gathered(strategy, values):
-    told.append(values)
+    sent.append(values)
     return np.array([values, [0.0, 2.5]])
 
   monkeypatch.setattr(distribution, "all_gather", gathered)
   stop = loop.StopRequest()
   assert trainer._agreed(stop, 0.25) == (False, 2.5)
-  assert told == [[0.0, 0.25]]
-  # Some five seconds at once, up to the next thing to do.
+  assert sent == [[0.0, 0.25]]
+  # A block takes about five seconds, or ends before the host has work to do.
   assert trainer._block_length(0, 0.0) == 1
   assert trainer._block_length(0, 2.5) == 2
   assert trainer._block_length(0, 0.001) == 4
@@ -273,10 +273,10 @@ def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
   assert reader.get_tensor("global_step") == 12
 
 
-@pytest.mark.parametrize("kind", [ONE, TWO])
-def test_bad_step_is_skipped_and_named(tmp_path, kind, caplog):
+@pytest.mark.parametrize("devices", [ONE, TWO])
+def test_bad_step_is_skipped_and_logged(tmp_path, devices, caplog):
   with caplog.at_level(logging.WARNING, logger="absl"):
-    state = run(tmp_path, poison=[4, 8], kind=kind)
+    state = run(tmp_path, poison=[4, 8], devices=devices)
   assert "step 5 skipped" in caplog.text
   assert "step 9 skipped" in caplog.text
   assert "step 6 skipped" not in caplog.text
@@ -299,7 +299,7 @@ def test_bad_step_changes_nothing(tmp_path):
   "options",
   [
     {"iterations_per_loop": 1},
-    # Known only when the last block has been waited for.
+    # The bad steps are only known after the last block.
     {"log_steps": 100, "save_checkpoints_steps": 1000},
   ],
 )
@@ -317,13 +317,13 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
 
 @pytest.mark.parametrize("init_lr", [1e20, np.nan])
 def test_ruined_weights_are_not_saved(tmp_path, whole, init_lr):
-  kept = []
+  saved = []
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": len(kept)},
+    lambda: {"f1": len(saved)},
     every_steps=4,
     last_step=12,
     metric="f1",
-    keep_best=kept.append,
+    keep_best=saved.append,
   )
   run(tmp_path, num_train_steps=4)
   for saves in ({"save_checkpoints_steps": 20}, {"max_to_keep": 1}):
@@ -331,7 +331,7 @@ def test_ruined_weights_are_not_saved(tmp_path, whole, init_lr):
       ruined = make_trainer(tmp_path, init_lr=init_lr, **saves)
       train(ruined, tmp_path, evaluation=evaluation)
     assert len(list(tmp_path.glob("model.ckpt-*.index"))) == 1
-  assert kept == [4]
+  assert saved == [4]
   assert_same(whole(), run(tmp_path))
 
 
@@ -354,8 +354,8 @@ def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
   assert (scale.scale.numpy(), scale.finite_steps.numpy()) == (2.0**14, 0)
 
 
-def test_a_run_of_bad_steps_does_not_end_well(tmp_path, caplog, monkeypatch):
-  # Blocks of 1 and 11 steps, however slow the machine is.
+def test_a_run_of_only_bad_steps_is_an_error(tmp_path, caplog, monkeypatch):
+  # The blocks have 1 and 11 steps, even on a slow machine.
   monkeypatch.setattr(loop, "_SECONDS_PER_CALL", 1e6)
   trainer = make_trainer(tmp_path, log_steps=100, save_checkpoints_steps=1000)
   with caplog.at_level(logging.WARNING, logger="absl"):
@@ -398,10 +398,10 @@ def resume(folder, without, **options):
   return state_of(trainer)
 
 
-def test_what_a_checkpoint_of_a_run_may_lack(tmp_path):
-  # Older ones counted all steps as updates.
+def test_values_that_a_checkpoint_may_lack(tmp_path):
+  # Older checkpoints count all steps as updates.
   assert resume(tmp_path, "applied_updates")["applied_updates"] == 6
-  # One in float32 has no scale for float16.
+  # A checkpoint of a float32 run has no loss scale.
   state = resume(tmp_path, "applied_updates", loss_scaling=True)
   assert state["loss_scale/scale"] == 2.0**15
   with pytest.raises(errors.InputError, match="no output/bias/adam_m .*freeze"):
@@ -409,7 +409,7 @@ def test_what_a_checkpoint_of_a_run_may_lack(tmp_path):
 
 
 def overflowing(trainer, scale):
-  """Makes gradients that do not fit while the loss scale is above `scale`."""
+  """Makes gradients overflow while the loss scale is above `scale`."""
   gradients = trainer._part_gradients
 
   def part_gradients(*args):
@@ -433,7 +433,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
   assert "not finite" not in caplog.text
   last = logged(tmp_path)[-1]
   assert (last["loss_scale"], last["skipped_steps"]) == (2.0**10, 5)
-  # At its floor the scale is not to blame.
+  # At the lowest scale, an overflow counts as a bad step.
   trainer = overflowing(make_trainer(tmp_path / "b", **options), 0.0)
   trainer._loss_scale.scale.assign(2.0)
   with pytest.raises(errors.InputError, match="steps in a row"):
@@ -442,7 +442,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
 
 def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   results = iter([3.0, 1.0, 2.0, 1.5, 0.0])
-  kept = []
+  saved = []
 
   def evaluation():
     return evaluation_loop.PeriodicEvaluation(
@@ -451,19 +451,19 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
       last_step=12,
       metric="dev_loss",
       patience=2,
-      keep_best=kept.append,
+      keep_best=saved.append,
     )
 
   run(tmp_path, evaluation=evaluation(), num_train_steps=4)
   state = run(tmp_path, evaluation=evaluation())
-  assert kept == [2, 4]
+  assert saved == [2, 4]
   assert state["global_step"] == 8
   state = run(tmp_path, evaluation=evaluation())
   assert state["global_step"] == 8
 
 
-def test_a_signal_goes_before_an_evaluation(tmp_path, whole, monkeypatch):
-  evaluated, kept = [], []
+def test_a_signal_precedes_an_evaluation(tmp_path, whole, monkeypatch):
+  evaluated, saved = [], []
 
   def evaluation(trainer):
     def evaluate():
@@ -475,7 +475,7 @@ def test_a_signal_goes_before_an_evaluation(tmp_path, whole, monkeypatch):
       every_steps=4,
       last_step=12,
       metric="dev_loss",
-      keep_best=kept.append,
+      keep_best=saved.append,
     )
 
   trainer = make_trainer(tmp_path)
@@ -493,12 +493,12 @@ def test_a_signal_goes_before_an_evaluation(tmp_path, whole, monkeypatch):
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 4
   trainer = make_trainer(tmp_path)
   state = train(trainer, tmp_path, None, evaluation(trainer))
-  assert (evaluated, kept) == ([4, 8, 12], [4])
+  assert (evaluated, saved) == ([4, 8, 12], [4])
   assert_same(whole(), state)
 
 
 def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
-  kept = []
+  saved = []
 
   def evaluation(metric):
     return evaluation_loop.PeriodicEvaluation(
@@ -506,19 +506,19 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
       every_steps=100,
       last_step=12,
       metric=metric,
-      keep_best=kept.append,
+      keep_best=saved.append,
     )
 
   with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):
     run(tmp_path, evaluation=evaluation("F1"))
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 12
   run(tmp_path, evaluation=evaluation("f1"))
-  assert kept == [12]
+  assert saved == [12]
   run(tmp_path, evaluation=evaluation("f1"))
-  assert kept == [12]
+  assert saved == [12]
 
 
-def test_profiler_records_the_steps_asked_for(tmp_path):
+def test_profiler_records_the_requested_steps(tmp_path):
   train(make_trainer(tmp_path, profile_steps=(4, 6)), tmp_path)
   assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
 

@@ -1,4 +1,4 @@
-"""Whole runs of the original, through the training loop, without dropout."""
+"""Repeats whole runs of the original, without dropout."""
 
 import functools
 import json
@@ -22,14 +22,14 @@ from squad import model as squad_model
 from training import loop, run_folder
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
-# Soft-max does not see what is added to all keys, or (of spans) to all tokens
-# of the last layer: those gradients are rounding, which Adam enlarges.
+# Adding to all keys, or (for spans) to all tokens of the last layer, changes no
+# softmax. These gradients are rounding errors, which Adam amplifies.
 NO_GRADIENT = "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias"
 STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
 
 
 class GoldenRun:
-  """Model, objective, batches and numbers of one of the golden runs."""
+  """The model, objective, batches and expected values of a golden run."""
 
   def __init__(self, name, strategy):
     with np.load(GOLDEN / f"{name}.npz") as arrays:
@@ -94,7 +94,7 @@ def int32_inside(example):
 
 
 class GoldenClassifier(tf.Module):
-  """The original's classifier of three labels."""
+  """The original's classifier for three labels."""
 
   def __init__(self, config):
     super().__init__()
@@ -109,8 +109,8 @@ class GoldenClassifier(tf.Module):
       training=True,
       dropout_seed=dropout_seed,
     )
-    # Evaluation mode: the goldens were made without dropout, and the head's
-    # cannot be switched off.
+    # The head is in evaluation mode: the goldens have no dropout, and the
+    # head's dropout cannot be switched off.
     logits = self.head(output.pooled_output)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
       batch["label_ids"], logits
@@ -148,8 +148,8 @@ def test_whole_runs_of_the_original(tmp_path, name, devices, parts):
     ("learning_rate", "lr"),
     ("gradient_norm", "grad_norm_reference"),
   ):
-    found = [line[key] for line in logged(tmp_path)]
-    np.testing.assert_allclose(found, steps[golden], rtol=5e-5, atol=1e-9)
+    log_values = [line[key] for line in logged(tmp_path)]
+    np.testing.assert_allclose(log_values, steps[golden], rtol=5e-5, atol=1e-9)
   state, compared = trainer.state(), 0
   of_spans = name.startswith("squad")
   ignored = NO_GRADIENT if of_spans else "/self/key/bias"
@@ -163,11 +163,11 @@ def test_whole_runs_of_the_original(tmp_path, name, devices, parts):
   assert compared > (30 if of_spans else 50)
 
 
-def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
+def test_a_run_of_the_original_resumes_with_its_moments(tmp_path):
   for path in pathlib.Path("tests/golden/checkpoints").glob("model.ckpt-12.*"):
     shutil.copy(path, tmp_path)
-  note = 'model_checkpoint_path: "gs://bucket/run/model.ckpt-12"\n'
-  (tmp_path / "checkpoint").write_text(note)
+  text = 'model_checkpoint_path: "gs://bucket/run/model.ckpt-12"\n'
+  (tmp_path / "checkpoint").write_text(text)
   strategy = STRATEGIES["one"]()
   run = GoldenRun("pre_linear_warm_longer_than_total", strategy)
   batches = run.batches(strategy)
@@ -180,8 +180,8 @@ def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
     np.testing.assert_array_equal(state[name].numpy(), expected, err_msg=name)
   trainer.train(lambda step: batches)
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 13
-  # A model of another shape leaves all as it was.
-  found = run_folder.newest_checkpoint(str(tmp_path))
+  # A model with other shapes is refused.
+  checkpoint = run_folder.newest_checkpoint(str(tmp_path))
   wrong = tf.Variable(np.zeros([2, 2], "f"), name="bert/pooler/dense/kernel")
   with pytest.raises(errors.InputError, match=r"pooler/dense/kernel has shape"):
-    weight_files.load([wrong], found.path)
+    weight_files.load([wrong], checkpoint.path)

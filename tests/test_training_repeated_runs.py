@@ -1,4 +1,4 @@
-"""The runs of --seeds and --search: which they are, and their tables."""
+"""Tests the runs of --seeds and --search, and their tables."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_median_mean_and_deviation():
   assert f1[0] == "eval_f1"
   assert [float(value) for value in f1[1:]] == [0.7, 0.7, 0.2, 0.5, 0.9, 0.7]
   assert float(loss[3]) == 0
-  # One seed does not deviate.
+  # A single seed has no deviation.
   _, loss = repeated_runs.summary({1: {"loss": 0.25}}).splitlines()
   assert loss.split() == ["loss", "0.25000", "0.25000", "0.00000", "0.25000"]
 
@@ -27,13 +27,13 @@ def test_median_mean_and_deviation():
 def test_seeds_are_different_whole_numbers():
   limits = [-(2**63), 2**63 - 1]
   assert repeated_runs.parse_seeds(list(map(str, limits))) == limits
-  for seeds, said in (
+  for seeds, message in (
     (["1", "x"], "1,x: expected whole numbers"),
     (["1", "2", "1"], "is there twice"),
     ([str(2**63)], "at most 64 bits"),
     ([str(-(2**63) - 1)], "at most 64 bits"),
   ):
-    with pytest.raises(errors.InputError, match=said):
+    with pytest.raises(errors.InputError, match=message):
       repeated_runs.parse_seeds(seeds)
 
 
@@ -59,7 +59,7 @@ def test_a_grid_is_every_combination():
 
 
 @pytest.mark.parametrize(
-  "text, said",
+  "text, message",
   [
     ("", "--search is empty"),
     ("learning_rte=1", "'learning_rte' cannot be searched"),
@@ -71,8 +71,8 @@ def test_a_grid_is_every_combination():
     ("learning_rate=1", "--learning_rate is given, but --search sets it"),
   ],
 )
-def test_searches_that_cannot_be_meant_are_refused(text, said):
-  with pytest.raises(errors.InputError, match=said):
+def test_invalid_searches_are_refused(text, message):
+  with pytest.raises(errors.InputError, match=message):
     repeated_runs.parse_search(text.split(), parse, {"learning_rate"})
 
 
@@ -93,12 +93,12 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
   settings = run_settings.Settings({"output_dir": str(tmp_path), "seed": 0})
   grid = {f"seed={seed}": {"seed": seed} for seed in (1, 2, 3)}
 
-  def run(of_run):
-    folder = tmp_path / f"seed={of_run.seed}" / "final_model"
-    assert of_run.output_dir == str(folder.parent)
+  def run(changed):
+    folder = tmp_path / f"seed={changed.seed}" / "final_model"
+    assert changed.output_dir == str(folder.parent)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "weights").write_text(str(of_run.seed))
-    return {"f1": 0.5 + (of_run.seed == 2)}
+    (folder / "weights").write_text(str(changed.seed))
+    return {"f1": 0.5 + (changed.seed == 2)}
 
   def run_grid(is_chief):
     repeated_runs.run_grid(settings, run, grid, "f1", is_chief=is_chief)

@@ -1,4 +1,4 @@
-"""The folder of a run: resume, damage, kills, full disks, other runs."""
+"""Tests run folders: resuming, damage, kills, full disks, other runs."""
 
 import json
 import logging
@@ -33,23 +33,23 @@ def save(folder, *steps, **options):
 
 def check_whole(commit, step):
   assert commit.step == step
-  found = stored_weights.read(commit.path)
-  np.testing.assert_array_equal(found["bias"], values_of(step)["bias"])
+  stored = stored_weights.read(commit.path)
+  np.testing.assert_array_equal(stored["bias"], values_of(step)["bias"])
 
 
 def newest(folder):
   return run_folder.newest_checkpoint(str(folder))
 
 
-def claim(folder, run, noted=None):
-  run_folder.check_output_dir(str(folder), run, noted)
+def claim(folder, run, trained_with=None):
+  run_folder.check_output_dir(str(folder), run, trained_with)
 
 
 def names(folder):
   return sorted(path.name for path in pathlib.Path(folder).iterdir())
 
 
-def test_the_newest_checkpoint_is_found_with_what_was_saved_beside_it(tmp_path):
+def test_the_newest_checkpoint_is_found_with_its_extra_values(tmp_path):
   save(tmp_path, 9)
   extra = {"best": 0.5, "epoch": 1}
   prefix = run_folder.save(str(tmp_path), 10, values_of(10), extra=extra)
@@ -64,14 +64,14 @@ def test_only_the_newest_are_kept(tmp_path):
   kept = {name.split(".")[1] for name in names(tmp_path) if "." in name}
   assert kept == {"ckpt-15", "ckpt-20"}
   state = tf.train.get_checkpoint_state(str(tmp_path))
-  found = [os.path.basename(path) for path in state.all_model_checkpoint_paths]
-  assert found == ["model.ckpt-15", "model.ckpt-20"]
+  listed = [os.path.basename(path) for path in state.all_model_checkpoint_paths]
+  assert listed == ["model.ckpt-15", "model.ckpt-20"]
   save(tmp_path, *range(21, 27), max_to_keep=0)
   assert sum(name.endswith(".commit") for name in names(tmp_path)) == 8
 
 
 @pytest.mark.parametrize("name", ["exp*", "exp[1]", "exp?"])
-def test_names_that_look_like_patterns_touch_no_other_run(tmp_path, name):
+def test_names_that_look_like_patterns_affect_no_other_run(tmp_path, name):
   save(tmp_path / "exp1", 1, 2, 3)
   before = {p.name: p.read_bytes() for p in (tmp_path / "exp1").iterdir()}
   folder = str(tmp_path / name)
@@ -87,8 +87,8 @@ def test_names_that_look_like_patterns_touch_no_other_run(tmp_path, name):
 
 def test_other_files_beside_a_checkpoint_stay(tmp_path):
   save(tmp_path, 1)
-  for other in ("model.ckpt-1.zip", "model.ckpt-1.index~", "model.ckpt-1"):
-    (tmp_path / other).touch()
+  for name in ("model.ckpt-1.zip", "model.ckpt-1.index~", "model.ckpt-1"):
+    (tmp_path / name).touch()
   save(tmp_path, 2, max_to_keep=1)
   assert [name for name in names(tmp_path) if "ckpt-1" in name] == [
     "model.ckpt-1",
@@ -97,7 +97,7 @@ def test_other_files_beside_a_checkpoint_stay(tmp_path):
   ]
 
 
-def test_half_saved_checkpoints_do_not_count_as_kept(tmp_path):
+def test_unfinished_checkpoints_are_not_counted(tmp_path):
   save(tmp_path, 5)
   (tmp_path / "model.ckpt-7.data-00000-of-00001").touch()
   save(tmp_path, 10, max_to_keep=2)
@@ -162,7 +162,7 @@ def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
 class Camera:
   """Copies a folder before and after each call that changes files.
 
-  The copies are what a kill at that moment leaves behind.
+  Each copy shows the files after a kill at that moment.
   """
 
   CALLS = (
@@ -203,28 +203,28 @@ def test_a_kill_leaves_a_whole_checkpoint(tmp_path, monkeypatch, step):
   with monkeypatch.context() as patch:
     camera = Camera(folder, tmp_path, patch)
     save(folder, step, max_to_keep=2)
-  found = []
+  steps = []
   for copy in camera.pictures:
     claim(copy, RUN, TRAINS)
-    left = names(copy)
-    assert not [name for name in left if "tmp" in name]
-    indices = [name for name in left if name.endswith(".index")]
-    assert {f"{name[:-6]}.data-00000-of-00001" for name in indices} <= {*left}
+    files = names(copy)
+    assert not [name for name in files if "tmp" in name]
+    indices = [name for name in files if name.endswith(".index")]
+    assert {f"{name[:-6]}.data-00000-of-00001" for name in indices} <= {*files}
     commit = newest(copy)
     check_whole(commit, commit.step)
-    found.append(commit.step)
+    steps.append(commit.step)
     save(copy, step, max_to_keep=2)
     check_whole(newest(copy), step)
     assert sum(name.endswith(".commit") for name in names(copy)) == 2
-  assert len(found) > 15 and found[-1] == step
-  assert set(found) == ({5, 10} if step == 10 else {10, 15})
+  assert len(steps) > 15 and steps[-1] == step
+  assert set(steps) == ({5, 10} if step == 10 else {10, 15})
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
   save(tmp_path, 5)
   before = names(tmp_path)
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-  for limit in (10, 300):  # stops the data; stops the .commit file
+  for limit in (10, 300):  # Stops the data, then the .commit file.
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     message = "step 10 could not be saved in .*too large.*make room and run"
     try:
@@ -238,27 +238,27 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "other, difference",
+  "changes, difference",
   [
     ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
     ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
     ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
   ],
 )
-def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
+def test_a_folder_of_another_run_is_refused(tmp_path, changes, difference):
   claim(tmp_path, RUN, TRAINS)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match=f"{difference}; pass another"):
-    claim(tmp_path, {**RUN, **other})
+    claim(tmp_path, {**RUN, **changes})
 
 
-def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
+def test_training_settings_are_recorded_and_compared(tmp_path, caplog):
   folder = str(tmp_path)
 
   def start(optimizer, data):
-    noted = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
-    claim(folder, RUN, noted)
-    run_folder.starting_point(folder, "model.ckpt", noted)
+    settings = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
+    claim(folder, RUN, settings)
+    run_folder.starting_point(folder, "model.ckpt", settings)
 
   claim(folder, RUN)
   start("lamb", "a")
@@ -288,20 +288,18 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
     '{"task": "cola", "checksum": "0"}',
   ],
 )
-def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
+def test_a_damaged_fingerprint_is_replaced(tmp_path, caplog, content):
   folder = str(tmp_path)
   claim(folder, RUN, TRAINS)
   save(folder, 5)
   path = tmp_path / "run_fingerprint.json"
   path.write_text(content)
-  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  trained_with = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
   with caplog.at_level(logging.WARNING):
-    claim(folder, RUN, noted)
-    assert run_folder.starting_point(folder, None, noted).step == 5
-  assert (
-    "the owner of this folder is unknown: the run continues if" in caplog.text
-  )
-  # Not before the weights have turned out to fit.
+    claim(folder, RUN, trained_with)
+    assert run_folder.starting_point(folder, None, trained_with).step == 5
+  assert "owner of this folder is unknown: the run continues if" in caplog.text
+  # The file is not replaced before the weights are known to fit.
   assert path.read_text() == content
   save(folder, 6)
   with pytest.raises(errors.InputError, match='is "mrpc" there and "cola"'):
@@ -326,17 +324,17 @@ def test_a_folder_that_cannot_be_used(tmp_path):
   assert "run_fingerprint.json" not in names(tmp_path)
 
 
-def test_folders_of_version_0_1_go_on(tmp_path, caplog):
-  """They have no checksums, and do not say how they were trained."""
+def test_runs_of_version_0_1_continue(tmp_path, caplog):
+  """They have neither checksums nor training settings."""
   claim(tmp_path, RUN, TRAINS)
   save(tmp_path, 5, extra={"best": 1})
   path = tmp_path / "model.ckpt-5.commit"
   values = json.loads(path.read_text())
   path.write_text(json.dumps({n: values[n] for n in ("files", "extra")}))
   (tmp_path / "run_fingerprint.json").write_text(json.dumps(RUN))
-  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
-  claim(tmp_path, RUN, noted)
-  start = run_folder.starting_point(str(tmp_path), None, noted)
+  trained_with = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  claim(tmp_path, RUN, trained_with)
+  start = run_folder.starting_point(str(tmp_path), None, trained_with)
   assert start.step == 5 and start.extra == {"best": 1}
   assert not caplog.records
 
@@ -349,7 +347,7 @@ def save_as_the_original(folder, *steps):
   pathlib.Path(folder, "checkpoint").write_text("\n".join(lines) + "\n")
 
 
-def test_a_run_of_the_original_goes_on(tmp_path, caplog):
+def test_a_run_of_the_original_continues(tmp_path, caplog):
   folder = str(tmp_path)
   save_as_the_original(folder, 10, 20)
   claim(folder, RUN)  # To evaluate.
@@ -359,12 +357,12 @@ def test_a_run_of_the_original_goes_on(tmp_path, caplog):
   assert start == ("resume", f"{folder}/model.ckpt-20", 20, {})
   check_whole(start, 20)
   claim(folder, RUN, TRAINS)
-  # Nothing is changed before the weights have turned out to fit.
+  # No file changes before the weights are known to fit.
   assert not {*names(folder)} & {"run_fingerprint.json", "model.ckpt-20.commit"}
   save(folder, 21, max_to_keep=2)
   check_whole(newest(folder), 21)
   assert "run_fingerprint.json" in names(folder)
-  # What was the original's counts, and is kept, as ours.
+  # The original's checkpoint stays valid, like one of this project.
   (tmp_path / "model.ckpt-21.commit").unlink()
   check_whole(newest(folder), 20)
   assert "model.ckpt-10.index" not in names(folder)
@@ -385,7 +383,7 @@ def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
   with caplog.at_level(logging.WARNING):
     check_whole(newest(tmp_path), 14)
   assert "skipping" in caplog.text and "model.ckpt-15" in caplog.text
-  # One that `checkpoint` names and that is gone is not skipped silently.
+  # A missing checkpoint that `checkpoint` names is skipped with a warning.
   save_as_the_original(tmp_path, 14, 16)
   for path in tmp_path.glob("model.ckpt-16.*"):
     path.unlink()
@@ -402,7 +400,7 @@ def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
     ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
   ],
 )
-def test_other_files_of_that_name_are_none(tmp_path, caplog, values, reason):
+def test_files_that_are_not_checkpoints(tmp_path, caplog, values, reason):
   save_as_the_original(tmp_path, 30)
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values)
   assert newest(tmp_path) is None

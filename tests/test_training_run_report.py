@@ -1,4 +1,4 @@
-"""The page and the card of a fine-tuned model."""
+"""Tests the report page and the model card of a fine-tuned model."""
 
 import hashlib
 import html
@@ -18,7 +18,7 @@ MISTAKES = [
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-  """The folder of one report, whose words are HTML."""
+  """The folder of a report whose texts contain HTML."""
   monkeypatch.setattr("sys.argv", ["run_classifier.py", "<b>"])
   (tmp_path / "train_log.jsonl").write_text(
     "".join(
@@ -120,7 +120,7 @@ def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
     str(n) for n in range(29, 9, -1)
   ]
   assert not re.search(r"https?://|src=|<script|@import|url\(|<b>", page)
-  # Long words stay inside of the window.
+  # Long words do not leave the window.
   assert "td { overflow-wrap: anywhere;" in page
 
 

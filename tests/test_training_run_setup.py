@@ -30,7 +30,7 @@ NAMES = [
 
 @pytest.fixture
 def parse(tmp_path):
-  """A function of run_classifier.py's flags; they stay until the next call."""
+  """A function that parses flags of run_classifier.py until the next call."""
   path = tmp_path / "bert_config.json"
   config = tiny_model.tiny(vocab_size=11, max_position_embeddings=16)
   path.write_text(config.to_json_string())
@@ -46,8 +46,8 @@ def parse(tmp_path):
     def parse_flags(**values):
       stack.close()
       stack.enter_context(script_flags.defined("run_classifier"))
-      given = command_line({**required, **values})
-      absl_flags.FLAGS(["test", *given])
+      arguments = command_line({**required, **values})
+      absl_flags.FLAGS(["test", *arguments])
       return flags.read_settings(check=False)
 
     yield parse_flags
@@ -109,15 +109,15 @@ def test_config_is_read_and_checked(parse, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "given, trained",
+  "values, trained",
   [
     ({}, NAMES),
     ({"freeze_layers": 1}, NAMES[2:]),
     ({"freeze_encoder": True}, NAMES[3:]),
   ],
 )
-def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
-  settings = parse(**given)
+def test_frozen_variables_are_saved_but_not_trained(parse, values, trained):
+  settings = parse(**values)
   trainer = make_trainer(settings)
   assert moments(trainer) == {f"{name}/adam_m" for name in trained}
   assert set(NAMES) <= trainer.state().keys()
@@ -140,12 +140,12 @@ def test_optimizer_and_its_options(parse):
 
 
 def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
-  """The defaults of the flags are those of the class, the original's."""
-  ours = make_trainer(parse())._optimizer
-  originals = optimization.AdamWeightDecay()
-  assert isinstance(ours, optimization.AdamWeightDecay)
+  """The defaults of the flags equal those of the class."""
+  optimizer = make_trainer(parse())._optimizer
+  expected = optimization.AdamWeightDecay()
+  assert isinstance(optimizer, optimization.AdamWeightDecay)
   for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
-    assert getattr(ours, name) == getattr(originals, name), name
+    assert getattr(optimizer, name) == getattr(expected, name), name
 
 
 def test_schedule(parse):
@@ -154,16 +154,16 @@ def test_schedule(parse):
   assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
 
 
-def test_a_stop_changes_nothing_but_where_a_start_ends(parse):
+def test_a_stop_changes_only_the_last_step_of_a_start(parse):
   stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
   for step in (1, 2, 4, 9):
     assert stopped._learning_rate(step) == whole._learning_rate(step)
   for stop, end in ((0, 10), (4, 4), (10, 10)):
     assert make_trainer(parse(stop_step=stop))._options.num_train_steps == end
-  # The last step is evaluated in any case, a stop is not.
+  # The last step of the schedule is always evaluated, a stop is not.
   settings = parse(stop_step=4, eval_steps=3)
-  found = harness.periodic_evaluation(settings, make_task(settings), None)
-  assert [step for step in range(11) if found.is_due(step)] == [3, 6, 9, 10]
+  periodic = harness.periodic_evaluation(settings, make_task(settings), None)
+  assert [step for step in range(11) if periodic.is_due(step)] == [3, 6, 9, 10]
   with pytest.raises(errors.InputError, match="=11 is beyond .* step, 10;"):
     make_trainer(parse(stop_step=11))
 
@@ -185,12 +185,12 @@ def test_training_options(parse, tmp_path, caplog):
   assert options.seed == 7
   assert options.output_dir == str(tmp_path / "out")
   assert "--seed=7: " in caplog.text
-  # It has float32's range.
+  # bfloat16 has float32's range.
   assert not make_trainer(parse(dtype="bfloat16"))._options.loss_scaling
 
 
 @pytest.mark.parametrize(
-  "num_train_steps, given, interval",
+  "num_train_steps, values, interval",
   [
     (10, {}, 1),
     (500, {}, 5),
@@ -198,8 +198,8 @@ def test_training_options(parse, tmp_path, caplog):
     (500, {"log_steps": 100}, 100),
   ],
 )
-def test_short_runs_get_curves(parse, num_train_steps, given, interval):
-  settings = parse(**given)
+def test_short_runs_get_curves(parse, num_train_steps, values, interval):
+  settings = parse(**values)
   trainer = make_trainer(settings, num_train_steps=num_train_steps)
   assert trainer._options.log_steps == interval
 
@@ -232,8 +232,8 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   )
   step = trainer.step.get_concrete_function(tf.ones([4]))
   text = str(step.graph.as_graph_def())
-  # What a CPU gets by itself is the formula of LAMB, for which there is no
-  # kernel.
+  # By default, XLA compiles only LAMB's update on a CPU, because TensorFlow has
+  # no kernel for it.
   assert ("_XlaMustCompile" in text) == compiles
 
 
@@ -266,26 +266,26 @@ def test_evaluation_during_training(parse):
     return harness.periodic_evaluation(settings, task, lambda step: None)
 
   assert evaluation_of() is None
-  found = evaluation_of(
+  evaluation = evaluation_of(
     eval_steps=5, save_best="loss", early_stopping_patience=1
   )
-  assert found.every_steps == 5
-  found.run(5)
-  found.run(10)
-  assert found.should_stop
+  assert evaluation.every_steps == 5
+  evaluation.run(5)
+  evaluation.run(10)
+  assert evaluation.should_stop
   with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
     evaluation_of(eval_steps=5, save_best="F1", names=["loss", "f1"])
   assert evaluation_of(eval_steps=5, save_best="F1")
 
 
 @pytest.mark.parametrize(
-  "best, said",
+  "best, message",
   [
     (None, "the last step, 30: --save_best=f1 was never a finite number"),
     (20, "the best weights, of step 20, are in .*best_model: pass --use_best"),
   ],
 )
-def test_which_weights_count_is_said(parse, caplog, best, said):
+def test_the_final_weights_are_logged(parse, caplog, best, message):
   settings = parse(eval_steps=5, save_best="f1")
   settings = run_settings.Settings(
     {
@@ -298,7 +298,7 @@ def test_which_weights_count_is_said(parse, caplog, best, said):
   with caplog.at_level(logging.INFO, logger="absl"):
     task = make_task(settings)
     assert harness.choose_weights(settings, task, best, 30) == 30
-  assert re.search(said, caplog.text)
+  assert re.search(message, caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_batches_that_cannot_be_shared(parse, monkeypatch, values, refused):
     assert run_setup.make_strategy(settings) is strategy
 
 
-def test_the_folder_of_a_vocabulary_says_its_case(parse, tmp_path, caplog):
+def test_the_folder_of_a_vocabulary_sets_its_case(parse, tmp_path, caplog):
   vocab = tmp_path / "vocab.txt"
   vocab.write_text("".join(f"{word}\n" for word in "abcdefghijk"))
   (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
@@ -338,14 +338,14 @@ def test_the_folder_of_a_vocabulary_says_its_case(parse, tmp_path, caplog):
   config = run_setup.model_config(settings)
   tokenizer = model_settings.make_tokenizer(settings, config)
   assert not tokenizer.basic_tokenizer.do_lower_case
-  # A flag that is given goes before the file, with a warning.
+  # A flag overrides the file, with a warning.
   settings = model_settings.resolve(parse(vocab_file=vocab, do_lower_case=True))
   assert settings.do_lower_case
   assert caplog.records[-1].levelno == logging.WARNING
   assert "--do_lower_case=True was given" in caplog.text
 
 
-def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
+def test_a_model_folder_replaces_three_flags(parse, tmp_path):
   folder = tmp_path / "model"
   folder.mkdir()
   with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
@@ -357,18 +357,18 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
     model_settings.resolve(parse(model_dir=folder))
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
-  given = parse(model_dir=folder)
-  settings = model_settings.resolve(given)
+  parsed = parse(model_dir=folder)
+  settings = model_settings.resolve(parsed)
   assert settings.init_checkpoint == str(folder)
   assert settings.vocab_file == "vocab.txt"
   settings = model_settings.resolve(
-    run_settings.Settings({**given._values, "vocab_file": None}, ["model_dir"])
+    run_settings.Settings({**parsed._values, "vocab_file": None}, ["model_dir"])
   )
   assert settings.vocab_file == str(folder / "vocab.txt")
   assert settings.bert_config_file == str(folder / "config.json")
 
 
-def test_a_run_folder_is_no_model_folder_but_names_one(parse, tmp_path):
+def test_a_run_folder_is_refused_as_a_model_folder(parse, tmp_path):
   (tmp_path / "run" / "final_model").mkdir(parents=True)
   (tmp_path / "run" / "final_model" / "bert_config.json").write_text("{}")
   with pytest.raises(errors.InputError, match="pass --model_dir=.*final_mo"):
@@ -384,7 +384,7 @@ def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse):
     model_settings.restore_input_settings(parse(), {"seed": "x"}, "c.json")
 
 
-def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
+def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
   strategy = tf.distribute.get_strategy()
   data = tmp_path / "train.txt"
   data.write_text("a")
@@ -397,10 +397,10 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
 
   open_run(init_checkpoint="model.ckpt")
   path = tmp_path / "out" / "run_fingerprint.json"
-  noted = json.loads(path.read_text())["trained_with"]
-  assert noted["fixed"] == {"optimizer": "bertadam"}
-  assert noted["watched"]["init_checkpoint"] == "model.ckpt"
-  assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
+  trained_with = json.loads(path.read_text())["trained_with"]
+  assert trained_with["fixed"] == {"optimizer": "bertadam"}
+  assert trained_with["watched"]["init_checkpoint"] == "model.ckpt"
+  assert f"{data} (1 files, 1 bytes, " in trained_with["watched"]["train_file"]
   run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
   data.write_text("ab")
   open_run(init_checkpoint="model.ckpt")
@@ -411,13 +411,13 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   fixed = {"optimizer": "lamb", "use_next_sentence_loss": False}
   folder = str(tmp_path / "other")
   settings = {"do_train": True, "output_dir": folder, **fixed}
-  noted = run_setup.claim_folder(
+  trained_with = run_setup.claim_folder(
     run_settings.Settings(settings),
     "tests",
     run_setup.model_config(parse()),
     strategy,
   )
-  assert noted.fixed == fixed
+  assert trained_with.fixed == fixed
 
 
 @pytest.mark.parametrize(

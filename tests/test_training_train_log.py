@@ -1,4 +1,4 @@
-"""What a run says on the screen, in train_log.jsonl and to TensorBoard."""
+"""Tests what a run logs on the screen, in train_log.jsonl and TensorBoard."""
 
 import io
 import json
@@ -15,7 +15,7 @@ SPEED = "examples_per_second"
 
 
 class World:
-  """A clock that is set by hand, and what was logged."""
+  """Replaces the clock and the logger: stores a set time and all messages."""
 
   def __init__(self):
     self.now = 1000.0
@@ -64,7 +64,7 @@ def done(
   scale=1.0,
   **metrics,
 ):
-  """Tells of a block of as many steps as losses; `step` is the last."""
+  """Logs a block with one step per loss; `step` is the last one."""
   metrics = metrics or {"accuracy": (0.0, 1.0)}
   log.block_done(
     step,
@@ -105,7 +105,7 @@ def test_values_are_means_since_the_last_logged_step(tmp_path):
   assert (second["step"], second["loss"], second["accuracy"]) == (8, 1.0, 0.5)
 
 
-def test_a_block_is_told_when_the_next_one_is_queued(tmp_path):
+def test_a_block_is_logged_when_the_next_one_is_queued(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   done(log, 1, [1.0])
   assert written(tmp_path) == []
@@ -126,15 +126,15 @@ def test_the_last_step_is_logged_whatever_its_number(tmp_path):
   ]
 
 
-def test_values_are_logged_though_an_evaluation_came_last(tmp_path):
+def test_values_are_logged_even_after_an_evaluation(tmp_path):
   log = open_log(tmp_path, log_steps=10)
   done(log, 7, [2.0])
   log.evaluated(7, {"loss": 1.0})
   log.close()
-  told = written(tmp_path)
-  assert [line["step"] for line in told] == [7, 7]
-  assert told[0].get("eval/loss") == 1.0
-  assert told[1]["loss"] == 2.0
+  lines = written(tmp_path)
+  assert [line["step"] for line in lines] == [7, 7]
+  assert lines[0].get("eval/loss") == 1.0
+  assert lines[1]["loss"] == 2.0
 
 
 def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
@@ -144,20 +144,20 @@ def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
     done(log, step, [1.0, 1.0])
   assert log.seconds_per_step == 0.5
   log.close()
-  # Two steps of 8 examples in one second; then four in four.
+  # Two steps of 8 examples take one second; then four steps take four seconds.
   assert [line[SPEED] for line in written(tmp_path)] == [16.0, 8.0]
 
 
-def test_a_device_is_timed_by_what_is_waited_for(tmp_path, world, monkeypatch):
-  """The call of a block takes no time, its results are ready 1 s a step on."""
+def test_a_device_is_timed_by_its_results(tmp_path, world, monkeypatch):
+  """The call of a block takes no time; its results take 1 s per step."""
   log = open_log(tmp_path, log_steps=100)
-  told = log.flush
+  original_flush = log.flush
   seconds = []
-  for before, num_steps in ((0, 1), (1, 4), (4, 2)):
+  for waiting_steps, num_steps in ((0, 1), (1, 4), (4, 2)):
 
-    def flush(steps=before):
+    def flush(steps=waiting_steps):
       world.now += 1.0 * steps
-      told()
+      original_flush()
 
     monkeypatch.setattr(log, "flush", flush)
     log.block_begins(0)
@@ -201,7 +201,7 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   assert written(tmp_path)[0]["loss"] == 2.0
 
 
-def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(tmp_path, world):
+def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, world):
   log = open_log(tmp_path, log_steps=2, loss_scaling=True)
   nan = float("nan")
   done(log, 2, [nan, nan], overflows=[True, False], updates=0, scale=2.0**13)
@@ -214,7 +214,7 @@ def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(tmp_path, world):
   assert "skipped_steps 2" in world.details[-1]
 
 
-def test_what_is_not_finite_is_null_in_json(tmp_path):
+def test_values_that_are_not_finite_are_null_in_json(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   done(log, 1, [np.nan], norms=[np.inf])
   log.evaluated(1, {"loss": np.nan, "f1": 0.5})
@@ -237,14 +237,14 @@ def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
   assert values["tokens_per_second"] == 100 * values["examples_per_second"]
 
 
-def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
+def test_a_resumed_run_continues_the_log_where_it_resumes(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   for step in (1, 2, 3):
     done(log, step, [float(step)])
   log.close()
   with open(tmp_path / "train_log.jsonl", "a") as stream:
-    stream.write('{"st\x00p": 2}\nnull\n')  # Damaged on the disk.
-    stream.write('{"step": 4, "lo')  # Killed while it wrote.
+    stream.write('{"st\x00p": 2}\nnull\n')  # Damaged lines.
+    stream.write('{"step": 4, "lo')  # The run was killed while it wrote.
   log = open_log(tmp_path, log_steps=1, first_step=2)
   done(log, 3, [30.0])
   log.close()
@@ -260,20 +260,20 @@ def test_tensorboard_gets_the_same_values(tmp_path):
   done(log, 1, [1.5], accuracy=(3.0, 4.0))
   log.close()
   (path,) = tmp_path.glob("events.out.tfevents.*")
-  shown = {}
+  by_tag = {}
   for serialized in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
     event = tf.compat.v1.Event.FromString(serialized)
     for value in event.summary.value:
-      shown[value.tag] = event.step, float(tf.make_ndarray(value.tensor))
+      by_tag[value.tag] = (event.step, float(tf.make_ndarray(value.tensor)))
   (line,) = written(tmp_path)
-  assert shown == {
+  assert by_tag == {
     name: (1, pytest.approx(value))
     for name, value in line.items()
     if name != "step"
   }
 
 
-def test_other_processes_than_the_chief_write_no_file(tmp_path):
+def test_only_the_chief_writes_files(tmp_path):
   folder = tmp_path / "run"
   log = open_log(folder, log_steps=1, writes_files=False)
   done(log, 1, [1.0])
@@ -282,7 +282,7 @@ def test_other_processes_than_the_chief_write_no_file(tmp_path):
   assert not folder.exists()
 
 
-def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
+def test_the_profiler_runs_for_the_requested_steps(tmp_path, monkeypatch):
   calls = []
   monkeypatch.setattr(
     tf.profiler,
@@ -301,19 +301,19 @@ def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
   assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
 
 
-def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):
+def test_lines_are_shown_at_intervals_and_at_the_end(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step, seconds in ((1, 1.0), (3, 40.0), (4, 1.0), (8, 1.0), (100, 1.0)):
     world.now += seconds
     done(log, step, [1.0])
   log.close()
   steps = [line.split()[1] for line in (*world.infos, *world.details)]
-  shown, details = steps[:2], steps[2:]
-  assert shown == ["3/100", "100/100"] and len(world.infos) == 2
+  infos, details = steps[:2], steps[2:]
+  assert infos == ["3/100", "100/100"] and len(world.infos) == 2
   assert details == ["4/100", "8/100"]
 
 
-def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
+def test_a_line_has_values_speed_and_the_remaining_time(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
   done(log, 1, [1.0])
   world.now += 40.0
@@ -367,11 +367,11 @@ def test_tags_of_evaluations_have_a_prefix(tmp_path):
   assert tags == {(5, "eval/f1"), (5, "eval/loss")}
 
 
-def test_the_silence_of_the_first_step_is_announced(tmp_path, world):
+def test_the_compilation_of_the_first_step_is_announced(tmp_path, world):
   log = open_log(tmp_path, first_step=6)
   log.block_begins(6)
-  (said,) = world.infos
-  assert said.startswith("compiling") and said.endswith("step 7 is done")
+  (message,) = world.infos
+  assert message.startswith("compiling") and message.endswith("step 7 is done")
   done(log, 7, [1.0])
   log.block_begins(7)
   assert len(world.infos) == 1

@@ -1,4 +1,4 @@
-"""ALBERT: sizes of the paper, shared layers, names of the released files."""
+"""Tests ALBERT: shared layers, names of released checkpoints, conversions."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
   names = [layers.variable_name(v) for v in model.variables]
   assert names == list(registry.shapes(model.config))
   assert sum("/query/kernel" in name for name in names) == 2
-  # A group's kernel reaches the output through each of its layers.
+  # A change of a group's kernel affects the outputs of its layers.
   first, second = (
     v for v in model.variables if "attention_1/self/value/kernel" in v.name
   )
@@ -49,11 +49,11 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
     before = model(*batch()).all_encoder_layers
     kernel.assign_add(tf.ones_like(kernel))
     after = model(*batch()).all_encoder_layers
-    same = [bool(np.array_equal(one, two)) for one, two in zip(before, after)]
-    assert same == [True] * changed + [False] * (5 - changed)
+    equal = [bool(np.array_equal(old, new)) for old, new in zip(before, after)]
+    assert equal == [True] * changed + [False] * (5 - changed)
 
 
-def test_names_are_those_of_the_released_checkpoints():
+def test_names_equal_those_in_the_released_checkpoints():
   names = registry.shapes(config_of())
   inner = "bert/encoder/transformer/group_0/inner_group_0"
   assert names["bert/embeddings/word_embeddings"] == (30, 6)
@@ -82,7 +82,7 @@ def test_names_are_those_of_the_released_checkpoints():
   }
 
 
-def test_all_heads_of_pretraining_are_those_of_transformers():
+def test_all_pretraining_heads_equal_transformers():
   model = transformers_goldens.Loaded(GOLDEN / "AlbertForPreTraining")
   head = model.head(
     heads.MaskedLMHead(model.config, model.bert.word_embeddings)
@@ -104,7 +104,7 @@ def test_training_reaches_every_weight():
   assert len(gradients) == len(registry.shapes(model.config))
 
 
-def test_the_encoder_can_be_frozen_as_a_whole_alone():
+def test_the_encoder_can_only_be_frozen_as_a_whole():
   config = config_of()
   names = [*registry.shapes(config), "output_weights"]
   assert optimization.trainable_names(names, 2, freeze_layers=2) == [
@@ -122,25 +122,25 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   shutil.copy(GOLDEN / "AlbertForMaskedLM" / "config.json", tmp_path)
   values = {"model_dir": str(tmp_path), "vocab_file": None}
   values.update(bert_config_file=None, init_checkpoint=None)
-  given = {"model_dir": str(tmp_path)}
-  read = run_settings.Settings({**values, "do_lower_case": True}, given)
+  flags = {"model_dir": str(tmp_path)}
+  settings = run_settings.Settings({**values, "do_lower_case": True}, flags)
   with pytest.raises(errors.InputError, match="lacks vocab.txt or tokeni"):
-    model_settings.resolve(read)
-  # run_pretraining.py reads ids, and a vocabulary of one's own is read.
-  resolved = model_settings.resolve(run_settings.Settings(values, given))
+    model_settings.resolve(settings)
+  # run_pretraining.py reads ids, and a given vocabulary is read.
+  resolved = model_settings.resolve(run_settings.Settings(values, flags))
   assert resolved.init_checkpoint == str(tmp_path)
-  own = tmp_path / "own.txt"
-  own.write_text("[PAD]\n")
-  own_values = {**values, "vocab_file": str(own), "do_lower_case": True}
-  given = {**given, "vocab_file": str(own)}
-  resolved = model_settings.resolve(run_settings.Settings(own_values, given))
-  assert resolved.vocab_file == str(own)
+  vocab_file = tmp_path / "own.txt"
+  vocab_file.write_text("[PAD]\n")
+  text_values = {**values, "vocab_file": str(vocab_file), "do_lower_case": True}
+  flags = {**flags, "vocab_file": str(vocab_file)}
+  resolved = model_settings.resolve(run_settings.Settings(text_values, flags))
+  assert resolved.vocab_file == str(vocab_file)
   (tmp_path / "spiece.model").touch()
   with pytest.raises(errors.InputError, match="or spiece.model .*AutoTokenize"):
-    model_settings.resolve(read)
+    model_settings.resolve(settings)
 
 
-def test_ids_by_tokenizer_json_are_those_of_transformers(tmp_path):
+def test_ids_from_tokenizer_json_equal_transformers(tmp_path):
   data = gzip.decompress((GOLDEN / "tokenizer.json.gz").read_bytes())
   (tmp_path / "tokenizer.json").write_bytes(data)
   json_files.write(

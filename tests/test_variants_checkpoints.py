@@ -1,4 +1,4 @@
-"""BERT and its variants against transformers: weights, outputs, conversions."""
+"""Compares BERT and its variants with transformers."""
 
 import pathlib
 
@@ -43,28 +43,28 @@ def variant_of(folder):
 
 
 @of_each(FOLDERS)
-def test_the_kind_and_class_are_known_from_the_names(folder):
+def test_names_determine_the_variant_and_the_class(folder):
   names = transformers_goldens.tensors_of(folder)
   variant = weight_names.variant_of(names)
   family = VARIANTS[folder.parent.name]
-  # The encoder alone has BERT's names.
+  # RoBERTa's encoder without a head has BERT's names.
   assert variant == ("bert" if folder.name == "RobertaModel" else family)
   reader = weight_files.open_reader(str(folder))
-  found = weight_names.architecture_of(reader.shapes, variant_of(folder))
+  architecture = weight_names.architecture_of(reader.shapes, variant_of(folder))
   expected = folder.name
   if family in ("bert", "albert"):
-    # The two have the same names.
+    # Both classes have the same names.
     expected = expected.replace("ForTokenC", "ForSequenceC")
-  assert found == expected
+  assert architecture == expected
 
 
 @of_each(FOLDERS)
-def test_hidden_states_are_those_of_transformers(folder):
+def test_hidden_states_equal_transformers(folder):
   transformers_goldens.Loaded(folder).check_hidden_states()
 
 
 @of_each(HEADS)
-def test_heads_are_those_of_transformers(folder):
+def test_heads_equal_transformers(folder):
   transformers_goldens.Loaded(folder).check_head()
 
 
@@ -109,5 +109,5 @@ def test_conversions_are_bit_for_bit(folder, tmp_path):
   assert {key: original[key] for key in written} == written
   reader = weight_files.open_reader(str(folder))
   assert configuration.from_huggingface(written) == reader.config
-  found = comparison.compare(source, f"{tmp_path}/again")
-  assert set(found.values()) == {0.0}
+  differences = comparison.compare(source, f"{tmp_path}/again")
+  assert set(differences.values()) == {0.0}

@@ -1,4 +1,4 @@
-"""What is DistilBERT's own: names, configurations, places it cannot go to."""
+"""Tests DistilBERT: names, configurations, impossible conversions."""
 
 import json
 import pathlib
@@ -38,7 +38,7 @@ def test_the_encoder_alone_and_copies_of_tied_weights(model):
     {n: reader.read(n) for n in reader.shapes}, expected
   )
   assert "vocab_projector.weight: not read" in reader.notes[0]
-  # Without a config.json the names alone say which kind it is.
+  # Without a config.json, the names determine the variant.
   (model / "config.json").unlink()
   alone = weight_files.open_reader(str(path))
   assert alone.shapes == reader.shapes
@@ -49,8 +49,8 @@ def test_the_encoder_alone_and_copies_of_tied_weights(model):
     weight_files.open_reader(str(model))
 
 
-def test_names_of_the_configuration_change_both_ways():
-  theirs = {
+def test_configurations_are_converted_both_ways():
+  huggingface_values = {
     "model_type": "distilbert",
     "dim": 24,
     "n_layers": 3,
@@ -63,8 +63,8 @@ def test_names_of_the_configuration_change_both_ways():
     "vocab_size": 9,
     "initializer_range": 0.5,
   }
-  values = configuration.from_huggingface(theirs)
-  ours = {
+  values = configuration.from_huggingface(huggingface_values)
+  expected = {
     "hidden_size": 24,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
@@ -73,23 +73,23 @@ def test_names_of_the_configuration_change_both_ways():
     "hidden_dropout_prob": 0.25,
     "attention_probs_dropout_prob": 0.5,
   }
-  assert values.items() >= ours.items()
+  assert values.items() >= expected.items()
   config = modeling.BertConfig.from_dict(values)
-  # What this project writes is not taken for Hugging Face's.
+  # A configuration of this project is not read as Hugging Face's.
   again = modeling.BertConfig.from_dict(json.loads(config.to_json_string()))
   assert again.to_dict() == config.to_dict()
   back = configuration.to_huggingface(values, "DistilBertModel")
-  assert back.items() >= theirs.items()
+  assert back.items() >= huggingface_values.items()
   assert back["architectures"] == ["DistilBertModel"]
   assert "type_vocab_size" not in back and "layer_norm_eps" not in back
 
 
-def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
+def test_a_pooler_is_written_only_for_the_classifier(tmp_path):
   reader = weight_files.open_reader(
     str(GOLDEN / "DistilBertForTokenClassification")
   )
   weights = {name: reader.read(name) for name in reader.shapes}
-  # As run_ner.py leaves it: the pooler is there and was never trained.
+  # A tagger of run_ner.py has a pooler, which was not trained.
   weights["bert/pooler/dense/kernel"] = np.zeros([8, 8], np.float32)
   weights["bert/pooler/dense/bias"] = np.zeros([8], np.float32)
   for suffix, expected in (("Token", False), ("Sequence", True)):
@@ -103,7 +103,7 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "kind, options, message",
+  "target, options, message",
   [
     ("model_garden", {}, "this model is distilbert"),
     (
@@ -113,8 +113,8 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
     ),
   ],
 )
-def test_where_it_cannot_go_is_named(model, tmp_path, kind, options, message):
+def test_impossible_conversions(model, tmp_path, target, options, message):
   source = converter.open_source(str(model))
   with pytest.raises(errors.InputError, match=message):
-    converter.convert(source, f"{tmp_path}/out", kind, **options)
+    converter.convert(source, f"{tmp_path}/out", target, **options)
   assert not (tmp_path / "out").exists()

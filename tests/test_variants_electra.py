@@ -1,4 +1,4 @@
-"""ELECTRA: names of its authors' checkpoints, which have two models in one."""
+"""Tests ELECTRA with its authors' checkpoints, which have two models each."""
 
 import pathlib
 
@@ -22,7 +22,7 @@ def config_of(**changes):
   )
 
 
-# As its authors' code makes them: exact GELU.
+# The authors' code uses the exact GELU.
 DISCRIMINATOR = config_of(
   hidden_size=8,
   num_attention_heads=2,
@@ -62,7 +62,7 @@ def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
   )
 
 
-def test_both_models_are_kept_in_our_own_layout(tmp_path):
+def test_conversion_to_tf1_keeps_both_models(tmp_path):
   source = open_original(tmp_path)
   converter.convert(source, f"{tmp_path}/tf1", "tf1")
   again = converter.open_source(f"{tmp_path}/tf1")

@@ -1,4 +1,4 @@
-"""The model that reads from left to right: what each state depends on."""
+"""Tests the left-to-right model: which tokens each state depends on."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ class BertWithTriangle(modeling.BertModel):
   "way, mask",
   [*((way, {}) for way in WAYS), ("padded", {"input_mask": LEADING_PADDING})],
 )
-def test_states_are_berts_with_a_triangle_for_a_mask(way, mask):
+def test_states_equal_berts_with_a_triangular_mask(way, mask):
   batch, encoder = data(**mask), make_encoder(**WAYS[way])
   bert = BertWithTriangle(tiny_model.tiny(), seed=4)
   expected = bert.encode(batch)
@@ -52,7 +52,7 @@ def test_states_are_berts_with_a_triangle_for_a_mask(way, mask):
   tiny_model.assert_close(
     whole.sequence_output.numpy()[is_token], states[is_token]
   )
-  # The last token is pooled, whether all states are computed or that alone.
+  # The last token is pooled, even if only its state is computed.
   last = encoder.pooled_positions(batch["input_mask"])
   assert last.numpy()[:, 0].tolist() == ([9] * 3 if mask else [7, 6, 2])
   pooled = bert.pool(states[range(3), last.numpy()[:, 0]])
@@ -62,7 +62,7 @@ def test_states_are_berts_with_a_triangle_for_a_mask(way, mask):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_some_positions_see_what_they_see_among_all(way):
+def test_selected_positions_have_the_same_states(way):
   batch, encoder = data(), make_encoder(**WAYS[way])
   positions = np.array([[6, 0, 3], [2, 5, 5], [1, 2, 0]], np.int32)
   inputs = batch["input_ids"], batch["input_mask"], batch["segment_ids"]
@@ -82,12 +82,12 @@ def test_some_positions_see_what_they_see_among_all(way):
   )
 
 
-def test_padding_before_the_first_token_shows_nothing_later():
+def test_states_of_leading_padding_ignore_later_tokens():
   batch = data(input_mask=LEADING_PADDING)
   ids, encoder = batch["input_ids"], make_encoder()
   first, second = (
-    encoder.encode({**batch, "input_ids": each}).sequence_output.numpy()
-    for each in (ids, (ids + ([0] * 9 + [1])) % 30)
+    encoder.encode({**batch, "input_ids": input_ids}).sequence_output.numpy()
+    for input_ids in (ids, (ids + ([0] * 9 + [1])) % 30)
   )
   np.testing.assert_array_equal(first[:, :9], second[:, :9])
   assert (first[:, 9] != second[:, 9]).any(axis=-1).all()
@@ -116,12 +116,12 @@ def test_a_classifier_reads_the_last_token():
 
 
 def records():
-  """Two masked words, of which the second row has one."""
+  """Returns a batch with two masked words per row, but one in the second."""
   batch = tiny_model.pretraining_batch(
     [[1, 4], [3, 0], [2, 1]], [[1, 1], [1, 0], [1, 1]], 3, 8
   )
   del batch["next_sentence_labels"]
-  # As they are parsed: integers of 32 bits.
+  # Parsed records have 32-bit integers.
   return {
     name: value if value.dtype == tf.float32 else tf.cast(value, tf.int32)
     for name, value in batch.items()
@@ -129,41 +129,41 @@ def records():
 
 
 def text_of(batch):
-  """The ids before masking."""
+  """Returns the ids before masking."""
   ids = batch["input_ids"].numpy().copy()
   for row in range(3):
-    for place, word, weight in zip(
+    for position, token_id, weight in zip(
       *(
         batch[f"masked_lm_{name}"].numpy()[row]
         for name in ("positions", "ids", "weights")
       )
     ):
       if weight:
-        ids[row, place] = word
+        ids[row, position] = token_id
   return ids
 
 
-def test_masked_words_are_put_back():
+def test_masked_words_are_restored():
   batch = records()
   text = text_of(batch)
   assert (text != batch["input_ids"].numpy()).sum() >= 4
   np.testing.assert_array_equal(next_word.unmasked(batch), text)
-  # What is masked while it is read has nothing to put back.
+  # Records that are masked while they are read have no masks to restore.
   plain = {k: v for k, v in batch.items() if not k.startswith("masked_lm_")}
   assert next_word.unmasked(plain) is plain["input_ids"]
 
 
 @pytest.mark.parametrize("skip_padding", [False, True])
-def test_the_loss_is_that_of_every_next_word(skip_padding):
+def test_the_loss_covers_every_next_word(skip_padding):
   batch = records()
   model = next_word.NextWordModel(CONFIG, seed=1, skip_padding=skip_padding)
   ids, mask = text_of(batch), batch["input_mask"].numpy()
   output = model.bert(ids, mask, batch["segment_ids"])
-  words = tf.nn.log_softmax(model.masked_lm(output.sequence_output)).numpy()
+  log_probs = tf.nn.log_softmax(model.masked_lm(output.sequence_output)).numpy()
   losses = [
-    -words[row, place, ids[row, place + 1]]
+    -log_probs[row, position, ids[row, position + 1]]
     for row in range(3)
-    for place in range(mask[row].sum() - 1)
+    for position in range(mask[row].sum() - 1)
   ]
   goal = objective(model)
   sums, metrics = goal.sums(batch, None)
@@ -171,12 +171,12 @@ def test_the_loss_is_that_of_every_next_word(skip_padding):
   assert goal.weights(batch)["next_word"].numpy() == pytest.approx(18, 1e-5)
   assert sums["next_word"].numpy() == pytest.approx(sum(losses), rel=1e-5)
   assert {"loss", *metrics} == set(result_names(model))
-  best = words.argmax(-1)[:, :-1] == ids[:, 1:]
+  best = log_probs.argmax(-1)[:, :-1] == ids[:, 1:]
   right, count = metrics["next_word_accuracy"]
   assert right.numpy() == (best * mask[:, 1:]).sum() and count.numpy() == 18
 
 
-# Where it cannot go
+# Formats that cannot hold this model
 
 
 def test_programs_without_such_a_network_are_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Settings of other programs' networks are computed, or refused by name."""
+"""Tests that unusual network settings are computed, or refused by name."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ NAMES = sorted(LOGITS.keys() - {"ids"})
 
 
 def logits_of(folder):
-  """Returns the logits of a folder's head of masked words."""
+  """Returns the logits of a folder's masked-LM head."""
   config = modeling.BertConfig.from_dict(
     weight_files.open_reader(str(folder)).config
     or configuration.read(str(folder / "bert_config.json"))
@@ -40,12 +40,12 @@ def logits_of(folder):
   return head(states).numpy()
 
 
-def assert_same(found, name):
-  engine_models.assert_close(found, LOGITS[name])
+def assert_same(logits, name):
+  engine_models.assert_close(logits, LOGITS[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_are_those_of_transformers(name):
+def test_logits_equal_transformers(name):
   assert_same(logits_of(GOLDEN / name), name)
 
 
@@ -67,7 +67,7 @@ def test_onnx_has_the_network(name, tmp_path):
   onnxruntime = pytest.importorskip("onnxruntime")
   reader = weight_files.open_reader(str(GOLDEN / name))
   config = modeling.BertConfig.from_dict(reader.config)
-  weights = {each: reader.read(each) for each in reader.shapes}
+  weights = {key: reader.read(key) for key in reader.shapes}
   graph = onnx_graph.make("masked_lm", weights, config)
   onnx_graph.write(str(tmp_path / "model.onnx"), graph)
   session = onnxruntime.InferenceSession(
@@ -75,8 +75,8 @@ def test_onnx_has_the_network(name, tmp_path):
   )
   ids = LOGITS["ids"]
   inputs = (ids, np.ones_like(ids), np.zeros_like(ids))
-  (found,) = session.run(None, engine_models.feed(config, inputs))
-  assert_same(found, name)
+  (logits,) = session.run(None, engine_models.feed(config, inputs))
+  assert_same(logits, name)
 
 
 def renamed(tmp_path, change):
@@ -90,7 +90,7 @@ def renamed(tmp_path, change):
 
 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "module.model."])
-def test_a_prefix_of_all_names_is_taken_off(tmp_path, prefix):
+def test_a_common_prefix_of_names_is_removed(tmp_path, prefix):
   folder = renamed(
     tmp_path,
     lambda tensors: {prefix + name: value for name, value in tensors.items()},
@@ -125,8 +125,8 @@ def test_rows_that_pad_a_table_are_left_out(tmp_path, caplog):
 )
 def test_another_network_is_refused_by_name(tmp_path, key, value):
   path = tmp_path / "bert_config.json"
-  for others in ({"vocab_size": 9}, {"model_type": "bert"}):
-    path.write_text(json.dumps({**others, key: value}))
+  for values in ({"vocab_size": 9}, {"model_type": "bert"}):
+    path.write_text(json.dumps({**values, key: value}))
     with pytest.raises(errors.InputError, match=f"{key} is {value!r}, which"):
       configuration.read(str(path))
 

@@ -1,4 +1,4 @@
-"""The configuration's variant decides which encoder is made."""
+"""Tests that the configuration's variant determines the encoder."""
 
 import math
 
@@ -34,10 +34,10 @@ def test_the_variant_decides_the_class_and_its_variables():
   model = registry.make_encoder(config, scope="student")
   assert type(model) is distilbert.DistilBertModel
   shapes = registry.shapes(config, "student")
-  found = {layers.variable_name(v): tuple(v.shape) for v in model.variables}
-  assert found == shapes
-  without = configuration.bert_shapes(config, "student").keys() - shapes.keys()
-  assert without == {"student/embeddings/token_type_embeddings"}
+  variables = {layers.variable_name(v): tuple(v.shape) for v in model.variables}
+  assert variables == shapes
+  missing = configuration.bert_shapes(config, "student").keys() - shapes.keys()
+  assert missing == {"student/embeddings/token_type_embeddings"}
   assert config.num_parameters(registry.shapes) == sum(
     math.prod(shape) for shape in shapes.values()
   )
@@ -55,7 +55,7 @@ def test_the_variant_decides_the_class_and_its_variables():
     ),
   ],
 )
-def test_what_is_no_variant_is_named(variant, changes, message):
+def test_invalid_variants_are_refused(variant, changes, message):
   with pytest.raises(errors.InputError, match=message):
     registry.make_encoder(config_of(variant, **changes))
 
@@ -69,8 +69,8 @@ def sizes(width, depth, heads, inner):
   }
 
 
-# The papers say 66 and 125 million, ALBERT's 12, 18, 60 and 235. These are the
-# counts of transformers, to the last weight; two of its models have no pooler.
+# transformers gives the same counts; two of its models have no pooler.
+# The papers say 66 and 125 million, and for ALBERT 12, 18, 60 and 235.
 @pytest.mark.parametrize(
   "model_type, values, has_pooler, count",
   [
@@ -104,5 +104,5 @@ def test_weights_of_the_released_sizes(model_type, values, has_pooler, count):
     configuration.from_huggingface({"model_type": model_type, **values})
   )
   pooler = config.hidden_size * (config.hidden_size + 1)
-  found = config.num_parameters(registry.shapes)
-  assert found - (0 if has_pooler else pooler) == count
+  total = config.num_parameters(registry.shapes)
+  assert total - (0 if has_pooler else pooler) == count

@@ -1,4 +1,4 @@
-"""What is RoBERTa's own: positions, layer norms, files, places."""
+"""Tests RoBERTa: positions, layer norms, configurations, files."""
 
 import json
 import shutil
@@ -32,16 +32,16 @@ def config_of(**changes):
   return modeling.BertConfig.from_dict({**VALUES, **changes})
 
 
-def test_positions_begin_behind_that_of_padding():
+def test_positions_begin_after_the_padding_position():
   config = config_of()
   assert registry.shapes(config)[POSITIONS] == (14, 16)
   model = registry.make_encoder(config)
   ids, mask, segments = tiny_model.batch()
   expected = model(ids, mask, segments).sequence_output
-  # BERT with the same rows.
+  # BERT has the same weights, without the first two positions.
   bert = modeling.BertModel(config_of())
-  for ours, theirs in zip(bert.variables, model.variables):
-    ours.assign(theirs[2:] if POSITIONS in theirs.name else theirs)
+  for variable, source in zip(bert.variables, model.variables):
+    variable.assign(source[2:] if POSITIONS in source.name else source)
   np.testing.assert_array_equal(
     bert(ids, mask, segments).sequence_output, expected
   )
@@ -65,10 +65,10 @@ def test_layer_norms_take_the_models_epsilon():
   )
 
 
-@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "camembert"])
-def test_configurations_change_both_ways(kind):
-  theirs = {
-    "model_type": kind,
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert"])
+def test_configurations_are_converted_both_ways(model_type):
+  huggingface_values = {
+    "model_type": model_type,
     "vocab_size": 9,
     "max_position_embeddings": 514,
     "hidden_size": 24,
@@ -77,15 +77,15 @@ def test_configurations_change_both_ways(kind):
     "hidden_act": "gelu",
     "type_vocab_size": 1,
   }
-  values = configuration.from_huggingface(theirs)
+  values = configuration.from_huggingface(huggingface_values)
   assert values["max_position_embeddings"] == 512
   config = modeling.BertConfig.from_dict(values)
   again = modeling.BertConfig.from_dict(json.loads(config.to_json_string()))
   assert again.to_dict() == config.to_dict()
   back = configuration.to_huggingface(again.to_dict(), "RobertaModel")
-  assert back.items() >= theirs.items()
-  # What transformers takes by default.
-  bare = configuration.from_huggingface({"model_type": kind})
+  assert back.items() >= huggingface_values.items()
+  # The default of transformers.
+  bare = configuration.from_huggingface({"model_type": model_type})
   assert bare["max_position_embeddings"] == 510
   with pytest.raises(errors.InputError, match="pad_token_id is None"):
     registry.shapes(config_of(pad_token_id=None))
@@ -93,12 +93,10 @@ def test_configurations_change_both_ways(kind):
     registry.shapes(config_of(layer_norm_eps="small"))
   for name in ("pad_token_id", "max_position_embeddings"):
     with pytest.raises(errors.InputError, match=f"{name} is '512'"):
-      configuration.from_huggingface({**theirs, name: "512"})
+      configuration.from_huggingface({**huggingface_values, name: "512"})
 
 
-def test_a_pooler_next_to_a_classifiers_dense_layer_is_not_taken_for_it(
-  tmp_path,
-):
+def test_a_pooler_is_not_confused_with_a_classifiers_dense_layer(tmp_path):
   folder = tmp_path / "model"
   shutil.copytree(GOLDEN / "RobertaForSequenceClassification", folder)
   tensors = transformers_goldens.tensors_of(folder)
@@ -117,7 +115,7 @@ def test_a_pooler_next_to_a_classifiers_dense_layer_is_not_taken_for_it(
   assert sorted(converted.left_out) == sorted(more)[1:]
 
 
-def test_a_model_of_masked_words_starts_without_a_pooler(tmp_path):
+def test_a_masked_lm_has_no_pooler(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "RobertaForMaskedLM"))
   assert "bert/pooler/dense/kernel" not in reader.shapes
   assert "cls/predictions/transform/dense/kernel" in reader.shapes
@@ -126,7 +124,7 @@ def test_a_model_of_masked_words_starts_without_a_pooler(tmp_path):
   registry.check_next_sentence(config_of(), False)
 
 
-def test_other_lists_of_words_are_not_read(tmp_path):
+def test_other_vocabulary_files_are_not_read(tmp_path):
   shutil.copy(GOLDEN / "RobertaModel" / "config.json", tmp_path)
   (tmp_path / "vocab.txt").write_text("the 7\n")
   assert "vocab_file" not in model_folder.find(str(tmp_path))
@@ -135,14 +133,14 @@ def test_other_lists_of_words_are_not_read(tmp_path):
   assert model_folder.find(str(tmp_path))["vocab_file"] == str(path)
 
 
-def test_positions_grow_behind_those_of_tokens(tmp_path):
+def test_new_positions_repeat_the_rows_of_tokens(tmp_path):
   source = converter.open_source(str(GOLDEN / "RobertaModel"))
-  old = source.reader.read(POSITIONS)
+  old_table = source.reader.read(POSITIONS)
   grown, _ = growth.grow(source, str(tmp_path), max_position_embeddings=30)
   assert grown.config.max_position_embeddings == 30
-  new = grown.reader.read(POSITIONS)
-  assert new.shape == (32, 8) == tuple(grown.reader.shapes[POSITIONS])
-  # Position 12 is that of 1, in row 3; 23 that of 1 again.
-  np.testing.assert_array_equal(new[:14], old)
-  np.testing.assert_array_equal(new[14:25], old[3:])
-  np.testing.assert_array_equal(new[25:], old[3:10])
+  new_table = grown.reader.read(POSITIONS)
+  assert new_table.shape == (32, 8) == tuple(grown.reader.shapes[POSITIONS])
+  # New positions 12 and 23 are copies of position 1, which is in row 3.
+  np.testing.assert_array_equal(new_table[:14], old_table)
+  np.testing.assert_array_equal(new_table[14:25], old_table[3:])
+  np.testing.assert_array_equal(new_table[25:], old_table[3:10])

@@ -1,4 +1,4 @@
-"""Every script with a variant of BERT, from a folder of Hugging Face."""
+"""Runs every script with a variant of BERT in a Hugging Face folder."""
 
 import contextlib
 import shutil
@@ -65,11 +65,11 @@ def losses_in(folder):
   return [row["loss"] for row in logged(folder) if "loss" in row]
 
 
-def test_fill_mask_from_a_folder_of_huggingface(model):
+def test_fill_mask_with_a_huggingface_folder(model):
   text = "In 1990, [MASK]."
   done = run("fill_mask.py", model_dir=model, text=[text], top_k=3)
-  shown, line = done.out.splitlines()
-  assert shown == text
+  printed_text, line = done.out.splitlines()
+  assert printed_text == text
   words = line.removeprefix("  [MASK] 1: ").split()[::2]
   vocab_file = model_folder.find(str(model))["vocab_file"]
   assert len(words) == 3
@@ -151,14 +151,14 @@ def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
   run("run_classifier.py", **flags, do_eval=True, eval_file=texts)
   assert results_in(tmp_path / "run")["eval_accuracy"] == 1.0
   final = tmp_path / "run" / "final_model"
-  said = run(
+  output = run(
     "convert_checkpoint.py",
     input=final,
     to="huggingface",
     output=tmp_path / "huggingface",
     verify=True,
   ).out
-  assert "outputs: the same" in said
+  assert "outputs: the same" in output
   answers = []
   (tmp_path / "new.csv").write_text("text\nthe FIRST of a\nthe other of a\n")
   for folder in (final, tmp_path / "huggingface"):

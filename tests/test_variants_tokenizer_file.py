@@ -1,4 +1,4 @@
-"""tokenizer.json: ids against transformers', and what the pieces are for."""
+"""Compares tokenizer.json's ids with transformers, and tests their use."""
 
 import json
 import pathlib
@@ -22,25 +22,25 @@ from variants import tokenizer_file, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/roberta")
 IDS = json.loads((GOLDEN / "ids.json").read_text())
-KINDS = sorted(IDS)
+ALGORITHMS = sorted(IDS)
 
 
-def path_of(kind):
-  return str(GOLDEN / kind / "tokenizer.json")
+def path_of(algorithm):
+  return str(GOLDEN / algorithm / "tokenizer.json")
 
 
-@pytest.fixture(params=KINDS)
-def kind(request):
+@pytest.fixture(params=ALGORITHMS)
+def algorithm(request):
   return request.param
 
 
 @pytest.fixture
-def tokenizer(kind):
-  return vocabularies.make_tokenizer(path_of(kind))
+def tokenizer(algorithm):
+  return vocabularies.make_tokenizer(path_of(algorithm))
 
 
-def test_ids_are_those_of_transformers(kind, tokenizer):
-  texts, expected = zip(*IDS[kind]["texts"])
+def test_ids_equal_transformers(algorithm, tokenizer):
+  texts, expected = zip(*IDS[algorithm]["texts"])
   copy = pickle.loads(pickle.dumps(tokenizer))
   ids, lengths, continues = copy.encode_lines(list(texts))
   assert lengths == list(map(len, expected))
@@ -54,19 +54,19 @@ def test_ids_are_those_of_transformers(kind, tokenizer):
   assert tokenizer.encode("a \ud800") == tokenizer.encode("a ?")
 
 
-def test_pairs_are_those_of_transformers(kind, tokenizer):
+def test_pairs_equal_transformers(algorithm, tokenizer):
   from features import text_batches
 
-  texts, (ids, types) = ("the house", "of Anna"), IDS[kind]["pair"]
+  texts, (ids, types) = ("the house", "of Anna"), IDS[algorithm]["pair"]
   encode = text_batches.make_encoder(tokenizer, len(ids))
   assert encode(*texts) == (ids, types)
-  # One piece less room, and one piece less of the longer text.
+  # With one position less, the longer text loses one piece.
   shorter, _ = text_batches.make_encoder(tokenizer, len(ids) - 1)(*texts)
-  kept = list(ids)
+  expected = list(ids)
   frame = tokenizer.frame
   assert frame.room(10) == 10 - 2 - frame.between
-  del kept[-2]
-  assert shorter == kept
+  del expected[-2]
+  assert shorter == expected
   assert encode(texts[0])[0] == [
     frame.cls_id,
     *tokenizer.encode(texts[0]),
@@ -74,27 +74,27 @@ def test_pairs_are_those_of_transformers(kind, tokenizer):
   ]
 
 
-def test_masks_are_those_of_transformers(kind, tokenizer):
-  text, ids = IDS[kind]["masked"]
-  found, places = pretraining_answers.encode(tokenizer, text)
-  assert found == ids
-  assert [ids[place] for place in places] == [tokenizer.mask_id] * 3
+def test_masks_equal_transformers(algorithm, tokenizer):
+  text, ids = IDS[algorithm]["masked"]
+  encoded, positions = pretraining_answers.encode(tokenizer, text)
+  assert encoded == ids
+  assert [ids[position] for position in positions] == [tokenizer.mask_id] * 3
   with pytest.raises(errors.InputError, match="no <mask> in 'a .MASK.'"):
     pretraining_answers.check("a [MASK]", tokenizer, 9, "x:1")
 
 
-def test_words_of_a_text_are_its_pieces(kind, tokenizer):
-  """By their offsets: the ids are those of the whole text."""
-  for text, _ in IDS[kind]["texts"]:
+def test_the_pieces_of_words_are_the_pieces_of_the_text(algorithm, tokenizer):
+  """Pieces are assigned to words by offsets, so the ids do not change."""
+  for text, _ in IDS[algorithm]["texts"]:
     words = text.split()
-    found = tokenizer.encode_words(words)
-    assert sum(found, []) == tokenizer.encode(" ".join(words))
-    assert len(found) == len(words)
-  found = tokenizer.encode_words(["the", "\u200b", "Anna", "house."])
-  shown = [
-    tokenizer.joined_pieces(map(tokenizer.inv_vocab.get, row)) for row in found
+    rows = tokenizer.encode_words(words)
+    assert sum(rows, []) == tokenizer.encode(" ".join(words))
+    assert len(rows) == len(words)
+  rows = tokenizer.encode_words(["the", "\u200b", "Anna", "house."])
+  spelled = [
+    tokenizer.joined_pieces(map(tokenizer.inv_vocab.get, row)) for row in rows
   ]
-  assert [shown[0], shown[2], shown[3].replace(" ", "")] == [
+  assert [spelled[0], spelled[2], spelled[3].replace(" ", "")] == [
     "the",
     "Anna",
     "house.",
@@ -102,7 +102,7 @@ def test_words_of_a_text_are_its_pieces(kind, tokenizer):
   assert tokenizer.encode_words([]) == []
 
 
-def test_flags_say_what_continues_a_word(kind, tokenizer):
+def test_flags_mark_pieces_that_continue_a_word(algorithm, tokenizer):
   text = "the shipwright's house"
   ids, _, continues = tokenizer.encode_lines([text])
   tokens = tokenizer.convert_ids_to_tokens(ids)
@@ -113,12 +113,12 @@ def test_flags_say_what_continues_a_word(kind, tokenizer):
       np.flatnonzero(starts), [*np.flatnonzero(starts)[1:], len(tokens)]
     )
   ]
-  # What the file's own rules take for words.
+  # The words according to the rules in the file.
   expected = {
     "bpe": ["the", "shipwright", "'s", "house"],
     "unigram": ["the", "shipwright's", "house"],
     "words": ["the", "shipwright", "'", "s", "house"],
-  }[kind]
+  }[algorithm]
   assert words == expected
   vocabulary = pretraining_data.Vocabulary(tokenizer.vocab, tokenizer.specials)
   assert vocabulary.frame == tokenizer.frame
@@ -138,14 +138,14 @@ def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
   )
   (passage,) = squad_windowing.make_passages([question], tokenizer).values()
   assert passage.ids.tolist() == tokenizer.encode(" ".join(words))
-  place = squad_windowing.find_answer(question, passage, tokenizer)
-  text = tokenizer.joined_pieces(passage.tokens[place[0] : place[1] + 1])
+  span = squad_windowing.find_answer(question, passage, tokenizer)
+  text = tokenizer.joined_pieces(passage.tokens[span[0] : span[1] + 1])
   passage_text = alignment.PassageText(words, tokenizer.word_text)
-  found, (begin, end) = passage_text.find(text, first, last)
-  assert found == answer == " ".join(words)[begin:end]
+  spelled, (begin, end) = passage_text.find(text, first, last)
+  assert spelled == answer == " ".join(words)[begin:end]
 
 
-def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
+def test_windows_have_room_for_all_special_tokens(algorithm, tokenizer):
   questions = data.from_texts([("the house?", "the house of Anna " * 9)])
   lengths = squad_windowing.Lengths(20, 5, 4)
   windows = list(squad_windowing.make_windows(questions, tokenizer, lengths))
@@ -157,7 +157,7 @@ def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
     assert window.tokens == tokens and window.num_tokens == len(tokens)
     assert tokens[: window.first_position][-1] == "</s>"
   assert batch["input_mask"][0].all() and len(windows) > 2
-  assert batch["segment_ids"].max() == (kind == "words")
+  assert batch["segment_ids"].max() == (algorithm == "words")
   settings = run_settings.Settings(
     dict(max_seq_length=68, doc_stride=8, max_query_length=64)
   )
@@ -168,7 +168,7 @@ def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
     assert squad_windowing.lengths_of(settings, tokenizer.specials)
 
 
-def test_tags_are_of_first_pieces(tokenizer):
+def test_first_pieces_have_the_tags(tokenizer):
   words = ["Anna", "\u200b", "of", "house"]
   sentence = tagging_data.Sentence(0, [1, 2, 3, 4], words, None)
   (window,) = tagging_windowing.make_windows([sentence], tokenizer, 30)
@@ -198,12 +198,12 @@ def test_folders_keep_the_files(tmp_path):
     assert path.read_bytes() == (source / path.name).read_bytes()
 
 
-def settings_with(**given):
-  values = {"vocab_file": path_of("bpe"), "do_lower_case": True, **given}
-  return run_settings.Settings(values, given)
+def settings_with(**flags):
+  values = {"vocab_file": path_of("bpe"), "do_lower_case": True, **flags}
+  return run_settings.Settings(values, flags)
 
 
-def test_what_such_a_file_cannot_do(tmp_path):
+def test_features_that_such_a_file_lacks(tmp_path):
   known = tokenizer_files.with_known_case(settings_with())
   assert known.do_lower_case is False
   with pytest.raises(errors.InputError, match="leave out --do_lower_case"):
@@ -254,7 +254,7 @@ def test_other_tokenizer_files_are_refused(tmp_path, change, message):
     vocabularies.make_tokenizer(str(path))
 
 
-def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
+def test_padding_and_truncation_in_the_file_are_ignored(tmp_path):
   values = json.loads(pathlib.Path(path_of("bpe")).read_text())
   values["truncation"] = {
     "direction": "Right",
@@ -272,20 +272,20 @@ def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "kind, pieces",
+  "algorithm, pieces",
   [
     ("unigram", [["▁in"], ["▁", "京"]]),
     ("bpe", [["in"], ["Ġ", "ä", "º", "¬"]]),
   ],
 )
-def test_a_space_that_is_a_piece_is_of_the_word_behind_it(kind, pieces):
-  path = pathlib.Path("tests/golden/roberta", kind, "tokenizer.json")
+def test_a_space_that_is_a_piece_belongs_to_the_next_word(algorithm, pieces):
+  path = pathlib.Path("tests/golden/roberta", algorithm, "tokenizer.json")
   tokenizer = tokenizer_file.FileTokenizer(str(path))
-  found = tokenizer.encode_words(["in", "京"])
-  assert list(map(tokenizer.convert_ids_to_tokens, found)) == pieces
+  rows = tokenizer.encode_words(["in", "京"])
+  assert list(map(tokenizer.convert_ids_to_tokens, rows)) == pieces
 
 
-def test_a_vocabulary_of_bytes_alone_is_refused(tmp_path):
+def test_a_vocab_json_is_refused(tmp_path):
   path = tmp_path / "vocab.json"
   path.write_text('{"<s>": 0}')
   message = "vocab.json is not a tokenizer.json .*; .* have transformers write"

@@ -1,4 +1,4 @@
-"""Every task from folders as RoBERTa's relatives are: with tokenizer.json."""
+"""Runs every task with model folders that have a tokenizer.json."""
 
 import json
 import shutil
@@ -19,19 +19,19 @@ from variants import vocabularies
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "roberta"
 TRAINING = {**test_variants_scripts.TRAINING, "max_seq_length": 32}
-# HerBERT is BERT with such a file.
+# HerBERT is a BERT with a tokenizer.json.
 VARIANTS = {"bpe": "roberta", "unigram": "camembert", "words": "bert"}
 
 
-def make_model(folder, kind):
+def make_model(folder, name):
   folder.mkdir()
-  count = len(vocabularies.load_vocab(str(GOLDEN / kind / "tokenizer.json")))
+  count = len(vocabularies.load_vocab(str(GOLDEN / name / "tokenizer.json")))
   config = {**test_variants_scripts.CONFIG, "vocab_size": count}
-  if kind != "words":
-    config.update(variant=VARIANTS[kind], pad_token_id=1, type_vocab_size=1)
+  if name != "words":
+    config.update(variant=VARIANTS[name], pad_token_id=1, type_vocab_size=1)
     config["layer_norm_eps"] = 1e-5
   tiny_model.write_masked_lm(folder, modeling.BertConfig.from_dict(config))
-  shutil.copy(GOLDEN / kind / "tokenizer.json", folder)
+  shutil.copy(GOLDEN / name / "tokenizer.json", folder)
   return folder
 
 
@@ -53,12 +53,12 @@ def file_in(folder):
 
 def test_masks_and_vectors_of_raw_text(model):
   loaded = text_models.load(str(model))
-  found = loaded.fill_mask("the <mask> of an<mask> house", top_k=3)
-  assert [len(row) for row in found["fillings"]] == [3, 3]
+  answer = loaded.fill_mask("the <mask> of an<mask> house", top_k=3)
+  assert [len(row) for row in answer["fillings"]] == [3, 3]
   frame = loaded.tokenizer.frame
   encoded = loaded.encode(("the house", "of Anna"))
   assert encoded.tokens.count("</s>") == 1 + frame.between
-  # Once more, by the network itself.
+  # The encoder gives the same states for these ids.
   ids = loaded.tokenizer.convert_tokens_to_ids(encoded.tokens)
   start = ids.index(frame.sep_id) + frame.between
   segments = [frame.segment_b * (n >= start) for n in range(len(ids))]
@@ -100,21 +100,21 @@ def test_classifier_trains_converts_and_is_exported(model, tmp_path):
   assert results_in(tmp_path / "run")["eval_accuracy"] == 1.0
   final = tmp_path / "run" / "final_model"
   assert file_in(final) == file_in(model)
-  said = run(
+  output = run(
     "convert_checkpoint.py",
     input=final,
     to="huggingface",
     output=tmp_path / "huggingface",
     verify=True,
   ).out
-  assert "outputs: the same" in said
+  assert "outputs: the same" in output
   pairs = [("the first of a", "of it"), ("the other of a", "of it")]
   answers = []
   for folder in (final, tmp_path / "huggingface"):
     assert file_in(folder) == file_in(model)
     loaded = text_models.load(str(folder))
     answers.append([loaded.classify(pair) for pair in pairs])
-  assert [each["label"] for each in answers[0]] == ["yes", "no"]
+  assert [answer["label"] for answer in answers[0]] == ["yes", "no"]
   assert answers[0] == answers[1]
   export = {"head": "classification", "model_dir": final, "max_seq_length": 32}
   for form in ("onnx", "litert"):
@@ -122,9 +122,9 @@ def test_classifier_trains_converts_and_is_exported(model, tmp_path):
     run("export_saved_model.py", **export, format=form, export_dir=folder)
     served = text_models.load(str(folder))
     for pair, expected in zip(pairs, answers[0]):
-      found = served.classify(pair)
+      prediction = served.classify(pair)
       np.testing.assert_allclose(
-        found["probabilities"], expected["probabilities"], atol=1e-5
+        prediction["probabilities"], expected["probabilities"], atol=1e-5
       )
   refused = run(
     "export_saved_model.py", code=1, **export, export_dir=tmp_path / "graph"
@@ -167,8 +167,8 @@ def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
   assert file_in(final) == file_in(model)
   loaded = text_models.load(str(final))
   context = "  Café people  (lived in 1852, or so)."
-  found = loaded.answer("When ?", context, doc_stride=16)
-  assert found["answer"] == context[found["start"] : found["end"]].strip()
+  result = loaded.answer("When ?", context, doc_stride=16)
+  assert result["answer"] == context[result["start"] : result["end"]].strip()
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def check_whole_words(records, vocab_file):
     pieces = tokenizer.convert_ids_to_tokens(ids)
     assert pieces[0] == "<s>" and not record["segment_ids"].any()
     for position in range(2, int(record["input_mask"].sum())):
-      # Letters without a space before them are of the word of letters there.
+      # Letters that directly follow letters belong to the same word.
       before = pieces[position - 1].removeprefix("Ġ")
       if (
         before.isalpha()

@@ -1,6 +1,6 @@
-"""What moves only texts and numbers loads no TensorFlow, and none no Keras.
+"""Tests that modules for texts and numbers do not import TensorFlow or Keras.
 
-Each check runs in a fresh process in which the package cannot be imported.
+Each check runs in a new process in which the package cannot be imported.
 """
 
 import json
@@ -21,7 +21,7 @@ from test_head_answers import TEXTS, assert_same
 
 pytest.importorskip("onnxruntime")
 
-# They say so in their first lines, and these have answers of every kind.
+# Modules whose docstring says "No TensorFlow". ANSWERS lists more modules.
 MODULES = sorted(
   path
   for path in test_layout.SOURCES
@@ -56,7 +56,7 @@ HEADS = {
 
 
 def without(package, lines, *arguments):
-  """Runs Python without a package; returns what it prints, read as JSON."""
+  """Runs Python without a package; returns its output, parsed as JSON."""
   code = [f"import sys; sys.modules[{package!r}] = None", *lines]
   done = subprocess.run(
     [sys.executable, "-c", "\n".join(code), *map(str, arguments)],
@@ -105,11 +105,11 @@ def test_records_are_made_without_tensorflow(tmp_path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-  """Returns a function: head -> (its folder, its export)."""
-  made = {}
+  """A function of a head; returns (its model folder, its export)."""
+  models_and_exports = {}
 
   def of_head(head):
-    if head not in made:
+    if head not in models_and_exports:
       folder = tmp_path_factory.mktemp(head)
       model = serving_models.trained(
         folder / "model",
@@ -124,8 +124,8 @@ def exported(tmp_path_factory):
         format="onnx",
         export_dir=folder / "out",
       )
-      made[head] = model, folder / "out"
-    return made[head]
+      models_and_exports[head] = model, folder / "out"
+    return models_and_exports[head]
 
   return of_head
 
@@ -142,7 +142,7 @@ ASK = [
 
 
 def answers_without(package, folders):
-  """Returns the answers of a process without a package; {head: folder}."""
+  """Returns the answers of a process without `package`, for {head: folder}."""
   return without(
     package,
     ASK,
@@ -156,7 +156,7 @@ def test_exports_answer_without_tensorflow(exported):
   models, exports = (
     {head: exported(head)[number] for head in HEADS} for number in range(2)
   )
-  # The same folders' weights, where TensorFlow computes and Keras is missing.
+  # TensorFlow computes the expected answers, without Keras.
   assert_same(
     answers_without("keras", models), answers_without("tensorflow", exports)
   )
@@ -177,7 +177,7 @@ def no_tensorflow(tmp_path):
   return {**os.environ, "PYTHONPATH": str(package.parent)}
 
 
-def test_a_script_predicts_by_an_export_without_tensorflow(
+def test_a_script_predicts_with_an_export_without_tensorflow(
   exported, no_tensorflow, tmp_path
 ):
   model, export = exported("classification")
@@ -229,7 +229,7 @@ def test_a_script_predicts_by_an_export_without_tensorflow(
     ("classification", {"do_predict": False}, "pass --do_predict"),
   ],
 )
-def test_what_a_script_cannot_do_with_an_export(
+def test_flags_that_have_no_effect_with_an_export(
   head, flags, sentence, exported, tmp_path
 ):
   (tmp_path / "new.csv").write_text("text\nhe\n")
@@ -247,7 +247,7 @@ def test_what_a_script_cannot_do_with_an_export(
   assert not (tmp_path / "out").exists()
 
 
-def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
+def test_weights_without_tensorflow_are_refused_in_a_sentence(exported):
   model, _ = exported("classification")
   sentence = without(
     "tensorflow",
@@ -263,7 +263,7 @@ def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   assert sentence.startswith("a model of this format needs tensorflow: install")
 
 
-def test_what_needs_tensorflow_text_says_so(monkeypatch):
+def test_a_missing_tensorflow_text_is_named(monkeypatch):
   monkeypatch.setitem(sys.modules, "tensorflow_text", None)
   with pytest.raises(errors.InputError, match="^a SavedModel for raw text n"):
     lean_tensorflow.import_tensorflow_text()
@@ -286,7 +286,7 @@ def test_what_needs_tensorflow_text_says_so(monkeypatch):
     ),
   ],
 )
-def test_a_wrong_path_is_told_before_tensorflow_is_loaded(flags, sentence):
+def test_a_wrong_path_is_reported_before_tensorflow_is_loaded(flags, sentence):
   done = subprocess.run(
     [
       sys.executable,
@@ -308,7 +308,7 @@ def test_a_wrong_path_is_told_before_tensorflow_is_loaded(flags, sentence):
 
 
 def test_an_export_is_served_without_tensorflow(exported, no_tensorflow):
-  """As a user types it; a package that cannot be loaded takes its place."""
+  """A package that cannot be imported replaces TensorFlow."""
   _, export = exported("classification")
   process = subprocess.Popen(
     [sys.executable, "serve.py", f"--saved_model_dir={export}", "--port=0"],

@@ -44,9 +44,9 @@ def define_model_flags(*, max_seq_length=128, required=True):
   flags.DEFINE_integer(
     "max_seq_length",
     max_seq_length,
-    "Maximum sequence length in word pieces, including [CLS] and [SEP]. If the "
-    "model has fewer positions, their number is the default. TFRecords must be "
-    "read with the length that they were written with.",
+    "Maximum sequence length in word pieces, including [CLS] and [SEP]; by "
+    "default at most the model's number of positions. Records must be read "
+    "with the length that they were written with.",
     lower_bound=1,
   )
 
@@ -298,8 +298,7 @@ def _define_optimizer_flags():
     "learning_rate_schedule",
     "linear",
     flag_values.LEARNING_RATE_SCHEDULES,
-    "How the learning rate falls after the warm-up. linear: as in "
-    "google-research/bert.",
+    "How the rate falls after the warm-up; google-research/bert has linear.",
     needs="do_train",
   )
   flags.DEFINE_enum(
@@ -375,9 +374,8 @@ def define_evaluation_flags():
   flags.DEFINE_string(
     "save_best",
     None,
-    "Evaluation metric that selects the best weights, which are saved in "
-    "output_dir/best_model. The largest value is best, or the smallest if the "
-    "name ends in loss.",
+    "Evaluation metric that selects the weights in output_dir/best_model: the "
+    "largest value, or the smallest if the name ends in loss.",
     needs="do_train eval_steps",
   )
   flags.DEFINE_integer(

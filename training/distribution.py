@@ -156,8 +156,7 @@ def all_gather(
 def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
   """Returns the value of --jit_compile=auto: True on a GPU, else False.
 
-  On a CPU, compilation costs more time than it saves. On a TPU, TensorFlow
-  compiles everything anyway.
+  Compiling takes too long on a CPU, and TensorFlow does it anyway on a TPU.
   """
   return not is_tpu(strategy) and bool(tf.config.list_logical_devices("GPU"))
 

@@ -83,7 +83,7 @@ class Predictor:
         of tensors [B, ...].
       joins_short: whether batches of short records may hold more records, see
         input_sequences.batch_sizes. Pass False if the outputs of short records
-        need as much memory as those of long records.
+        need as much memory as the outputs of long records.
     """
     self._strategy = strategy
     # A TPU would compile the function for each shape.
@@ -181,8 +181,7 @@ class Predictor:
     The outputs of a batch are fetched after the next batch has started, so the
     device does not wait for the host.
     """
-    # For example, 10 records give 3 batches of 4; the last batch repeats
-    # records 0 and 1.
+    # 10 records give 3 batches of 4; the last batch repeats records 0 and 1.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
       self._strategy,
@@ -226,8 +225,7 @@ class PeriodicEvaluation:
         values are equal, the lower loss wins. None: nothing is compared.
       patience: number of consecutive evaluations without a better result after
         which training stops; 0: never.
-      keep_best: function of the step that saves the weights; called when the
-        metric is the best so far.
+      keep_best: function of the step; saves the weights, which are the best.
       names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
@@ -320,7 +318,7 @@ class PeriodicEvaluation:
 
 
 def _find_metric(metric, names):
-  """Returns the one of `names` that equals `metric`, apart from `eval_`.
+  """Returns the name that equals `metric`, apart from the prefix `eval_`.
 
   Raises InputError: no name does.
   """

@@ -166,8 +166,7 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
 def is_bucketed(settings, strategy) -> bool:
   """Returns --bucket_by_length.
 
-  Raises InputError: it is set, but batches are not trimmed to their longest
-  sequence, so it would save nothing.
+  Raises InputError: it is set, but XLA keeps batches at a single length.
   """
   if not settings.get("bucket_by_length"):
     return False

@@ -37,7 +37,7 @@ _SECONDS_PER_CALL = 5.0
 # pre-training from random weights, the norm grows by a factor of ten.
 _RUINOUS_GROWTH = 1000.0
 
-_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Loss scale's bounds.
+_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Of the loss.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +166,8 @@ class Trainer:
 
   Attributes:
     step: `_step`, compiled.
-    global_step: tf.Variable, the number of steps.
-    applied_updates: tf.Variable, the number of steps that were not skipped.
+    global_step, applied_updates: tf.Variables, which count all steps and the
+      steps that were not skipped.
   """
 
   def __init__(
@@ -192,8 +192,7 @@ class Trainer:
       trained: the variables to update; the loss must reach each of them.
       objective: an Objective.
       optimizer: an optimizer of optimization.py.
-      learning_rate: function of the step, an int64 scalar; returns a float32
-        scalar.
+      learning_rate: function of the step, int64 []; returns float32 [].
       options: TrainOptions.
     """
     parts = options.gradient_accumulation_steps
@@ -281,9 +280,8 @@ class Trainer:
     """Computes, exchanges and applies the gradients of a replica's share."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
-    # Each replica divides by the weights of the whole batch. So the replicas'
-    # gradients add up to the gradient of the whole batch, even if their shares
-    # differ in weight.
+    # Replicas divide by the whole batch's weights. So their gradients add up to
+    # the gradient of the whole batch, even if their shares differ in weight.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     if self._objective.outputs and self._adds_gradients:
@@ -299,8 +297,7 @@ class Trainer:
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
-    # Clipping, the log and the overflow check need the norm of the unscaled
-    # gradient.
+    # Clipping, logs and overflow checks need the unscaled gradient's norm.
     scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
@@ -308,8 +305,7 @@ class Trainer:
       self._trained,
       grads,
       learning_rate=rate,
-      # Not global_step: Adam's bias correction depends on the number of updates
-      # of its moments.
+      # Not global_step: Adam's bias correction counts updates of its moments.
       step=self.applied_updates.read_value(),
       # Unscaling and clipping are one factor, applied within the update.
       grad_scale=optimization.clip_scale(norm) / scale,
@@ -344,8 +340,7 @@ class Trainer:
 
     total = part_of(0)
     if self._parts.count > 1:
-      # With this loop, the graph has two copies of the network for any number
-      # of parts.
+      # The loop keeps the number of copies of the network in the graph at two.
       _, total = tf.while_loop(
         lambda index, _: index < self._parts.count,
         lambda index, total: (

@@ -8,9 +8,8 @@
 
 A checkpoint of this project is valid only if it has a .commit file whose sizes
 and checksums match, including the checksum of the .commit file itself. That
-file is written last, after the other files are on the disk. So a kill at any
-moment leaves a valid checkpoint or none. Paths with "://" work if TensorFlow
-supports their file system.
+file is written last, after the others are on the disk, so a kill leaves a valid
+checkpoint or none. Paths with "://" work if TensorFlow supports them.
 
 The original's checkpoints have no .commit file. They are valid if the
 original's file `checkpoint` names them and all their values can be read. So
@@ -41,7 +40,7 @@ _TEMPORARY = re.compile(
 )
 # The first line of this project's file `checkpoint`, which TensorFlow skips. If
 # the line is absent, another program saved here last.
-_FIRST_LINE = "# A checkpoint counts only with its .commit file.\n"
+_HEAD = "# A checkpoint counts only with its .commit file.\n"
 
 # {folder: fingerprint} for folders with checkpoints of another program. A
 # fingerprint is written with this run's first checkpoint, because only loading
@@ -113,7 +112,7 @@ def _log_resumption(checkpoint, init_checkpoint):
   if not tf.io.gfile.exists(f"{checkpoint.path}.commit"):
     logging.info(
       "another program, such as google-research/bert, wrote this checkpoint: "
-      "names and shapes are checked, then the run continues at its step %d",
+      "names and shapes are checked, then the run continues at step %d",
       checkpoint.step,
     )
   if init_checkpoint:
@@ -334,8 +333,7 @@ def _adopt_foreign(folder):
 
 def _remove_oldest(folder, step, max_to_keep):
   """Removes old checkpoints; returns the remaining steps, ascending."""
-  # Later steps have only damaged checkpoints, or the run would have resumed
-  # from them.
+  # Checkpoints of later steps are damaged: the run did not resume from them.
   steps = [s for s in _steps(folder, "commit") if s <= step]
   old_steps = steps[max_to_keep:] if max_to_keep else []
   for old_step in old_steps:
@@ -351,9 +349,7 @@ def _write_state(folder, steps):
   """Writes the file that tf.train.latest_checkpoint reads."""
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]
-  file_io.write_text(
-    os.path.join(folder, "checkpoint"), _FIRST_LINE + "".join(lines)
-  )
+  file_io.write_text(os.path.join(folder, "checkpoint"), _HEAD + "".join(lines))
 
 
 def newest_checkpoint(folder: str) -> StartingPoint | None:
@@ -385,7 +381,7 @@ def _foreign_steps(folder):
     return set()
   with tf.io.gfile.GFile(path, "rb") as stream:
     text = stream.read().decode("utf-8", "replace")
-  if text.startswith(_FIRST_LINE):
+  if text.startswith(_HEAD):
     return set()
   # The paths may be absolute paths on another machine.
   steps = re.findall(r'_paths?: "(?:[^"]*/)?model\.ckpt-(\d+)"', text)

@@ -54,8 +54,7 @@ class Report(NamedTuple):
     results: {name: number}.
     details: the scores of each class as text, or "".
     labels: names of the L classes.
-    confusions: int [L, L], the number of examples of class `row` that were
-      predicted as class `column`.
+    confusions: int [L, L], numbers of examples of `row` predicted as `column`.
     mistakes: in any order; the page shows the largest.
     text_pairs: whether a classifier reads two texts.
   """
