@@ -70,7 +70,7 @@ def listed(result):
 
 @pytest.mark.parametrize("n_best_size, longest", [(1, 30), (3, 2), (20, 5)])
 def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
-  """There are few different values, so many logits and sums are equal."""
+  """With few different values, many logits and sums are equal."""
   random = np.random.default_rng(n_best_size)
   windows = [
     window(

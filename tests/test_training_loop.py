@@ -309,8 +309,8 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
     train(trainer, tmp_path, poison=list(range(4, 12)))
   good = make_trainer(tmp_path / "good", num_train_steps=4)
   expected = train(good, tmp_path / "good")
-  commit = run_folder.newest_checkpoint(str(tmp_path))
-  reader = tf.train.load_checkpoint(commit.path)
+  checkpoint = run_folder.newest_checkpoint(str(tmp_path))
+  reader = tf.train.load_checkpoint(checkpoint.path)
   for name in ("embeddings/table", "output/kernel", "output/bias/adam_v"):
     np.testing.assert_array_equal(reader.get_tensor(name), expected[name])
 

@@ -31,9 +31,9 @@ def save(folder, *steps, **options):
     run_folder.save(str(folder), step, values_of(step), **options)
 
 
-def check_whole(commit, step):
-  assert commit.step == step
-  stored = stored_weights.read(commit.path)
+def check_whole(checkpoint, step):
+  assert checkpoint.step == step
+  stored = stored_weights.read(checkpoint.path)
   np.testing.assert_array_equal(stored["bias"], values_of(step)["bias"])
 
 
@@ -150,8 +150,8 @@ def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
   change(tmp_path / f"model.ckpt-10{suffix}")
   claim(tmp_path, RUN)
   with caplog.at_level(logging.WARNING):
-    commit = newest(tmp_path)
-  check_whole(commit, 5)
+    checkpoint = newest(tmp_path)
+  check_whole(checkpoint, 5)
   (message,) = [record.getMessage() for record in caplog.records]
   assert message.startswith(f"skipping {tmp_path}/model.ckpt-10: ")
   assert re.search(reason, message)
@@ -210,9 +210,9 @@ def test_a_kill_leaves_a_whole_checkpoint(tmp_path, monkeypatch, step):
     assert not [name for name in files if "tmp" in name]
     indices = [name for name in files if name.endswith(".index")]
     assert {f"{name[:-6]}.data-00000-of-00001" for name in indices} <= {*files}
-    commit = newest(copy)
-    check_whole(commit, commit.step)
-    steps.append(commit.step)
+    checkpoint = newest(copy)
+    check_whole(checkpoint, checkpoint.step)
+    steps.append(checkpoint.step)
     save(copy, step, max_to_keep=2)
     check_whole(newest(copy), step)
     assert sum(name.endswith(".commit") for name in names(copy)) == 2

@@ -37,7 +37,7 @@ _SECONDS_PER_CALL = 5.0
 # pre-training from random weights, the norm grows by a factor of ten.
 _RUINOUS_GROWTH = 1000.0
 
-_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Of the loss.
+_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Bounds of _LossScale.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ class BlockResults(NamedTuple):
 
   losses: tf.Tensor  # float32 [N], NaN for skipped steps.
   norms: tf.Tensor  # float32 [N], gradient norms before clipping.
-  overflows: tf.Tensor  # bool [N], true for steps skipped for float16's range.
+  overflows: tf.Tensor  # bool [N], steps skipped as float16 overflowed.
   metrics: dict  # {name: (sum, weight)} over the block.
   learning_rate: tf.Tensor  # Of the last step.
   applied_updates: tf.Tensor  # Steps of the whole run that were not skipped.
@@ -44,7 +44,7 @@ class TrainingLog:
   """
 
   def __init__(self, options, *, first_step: int, writes_files: bool = True):
-    """Opens the log files, unless this process is not the chief."""
+    """Opens the log files if `writes_files`: only the chief writes them."""
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
