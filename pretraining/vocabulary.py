@@ -32,9 +32,8 @@ def count_words(
 ) -> tuple[collections.Counter[str], collections.Counter[str]]:
   """Counts words and characters in bounded memory.
 
-  Whenever there are more than `max_words` different words, the rarer half is
-  dropped, so the count of a rare word may be too small. Characters are counted
-  exactly.
+  Beyond `max_words` different words, the rarer half is dropped, so the count of
+  a rare word may be too small. Characters are counted exactly.
 
   Returns:
     Counts of words, counts of characters.
