@@ -22,14 +22,9 @@ from absl import logging
 from common import errors, json_files, memory
 
 _COUNTS = (
-  "vocab_size",
-  "hidden_size",
-  "num_hidden_layers",
-  "num_attention_heads",
-  "intermediate_size",
-  "max_position_embeddings",
-  "type_vocab_size",
-)
+  "vocab_size hidden_size num_hidden_layers num_attention_heads "
+  "intermediate_size max_position_embeddings type_vocab_size"
+).split()
 _SOURCE = "the model configuration"
 # Names of functions in layers.py.
 ACTIVATIONS = ("gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh")

@@ -93,13 +93,9 @@ def main(_):
   """Fills masks, or scores texts."""
   settings = flags.read_settings()
   names = (
-    "bert_config_file",
-    "vocab_file",
-    "init_checkpoint",
-    "do_lower_case",
-    "max_seq_length",
-    "never_split",
-  )
+    "bert_config_file vocab_file init_checkpoint do_lower_case max_seq_length "
+    "never_split"
+  ).split()
   model = text_models.load(
     settings.model_dir,
     **{name: settings.get(name) for name in names if name in settings.given},

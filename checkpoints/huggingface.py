@@ -32,36 +32,11 @@ from common import errors, file_io, json_files
 
 # First parts of names, in a model with a head or in an encoder without a head.
 _ROOTS = (
-  "bert",
-  "roberta",
-  "electra",
-  "distilbert",
-  "transformer",
-  "albert",
-  "encoder",
-  "embeddings",
-  "pooler",
-  "cls",
-  "lm_head",
-  "classifier",
-  "ernie",
-)
+  "bert roberta electra distilbert transformer albert encoder embeddings "
+  "pooler cls lm_head classifier ernie"
+).split()
 # The types that both safetensors and NumPy have; NumPy lacks F8_E4M3.
-_DTYPES = (
-  "F64",
-  "F32",
-  "F16",
-  "BF16",
-  "I64",
-  "I32",
-  "I16",
-  "I8",
-  "U64",
-  "U32",
-  "U16",
-  "U8",
-  "BOOL",
-)
+_DTYPES = "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL".split()
 
 
 class StoredTensor(NamedTuple):

@@ -26,50 +26,19 @@ _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that this project reads, or that change no ids.
 _KNOWN_KEYS = {
   *_SPECIALS,
-  "do_lower_case",
-  "strip_accents",
-  "tokenize_chinese_chars",
-  "never_split",
-  "do_basic_tokenize",
-  "added_tokens_decoder",
-  "keep_accents",
-  "remove_space",
-  "word_tokenizer_type",
-  "tokenizer_class",
-  "truncation_side",
-  "additional_special_tokens",
-  "extra_special_tokens",
-  "auto_map",
-  "backend",
-  "bos_token",
-  "chat_template",
-  "clean_up_tokenization_spaces",
-  "eos_token",
-  "from_slow",
-  "full_tokenizer_file",
-  "init_inputs",
-  "is_local",
-  "local_files_only",
-  "max_len",
-  "max_length",
-  "model_input_names",
-  "model_max_length",
-  "model_specific_special_tokens",
-  "name_or_path",
-  "pad_to_multiple_of",
-  "pad_token_type_id",
-  "padding_side",
-  "processor_class",
-  "return_token_type_ids",
-  "sp_model_kwargs",
-  "special_tokens_map_file",
-  "stride",
-  "tokenizer_file",
-  "trim_offsets",
-  "truncation_strategy",
-  "use_fast",
-  "verbose",
-  "vocab_file",
+  *(
+    "do_lower_case strip_accents tokenize_chinese_chars never_split "
+    "do_basic_tokenize added_tokens_decoder keep_accents remove_space "
+    "word_tokenizer_type tokenizer_class truncation_side "
+    "additional_special_tokens extra_special_tokens auto_map backend "
+    "bos_token chat_template clean_up_tokenization_spaces eos_token from_slow "
+    "full_tokenizer_file init_inputs is_local local_files_only max_len "
+    "max_length model_input_names model_max_length "
+    "model_specific_special_tokens name_or_path pad_to_multiple_of "
+    "pad_token_type_id padding_side processor_class return_token_type_ids "
+    "sp_model_kwargs special_tokens_map_file stride tokenizer_file "
+    "trim_offsets truncation_strategy use_fast verbose vocab_file"
+  ).split(),
 }
 
 

@@ -25,16 +25,7 @@ from text import input_sequences
 # Number of examples that are sorted by length and scored together.
 SCORED_TOGETHER = 1 << 12
 # Reserved column names; the column of a class with such a name gets a prefix.
-_COLUMNS = (
-  "id",
-  "label",
-  "labels",
-  "gold",
-  "predicted",
-  "probability",
-  "text",
-  "text_b",
-)
+_COLUMNS = "id label labels gold predicted probability text text_b".split()
 
 
 # Both types have the attributes `task_kind` and `labels`.

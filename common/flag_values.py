@@ -4,51 +4,35 @@ Because they are listed here, --help and mistyped flags are answered before
 TensorFlow is loaded. The implementing modules check that they know all values.
 """
 
-DISTRIBUTION_STRATEGIES = (
-  "auto",
-  "off",
-  "one_device",
-  "mirrored",
-  "multi_worker_mirrored",
-  "tpu",
+DISTRIBUTION_STRATEGIES = tuple(
+  "auto off one_device mirrored multi_worker_mirrored tpu".split()
 )
 DTYPES = ("float32", "bfloat16", "float16")
 OPTIMIZERS = ("bertadam", "adamw", "lamb")
 LEARNING_RATE_SCHEDULES = ("linear", "constant", "cosine", "polynomial")
 
 # The flags that --search may vary: they change neither records nor network.
-SEARCHED = (
-  "gradient_accumulation_steps",
-  "layerwise_lr_decay",
-  "learning_rate",
-  "num_train_epochs",
-  "seed",
-  "train_batch_size",
-  "warmup_proportion",
-  "weight_decay_rate",
+SEARCHED = tuple(
+  (
+    "gradient_accumulation_steps layerwise_lr_decay learning_rate "
+    "num_train_epochs seed train_batch_size warmup_proportion weight_decay_rate"
+  ).split()
 )
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet")
-OWN_TASK_KINDS = (
-  "single",
-  "regression",
-  "multi_label",
-  "ranking",
-  "similarity",
-  "retrieval",
+OWN_TASK_KINDS = tuple(
+  "single regression multi_label ranking similarity retrieval".split()
 )
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 SPARSE_RULES = ("max", "sum"), ("relu", "log1p_relu")  # Pooling, activation.
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none")
-TAGGING_FEATURES = (
-  "embeddings",
-  "second_to_last",
-  "last",
-  "weighted_sum_last_four",
-  "concat_last_four",
-  "weighted_sum_all",
+TAGGING_FEATURES = tuple(
+  (
+    "embeddings second_to_last last weighted_sum_last_four concat_last_four "
+    "weighted_sum_all"
+  ).split()
 )
 FEATURE_FILE_FORMATS = ("jsonl", "npz")
 SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
@@ -81,13 +65,7 @@ HUGGINGFACE_ARCHITECTURES = (
   "ElectraForPreTraining",
   "BertForNextSentencePrediction",
 )
-SERVING_HEADS = (
-  "classification",
-  "embedding",
-  "masked_lm",
-  "next_sentence",
-  "span",
-  "sparse",
-  "tagging",
+SERVING_HEADS = tuple(
+  "classification embedding masked_lm next_sentence span sparse tagging".split()
 )
 ENGINES = ("tensorflow", "onnx", "litert")

@@ -12,18 +12,9 @@ from typing import Any
 from common import errors, file_io, run_settings
 
 _INPUTS = (
-  "input_file",
-  "eval_input_file",
-  "train_file",
-  "eval_file",
-  "predict_file",
-  "vocab_file",
-  "bert_config_file",
-  "add_tokens",
-  "calibration_file",
-  "vectors_file",
-  "search",
-)
+  "input_file eval_input_file train_file eval_file predict_file vocab_file "
+  "bert_config_file add_tokens calibration_file vectors_file search"
+).split()
 _OUTPUTS = ("output_file", "attention_html")
 # {pattern of files that scripts write to --output_dir: flag that writes them}
 _WRITTEN = {

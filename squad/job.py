@@ -20,14 +20,9 @@ from training import distribution, harness, run_folder, run_report, run_setup
 # stores do_lower_case, in tokenizer_config.json, and the threshold for
 # "no answer", in null_threshold.json.
 INPUT_FLAGS = (
-  "max_seq_length",
-  "doc_stride",
-  "max_query_length",
-  "max_answer_length",
-  "n_best_size",
-  "pad_to_max_length",
-  "version_2_with_negative",
-)
+  "max_seq_length doc_stride max_query_length max_answer_length n_best_size "
+  "pad_to_max_length version_2_with_negative"
+).split()
 
 
 def write_results(results: dict, folder: str | None = None) -> None:
