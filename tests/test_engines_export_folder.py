@@ -1,4 +1,4 @@
-"""The folder of a network for other programs: what is next to the network."""
+"""Tests the files that an export writes next to the network."""
 
 import json
 import os
@@ -50,29 +50,29 @@ def read_json(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-  "kind, file", [("onnx", "model.onnx"), ("litert", "model.tflite")]
+  "form, network", [("onnx", "model.onnx"), ("litert", "model.tflite")]
 )
-def test_a_folder_has_what_transformers_reads(kind, file, tmp_path):
-  write(tmp_path, "classification", format=kind)
+def test_a_folder_has_what_transformers_reads(form, network, tmp_path):
+  write(tmp_path, "classification", format=form)
   assert sorted(os.listdir(tmp_path / "out")) == [
     "config.json",
-    file,
+    network,
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "vocab.txt",
   ]
-  values = read_json(tmp_path, "config.json")
-  assert values["architectures"] == ["BertForSequenceClassification"]
-  assert values["problem_type"] == "single_label_classification"
-  assert values["id2label"] == {"0": "bad", "1": "good", "2": "fine"}
-  assert values["hidden_act"] == "gelu_new"
-  values = read_json(tmp_path, "tokenizer_config.json")
-  assert (values["model_max_length"], values["pad_token"]) == (12, "[PAD]")
+  config = read_json(tmp_path, "config.json")
+  assert config["architectures"] == ["BertForSequenceClassification"]
+  assert config["problem_type"] == "single_label_classification"
+  assert config["id2label"] == {"0": "bad", "1": "good", "2": "fine"}
+  assert config["hidden_act"] == "gelu_new"
+  config = read_json(tmp_path, "tokenizer_config.json")
+  assert (config["model_max_length"], config["pad_token"]) == (12, "[PAD]")
 
 
 @pytest.mark.parametrize(
-  "head, values, name, problem",
+  "head, values, suffix, problem",
   [
     (
       "classification",
@@ -91,13 +91,13 @@ def test_a_folder_has_what_transformers_reads(kind, file, tmp_path):
     ("masked_lm", {}, "ForMaskedLM", None),
   ],
 )
-def test_the_configuration_says_the_task(tmp_path, head, values, name, problem):
+def test_config_json_names_the_task(tmp_path, head, values, suffix, problem):
   write(tmp_path, head, engine_models.config_of("distilbert"), **values)
-  found = read_json(tmp_path, "config.json")
-  assert found["architectures"] == [f"DistilBert{name}"]
-  assert found.get("problem_type") == problem
+  config = read_json(tmp_path, "config.json")
+  assert config["architectures"] == [f"DistilBert{suffix}"]
+  assert config.get("problem_type") == problem
   count = {"regression": 1, "multi_label_classification": 3}.get(problem)
-  assert len(found.get("id2label", ())) == (count or 3 * (head == "tagging"))
+  assert len(config.get("id2label", ())) == (count or 3 * (head == "tagging"))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_the_configuration_says_the_task(tmp_path, head, values, name, problem):
     ("albert", "AlbertForPreTraining"),
   ],
 )
-def test_two_texts_have_a_class_of_transformers(tmp_path, variant, name):
+def test_next_sentence_heads_get_a_class(tmp_path, variant, name):
   write(tmp_path, "next_sentence", engine_models.config_of(variant))
   assert read_json(tmp_path, "config.json")["architectures"] == [name]
 
 
-def test_vectors_have_the_files_of_sentence_transformers(tmp_path):
+def test_embeddings_get_the_files_of_sentence_transformers(tmp_path):
   write(tmp_path, "embedding", pooling=("mean", ((-2,),), True))
   modules = read_json(tmp_path, "modules.json")
   assert [(m["path"], m["type"].split(".")[-1]) for m in modules] == [
@@ -139,13 +139,13 @@ def test_vectors_have_the_files_of_sentence_transformers(tmp_path):
     ("mean", ((-1, -2),), False),
   ],
 )
-def test_a_pooling_that_sentence_transformers_lacks_has_none(pooling, tmp_path):
+def test_no_modules_json_for_poolings_of_this_project(pooling, tmp_path):
   write(tmp_path, "embedding", pooling=pooling)
   assert not (tmp_path / "out" / "modules.json").exists()
 
 
 def test_a_folder_with_files_is_refused(tmp_path):
   (tmp_path / "out").mkdir()
-  write(tmp_path, "span")  # An empty one is not.
+  write(tmp_path, "span")  # An empty folder is accepted.
   with pytest.raises(errors.InputError, match="already exists; give a new"):
     write(tmp_path, "span")

@@ -1,4 +1,4 @@
-"""Scores of an engine's outputs, and how far two engines are apart."""
+"""Tests the fillings from an engine's logits, and scales of int8 weights."""
 
 import numpy as np
 import onnx
@@ -9,7 +9,7 @@ from engines import networks, onnx_graph, quantization
 
 
 class Engine:
-  """Gives the same logits for every batch."""
+  """Returns the same logits for every batch."""
 
   def __init__(self, logits):
     self._logits = np.asarray(logits, np.float32)
@@ -22,19 +22,19 @@ class Engine:
 def fillings(logits, num_words, top_k, positions):
   settings = run_settings.Settings({"head": "masked_lm", "top_k": top_k})
   network = networks.of_engine(Engine(logits), settings, num_words)
-  found = network(masked_lm_positions=positions)
-  return found["fillings"].tolist(), found["probabilities"]
+  outputs = network(masked_lm_positions=positions)
+  return outputs["fillings"].tolist(), outputs["probabilities"]
 
 
-def test_rows_that_pad_the_table_are_no_fillings():
-  logits = [[[0.0, 1.0, 99.0], [2.0, 0.0, 99.0]]]  # [B, T, V]: three rows
+def test_padding_rows_of_the_table_are_no_fillings():
+  logits = [[[0.0, 1.0, 99.0], [2.0, 0.0, 99.0]]]  # Row 2 of V is padding.
   words, probabilities = fillings(logits, 2, 3, [[1, 0]])
   assert words == [[[0, 1], [1, 0]]]
   np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-6)
 
 
 def test_of_equal_fillings_the_first_comes_first():
-  # More than an unstable sort keeps in order.
+  # An unstable sort would reorder this many equal logits.
   logits = np.zeros([1, 1, 100], np.float32)
   logits[..., 60] = 1
   words, _ = fillings(logits, 100, 99, [[0]])

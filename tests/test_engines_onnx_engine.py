@@ -1,4 +1,4 @@
-"""ONNX Runtime is imported without its telemetry."""
+"""Tests that ONNX Runtime is imported without its telemetry."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ import os, sys, time
 from engines import onnx_engine
 engine = onnx_engine.OnnxEngine(sys.argv[1])
 engine.run([[2]], [[1]], [[0]])
-time.sleep(1)  # It would write from a thread of its own.
+time.sleep(1)  # Telemetry would be written by a separate thread.
 print(os.environ["ORT_DISABLE_TELEMETRY"])
 """
 
 
-@pytest.mark.parametrize("given, used", [(None, "1"), ("0", "0")])
-def test_nothing_is_written_below_the_user_s_folder(given, used, tmp_path):
+@pytest.mark.parametrize("value, used", [(None, "1"), ("0", "0")])
+def test_nothing_is_written_below_the_user_s_folder(value, used, tmp_path):
   path = tmp_path / "model.onnx"
   config = engine_models.config_of(num_hidden_layers=1)
   weights = engine_models.network(config, "embedding")[-1]
@@ -34,8 +34,8 @@ def test_nothing_is_written_below_the_user_s_folder(given, used, tmp_path):
   names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
   env = {**os.environ, **dict.fromkeys(names, str(home))}
   env.pop("ORT_DISABLE_TELEMETRY", None)
-  if given:
-    env["ORT_DISABLE_TELEMETRY"] = given
+  if value:
+    env["ORT_DISABLE_TELEMETRY"] = value
   done = subprocess.run(
     [sys.executable, "-B", "-c", RUN, str(path)],
     cwd=ROOT,
@@ -46,5 +46,5 @@ def test_nothing_is_written_below_the_user_s_folder(given, used, tmp_path):
   )
   assert done.stdout == f"{used}\n"
   if used == "1":
-    # Others, such as Keras, have folders there.
+    # Other libraries, such as Keras, may write there.
     assert not list(home.rglob("*[Mm]icrosoft*"))

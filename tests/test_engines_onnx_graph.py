@@ -1,4 +1,4 @@
-"""ONNX files give our network's numbers in programs that read them."""
+"""Tests that ONNX Runtime's outputs for an export equal the network's."""
 
 import numpy as np
 import pytest
@@ -14,42 +14,42 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from engines import onnx_graph
 
 
-def check_equal(config, head_name, tmp_path, labels=3, written=(), **options):
+def check_equal(config, head_name, tmp_path, labels=3, write=(), **options):
   """Compares all outputs on batches of several sizes, with padding."""
   encoder, head, weights = engine_models.network(config, head_name, labels)
   path = str(tmp_path / "model.onnx")
   model = onnx_graph.make(head_name, weights, config, **options)
-  onnx_graph.write(path, model, **dict(written))
-  found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-  names = [output.name for output in found.get_outputs()]
+  onnx_graph.write(path, model, **dict(write))
+  runtime = onnxruntime.InferenceSession(path, None, ["CPUExecutionProvider"])
+  names = [output.name for output in runtime.get_outputs()]
   for inputs in engine_models.BATCHES:
     expected = engine_models.outputs(
       encoder, head, head_name, inputs, **options
     )
     assert names == list(expected)
-    values = found.run(None, engine_models.feed(config, inputs))
-    for name, value in zip(names, values):
-      assert value.dtype == np.float32
-      assert_close(value, expected[name])
-  return found
+    outputs = runtime.run(None, engine_models.feed(config, inputs))
+    for name, output in zip(names, outputs):
+      assert output.dtype == np.float32
+      assert_close(output, expected[name])
+  return runtime
 
 
 @pytest.mark.parametrize("variant", engine_models.VARIANTS)
 @pytest.mark.parametrize("head_name", engine_models.HEADS)
-def test_every_head_of_every_variant_equals_ours(variant, head_name, tmp_path):
-  # ALBERT's layers are divided among its groups.
+def test_heads_of_all_variants_equal_tensorflow(variant, head_name, tmp_path):
+  # ALBERT keeps its depth, since its layers are divided among groups.
   depth = {} if variant == "albert" else {"num_hidden_layers": 2}
   check_equal(engine_models.config_of(variant, **depth), head_name, tmp_path)
 
 
 def test_a_regression_has_one_output(tmp_path):
   config = engine_models.config_of()
-  found = check_equal(config, "classification", tmp_path, labels=1)
-  (logits,) = found.get_outputs()
+  session = check_equal(config, "classification", tmp_path, labels=1)
+  (logits,) = session.get_outputs()
   assert logits.shape == ["batch_size", 1]
 
 
-# The mean of the last layer is what the test of every head takes.
+# The mean of the last layer alone is in the test of all heads.
 @pytest.mark.parametrize(
   "mode, layers, normalize",
   [
@@ -63,11 +63,11 @@ def test_a_regression_has_one_output(tmp_path):
     ("pooled", [[-1]], False),
   ],
 )
-def test_every_pooling_equals_ours(mode, layers, normalize, tmp_path):
+def test_every_pooling_equals_tensorflow(mode, layers, normalize, tmp_path):
   pooling = sentence_pooling.Pooling(mode, layers, normalize)
   config = engine_models.config_of()
-  found = check_equal(config, "embedding", tmp_path, pooling=pooling)
-  width = found.get_outputs()[1].shape[1]
+  session = check_equal(config, "embedding", tmp_path, pooling=pooling)
+  width = session.get_outputs()[1].shape[1]
   assert width == 16 * len(layers)
 
 
@@ -76,24 +76,24 @@ def test_layers_that_no_vector_needs_are_left_out():
   weights = engine_models.network(config, "embedding")[-1]
   pooling = sentence_pooling.Pooling("mean", ((1,), (-4,)))
   graph = onnx_graph.make("embedding", weights, config, pooling=pooling).graph
-  numbers = {
+  layer_names = {
     name.split("/")[2]
     for name in (tensor.name for tensor in graph.initializer)
     if "/layer_" in name
   }
-  assert numbers == {"layer_0", "layer_1"}
+  assert layer_names == {"layer_0", "layer_1"}
 
 
 @pytest.mark.parametrize(
   "name", ["gelu", "gelu_erf", "relu", "SILU", "swish", "tanh", "linear", None]
 )
-def test_every_activation_equals_ours(name, tmp_path):
+def test_every_activation_equals_tensorflow(name, tmp_path):
   config = engine_models.config_of(num_hidden_layers=1)
   config.hidden_act = name
   check_equal(config, "masked_lm", tmp_path)
 
 
-def test_what_cannot_be_made_is_refused():
+def test_missing_weights_and_unknown_activations_are_refused():
   config = engine_models.config_of()
   weights = engine_models.network(config, "embedding")[-1]
   with pytest.raises(errors.InputError, match="no cls/squad/output_weights"):
@@ -105,7 +105,7 @@ def test_what_cannot_be_made_is_refused():
 
 def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
   config = engine_models.config_of(vocab_size=300)
-  check_equal(config, "masked_lm", tmp_path, written={"most_bytes": 10_000})
+  check_equal(config, "masked_lm", tmp_path, write={"most_bytes": 10_000})
   assert (tmp_path / onnx_graph.DATA_FILE).stat().st_size > 300 * 16 * 4
 
 

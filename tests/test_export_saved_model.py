@@ -1,4 +1,4 @@
-"""export_saved_model.py as a user runs it."""
+"""Runs export_saved_model.py with the flags that a user passes."""
 
 import contextlib
 import json
@@ -30,10 +30,10 @@ def run(tmp_path, **flags):
   )
 
 
-def refuse(tmp_path, sentence, **flags):
+def refuse(tmp_path, message, **flags):
   before = os.listdir(tmp_path)
   script_runner.refuse(
-    SCRIPT, sentence, **{**MODEL, "export_dir": tmp_path / "model", **flags}
+    SCRIPT, message, **{**MODEL, "export_dir": tmp_path / "model", **flags}
   )
   assert os.listdir(tmp_path) == before
 
@@ -64,9 +64,9 @@ def test_onnx_in_8_bits(tmp_path):
     quantize="int8",
     calibration_file=texts,
   )
-  difference, last = finished.out.splitlines()
+  difference, location = finished.out.splitlines()
   assert difference.startswith("8 bits: the outputs of 2 texts differ from th")
-  assert last == f"The model is in {tmp_path}/model."
+  assert location == f"The model is in {tmp_path}/model."
   assert (tmp_path / "model" / "model.onnx").exists()
 
 
@@ -83,18 +83,18 @@ def test_litert(tmp_path):
     lengths="8,16",
     quantize="int8",
   )
-  difference, advice, last = finished.out.splitlines()
+  difference, advice, location = finished.out.splitlines()
   assert advice.endswith("one per line: --calibration_file=texts.txt")
   assert difference.startswith("8 bits: the outputs of 4 texts differ from th")
-  assert last == f"The model is in {tmp_path}/model."
+  assert location == f"The model is in {tmp_path}/model."
   engine = litert_engine.LiteRTEngine(str(tmp_path / "model"))
   assert engine.lengths == [8, 16]
   values = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
   assert values["model_max_length"] == 16
 
 
-def test_the_null_threshold_is_that_of_the_weights(tmp_path):
-  """It is read where it is stored with them, unless a number is given."""
+def test_the_stored_null_threshold_is_loaded_unless_a_flag_gives_one(tmp_path):
+  """The bad stored value is an error only if it is loaded."""
   model = tmp_path / "squad"
   shutil.copytree(FOLDER.parents[1] / "squad" / "run" / "model", model)
   weights = null_threshold.digest_of_checkpoint(str(model))
@@ -110,16 +110,16 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     "init_checkpoint": model / "bert_model.ckpt",
   }
   refuse(tmp_path, "is 'x'; expected a number", **flags)
-  sentence = "leaves no room for the passage"
-  refuse(tmp_path, sentence, **flags, null_score_diff_threshold=1.5)
+  message = "leaves no room for the passage"
+  refuse(tmp_path, message, **flags, null_score_diff_threshold=1.5)
 
 
 @pytest.mark.parametrize(
-  "flags, sentence",
+  "flags, message",
   [
     ({"head": "tagging"}, "[MASK] and tell whether a text follows, not to tag"),
     ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
-    # Its labels are known: the head is missing.
+    # The configuration has labels, but the checkpoint has no head.
     (
       {"head": "classification", "bert_config_file": "{tmp}/named.json"},
       "tell whether a text follows (bad, good), not to classify",
@@ -151,7 +151,7 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     ),
   ],
 )
-def test_errors(flags, sentence, tmp_path):
+def test_errors(flags, message, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
   config = json.loads(MODEL["bert_config_file"].read_text())
   config["id2label"] = {"0": "bad", "1": "good"}
@@ -161,4 +161,4 @@ def test_errors(flags, sentence, tmp_path):
     name: value.format(tmp=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
-  refuse(tmp_path, sentence, **flags)
+  refuse(tmp_path, message, **flags)

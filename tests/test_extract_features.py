@@ -1,4 +1,4 @@
-"""extract_features.py as a user types it."""
+"""Runs extract_features.py with the flags that a user passes."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ DEFAULTS = {
 
 
 def extract(tmp_path, code=0, **flags):
-  """Runs the script with the golden model unless told otherwise."""
+  """Runs the script, by default with the golden model."""
   return script_runner.run(
     "extract_features.py",
     code=code,
@@ -33,10 +33,10 @@ def extract(tmp_path, code=0, **flags):
   )
 
 
-def refuse(tmp_path, said, **flags):
+def refuse(tmp_path, message, **flags):
   script_runner.refuse(
     "extract_features.py",
-    said,
+    message,
     **{**DEFAULTS, "output_file": tmp_path / "out", **flags},
   )
 
@@ -52,28 +52,28 @@ def golden():
     return [json.loads(line) for line in stream]
 
 
-def values_of(line):
-  """Returns [T, L, H]."""
+def values_of(record):
+  """Returns the values of all tokens and layers, [T, L, H]."""
   return np.array(
     [
       [layer["values"] for layer in token["layers"]]
-      for token in line["features"]
+      for token in record["features"]
     ]
   )
 
 
-def without_values(line):
-  """Returns what a line says but the numbers."""
+def without_values(record):
+  """Returns everything in a record except the values."""
   return (
-    line["linex_index"],
-    line.keys(),
+    record["linex_index"],
+    record.keys(),
     [
       (
         token["token"],
         token.keys(),
         [(layer["index"], layer.keys()) for layer in token["layers"]],
       )
-      for token in line["features"]
+      for token in record["features"]
     ],
   )
 
@@ -94,41 +94,41 @@ def without_values(line):
 def test_the_originals_features(tmp_path, flags):
   done = extract(tmp_path, layers="-1,0", **flags)
   assert "100.0%  11/11 lines" in done.err
-  ours, theirs = read_lines(tmp_path / "out"), golden()
-  for our, their in zip(ours, theirs, strict=True):
-    assert without_values(our) == without_values(their)
-    assert_close(values_of(our), values_of(their))
+  records, golden_records = read_lines(tmp_path / "out"), golden()
+  for record, golden_record in zip(records, golden_records, strict=True):
+    assert without_values(record) == without_values(golden_record)
+    assert_close(values_of(record), values_of(golden_record))
 
 
 def test_npz_holds_the_same_numbers_and_so_does_xla(tmp_path):
   extract(tmp_path, layers="-1,0", output_format="npz", jit_compile="true")
-  found = np.load(tmp_path / "out")
-  lines = np.split(found["values"], np.cumsum(found["lengths"])[:-1])
-  for ours, theirs in zip(lines, golden(), strict=True):
-    assert_close(ours, values_of(theirs))
+  archive = np.load(tmp_path / "out")
+  vectors = np.split(archive["values"], np.cumsum(archive["lengths"])[:-1])
+  for values, golden_record in zip(vectors, golden(), strict=True):
+    assert_close(values, values_of(golden_record))
 
 
 def mean_vectors():
-  """Returns the mean over the tokens of the last layer, for each line."""
-  return [values_of(line)[:, 0].mean(axis=0) for line in golden()]
+  """Returns each line's last layer, averaged over the tokens."""
+  return [values_of(record)[:, 0].mean(axis=0) for record in golden()]
 
 
 @pytest.fixture(scope="module")
 def bare_encoder(tmp_path_factory):
   """The golden model without its pooler."""
   path = tmp_path_factory.mktemp("bare") / "bare.ckpt"
-  values = stored_weights.read(str(MODEL / "bert_model.ckpt"))
+  weights = stored_weights.read(str(MODEL / "bert_model.ckpt"))
   weight_files.write_tf1(
-    str(path), {k: v for k, v in values.items() if "pooler" not in k}
+    str(path), {k: v for k, v in weights.items() if "pooler" not in k}
   )
   return path
 
 
 def test_the_mean_of_the_last_layer(tmp_path, bare_encoder):
   extract(tmp_path, init_checkpoint=bare_encoder, pooling="mean")
-  found = read_lines(tmp_path / "out")
-  assert [line["linex_index"] for line in found] == list(range(11))
-  assert_close([line["vector"] for line in found], mean_vectors())
+  records = read_lines(tmp_path / "out")
+  assert [record["linex_index"] for record in records] == list(range(11))
+  assert_close([record["vector"] for record in records], mean_vectors())
 
 
 def test_the_pooled_vector_needs_a_pooler(tmp_path, bare_encoder):
@@ -152,19 +152,19 @@ def test_similarity_of_pairs(tmp_path):
 
 
 def nearest(query, means, count):
-  """Returns [(line, cosine)] by NumPy, without the line that is the query."""
+  """Returns [(line number, cosine)] without the query itself, using NumPy."""
   cosines = means @ means[query]
   cosines /= np.linalg.norm(means, axis=1) * np.linalg.norm(means[query])
-  order = [n for n in np.argsort(-cosines) if n != query]
-  return [(n, cosines[n]) for n in order[:count]]
+  neighbors = [n for n in np.argsort(-cosines) if n != query]
+  return [(n, cosines[n]) for n in neighbors[:count]]
 
 
-def assert_results(line, number, expected, lines):
-  assert line["linex_index"] == number
-  found = line["results"]
-  assert [each["line"] for each in found] == [n for n, _ in expected]
-  assert [each["text"] for each in found] == [lines[n] for n, _ in expected]
-  assert_close([each["cosine"] for each in found], [c for _, c in expected])
+def assert_results(record, number, expected, lines):
+  assert record["linex_index"] == number
+  results = record["results"]
+  assert [r["line"] for r in results] == [n for n, _ in expected]
+  assert [r["text"] for r in results] == [lines[n] for n, _ in expected]
+  assert_close([r["cosine"] for r in results], [c for _, c in expected])
 
 
 def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
@@ -201,8 +201,8 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     pooling="max",
     output_file=None,
   )
-  sentence = f"--output_file={queries} is the file that --search reads"
-  refuse(tmp_path, sentence, search=queries, pooling="max", output_file=queries)
+  message = f"--output_file={queries} is the file that --search reads"
+  refuse(tmp_path, message, search=queries, pooling="max", output_file=queries)
   queries.write_text("")
   refuse(
     tmp_path,
@@ -227,7 +227,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "flags, said",
+  "flags, message",
   [
     (
       {},
@@ -265,8 +265,8 @@ def test_the_attention_of_chosen_lines(tmp_path):
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
   ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, said):
-  refuse(tmp_path, said, **flags)
+def test_errors_are_one_sentence(tmp_path, flags, message):
+  refuse(tmp_path, message, **flags)
   assert not (tmp_path / "out").exists()
 
 
@@ -280,7 +280,7 @@ def test_the_layers_of_a_vector(tmp_path):
 
 
 def test_an_empty_file_gives_an_empty_file(tmp_path):
-  """As the original does."""
+  """As in the original."""
   empty = tmp_path / "empty.txt"
   empty.write_text("")
   done = extract(tmp_path, input_file=empty, layers="0")

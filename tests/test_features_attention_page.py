@@ -1,4 +1,4 @@
-"""Tests of the page of attention: its data, and in a browser if installed."""
+"""Tests the attention page: its data and, with a browser, how it looks."""
 
 import base64
 import json
@@ -35,17 +35,17 @@ def data_of(page):
 
 
 def test_the_page_holds_the_probabilities():
-  found = data_of(attention_page.attention_page([FIRST, SECOND]))
-  for row, (tokens, probabilities) in zip(found, [FIRST, SECOND], strict=True):
+  rows = data_of(attention_page.attention_page([FIRST, SECOND]))
+  for row, (tokens, probabilities) in zip(rows, [FIRST, SECOND], strict=True):
     assert row["tokens"] == tokens
     assert (row["layers"], row["heads"]) == (2, 3)
-    numbers = np.frombuffer(base64.b64decode(row["attention"]), np.uint8)
+    quantized = np.frombuffer(base64.b64decode(row["attention"]), np.uint8)
     np.testing.assert_allclose(
-      numbers.reshape(probabilities.shape) / 255, probabilities, atol=0.002
+      quantized.reshape(probabilities.shape) / 255, probabilities, atol=0.002
     )
 
 
-def test_the_page_needs_nothing_else_and_no_text_ends_its_script():
+def test_the_page_loads_nothing_and_no_text_ends_its_script():
   page = attention_page.attention_page([FIRST], title="a < b & c")
   assert not re.search(r"(src|href)=|@import|url\(", page)
   assert "<title>a &lt; b &amp; c</title>" in page
@@ -53,7 +53,7 @@ def test_the_page_needs_nothing_else_and_no_text_ends_its_script():
 
 
 def browse(tmp_path, page, *options):
-  """Opens a page in a headless browser; returns what it writes."""
+  """Opens a page in a headless browser; returns its standard output."""
   path = tmp_path / "page.html"
   path.write_text(page, encoding="utf-8")
   return subprocess.run(
@@ -88,7 +88,7 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   assert document.count("<canvas") == 2 * 3
   assert "Layer 1, head 2: who attends" in document
   assert document.count("<rect") == 4 * 4
-  # Left and right of the lines, and next to and above the matrix.
+  # Left and right of the lines, left of the matrix and above it.
   assert document.count(">a&lt;b</text>") == 4
   lines = (FIRST[1][1, 2] * 255).round() / 255 >= 0.02
   assert document.count("<line") == lines.sum()
@@ -123,8 +123,8 @@ def test_a_token_is_found(tmp_path, text, matches, shown, hidden):
   assert f'<span id="matches">{matches}</span>' in document
   assert len(re.findall("<option[^>]* hidden", document)) == hidden
   assert document.count(f">{shown}</text>") == 4
-  found = re.findall('class="found">(.*?)</text>', document)
-  assert found == {"ZÜR": ["Zürich"], "[": ["[CLS]", "[SEP]"]}.get(text, [])
+  marked = re.findall('class="found">(.*?)</text>', document)
+  assert marked == {"ZÜR": ["Zürich"], "[": ["[CLS]", "[SEP]"]}.get(text, [])
 
 
 @in_a_browser

@@ -1,4 +1,4 @@
-"""Tests of the files of vectors: what is written can be read back."""
+"""Tests that written features and vectors can be read back."""
 
 import itertools
 import json
@@ -48,15 +48,15 @@ def read_lines(path):
 
 
 def test_json_lines(tmp_path):
-  found = read_lines(written(tmp_path / "tokens" / "a.jsonl", TOKENS, LAYERS))
-  for line, row in zip(found, TOKENS, strict=True):
-    assert line["linex_index"] == row.line
-    tokens = line["features"]
+  records = read_lines(written(tmp_path / "tokens" / "a.jsonl", TOKENS, LAYERS))
+  for record, row in zip(records, TOKENS, strict=True):
+    assert record["linex_index"] == row.line
+    tokens = record["features"]
     assert [token["token"] for token in tokens] == row.tokens
-    for place, layer in itertools.product(range(len(tokens)), range(2)):
-      assert tokens[place]["layers"][layer] == {
+    for position, layer in itertools.product(range(len(tokens)), range(2)):
+      assert tokens[position]["layers"][layer] == {
         "index": LAYERS[layer],
-        "values": [round(float(x), 6) for x in row.values[layer, place]],
+        "values": [round(float(x), 6) for x in row.values[layer, position]],
       }
   assert read_lines(written(tmp_path / "vectors" / "a.jsonl", VECTORS)) == [
     {"linex_index": n, "vector": [round(float(x), 6) for x in row.values]}
@@ -70,23 +70,23 @@ def test_json_lines(tmp_path):
 
 
 def test_numpy_archives(tmp_path):
-  found = dict(np.load(written(tmp_path / "tokens" / "a.npz", TOKENS, LAYERS)))
-  first, second = np.split(found.pop("values"), [3])
+  tokens = dict(np.load(written(tmp_path / "tokens" / "a.npz", TOKENS, LAYERS)))
+  first, second = np.split(tokens.pop("values"), [3])
   np.testing.assert_array_equal(first.transpose(1, 0, 2), TOKENS[0].values)
   np.testing.assert_array_equal(second.transpose(1, 0, 2), TOKENS[1].values)
-  assert {name: values.tolist() for name, values in found.items()} == {
+  assert {name: values.tolist() for name, values in tokens.items()} == {
     "layers": LAYERS,
     "lengths": [3, 2],
     "input_ids": [0, 1, 2, 0, 1],
   }
-  found = np.load(written(tmp_path / "vectors" / "a.npz", VECTORS))
-  assert [*found] == ["vectors", "checksums"]
-  assert found["vectors"].dtype == np.float32
-  np.testing.assert_array_equal(found["vectors"], [r.values for r in VECTORS])
-  found = np.load(written(tmp_path / "one" / "a.npz", SIMILARITIES))
-  assert list(found) == ["similarities"]
+  archive = np.load(written(tmp_path / "vectors" / "a.npz", VECTORS))
+  assert [*archive] == ["vectors", "checksums"]
+  assert archive["vectors"].dtype == np.float32
+  np.testing.assert_array_equal(archive["vectors"], [r.values for r in VECTORS])
+  archive = np.load(written(tmp_path / "one" / "a.npz", SIMILARITIES))
+  assert list(archive) == ["similarities"]
   np.testing.assert_array_equal(
-    found["similarities"], np.float32([0.25, -1, 1 / 3])
+    archive["similarities"], np.float32([0.25, -1, 1 / 3])
   )
 
 
@@ -104,7 +104,7 @@ def test_a_run_that_fails_or_is_killed_leaves_nothing(tmp_path, output_format):
       os._exit(0)
   os.waitpid(child, 0)
   assert [name for name in os.listdir(tmp_path) if ".tmp-" in name]
-  # It goes with the next run.
+  # The next run removes it.
   written(path, VECTORS)
 
 

@@ -1,4 +1,4 @@
-"""Weights of words equal those of sentence-transformers' SparseEncoder."""
+"""Compares sparse vectors with sentence-transformers' SparseEncoder."""
 
 import json
 import pathlib
@@ -49,11 +49,11 @@ def by_script(folder, texts, tmp_path):
 
 
 @pytest.mark.parametrize("name", EXPECTED["cases"])
-@pytest.mark.parametrize("way", [by_python, by_onnx, by_script])
-def test_weights_equal_sentence_transformers(way, name, folder, tmp_path):
+@pytest.mark.parametrize("embed", [by_python, by_onnx, by_script])
+def test_weights_equal_sentence_transformers(embed, name, folder, tmp_path):
   case = EXPECTED["cases"][name]
   write_rules(folder, case["rules"])
-  answers = way(folder, EXPECTED["texts"], tmp_path)
+  answers = embed(folder, EXPECTED["texts"], tmp_path)
   for answer, expected in zip(answers, case["weights"], strict=True):
     assert list(answer) == list(expected)
     assert answer == pytest.approx(expected, abs=1e-5)
@@ -68,7 +68,7 @@ def test_a_single_text_has_a_single_answer(folder):
     bert.embed_sparse([("the keeper", "lit")])
 
 
-def test_an_option_goes_before_the_folder(folder, caplog):
+def test_options_override_the_folder(folder, caplog):
   answer = text_models.load(str(folder)).embed_sparse(
     EXPECTED["texts"][0], sparse_pooling="sum", sparse_activation="log1p_relu"
   )
@@ -77,7 +77,7 @@ def test_an_option_goes_before_the_folder(folder, caplog):
   assert "--sparse_pooling=sum (trained with max)" in caplog.text
 
 
-def test_the_folder_says_the_head_that_is_served(folder):
+def test_the_folder_decides_which_head_is_served(folder):
   settings = settings_of(folder, bert_config_file=str(folder / "config.json"))
   assert trained_head.of(settings) == "sparse"
   (folder / "modules.json").unlink()
@@ -86,7 +86,7 @@ def test_the_folder_says_the_head_that_is_served(folder):
 
 
 @pytest.mark.parametrize(
-  "name, values, said",
+  "file_name, content, message",
   [
     (
       "1_SpladePooling/config.json",
@@ -114,13 +114,13 @@ def test_the_folder_says_the_head_that_is_served(folder):
     ),
   ],
 )
-def test_other_modules_are_refused(folder, name, values, said):
-  (folder / name).write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match=said):
+def test_other_modules_are_refused(folder, file_name, content, message):
+  (folder / file_name).write_text(json.dumps(content))
+  with pytest.raises(errors.InputError, match=message):
     text_models.load(str(folder)).embed_sparse("the lamp")
 
 
-def test_an_encoder_alone_weighs_no_words(tmp_path):
+def test_sparse_vectors_need_a_masked_lm_head(tmp_path):
   (tmp_path / "texts.txt").write_text("the lamp\n")
   script_runner.refuse(
     "extract_features.py",

@@ -32,7 +32,7 @@ def examples(*lengths):
     (" ||| b", ("||| b", None)),
   ],
 )
-def test_the_last_separator_parts_a_line(line, texts):
+def test_the_last_separator_splits_a_line(line, texts):
   assert text_batches.split_pair(line) == texts
 
 
@@ -53,28 +53,29 @@ def test_a_sequence_without_room_is_refused(tokenizer):
     text_batches.make_encoder(tokenizer, 2)
 
 
-def test_both_texts_of_a_pair_are_inputs_of_their_own(tokenizer):
+def test_as_pair_makes_each_text_an_input(tokenizer):
   encode = text_batches.make_line_encoder(tokenizer, 8, as_pair=True)
-  found = [
+  tokens = [
     tokenizer.convert_ids_to_tokens(example.input_ids)
     for example in encode(1, "up ||| on\n")
   ]
-  assert found == [["[CLS]", "up", "[SEP]"], ["[CLS]", "on", "[SEP]"]]
+  assert tokens == [["[CLS]", "up", "[SEP]"], ["[CLS]", "on", "[SEP]"]]
 
 
 def test_blocks_hold_every_example_once_in_order():
-  given = examples(3, 5, 4, 4, 1)
-  found = list(text_batches.blocks(given, 8))
-  assert [[len(e.input_ids) for e in w] for w in found] == [[3, 5], [4, 4], [1]]
-  assert [example for block in found for example in block] == given
+  all_examples = examples(3, 5, 4, 4, 1)
+  blocks = list(text_batches.blocks(all_examples, 8))
+  lengths = [[len(example.input_ids) for example in b] for b in blocks]
+  assert lengths == [[3, 5], [4, 4], [1]]
+  assert [example for block in blocks for example in block] == all_examples
 
 
-def test_blocks_do_not_part_a_group():
-  found = list(text_batches.blocks(examples(9, 1, 9, 1), 8, group=2))
-  assert [len(block) for block in found] == [2, 2]
+def test_blocks_do_not_split_a_group():
+  blocks = list(text_batches.blocks(examples(9, 1, 9, 1), 8, group=2))
+  assert [len(block) for block in blocks] == [2, 2]
 
 
-def test_blocks_read_no_further_than_they_must():
-  given = iter(examples(4, 4, 4))
-  next(text_batches.blocks(given, 8))
-  assert len(list(given)) == 1
+def test_blocks_read_no_further_than_needed():
+  unread = iter(examples(4, 4, 4))
+  next(text_batches.blocks(unread, 8))
+  assert len(list(unread)) == 1

@@ -1,4 +1,4 @@
-"""Vectors of texts: batches, the order of the values, cosines."""
+"""Tests the vectors of texts: batches, order and cosines."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from features import text_batches, text_vectors
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_short_texts_share_larger_batches(is_static, replicas):
   def compute(input_ids, input_mask, segment_ids):
-    """Each text's first id, and the size of the batch that it was in."""
+    """Returns each text's first id and the size of its batch."""
     del input_mask, segment_ids
     rows, length = tf.unstack(tf.shape(input_ids))
     size = tf.fill([rows, 2], rows * replicas) * [[1, 0]] + [[0, length]]
@@ -34,7 +34,7 @@ def test_short_texts_share_larger_batches(is_static, replicas):
       )
     ),
   )
-  # Text i is i, i, ...: two long ones among short ones.
+  # Text i is i, i, ...: two long texts among short ones.
   lengths = [3, 32, 4, 4, 30, 2, 3, 1]
   examples = [
     text_batches.Example(i, [i] * length, [0] * length)
@@ -42,7 +42,7 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   ]
   ((order, values),) = [zip(*block) for block in computer.compute_all(examples)]
   assert list(order) == examples
-  # Of 4 tokens, which count as 8, eight fit into 2 * 32: here are six.
+  # Lengths count as multiples of 8, so 2 * 32 tokens hold up to 8 short texts.
   sizes = [(2, 32) if is_static or n > 4 else (6, 4) for n in lengths]
   assert [tuple(row) for row in values] == [
     (i, *size) for i, size in enumerate(sizes)

@@ -1,4 +1,4 @@
-"""The nearest vectors are as in plain NumPy, however they are cut."""
+"""Compares the nearest vectors with plain NumPy, for several block sizes."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LINES = [f"line {number}" for number in range(23)]
 
 
 def check(results, queries, top_k, *, is_itself=False):
-  """Compares with float64 and a sort of everything."""
+  """Compares with cosines in float64, sorted as a whole."""
   cosines = np.stack(
     [
       text_vectors.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)
@@ -22,13 +22,13 @@ def check(results, queries, top_k, *, is_itself=False):
   )
   if is_itself:
     np.fill_diagonal(cosines, -np.inf)
-  numbers = np.argsort(-cosines, axis=1)[:, :top_k]
-  expected = np.take_along_axis(cosines, numbers, 1)
-  for row, lines, values in zip(results, numbers, expected, strict=True):
-    assert [each["line"] for each in row] == lines.tolist()
-    assert [each["text"] for each in row] == [LINES[n] for n in lines]
+  line_numbers = np.argsort(-cosines, axis=1)[:, :top_k]
+  expected = np.take_along_axis(cosines, line_numbers, 1)
+  for row, lines, values in zip(results, line_numbers, expected, strict=True):
+    assert [result["line"] for result in row] == lines.tolist()
+    assert [result["text"] for result in row] == [LINES[n] for n in lines]
     np.testing.assert_allclose(
-      [each["cosine"] for each in row], values, rtol=0, atol=2e-6
+      [result["cosine"] for result in row], values, rtol=0, atol=2e-6
     )
 
 
@@ -36,16 +36,16 @@ def check(results, queries, top_k, *, is_itself=False):
 @pytest.mark.parametrize("top_k", [1, 4, 22])
 def test_blocks_make_no_difference(products, top_k, monkeypatch):
   monkeypatch.setattr(vector_search, "_BLOCK_COSINES", products)
-  found = vector_search.search(VECTORS, LINES, top_k, QUERIES)
-  check(found, QUERIES, top_k)
-  found = vector_search.search(VECTORS, LINES, top_k)
-  check(found, VECTORS, top_k, is_itself=True)
+  results = vector_search.search(VECTORS, LINES, top_k, QUERIES)
+  check(results, QUERIES, top_k)
+  results = vector_search.search(VECTORS, LINES, top_k)
+  check(results, VECTORS, top_k, is_itself=True)
 
 
-def test_equal_ones_zeros_and_few():
+def test_equal_cosines_zero_vectors_and_few_vectors():
   vectors = np.array([[0, 0], [2, 0], [0, 1], [5, 0]], np.float32)
-  (found,) = vector_search.search(vectors, "abcd", 9, np.array([[3.0, 0]]))
-  assert [tuple(each.values()) for each in found] == [
+  (results,) = vector_search.search(vectors, "abcd", 9, np.array([[3.0, 0]]))
+  assert [tuple(result.values()) for result in results] == [
     (1, "b", 1.0),
     (3, "d", 1.0),
     (0, "a", 0.0),
@@ -55,10 +55,10 @@ def test_equal_ones_zeros_and_few():
   assert vector_search.search(vectors, "abcd", 3, np.zeros([0, 2])) == []
 
 
-def test_vectors_are_read_again(tmp_path):
+def test_stored_vectors_are_loaded(tmp_path):
   path = str(tmp_path / "a.npz")
   sequences = [[n, 2 * n] for n in range(23)]
-  np.savez(path, vectors=VECTORS)  # As earlier versions.
+  np.savez(path, vectors=VECTORS)  # The format of earlier versions.
   np.testing.assert_array_equal(vector_search.read(path, sequences), VECTORS)
   vector_search.check(VECTORS, 23, VECTORS[0] * 3, path)
   checksums = vector_search.checksums(sequences)
@@ -71,7 +71,7 @@ def test_vectors_are_read_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "count, first, sentence",
+  "count, first, message",
   [
     (22, VECTORS[0], r"vectors of shape \(23, 5\), expected \(22, 5\)"),
     (23, VECTORS[0, :4], r"vectors of shape \(23, 5\), expected \(23, 4\)"),
@@ -82,8 +82,8 @@ def test_vectors_are_read_again(tmp_path):
     ),
   ],
 )
-def test_vectors_of_others_are_refused(count, first, sentence):
-  with pytest.raises(errors.InputError, match=f"a.npz has {sentence}; pass"):
+def test_vectors_that_do_not_fit_are_refused(count, first, message):
+  with pytest.raises(errors.InputError, match=f"a.npz has {message}; pass"):
     vector_search.check(VECTORS, count, first, "a.npz")
 
 

@@ -1,4 +1,4 @@
-"""A table with bad rows to a served model, by pasting what is printed."""
+"""From a table with bad rows to a served model, by pasting printed commands."""
 
 import json
 import re
@@ -15,20 +15,20 @@ import tiny_model
 
 
 def printed(pattern, text):
-  """Returns the script and the flags of a command that was printed."""
+  """Returns the script and the flags of the command that a pattern finds."""
   (command,) = re.findall(pattern, text)
   _, script, *flags = shlex.split(command)
   return script, dict(flag.removeprefix("--").split("=", 1) for flag in flags)
 
 
 def free_port():
-  with socket.socket() as one:
-    one.bind(("127.0.0.1", 0))
-    return one.getsockname()[1]
+  with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+    return listener.getsockname()[1]
 
 
 def first_line_with(stream, text):
-  """Returns the first line that has a text; fails where there is none."""
+  """Returns the first line that contains a text; fails if none does."""
   for line in stream:
     if text in line:
       return line
@@ -36,12 +36,12 @@ def first_line_with(stream, text):
 
 
 def answer_of(server_command):
-  """Starts the server, asks as its log says, and stops it."""
+  """Returns the server's answer to the curl command that its log prints."""
   script, flags = server_command
   server = script_runner.start(script, **flags, port=free_port())
   try:
-    asked = first_line_with(server.stderr, "example request: ")
-    command = shlex.split(asked.partition("example request: ")[2])
+    log_line = first_line_with(server.stderr, "example request: ")
+    command = shlex.split(log_line.partition("example request: ")[2])
     assert command[0] == "curl"
     done = subprocess.run(
       [*command, "--silent", "--retry", "60", "--retry-connrefused"],
@@ -57,17 +57,17 @@ def answer_of(server_command):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_five_commands(tmp_path):
-  shape = tiny_model.write_shape(
+def test_five_pasted_commands_lead_to_a_served_model(tmp_path):
+  model_flags = tiny_model.write_shape(
     tmp_path, "a good schon film".split(), max_position_embeddings=32
   )
-  rows = [f"a {x} film,{x}" for x in ("good", "schön") * 20]
+  rows = [f"a {word} film,{word}" for word in ("good", "schön") * 20]
   rows[3], rows[7], rows[11] = "no label", ",good", "one,two,three"
   table = tmp_path / "films.csv"
   text = "\n".join(["text,opinion", *rows]) + "\n"
   table.write_text(text, encoding="latin-1")
 
-  # 1: what is wrong with the table, and how to go on.
+  # 1: the errors name the faults of the table and the flags to pass.
   flags = {
     "do_train": True,
     "do_eval": True,
@@ -77,7 +77,7 @@ def test_five_commands(tmp_path):
     "train_batch_size": 8,
     "max_seq_length": 16,
     "num_train_epochs": 1,
-    **shape,
+    **model_flags,
     "output_dir": tmp_path / "out",
   }
   done = script_runner.run("run_classifier.py", **flags)
@@ -87,10 +87,10 @@ def test_five_commands(tmp_path):
   assert done.code == 1 and "3 of 40 rows are bad" in done.err
   (advice,) = re.findall(r"pass --(\w+=\w+)", done.err)
   assert all(f"films.csv:{line}: " in done.err for line in (5, 9, 13))
-  # 2: the same, with that.
+  # 2: the same command with the suggested flag.
   flags.update([advice.split("=")])
   done = script_runner.succeed("run_classifier.py", **flags)
-  # 3, 4, 5: what each one printed.
+  # 3, 4, 5: each command is printed by the one before it.
   script, flags = printed(r"(python export_saved_model\.py .*)", done.err)
   done = script_runner.succeed(script, **flags)
   answer = answer_of(printed(r"(python serve\.py .*)", done.out))

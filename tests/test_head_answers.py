@@ -1,13 +1,13 @@
-"""Every head answers the same in every way: one table of heads and ways.
+"""Tests that every head gives the same answers through every interface.
 
-  TensorFlow   text_models.load of the model folder: what the others must equal
-  ONNX, LiteRT the same with another engine
-  export       export_saved_model.py --format=onnx, and text_models.load of it
-  served       a SavedModel: in Python, over HTTP, and its graph of strings
-  scripts      the task's script: predictions in a file
+  TensorFlow   text_models.load of the model folder: the reference
+  ONNX, LiteRT the same function with another engine
+  export       text_models.load of an ONNX export of export_saved_model.py
+  served       a SavedModel: in Python, over HTTP, and its graph for strings
+  scripts      the predictions that the task's script writes
 
-The scripts and the exports read how the input is made from the model folder:
-no length or stride is given to any of them.
+No flag gives the scripts and exports a length or stride: they load the input
+settings from the model folder.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")
 
 
-# To optimize a graph takes longer than to run it a few times.
+# Optimizing a graph takes longer than running it a few times.
 @pytest.fixture(autouse=True, scope="module")
 def _graphs_as_they_are():
   tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -63,7 +63,7 @@ TEXTS = [
   "x y",
 ]
 SECOND = ["and a star", LONG, "in the gold", "to", "which"]
-# One text each, with what separates two texts of a line.
+# Single texts that contain the separators of text pairs.
 SEPARATED = ["the street\tis up", "in ||| the gold"]
 PAIRS = {"text_a": TEXTS, "text_b": SECOND}
 SENTENCES = [LONG * 2, "gold", "abcdefghijk" * 4 + " it's is"]
@@ -79,12 +79,12 @@ class Row(NamedTuple):
 
   Attributes:
     head: the head, as export_saved_model.py names it.
-    make: function of (config, encoder); returns the head, or None.
+    make: function of (config, encoder) that returns the head; None: no head.
     texts: {name of the input: texts}.
     method: function of (TextModel, texts or pairs); returns the answers.
-    stored: how the input was made, besides the length.
-    task: what else the configuration says.
-    flags: of the export and of the script.
+    stored: the input settings that the folder stores, besides the length.
+    task: further keys of the configuration.
+    flags: flags of the export and of the script.
     check_scripts: function of (model folder, Row, answers, folder to write
       to, flags) that compares the scripts with the answers.
     has_pooler: whether the checkpoint has a pooler.
@@ -120,23 +120,23 @@ class Row(NamedTuple):
     ]
 
 
-def assert_same(one, other):
-  """Compares numbers within 1e-5 (large ones of them), the rest exactly."""
-  if isinstance(one, dict):
-    assert one.keys() == other.keys()
-    for key in one:
-      assert_same(one[key], other[key])
-  elif isinstance(one, (list, tuple)):
-    assert len(one) == len(other)
-    for pair in zip(one, other):
+def assert_same(value, expected):
+  """Compares floats within 1e-5 (relative above 1), the rest exactly."""
+  if isinstance(value, dict):
+    assert value.keys() == expected.keys()
+    for key in value:
+      assert_same(value[key], expected[key])
+  elif isinstance(value, (list, tuple)):
+    assert len(value) == len(expected)
+    for pair in zip(value, expected):
       assert_same(*pair)
-  elif isinstance(one, float):
-    assert abs(one - other) <= 1e-5 * max(1, abs(other))
+  elif isinstance(value, float):
+    assert abs(value - expected) <= 1e-5 * max(1, abs(expected))
   else:
-    assert one == other
+    assert value == expected
 
 
-# What the scripts say.
+# The answers of the scripts.
 
 
 def script(name, **flags):
@@ -169,9 +169,9 @@ def check_classifier(folder, row, answers, tmp_path, **flags):
     text_b_column="b" if is_pairs else None,
     **flags,
   )
-  _, *cells = lines_in(tmp_path / "out" / "predictions.tsv")
-  for answer, cell in zip(answers, cells, strict=True):
-    label, *numbers = next(csv.reader([cell], dialect="excel-tab"))[1:]
+  _, *lines = lines_in(tmp_path / "out" / "predictions.tsv")
+  for answer, line in zip(answers, lines, strict=True):
+    label, *numbers = next(csv.reader([line], dialect="excel-tab"))[1:]
     if isinstance(answer, float):
       assert_same(answer, float(label))
       continue
@@ -253,30 +253,30 @@ def check_pairs(folder, row, answers, tmp_path):
   texts = list(map(" ||| ".join, row.rows()))
   lines = filled(tmp_path, texts, model_dir=folder, score=True)
   for answer, line, text in zip(answers, lines, texts, strict=True):
-    number, repeated = line.split("\t")
+    printed, repeated = line.split("\t")
     assert repeated == text
-    assert abs(float(number) - answer["probability"]) < 1e-5
+    assert abs(float(printed) - answer["probability"]) < 1e-5
     assert sum(map(math.exp, answer["log_probabilities"])) == pytest.approx(1)
   assert len({answer["probability"] for answer in answers}) == len(TEXTS)
 
 
 def check_words(folder, row, answers, tmp_path):
   lines = filled(tmp_path, row.rows(), model_dir=folder)
-  told = [line.split(": ")[1] for line in lines if ": " in line]
-  served = [
+  filled_lines = [line.split(": ")[1] for line in lines if ": " in line]
+  masks = [
     mask
     for answer in answers
     for mask in zip(answer["fillings"], answer["probabilities"])
   ]
-  assert len(served) == len(told) == 4
-  for (fillings, probabilities), line in zip(served, told):
+  assert len(masks) == len(filled_lines) == 4
+  for (fillings, probabilities), line in zip(masks, filled_lines):
     words = line.split()
     assert fillings == words[::2]
-    for probability, number in zip(probabilities, words[1::2], strict=True):
-      assert abs(probability - float(number)) < 6e-5
+    for probability, printed in zip(probabilities, words[1::2], strict=True):
+      assert abs(probability - float(printed)) < 6e-5
 
 
-# The table.
+# The table of heads.
 
 
 def classes(texts, problem="single_label_classification", count=3, **stored):
@@ -364,7 +364,7 @@ def trained(tmp_path_factory):
   """Returns a function: name of a row -> (its folder, TensorFlow's answers)."""
 
   @functools.cache
-  def of_row(name):
+  def train(name):
     row = ROWS[name]
     folder = serving_models.trained(
       tmp_path_factory.mktemp(name) / "model",
@@ -374,15 +374,15 @@ def trained(tmp_path_factory):
       **row.task,
     )
     answers = row.ask(text_models.load(str(folder)))
-    # The weights tell the texts apart.
+    # With these weights, the texts have different answers.
     assert any(answer != answers[0] for answer in answers)
     return folder, answers
 
-  return of_row
+  return train
 
 
 def table(*in_default):
-  """Parametrizes by rows; all others run in `make test-slow` alone."""
+  """Parametrizes over ROWS; rows not in `in_default` are slow tests."""
   return pytest.mark.parametrize(
     "name",
     [
@@ -412,12 +412,12 @@ def test_scripts_answer_as_python_does(name, trained, tmp_path):
   row.check_scripts(folder, row, answers, tmp_path, **row.flags)
 
 
-def test_run_classifier_predicts_by_an_engine(trained, tmp_path):
+def test_run_classifier_predicts_with_an_engine(trained, tmp_path):
   folder, answers = trained("windows")
   check_classifier(folder, ROWS["windows"], answers, tmp_path, engine="onnx")
 
 
-def test_extract_features_pools_pairs_by_an_engine(trained, tmp_path):
+def test_extract_features_pools_pairs_with_an_engine(trained, tmp_path):
   folder, _ = trained("vectors")
   path = write_lines(tmp_path, map(" ||| ".join, zip(TEXTS, SECOND)))
   tables = []
@@ -437,7 +437,7 @@ def test_extract_features_pools_pairs_by_an_engine(trained, tmp_path):
 
 
 def test_an_engine_runs_weights_that_were_just_trained(tmp_path):
-  """Endings to choose from have one output for all classes."""
+  """A multiple-choice head has one output, which scores each ending."""
   tables = []
   for flags in ({"do_train": True, "engine": "onnx"}, {}):
     script(
@@ -463,7 +463,7 @@ def test_an_engine_runs_weights_that_were_just_trained(tmp_path):
   assert len(tables[0][0]) == 4 and len(set(tables[0][0])) == 4
 
 
-def test_8_bits_are_other_numbers_and_near(trained):
+def test_int8_vectors_differ_but_are_close(trained):
   folder, answers = trained("vectors")
   bert = text_models.load(str(folder), engine="onnx", quantize="int8")
   vectors = ROWS["vectors"].ask(bert)
@@ -550,7 +550,7 @@ def graph_outputs(model, row):
 
 
 def assert_the_graph_answers(model, row, answers):
-  """As TensorFlow Serving would answer, which reads a text in one sequence."""
+  """Compares the graph's outputs, skipping texts of several windows."""
   page = (script_runner.ROOT / "docs" / "serving.md").read_text("utf-8")
   client = {}
   exec(page.split("```python\n")[1].split("```")[0], client)

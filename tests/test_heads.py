@@ -1,4 +1,4 @@
-"""Heads: dropout, initial weights, and vectors that are pooled."""
+"""Tests the heads: initial weights, dropout and pooling."""
 
 import re
 
@@ -13,10 +13,10 @@ from common import errors, flag_values, run_settings
 from tiny_model import tiny
 
 
-def test_initial_weights_are_a_cut_normal():
+def test_initial_weights_are_a_truncated_normal():
   head = heads.ClassificationHead(tiny(hidden_size=2000), 10)
   weights, bias = head.variables
-  # As in the original: the cut at two sigma leaves 0.0176 of 0.02.
+  # As in the original: truncated at two sigma, 0.02 becomes a std of 0.0176.
   assert weights.numpy().std() == pytest.approx(0.01759, rel=0.02)
   assert not bias.numpy().any()
 
@@ -31,7 +31,7 @@ def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   ones = tf.ones([50, 16])
   dropped = head(ones, True, dropout_seed=[1, 2])
   assert np.abs(dropped - head(ones)).max() > 1e-3
-  # A tenth of the units is dropped, and the others make up for it.
+  # A tenth of the units is dropped, and the rest are scaled up.
   head.variables[0].assign(np.eye(2, 16))
   logits = head(tf.ones([5000, 16]), True, dropout_seed=[1, 2]).numpy()
   np.testing.assert_allclose(np.unique(logits), [0, 1 / 0.9], rtol=1e-6)
@@ -40,9 +40,7 @@ def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   np.testing.assert_array_equal(dropped, head(ones, True, dropout_seed=[1, 2]))
 
 
-# Pooled vectors.
-
-# Five layers of two sequences of three tokens, the first of which has two.
+# Five layers of two sequences; the first has two tokens and one of padding.
 LAYERS = np.random.RandomState(0).randn(5, 2, 3, 4).astype(np.float32)
 
 MASK = np.array([[1, 1, 0], [1, 1, 1]])
@@ -75,7 +73,7 @@ EXPECTED = {
 }
 
 
-def pooling(mode, layers=("-1",), normalize=False):
+def make_pooling(mode, layers=("-1",), normalize=False):
   return sentence_pooling.Pooling.of(
     run_settings.Settings(
       {"pooling": mode, "pooling_layer": layers, "normalize": normalize}
@@ -84,16 +82,16 @@ def pooling(mode, layers=("-1",), normalize=False):
   )
 
 
-def check(made, expected):
-  vectors = heads.pool(OUTPUT, MASK, made)
+def check(pooling, expected):
+  vectors = heads.pool(OUTPUT, MASK, pooling)
   assert vectors.dtype == tf.float32
   np.testing.assert_allclose(vectors, expected, rtol=1e-6, atol=1e-6)
-  assert made.mode == "pooled" or made.width(4) == vectors.shape[1]
+  assert pooling.mode == "pooled" or pooling.width(4) == vectors.shape[1]
 
 
 @pytest.mark.parametrize("mode", flag_values.SENTENCE_POOLINGS)
 def test_pooling(mode):
-  check(pooling(mode), EXPECTED[mode])
+  check(make_pooling(mode), EXPECTED[mode])
 
 
 @pytest.mark.parametrize(
@@ -110,17 +108,17 @@ def test_pooling(mode):
   ],
 )
 def test_pooled_layers(layers, expected):
-  check(pooling("max", layers), expected)
+  check(make_pooling("max", layers), expected)
 
 
 def test_vectors_of_length_1():
   vectors = np.array(means(LAYERS[3]))
   lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-  check(pooling("mean", -2, normalize=True), vectors / lengths)
+  check(make_pooling("mean", -2, normalize=True), vectors / lengths)
 
 
 @pytest.mark.parametrize(
-  "layers, named",
+  "layers, quoted",
   [
     (["5"], "5: '5'"),
     (["-1+-6"], "-1+-6: '-6'"),
@@ -129,14 +127,14 @@ def test_vectors_of_length_1():
     (["1+"], "1+: ''"),
   ],
 )
-def test_a_layer_that_is_none(layers, named):
+def test_an_unknown_layer_is_refused(layers, quoted):
   expected = (
-    f"--pooling_layer={named} is not a layer of this model, which has 5"
+    f"--pooling_layer={quoted} is not a layer of this model, which has 5"
   )
   with pytest.raises(errors.InputError, match=re.escape(expected)):
-    pooling("mean", layers)
+    make_pooling("mean", layers)
 
 
-def test_a_row_of_padding_is_no_nan():
-  vectors = heads.pool(OUTPUT, np.zeros([2, 3], np.int32), pooling("mean"))
+def test_a_row_of_padding_gives_zeros():
+  vectors = heads.pool(OUTPUT, np.zeros([2, 3], np.int32), make_pooling("mean"))
   np.testing.assert_array_equal(vectors, np.zeros([2, 4]))

@@ -1,4 +1,4 @@
-"""The pieces without variables: activations, layer norm, products, dropout."""
+"""Tests functions without variables: activations, norm, dense, dropout."""
 
 import functools
 
@@ -31,10 +31,10 @@ def test_gelu_equals_the_original_with_its_gradient():
     tape.watch(x)
     y = layers.gelu(x)
   gradient = tape.gradient(y, x).numpy()
-  for ours, golden in ((y.numpy(), "gelu"), (gradient, "gelu_grad")):
-    expected = TABLES[golden]
+  for computed, table in ((y.numpy(), "gelu"), (gradient, "gelu_grad")):
+    expected = TABLES[table]
     finite = np.isfinite(expected)
-    assert _max_relative(ours[finite], expected[finite]) < 1e-5
+    assert _max_relative(computed[finite], expected[finite]) < 1e-5
   # As in the original: infinity gives infinity, minus infinity NaN.
   np.testing.assert_array_equal(
     layers.gelu([np.inf, -np.inf]).numpy(), [np.inf, np.nan]
@@ -47,18 +47,18 @@ def test_gelu_equals_the_original_with_its_gradient():
 )
 def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
   x = tf.cast(tf.linspace(-6.0, 6.0, 1001), dtype)
-  own = functools.partial(tf.nn.gelu, approximate=function is layers.gelu)
-  found = []
-  for activation, kind in ((function, dtype), (own, "float64")):
-    wide = tf.cast(x, kind)
+  reference = functools.partial(tf.nn.gelu, approximate=function is layers.gelu)
+  results = []
+  for activation, compute_dtype in ((function, dtype), (reference, "float64")):
+    wide = tf.cast(x, compute_dtype)
     with tf.GradientTape() as tape:
       tape.watch(wide)
       y = activation(wide)
-    found.append((y, tape.gradient(y, wide)))
-  for ours, expected in zip(*found, strict=True):
-    assert ours.dtype == dtype
+    results.append((y, tape.gradient(y, wide)))
+  for value, expected in zip(*results, strict=True):
+    assert value.dtype == dtype
     np.testing.assert_allclose(
-      tf.cast(ours, "float64"), expected, atol=tolerance
+      tf.cast(value, "float64"), expected, atol=tolerance
     )
 
 
@@ -101,7 +101,7 @@ def test_layer_norm_equals_the_original():
 def test_layer_norm_in_bfloat16_is_float32_inside():
   x = np.random.RandomState(1).normal(300.0, 1.0, [4, 64])
   x = tf.cast(tf.constant(x), tf.bfloat16)
-  # At 300, bfloat16 steps by 2: the mean must not be rounded like that.
+  # At 300, bfloat16 numbers are 2 apart: a rounded mean would be too inexact.
   expected = _norm(tf.cast(x, tf.float32).numpy(), 0.5, 2.0)
   value = _norm(x, 0.5, 2.0)
   assert value.dtype == tf.bfloat16
@@ -155,7 +155,7 @@ def test_dropout_keeps_the_mean_and_the_share(rate, is_for_tpu):
   x = tf.ones([100, 1000])
   dropped = drop(x, rate, [1, 2], is_for_tpu=is_for_tpu).numpy()
   assert sorted(set(dropped.ravel())) == [0.0, np.float32(1 / (1 - rate))]
-  # Five standard deviations of a share of 100,000: 0.0047.
+  # 0.0047 is five standard deviations of the share in 100,000 units.
   assert abs((dropped == 0).mean() - rate) < 0.0047
 
 
@@ -171,13 +171,13 @@ def test_dropout_is_a_function_of_seed_and_site(is_for_tpu):
   np.testing.assert_array_equal(masks[0], again)
   for i, first in enumerate(masks):
     for second in masks[:i]:
-      # Independent masks agree in half of 4096 places, give or take 5 sigma.
+      # Independent masks agree in half of 4096 positions, within 5 sigma.
       assert abs((first == second).mean() - 0.5) < 0.04
 
 
-def test_sites_differ_in_all_that_a_tpu_reads():
+def test_sites_differ_in_the_bits_that_a_tpu_uses():
   sites = layers.Dropout([1, 2], is_for_tpu=True)
-  # Its generator takes the key and 64 bits of the counter.
+  # A TPU's generator uses the key and 64 bits of the counter.
   first, second = (sites.at(name).counter[0].numpy() for name in ("a", "b"))
   # The low word counts the blocks of a site.
   assert first[0] == second[0] == 0 and first[1] != second[1]

@@ -1,7 +1,7 @@
-"""The rules of the house, checked over the files as they are.
+"""Checks the project's conventions in all of its source files.
 
-Scripts are run and never imported; modules are imported and know no flags. A
-new file is found by itself: nothing here needs to be told of it.
+Scripts (verbs) are run and never imported. Modules (nouns) are imported and
+define no flags. New files are found automatically.
 """
 
 import ast
@@ -32,8 +32,8 @@ FILES = [
   *ROOT.glob("docs/*.py"),
 ]
 
-# What the files of a folder may import of the project, apart from their own.
-# "" is the root: modeling, tokenization, optimization and what belongs to them.
+# The folders that the files of each folder may import, besides their own.
+# "" is the root: modeling, tokenization, optimization and related modules.
 TASKS = ("classification", "features", "pretraining", "squad", "tagging")
 BELOW_TASKS = [
   "common",
@@ -53,7 +53,7 @@ MAY_IMPORT = {
   "records": ["common", "", "text"],
   "training": ["common", "", "variants", "checkpoints", "text", "records"],
   "engines": ["common", "", "variants", "checkpoints"],
-  # The task folders answer; serving calls them.
+  # Serving calls the task folders to compute answers.
   "serving": [*BELOW_TASKS, *TASKS, "engines"],
   "reproduction": ["common"],
   **{task: BELOW_TASKS for task in TASKS},
@@ -108,25 +108,25 @@ def flags_of(verb):
 
 
 def test_the_root_shows_the_whole_project():
-  """A stranger sees the architecture from `ls`: at most 45 entries."""
-  made = {"build", "dist", "out", "quickstart", "__pycache__"}
-  # What every project has says nothing of this one.
-  made |= {"CHANGELOG.md", "CITATION.cff", "LICENSE", "setup.py"}
+  """`ls` shows the architecture: the root has at most 45 entries."""
+  uncounted = {"build", "dist", "out", "quickstart", "__pycache__"}
+  # Files that every project has do not count.
+  uncounted |= {"CHANGELOG.md", "CITATION.cff", "LICENSE", "setup.py"}
   entries = {
     path.name
     for path in ROOT.iterdir()
     if path.name[0] != "." and path.suffix != ".egg-info"
   }
   assert {"modeling.py", "README.md", "tests"} <= entries
-  assert len(entries - made) <= 45, sorted(entries - made)
+  assert len(entries - uncounted) <= 45, sorted(entries - uncounted)
 
 
 def test_no_environment_is_in_the_repository():
-  """A tracked .venv would take the place of each developer's own."""
-  listed = subprocess.run(
+  """A tracked .venv would replace each developer's own."""
+  tracked = subprocess.run(
     ["git", "ls-files", ".venv"], cwd=ROOT, capture_output=True, text=True
   )
-  assert not listed.stdout, "run git rm --cached .venv"
+  assert not tracked.stdout, "run git rm --cached .venv"
 
 
 # Nouns and verbs.
@@ -134,32 +134,32 @@ def test_no_environment_is_in_the_repository():
 
 def test_verbs_are_never_imported():
   assert NOUNS and VERBS
-  found = [
+  violations = [
     f"{place(path, line)} imports {name}"
     for path in FILES
     for line, name, _ in imported_modules(path)
     if name in VERBS
   ]
-  assert not found
+  assert not violations
 
 
-def test_only_verbs_and_modules_of_flags_know_flags():
-  found = []
+def test_only_scripts_and_flag_modules_use_flags():
+  violations = []
   for path in NOUNS:
     if path.stem.endswith("flags") or path.stem == "command":
       continue
     for node in nodes(path, ast.Import, ast.ImportFrom):
       if re.search(r"import.*\b(\w+_)?flags\b", ast.unparse(node)):
-        found.append(place(path, node.lineno))
+        violations.append(place(path, node.lineno))
     for node in nodes(path, ast.Name, ast.Attribute):
       if "FLAGS" in (getattr(node, "id", ""), getattr(node, "attr", "")):
-        found.append(place(path, node.lineno))
-  assert not found
+        violations.append(place(path, node.lineno))
+  assert not violations
 
 
 def test_folders_import_what_the_table_allows():
   assert set(MAY_IMPORT) == {"", *FOLDERS}
-  found = [
+  violations = [
     f"{place(path, line)} imports {name}"
     for path in NOUNS
     for line, name, _ in imported_modules(path)
@@ -167,7 +167,7 @@ def test_folders_import_what_the_table_allows():
     if (name if name in FOLDERS else "")
     not in (folder_of(path), *MAY_IMPORT[folder_of(path)])
   ]
-  assert not found
+  assert not violations
 
 
 def test_only_the_keras_layer_imports_keras():
@@ -179,8 +179,8 @@ def test_only_the_keras_layer_imports_keras():
 
 
 def test_imports_have_the_form_that_the_wheel_rewrites():
-  """`import modeling` on a line of its own, `from squad import answers`."""
-  found = []
+  """Allowed: `import modeling` on its own line, `from squad import answers`."""
+  violations = []
   for path in SOURCES:
     lines = path.read_text(encoding="utf-8").split("\n")
     for line, name, node in imported_modules(path):
@@ -189,13 +189,13 @@ def test_imports_have_the_form_that_the_wheel_rewrites():
       if name in FOLDERS:
         is_plain = text.startswith(f"from {name} import ")
       if not is_plain or getattr(node, "level", 0):
-        found.append(place(path, line))
-  assert not found
+        violations.append(place(path, line))
+  assert not violations
 
 
 def test_a_module_has_one_name_wherever_it_is_imported():
-  """Its own, its plural, or with its folder's: several have a `model`."""
-  found = [
+  """For squad/model.py, the names are `model`, `models` and `squad_model`."""
+  violations = [
     f"{place(path, node.lineno)} {alias.name} as {alias.asname}"
     for path in FILES
     for _, name, node in imported_modules(path)
@@ -203,17 +203,17 @@ def test_a_module_has_one_name_wherever_it_is_imported():
     for alias in node.names
     if alias.asname not in (None, f"{alias.name}s", f"{name}_{alias.name}")
   ]
-  assert not found
+  assert not violations
 
 
 def test_no_module_is_imported_by_a_computed_name():
-  found = [
+  violations = [
     place(path, call.lineno)
     for path in SOURCES
     for call in nodes(path, ast.Call)
     if ast.unparse(call.func) in ("importlib.import_module", "__import__")
   ]
-  assert not found
+  assert not violations
 
 
 # Sizes and first lines.
@@ -244,37 +244,37 @@ def test_functions_are_short():
 
 
 def test_functions_take_few_positional_arguments():
-  """At most five, without self; the others come after `*`."""
-  found = []
+  """At most five, not counting self; the others are keyword-only."""
+  violations = []
   for path in SOURCES:
     for function in nodes(path, ast.FunctionDef):
       arguments = function.args.posonlyargs + function.args.args
       names = [a.arg for a in arguments if a.arg not in ("self", "cls")]
       if len(names) > 5:
-        found.append(f"{place(path, function.lineno)} {function.name}")
-  assert not found
+        violations.append(f"{place(path, function.lineno)} {function.name}")
+  assert not violations
 
 
-# Nothing is left out.
+# Completeness.
 
 
 @functools.cache
 def project_modules(path):
   """Returns {name: path} of the project's modules that a file imports."""
-  found = {}
+  modules = {}
   for _, _, node in imported_modules(path):
     source = getattr(node, "module", None) or ""
     for alias in node.names:
       module = ROOT / source / f"{alias.name}.py"
       if module in FILES:
-        found[alias.asname or alias.name] = module
-  return found
+        modules[alias.asname or alias.name] = module
+  return modules
 
 
 def references(path, node):
-  """Yields (file, name) of what a piece of a file's code refers to.
+  """Yields (file, name) of each definition that a piece of code refers to.
 
-  A module's own names count, and `module.name` of modules that it imports.
+  It refers to names of its own file and to `module.name` of imported modules.
   """
   modules = project_modules(path)
   for part in ast.walk(node):
@@ -291,8 +291,8 @@ def references(path, node):
 
 
 def test_every_public_function_is_reached_by_a_test():
-  """From a test or a script, over definitions that use others."""
-  uses = {}  # From (file, definition) to the (file, name) in it.
+  """A test or a script uses it directly or through other definitions."""
+  uses = {}  # (file, definition): {(file, name) that it refers to}
   for path in NOUNS:
     for node in tree_of(path).body:
       names = [getattr(node, "name", None)]
@@ -305,14 +305,14 @@ def test_every_public_function_is_reached_by_a_test():
       references(path, tree_of(path))
       for path in [*ROOT.glob("tests/*.py"), *VERBS.values()]
     ),
-    *(found for (_, name), found in uses.items() if name is None),
+    *(names for (_, owner), names in uses.items() if owner is None),
   )
   reached = set()
   while waiting:
-    found = waiting.pop()
-    if found not in reached:
-      reached.add(found)
-      waiting |= uses.get(found, set())
+    definition = waiting.pop()
+    if definition not in reached:
+      reached.add(definition)
+      waiting |= uses.get(definition, set())
   missing = [
     f"{path.relative_to(ROOT)}: {name}"
     for path in NOUNS
@@ -346,7 +346,7 @@ def test_every_golden_area_is_described():
   assert {path.parent.name for path in GOLDEN.glob("*/README.md")} == areas
 
 
-# What is written for readers.
+# Comments and docs.
 
 
 def test_marks_of_the_original_can_be_found():
@@ -355,14 +355,14 @@ def test_marks_of_the_original_can_be_found():
   mark = re.compile(
     rf"\b(unlike|as in){gap}the{gap}original\b(?!'s)", re.IGNORECASE
   )
-  found = []
+  violations = []
   for path in SOURCES:
     text = path.read_text(encoding="utf-8")
     for match in mark.finditer(text):
       on_one_line = match[0].lower() == f"{match[1].lower()} the original"
       if not on_one_line or text[match.end()] != ":":
-        found.append(place(path, text[: match.start()].count("\n") + 1))
-  assert not found
+        violations.append(place(path, text[: match.start()].count("\n") + 1))
+  assert not violations
 
 
 def test_no_path_of_one_machine():
@@ -380,13 +380,13 @@ def test_no_path_of_one_machine():
     and path.is_file()
     and path.name != ".git"  # A file in a linked working tree.
   ]
-  own = re.compile(r"(?<![\w.])/(root|home|Users|work|mnt|media)/\w")
-  found = [
+  machine_path = re.compile(r"(?<![\w.])/(root|home|Users|work|mnt|media)/\w")
+  violations = [
     place(path, number)
     for path in texts
     for number, line in enumerate(
       path.read_text(encoding="utf-8").split("\n"), 1
     )
-    if own.search(line)
+    if machine_path.search(line)
   ]
-  assert not found
+  assert not violations

@@ -1,4 +1,4 @@
-"""BertConfig: the original's JSON, and every way in which a file is wrong."""
+"""Tests BertConfig: the original's JSON, and the errors for wrong files."""
 
 import json
 import pathlib
@@ -75,44 +75,44 @@ def huggingface(**changes):
 
 
 @pytest.mark.parametrize(
-  "theirs, ours", [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")]
+  "name, ours", [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")]
 )
-def test_an_activation_changes_its_name_and_stays(theirs, ours, tmp_path):
+def test_an_activation_changes_its_name_and_stays(name, ours, tmp_path):
   path = tmp_path / "config.json"
-  path.write_text(json.dumps(huggingface(hidden_act=theirs)))
+  path.write_text(json.dumps(huggingface(hidden_act=name)))
   config = modeling.BertConfig.from_json_file(path)
   assert config == tiny(hidden_act=ours)
-  # What is written keeps its meaning, in either format.
+  # Both formats keep the activation.
   assert modeling.BertConfig.from_dict(config.to_dict()) == config
-  back = configuration.to_huggingface(config.to_dict(), "BertModel")
-  assert back["hidden_act"] == theirs
-  assert modeling.BertConfig.from_dict(back) == config
+  exported = configuration.to_huggingface(config.to_dict(), "BertModel")
+  assert exported["hidden_act"] == name
+  assert modeling.BertConfig.from_dict(exported) == config
 
 
-def test_the_id_of_padding_moves_no_position_of_berts():
+def test_pad_token_id_moves_no_positions_of_a_bert():
   config = tiny(max_position_embeddings=512)
   config.pad_token_id = 0
-  back = configuration.to_huggingface(config.to_dict(), "BertModel")
-  assert back["max_position_embeddings"] == 512
+  exported = configuration.to_huggingface(config.to_dict(), "BertModel")
+  assert exported["max_position_embeddings"] == 512
 
 
 def test_what_a_model_was_trained_for_is_kept():
-  theirs = huggingface(
+  source = huggingface(
     problem_type="multi_label_classification",
     id2label={"0": "no", "1": "yes"},
     classifier_input={"max_seq_length": 256},
   )
-  config = modeling.BertConfig.from_dict(theirs).to_dict()
-  back = configuration.to_huggingface(config, "BertModel")
+  config = modeling.BertConfig.from_dict(source).to_dict()
+  exported = configuration.to_huggingface(config, "BertModel")
   for name in ("problem_type", "id2label", "classifier_input"):
-    assert back[name] == config[name] == theirs[name]
-  assert back["label2id"] == {"no": 0, "yes": 1}
-  # One that transformers does not know: its configuration would be refused.
+    assert exported[name] == config[name] == source[name]
+  assert exported["label2id"] == {"no": 0, "yes": 1}
+  # transformers refuses a problem_type that it does not know.
   config["problem_type"] = "multiple_choice"
-  back = configuration.to_huggingface(config, "BertModel")
-  assert "problem_type" not in back
-  theirs = huggingface(architectures=["BertForMultipleChoice"])
-  config = modeling.BertConfig.from_dict(theirs).to_dict()
+  exported = configuration.to_huggingface(config, "BertModel")
+  assert "problem_type" not in exported
+  source = huggingface(architectures=["BertForMultipleChoice"])
+  config = modeling.BertConfig.from_dict(source).to_dict()
   assert config["problem_type"] == "multiple_choice"
 
 
@@ -127,18 +127,18 @@ def test_what_a_model_was_trained_for_is_kept():
 )
 def test_a_model_that_no_machine_can_hold_is_refused(name, value):
   config = tiny(**{name: value})
-  expected = f" needs .*B of memory .* has .*B; .* such as {name} {value}"
-  with pytest.raises(errors.InputError, match=expected):
+  message = f" needs .*B of memory .* has .*B; .* such as {name} {value}"
+  with pytest.raises(errors.InputError, match=message):
     modeling.BertModel(config)
-  with pytest.raises(errors.InputError, match=expected):
+  with pytest.raises(errors.InputError, match=message):
     config.check_memory()
 
 
 def test_this_machine_holds_what_it_can(monkeypatch):
   assert memory.total_bytes() > 10**8
   needed = 4 * tiny().num_parameters()
-  for present in (needed, None):  # Where nobody can tell, TensorFlow has to.
-    monkeypatch.setattr(memory, "total_bytes", lambda p=present: p)
+  for total in (needed, None):  # None: unknown, so nothing is refused.
+    monkeypatch.setattr(memory, "total_bytes", lambda p=total: p)
     tiny().check_memory()
   monkeypatch.setattr(memory, "total_bytes", lambda: needed - 1)
   with pytest.raises(errors.InputError, match="such as vocab_size 30$"):
@@ -158,14 +158,14 @@ def test_a_key_that_hides_a_method_is_refused(key):
 
 
 def test_a_regression_has_one_label_for_transformers():
-  # It takes two where there is no name, and refuses the weights.
+  # Without names, it assumes two labels and refuses the weights.
   config = {**tiny().to_dict(), "problem_type": "regression"}
-  there = configuration.to_huggingface(config, "BertForSequenceClassification")
-  assert there["id2label"] == {"0": "LABEL_0"}
-  assert there["label2id"] == {"LABEL_0": 0}
+  named = configuration.to_huggingface(config, "BertForSequenceClassification")
+  assert named["id2label"] == {"0": "LABEL_0"}
+  assert named["label2id"] == {"LABEL_0": 0}
 
 
-def test_second_texts_need_a_row_of_segments():
+def test_text_pairs_need_two_segment_embeddings():
   config = modeling.BertConfig(9, type_vocab_size=1)
   config.check_pairs(0)
   with pytest.raises(errors.InputError, match="two texts need 2 segments, but"):

@@ -1,4 +1,4 @@
-"""The network against the original's numbers, and its properties."""
+"""Compares the network with the original's outputs; tests its properties."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def check_golden(name, case, **options):
   for number, layer in enumerate(output.all_encoder_layers):
     hidden[f"encoder_layer_{number}"] = layer
   for key, value in hidden.items():
-    # A last row of `static` with an all-zero mask is good to 1e-3 only.
+    # The last row of `static` has an all-zero mask: accurate only to 1e-3.
     rows = 5 if case == "static" else None
     assert_close(value[:rows], data[key][:rows])
     assert_close(value, data[key], 1e-3)
@@ -205,21 +205,21 @@ def test_weights_that_will_be_loaded_are_not_drawn():
   with layers.without_random_init(awaited):
     model = modeling.BertModel(config)
   after = modeling.BertModel(config)
-  for was, variable, again in zip(
+  for before, variable, later in zip(
     drawn.variables, model.variables, after.variables
   ):
-    np.testing.assert_array_equal(was, again)
-    # One of another shape keeps its value, as its fault is named by `load`.
+    np.testing.assert_array_equal(before, later)
+    # With another shape, the weight is drawn: `load` reports the mismatch.
     is_awaited = layers.variable_name(variable) == name
-    assert is_awaited == (not np.array_equal(was, variable))
+    assert is_awaited == (not np.array_equal(before, variable))
   assert not np.any(model.word_embeddings)
 
 
-def test_initial_weights_are_a_cut_normal():
+def test_initial_weights_are_a_truncated_normal():
   config = tiny(vocab_size=2000, hidden_size=64, initializer_range=0.02)
   table = modeling.BertModel(config).word_embeddings.numpy()
   assert np.abs(table).max() <= 0.04
-  # As in the original: the cut at two sigma leaves 0.0176 of 0.02.
+  # As in the original: truncated at two sigma, 0.02 becomes a std of 0.0176.
   assert table.std() == pytest.approx(0.01759, rel=0.01)
 
 
@@ -260,16 +260,16 @@ def test_dropout_is_a_function_of_the_seed():
     np.testing.assert_array_equal(states, expected)
   drawn = [hidden(model, None) for _ in range(2)]
   different = [first, hidden(model, [1, 3]), hidden(model, [2, 2]), off, *drawn]
-  for i, one in enumerate(different):
-    for other in different[:i]:
-      assert np.abs(one - other).max() > 1e-2
+  for i, later in enumerate(different):
+    for earlier in different[:i]:
+      assert np.abs(later - earlier).max() > 1e-2
 
 
 def test_without_probabilities_training_drops_nothing():
   config = tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
   model = modeling.BertModel(config)
-  # The same function: TensorFlow's GELU in inference, one with fewer passes
-  # for the gradient in training.
+  # Equal up to rounding: inference uses TensorFlow's GELU, and training one
+  # whose gradient needs fewer passes.
   np.testing.assert_allclose(
     hidden(model, [1, 2]), hidden(model, [1, 2], training=False), atol=5e-6
   )
@@ -305,8 +305,8 @@ def test_a_vocabulary_has_the_size_of_the_model(caplog):
   assert not caplog.messages
   config.check_vocabulary(29, "vocab.txt")
   assert "vocab.txt has 29 tokens, fewer than the vocab_size 30" in caplog.text
-  said = "vocab.txt has 31 tokens .*vocab_size 30"
-  with pytest.raises(errors.InputError, match=said):
+  message = "vocab.txt has 31 tokens .*vocab_size 30"
+  with pytest.raises(errors.InputError, match=message):
     config.check_vocabulary(31, "vocab.txt")
 
 

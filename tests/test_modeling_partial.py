@@ -1,4 +1,4 @@
-"""What the encoder leaves out changes no number of what it computes."""
+"""Tests that what the encoder skips does not change what it computes."""
 
 import functools
 
@@ -21,8 +21,8 @@ def test_the_last_layer_at_some_positions_equals_the_full_one(number):
 
 
 def rows_of_products(monkeypatch, *data, skip_padding=False, **options):
-  """Returns the rows of each matrix product of a one-layer model."""
-  # In line: the operations of functions in a function are not listed.
+  """Returns how many rows each matrix product of a one-layer model has."""
+  # Inline the layers: get_operations() omits those of inner functions.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
   config = tiny(num_hidden_layers=1)
   model = modeling.BertModel(config, skip_padding=skip_padding)
@@ -44,8 +44,8 @@ def test_products_run_for_the_needed_rows_alone(monkeypatch):
   rows = functools.partial(rows_of_products, monkeypatch)
   ids, needed = tf.zeros([3, 8], tf.int32), tf.zeros([3, 1], tf.int32)
   assert rows(ids) == [3] + [24] * 7
-  # Segments, key and value of 24 tokens; query, output, both products of the
-  # feed-forward and the pooler of 3.
+  # 24 rows: segments, keys and values. 3 rows: queries, attention output, both
+  # feed-forward products and the pooler.
   assert rows(ids, positions=needed) == [3] * 5 + [24] * 3
   # 15 of the 24 tokens are padding.
   mask = tf.constant(np.arange(8) < [[2], [1], [6]], tf.int32)

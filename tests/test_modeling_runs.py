@@ -1,4 +1,4 @@
-"""The network compiled, recomputed, replicated and in half precision."""
+"""Tests the network compiled, with recomputation and in half precision."""
 
 import pytest
 import tensorflow as tf
@@ -10,9 +10,9 @@ from tiny_model import assert_close, batch, classifier, classifier_step, tiny
 
 def check_same_step(first, second, tolerance=1e-5):
   assert_close(first[0], second[0], tolerance)
-  for one, other in zip(first[1], second[1]):
+  for gradient, expected in zip(first[1], second[1]):
     assert_close(
-      tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance
+      tf.convert_to_tensor(gradient), tf.convert_to_tensor(expected), tolerance
     )
 
 
@@ -33,7 +33,7 @@ def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
 
 @pytest.fixture
 def layer_calls(monkeypatch):
-  """A list that every call of modeling.transformer_layer makes longer."""
+  """A list that grows with each call of modeling.transformer_layer."""
   calls, function = [], modeling.transformer_layer
 
   def counted(*arguments, **options):
@@ -51,16 +51,16 @@ def layer_calls(monkeypatch):
 def test_all_layers_of_a_graph_share_one_trace(layer_calls, options, traces):
   model = modeling.BertModel(tiny(num_hidden_layers=5))
   encode = tf.function(lambda *data: model(*data, **options).pooled_output)
-  found = encode(*batch())
+  pooled = encode(*batch())
   assert len(layer_calls) == traces
-  # Called outside of a graph, layer after layer.
-  assert_close(found, model(*batch(), **options).pooled_output)
+  # Eagerly, each layer is a call.
+  assert_close(pooled, model(*batch(), **options).pooled_output)
   assert len(layer_calls) == traces + 5
 
 
 @pytest.mark.parametrize("skip_padding, traces", [(True, 1), (False, 5)])
 def test_layers_that_xla_trains_are_no_calls(layer_calls, skip_padding, traces):
-  """It would take all inputs of such a call for constants: a batch's, too."""
+  """XLA would treat all inputs of such calls as constants, even the batch."""
   model = modeling.BertModel(
     tiny(num_hidden_layers=5), skip_padding=skip_padding
   )
@@ -80,21 +80,21 @@ def count_products(recompute):
 
 
 def test_recomputation_is_not_optimized_away():
-  # 8 products in each of 2 layers run twice, the last one's is not needed.
+  # Of 8 products in each of 2 layers, all but the last are recomputed.
   assert count_products(True) >= count_products(False) + 14
 
 
 def test_word_gradients_are_rows_until_words_are_predicted():
-  # The optimizer's clipping depends on it: the norm of a list of rows differs
-  # from that of the table when a word occurs twice in the batch.
+  # Clipping depends on it: if a token occurs twice in the batch, the norm of
+  # the rows differs from the norm of the table.
   model, head = classifier()
   gradients = classifier_step(model, head, *batch())[1]
   assert isinstance(gradients[0], tf.IndexedSlices)
   assert gradients[0].values.shape == [3 * 8, 16]
   assert not any(isinstance(g, tf.IndexedSlices) for g in gradients[1:])
-  words = heads.MaskedLMHead(model.config, model.word_embeddings)
+  masked_lm = heads.MaskedLMHead(model.config, model.word_embeddings)
   with tf.GradientTape() as tape:
-    loss = tf.reduce_sum(words(model(*batch()).sequence_output, [[0]] * 3))
+    loss = tf.reduce_sum(masked_lm(model(*batch()).sequence_output, [[0]] * 3))
   assert isinstance(tape.gradient(loss, model.word_embeddings), tf.Tensor)
 
 
@@ -138,37 +138,36 @@ def test_half_precision_follows_float32(dtype, band):
   half_loss, half_gradients = classifier_step(*half, *batch())
   assert half_loss.dtype == tf.float32
   assert abs(loss - half_loss) < band * abs(loss)
-  for one, other in zip(gradients, half_gradients):
-    one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
-    assert other.dtype == tf.float32
-    # Key biases have no gradient: soft-max does not see what all keys share.
-    allowed = band * tf.norm(one) + 1e-3 * tf.linalg.global_norm(gradients)
-    assert tf.norm(one - other) < allowed
+  for slices, rounded in zip(gradients, half_gradients):
+    full, rounded = map(tf.convert_to_tensor, (slices, rounded))
+    assert rounded.dtype == tf.float32
+    # Key biases have no gradient: they shift all of a query's scores alike.
+    allowed = band * tf.norm(full) + 1e-3 * tf.linalg.global_norm(gradients)
+    assert tf.norm(full - rounded) < allowed
   assert {v.dtype for v in half[0].variables} == {tf.float32}
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
-  # In line: the operations of functions in a function are not listed.
+  # Inline the layers: get_operations() omits those of inner functions.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
   model = modeling.BertModel(tiny(), compute_dtype=dtype)
-  words = heads.MaskedLMHead(tiny(), model.word_embeddings)
+  masked_lm = heads.MaskedLMHead(tiny(), model.word_embeddings)
 
   @tf.function
   def predict(*data):
     with tf.GradientTape() as tape:
-      logits = words(model(*data).sequence_output, [[0], [1], [2]])
-    return logits, tape.gradient(logits, model.variables + words.variables)
+      logits = masked_lm(model(*data).sequence_output, [[0], [1], [2]])
+    return logits, tape.gradient(logits, model.variables + masked_lm.variables)
 
   graph = predict.get_concrete_function(*batch()).graph
   types = {"MatMul": [], "BatchMatMulV2": [], "Softmax": [], "Rsqrt": []}
   for operation in graph.get_operations():
     if operation.type in types:
       types[operation.type].append(operation.outputs[0].dtype)
-  # Segments are looked up in float32, forward and backward. Six products in
-  # each of 2 layers and two of the masked-LM head have a product for each side
-  # backward; all but the last of these 14 have a bias, whose gradient is one
-  # more. The pooler has no gradient here.
+  # float32: the segment lookup, forward and backward. `dtype`: 14 products, six
+  # in each of 2 layers and two in the masked-LM head. Each has two backward,
+  # and all but the last have one more for a bias. The pooler runs only forward.
   assert sorted(types["MatMul"], key=str) == sorted(
     [tf.float32] * 2 + [dtype] * (3 * 14 + 13 + 1), key=str
   )
@@ -178,8 +177,8 @@ def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
   assert predict(*batch())[0].dtype == tf.float32
 
 
-def test_no_read_or_update_copies_the_table_of_words():
-  # TensorFlow copies a variable at each, once a ResourceGather has read it.
+def test_no_read_or_update_copies_the_word_embeddings():
+  # A ResourceGather makes TensorFlow copy the variable at each read or update.
   model = modeling.BertModel(tiny())
 
   @tf.function

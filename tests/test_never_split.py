@@ -1,4 +1,4 @@
-"""never_split: words that stay whole, in every tokenizer there is."""
+"""Tests that the tokenizers keep the words of never_split whole."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from variants import vocabularies
 PIECES = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "c", "+", ","]
 PIECES += [".", "node", "js", "a", "b", "#", "C", "new-york", "e", "A"]
 NEVER = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "[MASK]"]
-# What Hugging Face's BertTokenizer gives with do_lower_case, and without.
+# The tokens of Hugging Face's BertTokenizer: with do_lower_case, and without.
 EXPECTED = {
   "a c++ b": ["a", "c++", "b"],
   "C++": (["c++"], ["C", "+", "+"]),
@@ -64,13 +64,14 @@ def test_words_of_the_list_stay_whole(text, tokenizer):
   assert tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(expected)
 
 
-def test_other_texts_are_as_without_it(tokenizer):
+def test_texts_without_these_words_are_tokenized_as_usual(tokenizer):
   plain = tokenization.FullTokenizer(
     tokenizer.vocab_file, tokenizer.do_lower_case
   )
-  some = [line.replace(" ", "") + "." for line in random_lines(300)]
-  some = [line for line in some if "\u4e2d" not in line]
-  assert list(map(tokenizer.tokenize, some)) == list(map(plain.tokenize, some))
+  for line in random_lines(300):
+    text = line.replace(" ", "") + "."
+    if "\u4e2d" not in text:
+      assert tokenizer.tokenize(text) == plain.tokenize(text)
 
 
 def test_a_graph_is_refused(tokenizer):
@@ -88,8 +89,8 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
     fast=True,
     never_split=NEVER,
   )
-  theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-  # Words that lower-casing changes are also kept next to punctuation, too.
+  fast = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+  # In tokenizer.json, these stay whole even next to punctuation: skip them.
   changed = {"C#", "\u00e9,", "[MASK]"} if lower else {"[MASK]"}
   texts = [
     text
@@ -98,18 +99,18 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
   ]
   assert len(texts) > 100
   for text in texts:
-    ids = theirs.encode(text, add_special_tokens=False).ids
+    ids = fast.encode(text, add_special_tokens=False).ids
     assert ids == tokenizer.encode(text), text
-  assert theirs.encode("a C# b", add_special_tokens=False).tokens[1] == "C#"
+  assert fast.encode("a C# b", add_special_tokens=False).tokens[1] == "C#"
   assert ("tokenizer.json keeps C#, " in caplog.text) == lower
-  # What is copied from here on keeps it.
+  # Copies keep the list.
   copy = tmp_path / "copy"
   copy.mkdir()
   tokenizer_files.write(str(copy), str(tmp_path / "vocab.txt"), None, 512)
   assert tokenizer_files.read_never_split(str(copy / "vocab.txt")) == NEVER
 
 
-def test_answers_are_spelled_by_it(tokenizer):
+def test_word_text_keeps_a_word_of_the_list(tokenizer):
   assert tokenizer.word_text("c++") == "c++"
 
 
@@ -127,27 +128,27 @@ def test_a_tokenizer_json_has_no_such_list():
     vocabularies.make_tokenizer("tokenizer.json", never_split=["a"])
 
 
-def resolved(path, given=(), **values):
+def resolved(path, given_flags=(), **flags):
   return tokenizer_files.with_known_case(
     run_settings.Settings(
       {
         "vocab_file": str(path / "vocab.txt"),
         "do_lower_case": True,
         "never_split": (),
-        **values,
+        **flags,
       },
-      given,
+      given_flags,
     )
   ).never_split
 
 
-def test_flags_go_before_what_is_stored(tmp_path):
+def test_flags_override_the_stored_list(tmp_path):
   (tmp_path / "vocab.txt").write_text("a\n")
   assert resolved(tmp_path) == ()
   (tmp_path / "tokenizer_config.json").write_text('{"never_split": ["x", "y"]}')
   assert resolved(tmp_path) == ("x", "y")
-  given = {"never_split": ["a"]}
-  assert resolved(tmp_path, given, **given) == ("a",)
+  flags = {"never_split": ["a"]}
+  assert resolved(tmp_path, flags, **flags) == ("a",)
   assert resolved(tmp_path, ["never_split"]) == ()
   (tmp_path / "tokenizer_config.json").write_text('{"never_split": null}')
   assert resolved(tmp_path) == ()
@@ -161,10 +162,10 @@ def test_a_trained_model_keeps_the_list(tmp_path):
   (tmp_path / "train.tsv").write_text(
     "text\tlabel\n" + "c++ a\tgood\nc + + a\tbad\n" * 2
   )
-  shape = write_shape(tmp_path, ["c++", "c", "+", "a"])
+  model_flags = write_shape(tmp_path, ["c++", "c", "+", "a"])
   run(
     "run_classifier.py",
-    **shape,
+    **model_flags,
     do_train=True,
     never_split="c++",
     train_file=tmp_path / "train.tsv",
@@ -174,8 +175,8 @@ def test_a_trained_model_keeps_the_list(tmp_path):
     output_dir=tmp_path / "out",
   )
   folder = tmp_path / "out" / "final_model"
-  values = json.loads((folder / "tokenizer_config.json").read_text())
-  assert values["never_split"] == ["c++"]
+  config = json.loads((folder / "tokenizer_config.json").read_text())
+  assert config["never_split"] == ["c++"]
   (tmp_path / "line.txt").write_text("c++ C++.\n")
   run(
     "extract_features.py",

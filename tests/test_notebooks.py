@@ -1,4 +1,4 @@
-"""docs/notebooks: what is stored in them, and whether they run."""
+"""Tests the notebooks: their stored outputs, and whether they run."""
 
 import ast
 import json
@@ -11,7 +11,7 @@ import serving_models
 from test_layout import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-# A small model, few steps.
+# A small model and few steps.
 SHORT = {
   "BERT_MODEL": str(serving_models.FOLDER),
   "BERT_EPOCHS": "1",
@@ -25,10 +25,10 @@ def cells(path):
 
 
 def texts_of(output):
-  """Yields what an output shows in words."""
+  """Yields the texts that an output shows."""
   yield from output.get("text", [])
-  for kind, text in output.get("data", {}).items():
-    if kind.startswith("text/"):
+  for mime_type, text in output.get("data", {}).items():
+    if mime_type.startswith("text/"):
       yield from text
 
 
@@ -39,14 +39,14 @@ def test_there_are_notebooks_and_a_page_links_each():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_reader_sees_what_comes_out_and_nothing_of_a_machine(path):
-  found = cells(path)
-  assert len(found) <= 25 and found[0]["cell_type"] == "markdown"
-  code = [cell for cell in found if cell["cell_type"] == "code"]
-  # All were run, in their order.
+def test_outputs_are_stored_and_show_no_path_of_a_machine(path):
+  all_cells = cells(path)
+  assert len(all_cells) <= 25 and all_cells[0]["cell_type"] == "markdown"
+  code = [c for c in all_cells if c["cell_type"] == "code"]
+  # All cells were run in order.
   assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
-  outputs = [output for cell in code for output in cell["outputs"]]
-  assert {o["output_type"] for o in outputs} <= {
+  outputs = [output for c in code for output in c["outputs"]]
+  assert {output["output_type"] for output in outputs} <= {
     "stream",
     "display_data",
     "execute_result",
@@ -55,8 +55,8 @@ def test_a_reader_sees_what_comes_out_and_nothing_of_a_machine(path):
   shown = "".join(text for output in outputs for text in texts_of(output))
   assert shown
   assert not re.search(r"(?<![\w.])/(tmp|root|home|work|mnt)\b", shown)
-  for cell in code:
-    ast.parse("".join(cell["source"]))
+  for c in code:
+    ast.parse("".join(c["source"]))
 
 
 def write_sentences(folder):
@@ -78,7 +78,7 @@ def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
   monkeypatch.setenv("BERT_SST2", str(tmp_path))
   write_sentences(tmp_path)
   notebook = nbformat.read(path, as_version=4)
-  # Raises where a cell does.
+  # Raises if a cell raises.
   nbclient.NotebookClient(
     notebook,
     timeout=600,

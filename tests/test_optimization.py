@@ -1,4 +1,4 @@
-"""Schedules, update rules and clipping: against the original and float64."""
+"""Compares schedules, updates and clipping with the original and float64."""
 
 import functools
 import json
@@ -38,7 +38,7 @@ def variables_of(values):
 
 
 def assert_close(value, expected, tolerance):
-  """Compares relative to the largest number of the tensor."""
+  """Compares with a tolerance relative to the tensor's largest value."""
   scale = np.max(np.abs(expected), initial=0.0)
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance * scale)
 
@@ -60,7 +60,7 @@ def test_rates_are_the_originals(run):
 @pytest.mark.parametrize(
   "schedule, after_warmup",
   [
-    ("linear", lambda done: 1.0 - done),  # It jumps down after the warm-up.
+    ("linear", lambda done: 1.0 - done),  # It drops when warm-up ends.
     ("constant", lambda done: 1.0),
     ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
     ("polynomial", lambda done: (1.0 - done) ** 0.5),
@@ -85,7 +85,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
 
 
 def test_no_name_of_the_original_has_another_meaning():
-  """Its create_optimizer takes a loss and returns an operation."""
+  """The original's create_optimizer takes a loss and returns an operation."""
   assert not hasattr(optimization, "create_optimizer")
 
 
@@ -93,36 +93,36 @@ def test_no_name_of_the_original_has_another_meaning():
 
 
 def reference_update(
-  kind, state, grad, *, step, rate, decayed, betas=(0.9, 0.999)
+  rule, state, grad, *, step, rate, decayed, betas=(0.9, 0.999)
 ):
-  """One update in numpy float64, written from the papers.
+  """Returns (param, m, v) after an update in float64, as in the papers.
 
   Args:
-    kind: "bertadam", "adamw" or "lamb".
+    rule: "bertadam", "adamw" or "lamb".
     state: (param, m, v).
     step: number of the update, from 1.
     decayed: whether the weights decay and LAMB adapts their rate.
-    betas: what the moments are multiplied by.
+    betas: decay rates of the moments.
   """
   param, m, v = state
   m = betas[0] * m + 0.1 * grad
   v = betas[1] * v + 0.001 * grad**2
   first, second = m, v
-  if kind != "bertadam":
+  if rule != "bertadam":
     first, second = m / (1 - 0.9**step), v / (1 - 0.999**step)
   change = first / (second**0.5 + 1e-6) + (0.01 * param if decayed else 0)
-  if kind == "lamb" and decayed:
+  if rule == "lamb" and decayed:
     change *= np.linalg.norm(param) / np.linalg.norm(change)
   return param - rate * change, m, v
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("kind", ["bertadam", "adamw", "lamb"])
-def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
+@pytest.mark.parametrize("rule", ["bertadam", "adamw", "lamb"])
+def test_updates_equal_float64_over_many_random_steps(rule, jit_compile):
   rng = np.random.RandomState(0)
   values = {"layer/kernel": rng.randn(6, 5), "layer/bias": rng.randn(5)}
   variables = variables_of({k: v.astype("f") for k, v in values.items()})
-  optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
+  optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
   optimizer.create_slots(variables)
   state = {name: (v, 0 * v, 0 * v) for name, v in values.items()}
   for step in range(100):
@@ -136,26 +136,26 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
         step=step,
       )
       state[name] = reference_update(
-        kind,
+        rule,
         state[name],
         grad,
         step=step + 1,
         rate=rate,
         decayed=name.endswith("kernel"),
       )
-      moments = [optimizer.slots[f"{name}/adam_{x}"] for x in "mv"]
-      for found, expected in zip([variable, *moments], state[name]):
-        assert_close(found, expected, 2e-5)
+      moments = [optimizer.slots[f"{name}/adam_{moment}"] for moment in "mv"]
+      for tensor, expected in zip([variable, *moments], state[name]):
+        assert_close(tensor, expected, 2e-5)
 
 
-@pytest.mark.parametrize("kind", ["bertadam", "adamw"])
-def test_both_paths_take_the_exact_step_a_thousand_times(kind):
+@pytest.mark.parametrize("rule", ["bertadam", "adamw"])
+def test_both_paths_take_the_exact_step_a_thousand_times(rule):
   rng = np.random.RandomState(0)
   grads, values = 1.0 + rng.randn(1000, 40), []
   state = (0.1 * rng.randn(40), np.zeros(40), np.zeros(40))
   for jit_compile in (False, True):
     (variable,) = variables_of({"bias": state[0].astype("f")})
-    optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
+    optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
     optimizer.create_slots([variable])
     update = tf.function(
       functools.partial(optimizer.update_all, [variable], learning_rate=1e-3)
@@ -165,13 +165,13 @@ def test_both_paths_take_the_exact_step_a_thousand_times(kind):
     values.append([variable, optimizer.slots["bias/adam_v"]])
   for step, grad in enumerate(grads):
     state = reference_update(
-      kind,
+      rule,
       state,
       grad,
       step=step + 1,
       rate=1e-3,
       decayed=False,
-      # As float32 holds them: v decays by 1.3e-5 less in 1,000 steps.
+      # float32's 0.999 is larger: in 1,000 steps, v decays by 1.3e-5 less.
       betas=np.float32([0.9, 0.999]).astype(float),
     )
   for kernel, formula, exact in zip(*values, (state[0], state[2])):
@@ -207,7 +207,7 @@ def test_weight_decay_is_the_originals_for_every_variable():
 # Norm and clipping.
 
 
-def test_norm_counts_rows_of_a_repeated_word_apart():
+def test_norm_counts_rows_of_a_repeated_token_separately():
   rows = tf.IndexedSlices(
     tf.constant([[3.0], [4.0]]), tf.constant([1, 1]), tf.constant([2, 1])
   )
@@ -225,13 +225,13 @@ def test_small_gradients_are_not_scaled():
   assert optimization.clip_scale(tf.constant(4.0)) == 0.25
 
 
-# The optimizer as a keeper of state.
+# The optimizer's state.
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("kind", ["bertadam", "lamb"])
-def test_a_skipped_step_changes_no_bit(kind, jit_compile):
-  optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
+@pytest.mark.parametrize("rule", ["bertadam", "lamb"])
+def test_a_skipped_step_changes_no_bit(rule, jit_compile):
+  optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
   variable = tf.Variable([-0.0, 1e-42, 3.0], name="kernel")
   optimizer.create_slots([variable])
 

@@ -1,8 +1,7 @@
-"""Fine-tuning runs of the original that go on here, in their own folders.
+"""Continues fine-tuning runs of the original in their own folders.
 
-The original itself is not run: what it would have written after two steps is
-what a run of ours wrote then, under the names that the original gives, without
-anything that only ours has.
+The original itself is not run. Its checkpoint of step 2 is simulated: it is one
+of this project, reduced to the variables that the original stores.
 """
 
 import gzip
@@ -62,21 +61,21 @@ def squad(folder):
   }
 
 
-def names_of_the_original(kind):
-  """Returns the names in its checkpoints of a model of two layers."""
+def names_of_the_original(task):
+  """Returns the original's variable names for a model of two layers."""
   path = GOLDEN / "variables" / "released.json.gz"
   released = json.loads(gzip.decompress(path.read_bytes()))
   return {
     name
-    for name in released[f"base_uncased_{kind}_training"]
+    for name in released[f"base_uncased_{task}_training"]
     if not any(f"/layer_{number}/" in name for number in range(2, 12))
   }
 
 
-def write_original(folder, values):
+def write_original(folder, weights):
   """Writes a folder as the original leaves it after two steps."""
   folder.mkdir()
-  weight_files.write_tf1(str(folder / "model.ckpt-2"), values)
+  weight_files.write_tf1(str(folder / "model.ckpt-2"), weights)
   (folder / "checkpoint").write_text(
     'model_checkpoint_path: "gs://bucket/run/model.ckpt-2"\n'
     'all_model_checkpoint_paths: "gs://bucket/run/model.ckpt-2"\n'
@@ -92,26 +91,26 @@ def run(script, output_dir, **flags):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  "kind, make", [("classifier", classifier), ("squad", squad)]
+  "task, make", [("classifier", classifier), ("squad", squad)]
 )
-def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
-  script, given = make(tmp_path)
-  _, expected = run(script, tmp_path / "whole", **given, **TRAINING)
-  values = stored_weights.read(str(tmp_path / "whole" / "model.ckpt-2"))
-  names = names_of_the_original(kind)
-  assert {name for name in values if name not in names} == {"applied_updates"}
-  original = {name: values[name] for name in names}
+def test_a_folder_is_continued_and_evaluated(tmp_path, task, make):
+  script, flags = make(tmp_path)
+  _, expected = run(script, tmp_path / "whole", **flags, **TRAINING)
+  weights = stored_weights.read(str(tmp_path / "whole" / "model.ckpt-2"))
+  names = names_of_the_original(task)
+  assert {name for name in weights if name not in names} == {"applied_updates"}
+  original = {name: weights[name] for name in names}
   assert original["global_step"] == 2
   for name in ("evaluated", "continued"):
     write_original(tmp_path / name, original)
 
-  train_file = given.pop("train_file")
-  log, results = run(script, tmp_path / "evaluated", **given)
+  train_file = flags.pop("train_file")
+  log, results = run(script, tmp_path / "evaluated", **flags)
   assert "another program, such as google-research/bert, wrote this" in log
   assert "global_step = 2\n" in results
 
   log, results = run(
-    script, tmp_path / "continued", train_file=train_file, **given, **TRAINING
+    script, tmp_path / "continued", train_file=train_file, **flags, **TRAINING
   )
   assert "then the run continues at its step 2" in log
   assert results == expected

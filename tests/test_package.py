@@ -1,4 +1,4 @@
-"""The wheel: one package, bert_tf2, whose modules import each other by it."""
+"""Tests the wheel: its modules import each other from the package bert_tf2."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def test_the_build_rewrites_the_projects_imports_and_nothing_else(tmp_path):
   ]
 
 
-def test_a_second_build_ships_what_there_is_now(tmp_path):
+def test_a_second_build_drops_removed_modules(tmp_path):
   build_modules(tmp_path, {"old.py": "x = 1\n", "user.py": "import old\n"})
   (tmp_path / "old.py").rename(tmp_path / "new.py")
   built = build_modules(tmp_path, {"user.py": "import new\n"})
@@ -129,7 +129,7 @@ def test_versions_are_the_same_everywhere():
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-  """A folder with the wheel, built through a source archive, and a `site`."""
+  """A folder with the wheel, built from an sdist and installed in `site`."""
   folder = tmp_path_factory.mktemp("package")
   source = folder / "source"
   source.mkdir()
@@ -178,7 +178,7 @@ def module_name(path):
   return ".".join(["bert_tf2", *parts])
 
 
-# Two scripts may define the same flag: each is imported in a process.
+# Scripts may define the same flag, so each has its own process.
 @pytest.mark.slow
 @pytest.mark.parametrize(
   "paths",
@@ -214,26 +214,26 @@ def test_every_script_is_a_command_and_a_module(installed, tmp_path, name):
       "--help",
       folder=tmp_path,
       PYTHONPATH=str(site),
-      status=1,  # What absl gives after any help.
+      status=1,  # absl's exit status after --help.
     )
     assert "Try --helpfull" in output
-    # The example of the script's documentation names the command.
+    # The example in the script's docstring has the command's name.
     assert f"  {command.name} " in output or words != [command]
 
 
 @pytest.mark.slow
 def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
-  """Installed as a user does, but for what it needs, which is lent to it."""
+  """Only the wheel is installed; this environment has its requirements."""
   python("-m", "venv", "--without-pip", "env", folder=tmp_path)
   bare = tmp_path / "env" / "bin" / "python"
   [wheel] = installed.glob("*.whl")
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
   python(*pip, "--python", bare, "install", "--no-deps", wheel, folder=tmp_path)
   pip.remove("--quiet")
-  listed = python(
+  packages = python(
     *pip, "--python", bare, "list", "--format=freeze", folder=tmp_path
   )
-  assert [line.split("==")[0] for line in listed.split()] == ["bert-tf2"]
+  assert [line.split("==")[0] for line in packages.split()] == ["bert-tf2"]
   done = subprocess.run(
     [
       tmp_path / "env" / "bin" / "bert-create-vocabulary",

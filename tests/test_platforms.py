@@ -1,6 +1,6 @@
-"""What other systems do not have, taken away here: Windows, macOS.
+"""Simulates what Windows and macOS lack.
 
-Nothing of this ran on Windows; each test takes one difference for granted.
+These tests never ran on Windows: each assumes one difference.
 """
 
 import builtins
@@ -16,7 +16,7 @@ from serving import connections
 
 @pytest.fixture
 def windows(monkeypatch):
-  """Folders cannot be opened, and files are synced only when written to."""
+  """Folders cannot be opened, and only files open for writing can be synced."""
   os_open, os_fsync, writable = os.open, os.fsync, set()
 
   def open_file(path, flags, *mode, **options):
@@ -62,14 +62,14 @@ def test_a_backslash_is_no_pattern_on_windows(windows):
 
 
 def test_a_locked_file_cannot_be_read_on_windows(tmp_path, monkeypatch):
-  """Whoever waits for it learns no name; the lock holds."""
+  """The lock holds, but an error cannot name the process that has it."""
   folder = str(tmp_path)
-  opened = builtins.open
+  builtin_open = builtins.open
 
   def refuse(path, *arguments, **options):
     if str(path).endswith(folder_lock.FILE):
       raise PermissionError(path)
-    return opened(path, *arguments, **options)
+    return builtin_open(path, *arguments, **options)
 
   monkeypatch.setattr(builtins, "open", refuse)
   monkeypatch.setattr(folder_lock, "WAIT_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""beam: the shards of one machine, byte for byte, whoever makes them."""
+"""Tests that Beam makes the same shards as one machine, byte for byte."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ from common import errors
 from pretraining import beam
 
 SCRIPT = "create_pretraining_data.py"
-# What DirectRunner falls back to where it cannot download another runner.
+# DirectRunner falls back to this if it cannot download another runner.
 ONE = "--runner=FnApiRunner"
 THREADS = f"{ONE} --direct_num_workers=2 --direct_running_mode=multi_threading"
 PROCESSES = THREADS.replace("threading", "processing")
@@ -39,7 +39,7 @@ def expected(tmp_path):
 def folders(tmp_path, monkeypatch):
   for name in ("local", "beam"):
     (tmp_path / name).mkdir()
-  # Workers that are processes find the tests' modules, too.
+  # Worker processes must find the tests' modules.
   path = [str(script_runner.ROOT), str(script_runner.ROOT / "tests")]
   monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
@@ -53,16 +53,16 @@ def test_the_same_bytes_and_only_what_is_missing(
   run = sharded_runs.make_run(tmp_path / "beam")
   run.make(beam_options=options)
   sharded_runs.assert_expected(run, expected)
-  kept = os.stat(run.shards[0].output)
+  unchanged = os.stat(run.shards[0].output)
   os.remove(run.shards[1].output)
   os.truncate(run.shards[2].output, 100)
   run.make(beam_options=options)
   sharded_runs.assert_expected(run, expected)
-  assert os.stat(run.shards[0].output) == kept
+  assert os.stat(run.shards[0].output) == unchanged
 
 
 def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
-  """Its files are counted, its results are not taken for the new ones."""
+  """Finished files are kept, and an old file of results is not used."""
   run = sharded_runs.make_run(tmp_path / "beam")
   run.make()
   pathlib.Path(run.manifest).write_text(
@@ -71,10 +71,10 @@ def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
   )
   pathlib.Path(f"{run.manifest}.results").write_text("[]")
   os.remove(run.shards[3].output)
-  kept = os.stat(run.shards[0].output)
+  unchanged = os.stat(run.shards[0].output)
   run.make(beam_options=ONE)
   sharded_runs.assert_expected(run, expected)
-  assert os.stat(run.shards[0].output) == kept
+  assert os.stat(run.shards[0].output) == unchanged
 
 
 def test_bad_text_is_one_sentence_and_the_other_shards_are_made(
@@ -110,7 +110,7 @@ def test_bad_options(apache_beam, options, message):
     beam.make_pipeline(options)
 
 
-def test_a_missing_package_is_told_before_anything_is_read(
+def test_a_missing_package_is_reported_before_anything_is_read(
   tmp_path, monkeypatch
 ):
   run = sharded_runs.make_run(tmp_path / "local")

@@ -1,4 +1,4 @@
-"""data: pieces of files, vocabularies, the arrays of a corpus."""
+"""Tests pretraining/data.py: pieces of files, vocabularies, corpus arrays."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_blank_lines_end_documents_and_wordless_lines_do_not():
   assert list(corpus.sentence_starts) == [0, 2, 3, 4, 6]
   assert corpus.ids.tolist() == [5] * 6
   assert (corpus.num_documents, corpus.num_sentences) == (2, 4)
-  assert corpus.num_words == 6  # With U+200B.
+  assert corpus.num_words == 6  # Including U+200B.
   assert corpus.sentences_of(1) == (2, 4)
 
 
@@ -92,9 +92,9 @@ def test_a_long_document_is_cut_at_lines(tmp_path):
   path = write(tmp_path / "a", "\n".join(lines))
   shards = data.plan_shards([path], 60)
   assert all(60 <= p.end - p.start < 120 for (p,) in shards[:-1])
-  found = [documents_of(pieces) for pieces in shards]
-  assert all(len(documents) == 1 for documents in found)
-  assert [line for ((*document,),) in found for line in document] == lines
+  parts = [documents_of(pieces) for pieces in shards]
+  assert all(len(documents) == 1 for documents in parts)
+  assert [line for ((*document,),) in parts for line in document] == lines
 
 
 TEXT = "one\n\ntwo\nzwei \n\u00a0\n\n\nthree é\n\nfour"
@@ -117,13 +117,13 @@ def test_every_document_is_in_one_piece_wherever_it_is_cut(tmp_path, text):
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_carriage_returns_move_no_cut(tmp_path, scheme):
-  """They count as bytes of the file, and one inside a line stays there."""
+  """They count as bytes of the file, and those inside a line are kept."""
   text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
   path = scheme + write(tmp_path / "a", text)
   for size in range(12, len(text)):
     shards = data.plan_shards([path], size)
-    found = sum(map(documents_of, shards), [])
-    assert found == [["one"], ["two\rzwei"], ["three"]], size
+    documents = sum(map(documents_of, shards), [])
+    assert documents == [["one"], ["two\rzwei"], ["three"]], size
 
 
 def documents_of(pieces, joined=False):
@@ -177,7 +177,7 @@ def test_tags_of_other_programs_are_refused(line):
 
 
 def corpus_of(*documents):
-  """Returns a Corpus of lists of the sentences' lengths."""
+  """Returns a Corpus; each document is a list of its sentences' lengths."""
   lengths = [length for document in documents for length in document]
   starts = np.cumsum([0, *map(len, documents)])
   return data.Corpus(
@@ -186,7 +186,7 @@ def corpus_of(*documents):
 
 
 @pytest.mark.parametrize(
-  "documents, said",
+  "documents, warning",
   [
     ([[3], [4], [5, 6]], "67% of the documents have one sent"),
     ([[3], [4, 1], [5, 6]], ""),
@@ -194,6 +194,6 @@ def corpus_of(*documents):
     ([[12, 3], [9, 8]], ""),
   ],
 )
-def test_text_of_another_shape_is_warned_of(documents, said, caplog):
+def test_unsuitable_text_is_warned_of(documents, warning, caplog):
   data.warn_of_shape(corpus_of(*documents), 10)
-  assert (said in caplog.text) if said else not caplog.text
+  assert (warning in caplog.text) if warning else not caplog.text

@@ -1,4 +1,4 @@
-"""Masks that are made anew each time a sequence is read."""
+"""Tests masks that are drawn anew each time a sequence is read."""
 
 import numpy as np
 import pytest
@@ -13,18 +13,18 @@ ROWS, LENGTH, PREDICTIONS = 64, 128, 20
 
 
 def sequences(rows=ROWS, length=LENGTH):
-  """[CLS] words [SEP] of random lengths; a third of the pieces go on a word."""
+  """Returns random [CLS] ... [SEP]; a third of the tokens continue words."""
   rng = np.random.default_rng(0)
   used = rng.integers(3, length + 1, rows)
-  place, last = np.arange(length), used[:, None] - 1
+  position, last = np.arange(length), used[:, None] - 1
   ids = rng.integers(FIRST, VOCAB, (rows, length))
-  ids = np.where(place < last, ids, np.where(place == last, SEP, 0))
+  ids = np.where(position < last, ids, np.where(position == last, SEP, 0))
   ids[:, 0] = CLS
-  starts = (rng.random((rows, length)) < 0.67) | (place == 1)
-  starts &= (place > 0) & (place < last)
+  starts = (rng.random((rows, length)) < 0.67) | (position == 1)
+  starts &= (position > 0) & (position < last)
   return {
     "input_ids": ids.astype(np.int32),
-    "input_mask": (place <= last).astype(np.int32),
+    "input_mask": (position <= last).astype(np.int32),
     "word_starts": starts.astype(np.int32),
     "segment_ids": np.zeros((rows, length), np.int32),
   }
@@ -54,9 +54,9 @@ def apply(batch, step=0, first_row=0, rows=None, **options):
 WORDS = {"whole_words": True}
 
 
-# With probability 0.5 there are more than places for them.
+# With probability 0.5, sequences reach the limit on predictions.
 @pytest.mark.parametrize("options", [{}, WORDS, {"masked_lm_prob": 0.5}])
-def test_predictions_are_what_stood_there_and_as_many_as_asked_for(options):
+def test_labels_are_the_replaced_ids_and_as_many_as_requested(options):
   batch = sequences()
   masked = apply(batch, **options)
   assert set(masked) == {
@@ -109,7 +109,7 @@ def test_words_are_masked_wholly_or_not_at_all():
   "shares, is_mask, is_kept",
   [(SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)],
 )
-def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
+def test_shares_of_mask_kept_and_random_tokens(shares, is_mask, is_kept):
   batch = sequences(rows=2048)
   masked = apply(batch, shares=shares)
   rows, slots = np.nonzero(masked["masked_lm_weights"])
@@ -121,7 +121,7 @@ def test_shares_become_mask_stay_and_another_word(shares, is_mask, is_kept):
   # Five standard deviations of 19,000 draws are 0.015 and 0.011.
   assert len(rows) > 15000
   assert share_masked == pytest.approx(is_mask, abs=0.015)
-  # A random word may be the same one.
+  # A random token may equal the one before.
   assert share_kept == pytest.approx(is_kept, abs=0.015)
   replaced = now[(now != MASK) & (now != before)]
   assert replaced.min() < 20 and replaced.max() > VOCAB - 20
@@ -141,23 +141,23 @@ def test_masks_are_a_function_of_seed_and_step():
   for name, value in once.items():
     np.testing.assert_array_equal(again[name], value)
   for other in (apply(batch, step=4), apply(batch, step=3, seed=1)):
-    first = [m["masked_lm_positions"][:, 0] for m in (other, once)]
+    first = [masked["masked_lm_positions"][:, 0] for masked in (other, once)]
     assert np.mean(first[0] == first[1]) < 0.5
 
 
 def words_in_a_loop(batch, keys, budgets):
-  """Which tokens dynamic_masking takes."""
+  """Returns which tokens are masked: a bool array [ROWS, LENGTH]."""
   taken = np.zeros((ROWS, LENGTH), bool)
   ids, starts = batch["input_ids"], batch["word_starts"]
   for row in range(ROWS):
     left = budgets[row]
     words = []
-    for place in range(LENGTH):
+    for position in range(LENGTH):
       # [CLS], [SEP] and padding are not words.
-      if ids[row, place] >= FIRST:
-        if starts[row, place]:
+      if ids[row, position] >= FIRST:
+        if starts[row, position]:
           words.append([])
-        words[-1].append(place)
+        words[-1].append(position)
     for word in sorted(words, key=lambda word: keys[row, word[0]]):
       if len(word) <= left:
         taken[row, word] = True
@@ -167,7 +167,7 @@ def words_in_a_loop(batch, keys, budgets):
 
 def test_words_equal_those_of_a_plain_loop():
   batch = sequences()
-  # A [SEP] within a sequence, as full_sentences have it.
+  # A [SEP] within a sequence, as in full_sentences.
   batch["input_ids"][:, 40] = np.where(batch["input_mask"][:, 40], SEP, 0)
   batch["word_starts"][:, 41] = batch["input_ids"][:, 41] >= FIRST
   batch["word_starts"][:, 40] = 0

@@ -1,4 +1,4 @@
-"""Pre-training records of every kind, as batches."""
+"""Tests batches of pre-training records, masked or not, pairs or not."""
 
 import itertools
 
@@ -20,7 +20,7 @@ ONE_DEVICE = tf.distribute.get_strategy()
 
 
 def write(path, count=6, *, masked=True, pairs=True, **changes):
-  """Record i: [CLS] 5+i 6+i 7+i [SEP]; the last one with `changes`."""
+  """Writes records [CLS] 5+i 6+i 7+i [SEP]; `changes` apply to the last."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
       features = {
@@ -66,7 +66,7 @@ def vocab_file(tmp_path):
   return tiny_model.write_vocabulary(tmp_path, "abcdefghij")
 
 
-def test_records_come_back_in_order_and_again(tmp_path):
+def test_repeated_batches_keep_the_order_of_the_records(tmp_path):
   data = open_input(write(tmp_path / "a.tfrecord"))
   batches = data.repeated_batches(ONE_DEVICE, batch_size=4, trim=False)
   batches = list(itertools.islice(batches, 3))
@@ -96,14 +96,15 @@ def shuffled_batches(data, first_step, *, trim):
 def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
   data = open_input(write(tmp_path / "a.tfrecord"))
 
-  def firsts(first_step, count):
+  def input_ids(first_step, count):
     batches = shuffled_batches(data, first_step, trim=True)
-    return [b["input_ids"].numpy() for b in itertools.islice(batches, count)]
+    batches = itertools.islice(batches, count)
+    return [batch["input_ids"].numpy() for batch in batches]
 
-  whole = firsts(0, 7)
+  whole = input_ids(0, 7)
   for step in (1, 3, 5):
-    for expected, got in zip(whole[step:], firsts(step, 7 - step)):
-      np.testing.assert_array_equal(got, expected)
+    for expected, entered in zip(whole[step:], input_ids(step, 7 - step)):
+      np.testing.assert_array_equal(entered, expected)
   epoch = np.concatenate(whole[:3])[:, 1]
   assert sorted(epoch) == [5, 6, 7, 8, 9, 10]
 
@@ -140,12 +141,12 @@ def test_what_does_not_fit_is_refused(tmp_path):
   pairs = write(tmp_path / "pairs.tfrecord")
   packed = write(tmp_path / "packed.tfrecord", pairs=False)
   unmasked = write(tmp_path / "unmasked.tfrecord", masked=False)
-  for files, sentence in (
+  for files, message in (
     (packed, "use_next_sentence_loss=false"),
     (unmasked, "pass the --vocab_file"),
     ([pairs, unmasked], "no feature 'masked_lm_posi"),
   ):
-    with pytest.raises(errors.InputError, match=sentence):
+    with pytest.raises(errors.InputError, match=message):
       open_input(files)
 
 
@@ -160,7 +161,7 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-  "name, values, sentence",
+  "name, values, fault",
   [
     ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
     ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
@@ -170,13 +171,13 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
   ],
 )
-def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, sentence):
+def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, fault):
   good = write(tmp_path / "good")
   bad = write(tmp_path / "bad", **{name: values})
-  expected = f"bad: record 6: {name} holds {sentence}"
+  expected = f"bad: record 6: {name} holds {fault}"
   with pytest.raises(errors.InputError, match=expected):
     open_input([good, bad, bad])
-  # Behind the first records, which alone are looked at before the start.
+  # The fault is after the first records, the only ones checked at the start.
   monkeypatch.setattr(inputs, "_CHECKED_FIRST", 5)
   data = open_input([good, bad, bad])
   batches = data.repeated_batches(ONE_DEVICE, batch_size=4, trim=True)
@@ -203,9 +204,9 @@ def test_masks_with_holes_give_the_loss_of_padded_batches(tmp_path):
   trimmed = pipeline.trim_to_longest(batch, multiple=1)
   assert trimmed["input_ids"].shape == [1, 5]
   expected, _ = objective(padded).sums(batch, None)
-  found, _ = objective(model).sums(trimmed, None)
+  losses, _ = objective(model).sums(trimmed, None)
   for name, loss in expected.items():
-    tiny_model.assert_close(found[name], loss)
+    tiny_model.assert_close(losses[name], loss)
 
 
 def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog):

@@ -1,4 +1,4 @@
-"""instance_maker: the instances of the original, and packed sentences."""
+"""Compares instances with the original's, and packed ones with plain loops."""
 
 import hashlib
 import pathlib
@@ -15,7 +15,7 @@ from pretraining import data, instance_maker, masks
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
-# Name: input files, vocabulary, options that are not the README's.
+# Name: input files, vocabulary, options other than the README's.
 RUNS = {
   "readme": (["sample_text"], "uncased", {}),
   "wwm": (["sample_text"], "uncased", {"masking": "whole_words"}),
@@ -31,7 +31,7 @@ RUNS = {
   ),
   "pred5": (["sample_text"], "uncased", {"max_predictions_per_seq": 5}),
   "multi_io": (["sample_text", "second_corpus"], "uncased", {}),
-  # As the original read them there: its glob was not sorted.
+  # In the order in which the original's unsorted glob listed them.
   "glob_in": (["nofinalblank_b", "nofinalblank_a"], "uncased", {}),
   "single_doc": (
     ["single_doc"],
@@ -104,7 +104,7 @@ def update(digest, features):
   ],
 )
 def test_a_longer_text_with_many_random_draws(masking, expected):
-  """Sha256 of the original's records of some 280 random sentences."""
+  """Compares the SHA-256 of the original's records of 257 sentences."""
   rng = random.Random(5)
   words = [word for word in WORDS if not word.startswith("[")]
   sentences = [
@@ -119,7 +119,7 @@ def test_a_longer_text_with_many_random_draws(masking, expected):
   assert digest.hexdigest() == expected
 
 
-# Mostly the default; then table 8 of the paper, and one that is no float.
+# Mostly the default; then table 8 of the paper, and shares that need rounding.
 MASK_SHARES = (
   *["80,10,10"] * 4,
   "100,0,0",
@@ -132,7 +132,7 @@ MASK_SHARES = (
 
 
 def random_text(rng):
-  """As a tokenizer does, each sentence starts with a word."""
+  """Returns documents; as with a tokenizer, a word starts each sentence."""
   return "\n\n".join(
     "\n".join(
       " ".join(["a", *rng.choices([*WORDS][5:], k=rng.choice([0, 1, 8, 70]))])
@@ -154,8 +154,8 @@ def random_text(rng):
   ],
 )
 def test_random_options(masking, packing, expected, monkeypatch):
-  """Sha256 of records that plain loops over lists of tokens made, too."""
-  # Also where the masks of a text become arrays in several parts.
+  """Compares the SHA-256 of records made with plain loops over token lists."""
+  # Converts the masks of a text to arrays in several parts.
   monkeypatch.setattr(masks, "_TOGETHER", 7)
   rng, digest = random.Random(f"{masking} {packing}"), hashlib.sha256()
   for _ in range(25):
@@ -188,7 +188,7 @@ def test_ids_beyond_16_bits():
   assert 70000 in features["input_ids"]
 
 
-def test_nothing_to_make_instances_of():
+def test_empty_text_gives_no_instances():
   assert small_features("\n")["input_ids"].shape == (0, 128)
 
 
@@ -212,12 +212,12 @@ def test_words_of_a_segmenter_are_masked_together():
     corpus, vocabulary, options, random.Random(1)
   )
   features = instances.features(0, len(instances))
-  inside = 0
+  num_c = 0
   for labels, count in zip(
     features["masked_lm_ids"], features["masked_lm_weights"].sum(1)
   ):
     labels = labels[: int(count)].tolist()
-    inside += labels.count(WORDS["c"])
-    # Segments are cut at their ends only, where words may lose letters.
+    num_c += labels.count(WORDS["c"])
+    # Segments are truncated at their ends, where words may lose tokens.
     assert abs(labels.count(WORDS["c"]) - labels.count(WORDS["b"])) <= 4
-  assert inside
+  assert num_c

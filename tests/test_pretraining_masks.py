@@ -1,4 +1,4 @@
-"""--mask_shares; test_pretraining_instance_maker.py has the masks."""
+"""Tests --mask_shares; test_pretraining_instance_maker.py tests the masks."""
 
 import pytest
 
@@ -27,6 +27,6 @@ def test_the_default_shares_are_those_of_the_paper():
 @pytest.mark.parametrize(
   "shares", ["80,10", "80,10,x", "80,30,-10", "8,1,1", "80,nan,10"]
 )
-def test_shares_that_are_none(shares):
+def test_bad_shares_are_refused(shares):
   with pytest.raises(errors.InputError, match=f"--mask_shares={shares}: "):
     masks.parse_shares(shares.split(","))

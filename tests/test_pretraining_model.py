@@ -1,6 +1,6 @@
-"""The pre-training objective through the trainer: compiled, in low precision.
+"""Trains on the pre-training objective, compiled and in low precision.
 
-Dropout is off, so that runs can be compared.
+Dropout is off to make runs comparable.
 """
 
 import functools
@@ -25,14 +25,14 @@ ROWS, LENGTH, PREDICTIONS = 8, 8, 2
 
 
 def batch(rows=ROWS):
-  """Random words, a second masked one in every other row."""
+  """Returns random tokens; every other row has a second masked token."""
   weights = [[1.0, i % 2] for i in range(rows)]
   data = tiny_model.pretraining_batch([[1, 3]] * rows, weights, rows)
   return {**data, "input_mask": tf.ones_like(data["input_mask"])}
 
 
 def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
-  """`jit`: of the optimizer, as is the default."""
+  """Returns a trainer; `jit`: whether XLA compiles the optimizer's updates."""
   with strategy.scope():
     model = PretrainingModel(CONFIG, seed=1, compute_dtype=dtype)
   return loop.Trainer(
@@ -67,12 +67,12 @@ def batches(strategy):
 
 
 class Run:
-  """Twenty updates, and what they led to.
+  """Twenty updates and their results.
 
   Attributes:
     trainer: loop.Trainer.
-    losses: of the steps that were not skipped.
-    start, end: weights [N] of before and after.
+    losses: losses of the steps that were not skipped.
+    start, end: the weights [N] before and after.
   """
 
   def __init__(self, trainer, strategy, *, num_steps=20):
@@ -80,7 +80,7 @@ class Run:
     self.start = self._weights()
     iterator = iter(batches(strategy))
     losses = [trainer.step(next(iterator))[0] for _ in range(num_steps)]
-    self.losses = np.array([x for x in losses if np.isfinite(x)])
+    self.losses = np.array([loss for loss in losses if np.isfinite(loss)])
     self.end = self._weights()
     assert trainer.applied_updates.numpy() == len(self.losses) == 20
 
@@ -88,11 +88,11 @@ class Run:
     return np.concatenate([v.numpy().ravel() for v in self.trainer._trained])
 
   def distance_from(self, other):
-    """Returns how far losses are at most, and weights, in shares of theirs."""
-    way = np.linalg.norm(other.end - other.start)
+    """Returns the largest relative error of a loss and that of the update."""
+    distance = np.linalg.norm(other.end - other.start)
     return (
       np.max(np.abs(self.losses / other.losses - 1.0)),
-      np.linalg.norm(self.end - other.end) / way,
+      np.linalg.norm(self.end - other.end) / distance,
     )
 
 
@@ -109,14 +109,14 @@ def test_losses_fall(plain):
 
 @pytest.mark.slow
 def test_a_step_that_xla_compiles_gives_the_same_weights(tmp_path, plain):
-  """As on a GPU by default: one device, one function, the optimizer in it."""
+  """As on a GPU by default: the optimizer is part of the compiled step."""
   strategy = tf.distribute.OneDeviceStrategy("CPU:0")
   trainer = make_trainer(tmp_path, strategy=strategy, jit_compile=True)
   losses, weights = Run(trainer, strategy).distance_from(plain)
   assert losses < 1e-5 and weights < 1e-4
 
 
-# What README says of the two types.
+# The allowed differences from float32: of the losses and of the update.
 BANDS = {tf.bfloat16: (0.01, 0.03), tf.float16: (0.001, 0.01)}
 
 
@@ -139,7 +139,7 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
     jit=False,
     gradient_accumulation_steps=2,
   )
-  # Twice of what just fits here.
+  # Twice the largest scale that does not overflow here.
   trainer._loss_scale.scale.assign(2.0**18)
   run = Run(trainer, strategy, num_steps=21)
   assert trainer._loss_scale.scale == 2.0**17
@@ -160,17 +160,17 @@ def test_the_names_of_an_evaluations_results(plain):
 
 
 @pytest.mark.parametrize(
-  "kind, dtype",
+  "replicas, dtype",
   [
-    ("one", tf.float32),
-    pytest.param("one", tf.float16, marks=pytest.mark.slow),
-    pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
-    pytest.param("two", tf.float32, marks=pytest.mark.slow),
+    (1, tf.float32),
+    pytest.param(1, tf.float16, marks=pytest.mark.slow),
+    pytest.param(1, tf.bfloat16, marks=pytest.mark.slow),
+    pytest.param(2, tf.float32, marks=pytest.mark.slow),
   ],
 )
-def test_accumulated_steps_of_blocks_of_any_length(tmp_path, kind, dtype):
+def test_accumulated_steps_of_blocks_of_any_length(tmp_path, replicas, dtype):
   strategy = (
-    two_replicas.strategy() if kind == "two" else tf.distribute.get_strategy()
+    tf.distribute.get_strategy() if replicas == 1 else two_replicas.strategy()
   )
   trainer = make_trainer(
     tmp_path,
@@ -183,7 +183,7 @@ def test_accumulated_steps_of_blocks_of_any_length(tmp_path, kind, dtype):
   start = {name: value.numpy() for name, value in state.items()}
 
   def state_after(*block_lengths):
-    # The same trainer again: its loop is compiled only once.
+    # With the same trainer, the loop is compiled only once.
     for name, value in start.items():
       state[name].assign(value)
     iterator = iter(batches(strategy))

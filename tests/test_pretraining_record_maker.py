@@ -1,4 +1,4 @@
-"""record_maker: text in, files of records out."""
+"""Tests that record_maker.py writes the records of a text to files."""
 
 import contextlib
 
@@ -28,7 +28,7 @@ def write(record_options, path, outputs, show=lambda features: None):
 
 @pytest.mark.parametrize("num_outputs", [1, 3])
 def test_record_i_goes_to_file_i_modulo_n(tmp_path, num_outputs, monkeypatch):
-  # A block that is no multiple of the number of files.
+  # The block size is not a multiple of the number of files.
   monkeypatch.setattr(record_maker, "_RECORDS_PER_BLOCK", 10)
   record_options = make_record_options(tmp_path)
   text = small_corpus.write_text(tmp_path)
@@ -55,7 +55,7 @@ def test_record_i_goes_to_file_i_modulo_n(tmp_path, num_outputs, monkeypatch):
   }
 
 
-def test_segmented_text_has_words_of_its_own(tmp_path):
+def test_segmented_text_has_the_words_of_the_segmenter(tmp_path):
   (tmp_path / "text").write_text("cats 猫狗\n")
   record_options = make_record_options(tmp_path, segmented_text=True)
   _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])

@@ -1,4 +1,4 @@
-"""sharding: the same bytes whoever makes them, and however often."""
+"""Tests that the number of processes and restarts do not change the shards."""
 
 import json
 import os
@@ -38,11 +38,11 @@ def test_names():
 
 def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   run = make_run(tmp_path)
-  made = run.make()
+  results = run.make()
   assert_expected(run, expected)
-  assert sum(result.records for result in made) > 600
+  assert sum(result.records for result in results) > 600
   maker = record_maker.RecordMaker(run.options)
-  for shard, result in zip(run.shards, made):
+  for shard, result in zip(run.shards, results):
     text = tmp_path / "shard.txt"
     lines = data.read_lines(shard.pieces, joined=False)
     text.write_text("\n".join(lines))
@@ -62,7 +62,7 @@ def test_the_number_of_processes(tmp_path, expected, num_processes):
   assert_expected(run, expected)
 
 
-def test_a_run_that_failed_goes_on_with_what_it_has(tmp_path, expected):
+def test_a_failed_run_keeps_its_finished_shards(tmp_path, expected):
   run = make_run(tmp_path)
   text = tmp_path / "b.txt"
   whole = text.read_bytes()
@@ -70,34 +70,34 @@ def test_a_run_that_failed_goes_on_with_what_it_has(tmp_path, expected):
   with pytest.raises(errors.InputError, match="b.txt:1: not UTF-8"):
     run.make()
   text.write_bytes(whole)
-  kept = os.stat(run.shards[0].output)
+  unchanged = os.stat(run.shards[0].output)
   run.make()
   assert_expected(run, expected)
-  assert os.stat(run.shards[0].output) == kept
+  assert os.stat(run.shards[0].output) == unchanged
 
 
 def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   run = make_run(tmp_path)
   run.make()
-  kept = os.stat(run.shards[0].output)
+  unchanged = os.stat(run.shards[0].output)
   os.remove(run.shards[1].output)
   os.truncate(run.shards[2].output, 100)
   make_run(tmp_path).make()
   assert_expected(run, expected)
-  assert os.stat(run.shards[0].output) == kept
+  assert os.stat(run.shards[0].output) == unchanged
 
 
 @pytest.mark.parametrize(
-  "options, sentence",
+  "options, message",
   [
     ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
     ({"masking": "whole_words"}, "with masking pieces, now it is whole_words"),
     ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
   ],
 )
-def test_other_flags_are_refused(tmp_path, options, sentence):
+def test_other_flags_are_refused(tmp_path, options, message):
   make_run(tmp_path).make()
-  with pytest.raises(errors.InputError, match=sentence):
+  with pytest.raises(errors.InputError, match=message):
     make_run(tmp_path, **options).make()
 
 

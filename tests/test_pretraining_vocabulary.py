@@ -1,4 +1,4 @@
-"""vocabulary.py: counted words, chosen characters, learned pieces."""
+"""Tests vocabulary.py: counted words, chosen characters, learned pieces."""
 
 import collections
 import random
@@ -49,7 +49,7 @@ def test_rare_words_are_dropped_beyond_the_limit_but_not_their_characters():
   assert characters == {"a": 3, "b": 4, "c": 1, "d": 1, "e": 1, "f": 1}
 
 
-def test_special_tokens_stand_where_released_vocabularies_have_them():
+def test_special_tokens_are_where_released_vocabularies_have_them():
   assert vocabulary.special_tokens(0) == [
     "[PAD]",
     "[UNK]",
@@ -70,7 +70,7 @@ def test_special_tokens_stand_where_released_vocabularies_have_them():
   ]
 
 
-def test_rows_and_their_order():
+def test_tokens_and_their_order():
   words = {"to": 2, "be": 2, ",": 1, "or": 1, "not": 1, "\u4e00": 1}
   assert learn(words, 50, num_unused_tokens=1, min_frequency=2) == [
     *["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
@@ -92,7 +92,7 @@ def test_too_small_for_the_characters():
 
 def test_pieces_are_the_frequent_parts_up_to_the_size():
   size = len(learn(WORDS, 1000, min_frequency=99))
-  # Among "es", "st" and "lo" "##es" comes first: 6 and 3 times.
+  # "##es" comes first: it is in "newest" (6 times) and "widest" (3 times).
   assert longer_pieces(WORDS, size + 4) == ["##es", "##est", "lo", "low"]
   assert set(WORDS) <= set(longer_pieces(WORDS))
 
@@ -103,7 +103,7 @@ def test_pieces_are_as_frequent_as_min_frequency():
   # A part may occur more often than any word.
   pieces = longer_pieces({"xing": 1, "ying": 1}, min_frequency=2)
   assert pieces == ["##in", "##ing"]
-  # A word that is repeated in several texts.
+  # A single word with a high count.
   assert longer_pieces({"ab": 25_000}, min_frequency=25_000) == ["ab"]
   assert longer_pieces({"ab": 25_000}, min_frequency=25_001) == []
 
@@ -112,7 +112,7 @@ def test_words_with_rare_characters_are_left_out():
   assert longer_pieces({"ab": 5, "axb": 4}, max_characters=2) == ["ab"]
 
 
-def test_only_the_most_frequent_words_are_looked_at(monkeypatch):
+def test_only_the_most_frequent_words_are_used(monkeypatch):
   monkeypatch.setattr(vocabulary, "_MAX_LEARNED_WORDS", 1)
   assert longer_pieces(WORDS) == longer_pieces({"newest": 6})
 

@@ -1,4 +1,4 @@
-"""cached_records: made once, made again whenever something changed."""
+"""Tests that records are made once, and again if anything changed."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ def path(tmp_path):
 
 
 class Maker:
-  """Writes `rows` as records; counts how often it is asked to."""
+  """Writes `rows` as records and counts its calls."""
 
   def __init__(self, rows=(1, 2, 3)):
     self.rows = rows
@@ -87,7 +87,7 @@ def test_a_maker_that_fails_leaves_no_note(path):
 
   with pytest.raises(errors.InputError, match="line 2"):
     cached_records.ensure(path, {"flags": 2}, fail)
-  # The old records are still whole, but nothing says whose they are.
+  # The old records are whole, but no note says which flags made them.
   assert rows_of(path) == [1, 2, 3]
   make = Maker([5])
   cached_records.ensure(path, {"flags": 1}, make)

@@ -1,4 +1,4 @@
-"""The order of the records, their shares, trimming, and wrong files."""
+"""Tests the order of records, their distribution, trimming and bad files."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def example(number, **changed):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-  """Three files that hold b"0" ... b"12"."""
+  """Three files with the records b"0" to b"12"."""
   folder = tmp_path_factory.mktemp("records")
   paths, first = [], 0
   for size in SIZES:
@@ -81,9 +81,9 @@ def test_the_order_is_a_function_of_the_seed(files):
 def test_a_window_as_large_as_the_data_shuffles_all_of_it(files):
   epochs = 60
   order = np.reshape(numbers_of(shuffled(files), epochs * COUNT), (epochs, -1))
-  # At any place any record may be: of 13, chance leaves out one in 120.
-  for place in range(COUNT):
-    assert len(set(order[:, place])) >= COUNT - 2
+  # A record misses a position in 60 epochs with probability (12/13)**60, 1/120.
+  for position in range(COUNT):
+    assert len(set(order[:, position])) >= COUNT - 2
 
 
 def test_a_small_window_shuffles_near_neighbours_alone(files):
@@ -95,7 +95,7 @@ def test_a_small_window_shuffles_near_neighbours_alone(files):
 @pytest.mark.parametrize("window", [1, 4, COUNT, 1000])
 def test_the_stream_can_be_entered_anywhere(files, window):
   whole = numbers_of(shuffled(files, window=window), 3 * COUNT)
-  # The borders of windows and epochs, their neighbours, and places between.
+  # Borders of windows and epochs, their neighbours, and positions between.
   for first in (1, 4, 6, 12, 13, 14, 17, 26, 29):
     entered = shuffled(files, window=window, first_record=first)
     assert numbers_of(entered, 8) == whole[first : first + 8], first
@@ -119,7 +119,7 @@ def test_more_files_than_are_read_together_can_be_entered_anywhere(tmp_path):
     assert order(30, first) == whole[first : first + 30]
 
 
-def test_compressed_files_are_read_as_they_are(tmp_path, files):
+def test_compressed_files_give_the_same_records(tmp_path, files):
   packed = write_records(
     tmp_path / "packed.gz", [b"%d" % number for number in range(SIZES[0])]
   )
@@ -131,7 +131,7 @@ def test_compressed_files_are_read_as_they_are(tmp_path, files):
 
 
 class SeveralProcesses:
-  """Acts as a strategy: gives every process's part of the input."""
+  """Stands in for a strategy; returns the input of every process."""
 
   def __init__(self, num_processes, num_replicas):
     self.num_replicas_in_sync = num_replicas
@@ -167,7 +167,7 @@ def labels_per_replica(strategy, batches):
 def test_a_batch_on_one_device_and_on_two(examples_file):
   strategy = tf.distribute.OneDeviceStrategy("CPU:0")
   batches = batches_of(strategy, examples_file, 4)
-  # A thread that tunes would hold an iterator as long as that was used.
+  # With autotuning, the end of an iterator could take as long as its use.
   assert batches.options().autotune.enabled is False
   batches = list(batches)
   # 8 and 9 would not fill a batch.
@@ -205,9 +205,9 @@ def test_processes_share_the_batch_of_one_device(examples_file, num_processes):
 
 @pytest.mark.parametrize("num_processes", [1, 2, 4])
 def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
-  """So that what it draws for a row does not depend on the devices."""
+  """Random draws for a row must not depend on the number of devices."""
 
-  def add_place(batch, step, *, rows, first_row):
+  def add_position(batch, step, *, rows, first_row):
     row = first_row + tf.range(tf.shape(batch["label"])[0])
     return {"place": step * rows + tf.cast(row, tf.int64)}
 
@@ -215,18 +215,18 @@ def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
     SeveralProcesses(num_processes, num_replicas=4),
     examples_file,
     4,
-    transform=add_place,
+    transform=add_position,
     first_step=3,
   )
-  places = [
+  positions = [
     batch["place"].tolist()
     for process in inputs
     for batch in process.as_numpy_iterator()
   ]
-  # Steps 3 and 4 of four rows; a process gets all of its steps.
-  of_one = [[place] for place in range(12, 20)]
-  assert sorted(places) == of_one
-  assert places[: 4 // num_processes] == of_one[: 4 // num_processes]
+  # Steps 3 and 4 have four rows each; a process gets its rows of both.
+  expected = [[position] for position in range(12, 20)]
+  assert sorted(positions) == expected
+  assert positions[: 4 // num_processes] == expected[: 4 // num_processes]
 
 
 def test_a_batch_that_cannot_be_shared_equally_is_refused(examples_file):
@@ -238,7 +238,7 @@ def test_a_batch_that_cannot_be_shared_equally_is_refused(examples_file):
 
 
 def padded_batch(lengths, width):
-  """Sequences of these lengths in rows of `width`, padded with zeros."""
+  """Returns sequences of these lengths, padded with zeros to `width`."""
   mask = np.arange(width) < np.array(lengths)[:, None]
   ids = np.arange(1, mask.size + 1).reshape(mask.shape) * mask
   return {
@@ -272,7 +272,7 @@ def test_trimming_cuts_common_padding_alone(lengths, width, expected):
     assert trimmed[name] is batch[name]
 
 
-def test_trimming_keeps_the_last_token_behind_holes_and_tokens_labels():
+def test_trimming_keeps_tokens_after_holes_and_trims_token_labels():
   batch = padded_batch([3, 20], 32)
   batch["input_mask"] *= tf.constant([0] * 15 + [1] * 17)
   batch["label_ids"] = batch["input_ids"] + 1
@@ -298,7 +298,7 @@ def test_several_sequences_of_an_example_are_trimmed_together():
 
 
 @pytest.mark.parametrize(
-  "record, sentence",
+  "record, message",
   [
     (
       tfrecord.serialize_example({"label": [1], "words": [2]}),
@@ -313,12 +313,12 @@ def test_several_sequences_of_an_example_are_trimmed_together():
     (b"no example", "record 1 is not a tf.train.Example"),
   ],
 )
-def test_misfits_are_named(tmp_path, examples_file, record, sentence):
+def test_misfits_are_named(tmp_path, examples_file, record, message):
   path = write_records(tmp_path / "other.tfrecord", [record])
   with pytest.raises(errors.InputError) as raised:
     pipeline.check_records([examples_file, path], FEATURES)
   assert str(raised.value).startswith(path)
-  assert sentence in str(raised.value)
+  assert message in str(raised.value)
 
 
 def test_an_empty_file_is_named(tmp_path, examples_file):
@@ -356,7 +356,7 @@ def test_other_errors_are_not_renamed(files):
 
 
 def write_lengths(path, lengths):
-  """Writes records numbered 0, 1, ..., with as many tokens of 64."""
+  """Writes records numbered 0, 1, ... with these numbers of tokens of 64."""
   mask = np.arange(64) < np.array(lengths)[:, None]
   return write_records(
     path,
@@ -413,8 +413,8 @@ def test_buckets_hold_like_lengths_and_can_be_entered_anywhere(tmp_path):
   path = write_lengths(tmp_path / "a", [n * 37 % 64 + 1 for n in range(70)])
   stream = bucketed([path])
   rows = [next(stream) for _ in range(280)]
-  # Four epochs and two stretches of 200 records, of which the first is whole:
-  # it holds no record more often than epochs that it touches.
+  # 280 records are four epochs. The first 200 are shuffled together and touch
+  # three epochs, so each record occurs in them at most three times.
   numbers = [number for number, _ in rows[:200]]
   assert set(numbers) == set(range(70))
   assert max(numbers.count(number) for number in range(70)) <= 3

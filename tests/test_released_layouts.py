@@ -1,7 +1,7 @@
-"""Models that share BERT's network, each in the layout that it is held in.
+"""Tests models that share BERT's network, each in its published file layout.
 
-A row of the table in docs/variants.md is a test here: a folder with random
-weights, as that model's files are, and what the scripts make of it.
+Each row of the table in docs/variants.md has a test here, which loads a folder
+with random weights in the layout of that model's files.
 """
 
 import json
@@ -29,7 +29,7 @@ PAGE = pathlib.Path("docs/variants.md")
 UNCASED = "the patient bank ##s ran ."
 CASED = "The the Patient patient ##s ran ."
 CHINESE = "中 国 人 ##国 ."
-# What configurations of all kinds share; Hugging Face's gelu is made with erf.
+# Keys of all configurations. Hugging Face's gelu is the exact one, with erf.
 SHAPE = {**tiny_model.TINY, "vocab_size": 12, "hidden_act": "gelu"}
 HEADS = {
   "masked_lm": heads.masked_lm_shapes(tiny_model.tiny(vocab_size=12)),
@@ -42,18 +42,18 @@ BOTH_HEADS = ["masked_lm", "next_sentence"]
 
 
 class Layout(NamedTuple):
-  """How the files of a family of models look."""
+  """The layout of the files of a family of models."""
 
-  checkpoint: str = ""  # prefix of TF1; else the weights are safetensors
-  config: dict = {}  # what the configuration says besides SHAPE
+  checkpoint: str = ""  # TF1 prefix; without it, the weights are safetensors
+  config: dict = {}  # keys of the configuration besides SHAPE
   words: str = UNCASED
   tokenizer: dict | None = None  # tokenizer_config.json
   heads: list = []  # keys of HEADS
-  without: str = "^$"  # regular expression: names of BERT that are missing
-  more: dict = {}  # arrays under names that BERT has not
-  prefix: str = "bert."  # of the encoder's names of Hugging Face
+  without: str = "^$"  # regular expression for BERT's missing names
+  more: dict = {}  # arrays under names that BERT lacks
+  prefix: str = "bert."  # of the encoder's Hugging Face names
   old_norms: bool = False  # layer norms have gamma and beta
-  is_cased: bool = False  # as text is for this model
+  is_cased: bool = False  # whether the model reads cased text
   flags: dict = {}  # what a user must pass
 
 
@@ -155,16 +155,16 @@ def write_weights(folder, layout, weights):
       str(folder / layout.checkpoint), {**weights, **layout.more}
     )
     return
-  theirs = {}
+  tensors = {}
   for row in weight_names.rows("bert", weights):
     if row.tf1 in weights:
       name = re.sub("^bert[.]", layout.prefix, row.name)
       if layout.old_norms:
         name = re.sub(r"(LayerNorm\.)weight$", r"\1gamma", name)
         name = re.sub(r"(LayerNorm\.)bias$", r"\1beta", name)
-      theirs[name] = weight_names.from_tf1(weights[row.tf1], row.layout)
-  theirs.update(layout.more)
-  safetensors.numpy.save_file(theirs, folder / "model.safetensors")
+      tensors[name] = weight_names.from_tf1(weights[row.tf1], row.layout)
+  tensors.update(layout.more)
+  safetensors.numpy.save_file(tensors, folder / "model.safetensors")
 
 
 def write_folder(folder, layout, weights):
@@ -172,7 +172,7 @@ def write_folder(folder, layout, weights):
   is_tf1 = bool(layout.checkpoint)
   name = "bert_config.json" if is_tf1 else "config.json"
   (folder / name).write_text(json.dumps({**SHAPE, **layout.config}))
-  # As several of them: no newline at the end, or one too many, or CRLF.
+  # As in some published files: no newline at the end, and CRLF.
   tokens = [*tiny_model.SPECIAL, *layout.words.split()]
   text = ("\r\n" if is_tf1 else "\n").join(tokens)
   (folder / "vocab.txt").write_bytes(text.encode())
@@ -193,7 +193,7 @@ def settings_for(folder, flags):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_folder_of_this_layout_is_read(tmp_path, name):
+def test_a_folder_of_this_layout_is_loaded(tmp_path, name):
   layout = LAYOUTS[name]
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
@@ -212,9 +212,9 @@ def test_a_folder_of_this_layout_is_read(tmp_path, name):
     key = variable.name.removesuffix(":0")
     if key in weights:
       np.testing.assert_array_equal(variable, weights[key], err_msg=key)
-  of_heads = {n for head in layout.heads for n in HEADS[head]}
+  head_names = {n for head in layout.heads for n in HEADS[head]}
   added = {n for n in layout.more if n.startswith("fit_denses")}
-  assert set(report.unused) == of_heads | added
+  assert set(report.unused) == head_names | added
   tokenizer = tokenization.FullTokenizer(
     settings.vocab_file, do_lower_case=settings.do_lower_case
   )
@@ -252,7 +252,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
     model_settings.resolve(settings_for(tmp_path, {}))
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
-  # Written by the commands of the page, it is read with words cut before.
+  # The page's commands write a tokenizer.json for text split into words.
   words = ["東京", "に", "##タワー", "行く"]
   tiny_model.write_vocabulary(tmp_path, words)
   section = PAGE.read_text(encoding="utf-8").partition("### Japanese")[2]
@@ -271,7 +271,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   ]
 
 
-def test_a_cased_vocabulary_that_nobody_names_is_warned_of(tmp_path, caplog):
+def test_a_cased_vocabulary_without_the_flag_gives_a_warning(tmp_path, caplog):
   layout = LAYOUTS["BioBERT"]
   write_folder(tmp_path, layout, random_weights(layout))
   model_settings.resolve(settings_for(tmp_path, {}))
@@ -281,7 +281,7 @@ def test_a_cased_vocabulary_that_nobody_names_is_warned_of(tmp_path, caplog):
   assert "do_lower_case" not in caplog.text
 
 
-def test_config_json_next_to_huggingfaces_weights_is_theirs(tmp_path):
+def test_config_json_next_to_huggingface_weights_has_their_gelu(tmp_path):
   path = tmp_path / "config.json"
   path.write_text(json.dumps(SHAPE))
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu"

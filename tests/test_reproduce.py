@@ -1,4 +1,4 @@
-"""reproduce.py: its runs, their deviations, and the report's claims."""
+"""Tests reproduce.py: runs, their deviations, and the report's claims."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from reproduction import report, rows, runs
 BASE = "uncased_L-12_H-768_A-12"
 
 
-def make(path, text=""):
+def write(path, text=""):
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_text(text)
 
@@ -42,15 +42,15 @@ def result(row="mrpc-base", seed=1, value=0.86, **others):
 def write_results(folder, *results):
   for number, values in enumerate(results):
     path = folder / values["row"] / f"seed_{number}" / "result.json"
-    make(path, json.dumps(values))
+    write(path, json.dumps(values))
 
 
 def test_results_of_an_earlier_version_are_refused(tmp_path):
-  values = result()
-  del values["deviations"]
-  write_results(tmp_path, result(), values)
-  sentence = "seed_1.result.json was written by an earlier version; move its"
-  with pytest.raises(errors.InputError, match=sentence):
+  old = result()
+  del old["deviations"]
+  write_results(tmp_path, result(), old)
+  message = "seed_1.result.json was written by an earlier version; move its"
+  with pytest.raises(errors.InputError, match=message):
     report.write(str(tmp_path))
 
 
@@ -113,11 +113,11 @@ train_batch_size\tlearning_rate\teval_f1\teval_accuracy\teval_loss
 
 
 def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
-  make(tmp_path / "search_results.tsv", TABLE)
+  write(tmp_path / "search_results.tsv", TABLE)
   grid = runs.read_search(str(tmp_path))
   _, scores = grid[0]
-  of_grid = result(row="mrpc-tiny", results=scores, grid=grid)
-  write_results(tmp_path, of_grid, {**of_grid, "seed": 2})
+  record = result(row="mrpc-tiny", results=scores, grid=grid)
+  write_results(tmp_path, record, {**record, "seed": 2})
   _, accuracy = report.collect(tmp_path)
   # The setting with the best F1, not with the best accuracy.
   best = "train_batch_size=16 learning_rate=0.0003"
@@ -131,15 +131,15 @@ def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
   """A plan of mrpc-base whose script succeeds at its second start."""
-  make(tmp_path / BASE / "config.json", "{}")
-  make(tmp_path / BASE / "model.safetensors", "x")
-  make(
+  write(tmp_path / BASE / "config.json", "{}")
+  write(tmp_path / BASE / "model.safetensors", "x")
+  write(
     tmp_path / BASE / "download.json",
     json.dumps({"name": BASE, "files": ["https://a.b/c.zip"]}),
   )
-  make(tmp_path / "mrpc" / "train.tsv", "x\n" * 3669)
-  make(tmp_path / "mrpc" / "dev.tsv", "x\n" * 408)  # 409 are published.
-  made = runs.Plan(
+  write(tmp_path / "mrpc" / "train.tsv", "x\n" * 3669)
+  write(tmp_path / "mrpc" / "dev.tsv", "x\n" * 408)  # One of 409 is missing.
+  planned = runs.Plan(
     rows.ROWS["mrpc-base"],
     str(tmp_path / BASE),
     str(tmp_path / "mrpc"),
@@ -150,16 +150,16 @@ def plan(tmp_path, monkeypatch):
   def run_script(command, **_):
     commands.append(command)
     scores = "eval_accuracy = 0.25\neval_f1 = 0.5 (yes)\n"
-    (folder,) = [w for w in command if w.startswith("--output_dir=")]
-    make(pathlib.Path(folder.partition("=")[2]) / "eval_results.txt", scores)
+    (folder,) = [word for word in command if word.startswith("--output_dir=")]
+    write(pathlib.Path(folder.partition("=")[2]) / "eval_results.txt", scores)
     return len(commands) == 1
 
   monkeypatch.setattr(runs, "_call", run_script)
-  # One that fails is no result.
+  # A script that fails leaves no result.
   with pytest.raises(errors.InputError, match="classifier.py ended with code"):
-    runs.run(made, 1)
-  assert not runs.finished(made.output)
-  return made
+    runs.run(planned, 1)
+  assert not runs.finished(planned.output)
+  return planned
 
 
 def test_a_finished_seed_is_not_run_again(plan, monkeypatch):
@@ -180,11 +180,11 @@ def deviations(plan):
   return [tuple(pair) for pair in runs.finished(plan.output)[0]["deviations"]]
 
 
-def test_every_deviation_is_told_the_most_serious_first(plan, tmp_path):
-  make(tmp_path / "mrpc" / "train.tsv", "x\n" * 3600)
-  make(tmp_path / BASE / "download.json", '{"name": "other", "files": ["u"]}')
-  (other, _) = runs._deviations(plan, runs._weights(plan, 1), None)
-  assert other[0] == "other weights" and other[1].endswith("source: u")
+def test_every_deviation_is_reported_the_most_serious_first(plan, tmp_path):
+  write(tmp_path / "mrpc" / "train.tsv", "x\n" * 3600)
+  write(tmp_path / BASE / "download.json", '{"name": "other", "files": ["u"]}')
+  ((verdict, text), _) = runs._deviations(plan, runs._weights(plan, 1), None)
+  assert verdict == "other weights" and text.endswith("source: u")
   os.remove(tmp_path / BASE / "download.json")
   flags = ("--dtype=bfloat16",)
   assert deviations(plan._replace(max_steps=3, extra=flags)) == [
@@ -202,33 +202,33 @@ def test_every_deviation_is_told_the_most_serious_first(plan, tmp_path):
   ]
 
 
-def test_another_shape_and_the_deviations_of_an_earlier_run_are_told(
+def test_another_configuration_and_earlier_deviations_are_reported(
   plan, tmp_path
 ):
-  shape = plan._replace(row=rows.ROWS["size-3-768-12"], data="a.tfrecord")
-  make(tmp_path / BASE / "config.json", '{"num_hidden_layers": 2}')
-  told = deviations(shape)
-  assert ("recipe changed", "num_hidden_layers 2 instead of 3") in told
+  changed = plan._replace(row=rows.ROWS["size-3-768-12"], data="a.tfrecord")
+  write(tmp_path / BASE / "config.json", '{"num_hidden_layers": 2}')
+  reported = deviations(changed)
+  assert ("recipe changed", "num_hidden_layers 2 instead of 3") in reported
   for seed in 1, 2:  # Both start from seed 1.
-    make(tmp_path / "out/size-3-768-12/seed_1/final_model/config.json", "{}")
-    after = rows.ROWS["size-3-768-12-mnli"]
-    runs.run(plan._replace(row=after, model="", data="d"), seed)
+    write(tmp_path / "out/size-3-768-12/seed_1/final_model/config.json", "{}")
+    next_row = rows.ROWS["size-3-768-12-mnli"]
+    runs.run(plan._replace(row=next_row, model="", data="d"), seed)
   *_, second = runs.finished(plan.output)
   assert second["seed"] == 2 and second["model"] == "size-3-768-12"
   assert second["deviations"] == [
-    [verdict, f"size-3-768-12: {text}"] for verdict, text in told
+    [verdict, f"size-3-768-12: {text}"] for verdict, text in reported
   ]
 
 
 def test_questions_are_counted(tmp_path):
-  make(tmp_path / "dev-v1.1.json", '[{"question": 1}, {"question":""}]')
+  write(tmp_path / "dev-v1.1.json", '[{"question": 1}, {"question":""}]')
   assert runs.fewer_rows(rows.ROWS["squad1-base"], str(tmp_path)) == [
     "dev-v1.1.json with 2 of 10,570 questions"
   ]
 
 
 @pytest.mark.parametrize(
-  "find, row, sentence",
+  "find, row, message",
   [
     (runs.find_model, "mrpc-base", "download.py --model=uncased_L"),
     (runs.find_model, "pretrain-base", "has no released model to"),
@@ -236,10 +236,10 @@ def test_questions_are_counted(tmp_path):
     (runs.find_data, "conll2003-base", "agreement with NIST"),
   ],
 )
-def test_what_is_missing_is_named_with_the_command_that_brings_it(
-  find, row, sentence
+def test_what_is_missing_is_named_with_the_command_that_downloads_it(
+  find, row, message
 ):
-  with pytest.raises(errors.InputError, match=sentence):
+  with pytest.raises(errors.InputError, match=message):
     find(rows.ROWS[row], "x")
 
 
@@ -250,17 +250,17 @@ def test_a_chained_row_uses_the_run_before_it(tmp_path):
     runs.run(plan, 1)
   row = rows.ROWS["xnli-zh-zero-shot"]
   assert runs.find_model(row, None) == ""
-  words = runs.command(plan._replace(row=row, model=""), 2)
-  before = tmp_path / "xnli-en-multilingual-uncased" / "seed_2"
-  assert f"--model_dir={before / 'final_model'}" in words
+  arguments = runs.command(plan._replace(row=row, model=""), 2)
+  previous = tmp_path / "xnli-en-multilingual-uncased" / "seed_2"
+  assert f"--model_dir={previous / 'final_model'}" in arguments
 
 
 def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   model, data = tmp_path / BASE, tmp_path / "mrpc"
-  make(model / "bert_config.json", "{}")
-  make(model / "bert_model.ckpt.index")
-  make(data / "train.tsv")
-  # The folder itself, or that of downloads.
+  write(model / "bert_config.json", "{}")
+  write(model / "bert_model.ckpt.index")
+  write(data / "train.tsv")
+  # The data's own folder, or the folder of all downloads.
   assert runs.find_data(rows.ROWS["mrpc-base"], str(data)) == str(data)
   done = script_runner.succeed(
     "reproduce.py",
@@ -274,23 +274,23 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
     dry_run=True,
   )
   first, second = done.out.strip().split("\n")
-  words = shlex.split(first)
-  assert words[1].endswith("run_classifier.py")
+  arguments = shlex.split(first)
+  assert arguments[1].endswith("run_classifier.py")
   assert {
     "--task_name=MRPC",
     f"--data_dir={data}",
     f"--model_dir={model}",
     "--seed=1",
     "--learning_rate=2e-5",
-  } <= set(words)
-  assert words[-1] == "--dtype=bfloat16" and "--seed=2" in second
+  } <= set(arguments)
+  assert arguments[-1] == "--dtype=bfloat16" and "--seed=2" in second
   assert not (tmp_path / "out").exists()
   done = script_runner.succeed("reproduce.py", list=True)
   assert all(name in done.out for name in rows.ROWS)
 
 
 @pytest.mark.parametrize(
-  "words, flags, sentence",
+  "arguments, flags, message",
   [
     ([], {}, "pass --row, --report or --list"),
     (
@@ -317,16 +317,16 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
     ),
   ],
 )
-def test_mistakes(words, flags, sentence):
-  done = script_runner.run("reproduce.py", *words, **flags)
-  assert done.code == 1 and sentence in done.last_line
+def test_mistakes(arguments, flags, message):
+  done = script_runner.run("reproduce.py", *arguments, **flags)
+  assert done.code == 1 and message in done.last_line
 
 
 PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 
 
 @pytest.mark.slow
-def test_a_row_goes_on_with_the_run_of_another(tmp_path):
+def test_a_row_continues_the_run_of_another(tmp_path):
   for row, step in (("pretrain-base", 2), ("pretrain-base-512", 4)):
     done = script_runner.succeed(
       "reproduce.py",
@@ -342,13 +342,13 @@ def test_a_row_goes_on_with_the_run_of_another(tmp_path):
       max_steps=2,
     )
     folder = tmp_path / row / "seed_1"
-    values = json.loads((folder / "result.json").read_text())
-    assert values["results"]["global_step"] == step
+    record = json.loads((folder / "result.json").read_text())
+    assert record["results"]["global_step"] == step
     assert (folder / f"model.ckpt-{step}.commit").exists()
   assert f"resuming from {folder}/model.ckpt-2" in done.err
   lines = json.loads((tmp_path / "report.json").read_text())
   assert {line["verdict"] for line in lines} == {"smoke run"}
-  # The first run of the chain deviated, too.
+  # The report has the deviations of the first run of the chain.
   assert "pretrain-base: stopped after 2 steps" in lines[1]["deviations"]
 
 
@@ -362,7 +362,7 @@ def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
   )
   parent = (
     "import signal, sys; from reproduction import runs; "
-    # A job in the background of a shell is started with SIGINT ignored.
+    # A shell starts background jobs with SIGINT ignored.
     "signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runs._call([sys.executable, '-c', *sys.argv[1:]])"
   )

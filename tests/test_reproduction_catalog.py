@@ -1,4 +1,4 @@
-"""The list of what can be downloaded."""
+"""Checks the catalog of downloads."""
 
 import re
 
@@ -6,7 +6,7 @@ from classification import glue
 from reproduction import catalog
 
 
-def test_names_files_and_sums():
+def test_names_files_and_checksums():
   known = {**catalog.MODELS, **catalog.DATA}
   for name, entry in known.items():
     assert entry.name == name and entry.files and entry.licence and entry.about
@@ -19,7 +19,7 @@ def test_names_files_and_sums():
   assert len(set(urls)) == len(urls)
 
 
-def test_released_models_are_all_there():
+def test_all_released_models_are_listed():
   miniatures = [name for name in catalog.MODELS if "uncased_L-" in name]
   assert len([n for n in miniatures if not n.startswith("wwm")]) == 24 + 2
   assert "cased_L-24_H-1024_A-16" in catalog.MODELS

@@ -1,4 +1,4 @@
-"""The rows of the published tables, and that the scripts take their flags."""
+"""Checks the numbers of the published tables, and the flags of their rows."""
 
 import math
 
@@ -26,14 +26,14 @@ def test_models_data_and_chains_exist():
     first = row
     while first.after:
       first = rows.ROWS[first.after]
-    # A chain begins with weights or with a shape.
+    # A chain begins with weights or with a configuration.
     assert first.model or first.config or not first.script, row.name
 
 
 # The published tables, in the order of rows.csv. A cell has the row's metrics,
 # such as F1/accuracy, F1/exact match or Pearson/Spearman.
 PUBLISHED = {
-  # mnli qqp qnli sst-2 cola sts-b mrpc rte of base and large; the averages.
+  # mnli qqp qnli sst-2 cola sts-b mrpc rte: base, large; then both averages.
   "paper, table 1": """
     84.6/83.4 71.2 90.5 93.5 52.1 85.8 88.9 66.4
     86.7/85.9 72.1 92.7 94.9 60.5 86.5 89.3 70.1 79.6 82.1""",
@@ -44,7 +44,7 @@ PUBLISHED = {
   "paper, table 5": """
     84.4 88.4 86.7 92.7 83.9 84.9 86.5 92.6 87.9
     82.1 84.3 77.5 92.1 77.8""",
-  # The losses of the sizes (and of 80-10-10); mnli mrpc sst-2 of each size.
+  # Losses of the sizes and of 80-10-10; then mnli mrpc sst-2 of each size.
   "paper, table 6": " ".join(
     [f"{math.log(p):.3f}" for p in (3.99, 5.84, 5.24, 4.68, 3.99, 3.54, 3.23)]
   )
@@ -52,7 +52,7 @@ PUBLISHED = {
     77.9 79.8 88.4 80.6 82.2 90.7 81.9 84.8 91.3
     84.4 86.7 92.9 85.7 86.9 93.3 86.6 87.8 93.7""",
   "paper, table 7": "96.4 96.6 91.0 95.6 94.9 95.9 96.1 95.5 92.4 92.8",
-  # mnli, fine-tuned and features of conll2003, of each way to mask.
+  # For each way of masking: mnli, conll2003 fine-tuned and with features.
   "paper, table 8": """
     84.2 95.4 94.9 84.3 94.9 94.0 84.1 95.2 94.6
     84.4 95.2 94.7 83.7 94.8 94.6 83.6 94.9 94.6""",
@@ -97,7 +97,7 @@ PRETRAINING_NAMES = [
 
 
 def metric_names(row, count):
-  """Returns what eval_results.txt calls the `count` numbers of a row."""
+  """Returns the names of a row's `count` numbers in eval_results.txt."""
   if (
     row.data == "ax"
     or not row.script
@@ -116,12 +116,12 @@ def metric_names(row, count):
   return names[-count:]
 
 
-def test_every_number_and_its_metric_are_those_of_the_table():
+def test_numbers_and_metrics_are_those_of_the_published_tables():
   numbers: dict[str, list] = {}
   for row in rows.ROWS.values():
     if row.metrics:
-      of_row = [metric.published for metric in row.metrics]
-      numbers.setdefault(row.source, []).append(of_row)
+      published = [metric.published for metric in row.metrics]
+      numbers.setdefault(row.source, []).append(published)
       names = [metric.result for metric in row.metrics]
       assert names == metric_names(row, len(names)), row.name
   assert numbers == {

@@ -1,4 +1,4 @@
-"""Real processes that are killed, and real processes that train together."""
+"""Tests training in processes that are killed, and in several at once."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ from training import run_folder
 GOLDEN = pathlib.Path("tests/golden/pretraining_run")
 CONFIG = GOLDEN / "model/bert_config.json"
 
-# Ten on an idle machine. A busy one once needed more than 120.
+# An idle machine needs 10 seconds. A busy one once needed more than 120.
 SECONDS_TO_FIRST_CHECKPOINT = 600
 
 
@@ -52,9 +52,9 @@ def newest_step(folder):
 
 
 def kill_somewhere(process, folder, rng, *, while_saving):
-  """Sends SIGKILL: at any moment, or close to one of the frequent saves.
+  """Sends SIGKILL, at a random moment or close to a save; returns the status.
 
-  A fast machine must not finish before the tenth kill: 80 steps end the wait.
+  It waits for at most 80 steps: no machine may finish before the tenth kill.
   """
   before = newest_step(folder)
   steps, seconds = 80, rng.uniform(0.0, 12.0)
@@ -98,8 +98,8 @@ def test_ten_kills_change_nothing(tmp_path, devices):
     )
   assert set(codes) == {-signal.SIGKILL}, codes
   script_runner.succeed("run_pretraining.py", **training_flags(folder, **flags))
-  expected, got = weights_at(tmp_path / "whole", 1200), weights_at(folder, 1200)
-  np.testing.assert_equal(got, expected)
+  expected = weights_at(tmp_path / "whole", 1200)
+  np.testing.assert_equal(weights_at(folder, 1200), expected)
   leftovers = [path.name for path in folder.iterdir() if ".tmp-" in path.name]
   assert not leftovers
 
@@ -107,12 +107,12 @@ def test_ten_kills_change_nothing(tmp_path, devices):
 def free_ports(count):
   sockets = [socket.socket() for _ in range(count)]
   try:
-    for each in sockets:
-      each.bind(("127.0.0.1", 0))
-    return [each.getsockname()[1] for each in sockets]
+    for sock in sockets:
+      sock.bind(("127.0.0.1", 0))
+    return [sock.getsockname()[1] for sock in sockets]
   finally:
-    for each in sockets:
-      each.close()
+    for sock in sockets:
+      sock.close()
 
 
 def start_workers(monkeypatch, output_dir, **flags):
@@ -160,13 +160,13 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
   workers = start_workers(monkeypatch, tmp_path / "two", **flags)
   errors = [worker.communicate(timeout=240)[1] for worker in workers]
   assert [worker.returncode for worker in workers] == [0, 0], errors
-  expected, got = (weights_at(tmp_path / name, 12) for name in ("one", "two"))
-  assert expected.keys() == got.keys()
-  for name in expected:
-    # What is added to all keys has no gradient but rounding.
+  one, two = (weights_at(tmp_path / name, 12) for name in ("one", "two"))
+  assert one.keys() == two.keys()
+  for name in one:
+    # The gradient of a key bias is only rounding noise.
     if "/self/key/bias" not in name:
       np.testing.assert_allclose(
-        got[name], expected[name], rtol=0, atol=1e-6, err_msg=name
+        two[name], one[name], rtol=0, atol=1e-6, err_msg=name
       )
   results = [
     (tmp_path / name / "eval_results.txt").read_text().split()
@@ -190,8 +190,8 @@ def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
   workers[1].send_signal(signal.SIGTERM)
   errors = [worker.communicate(timeout=120)[1] for worker in workers]
   assert [worker.returncode for worker in workers] == [75, 75], errors
-  said = [re.findall(r"step (\d+) is saved", text) for text in errors]
-  assert said == [[str(newest_step(tmp_path))]] * 2
+  saved_steps = [re.findall(r"step (\d+) is saved", text) for text in errors]
+  assert saved_steps == [[str(newest_step(tmp_path))]] * 2
 
 
 @pytest.mark.slow
@@ -205,15 +205,15 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
     assert [worker.returncode for worker in workers] == [0, 0], errors
     return weights_at(folder, 300)
 
-  # The chief, which saves, and the other one.
+  # Kill the chief, which saves, and then the other worker.
   for index in (0, 1):
     workers = start_workers(monkeypatch, killed, **flags)
     kill_somewhere(
       workers.pop(index), killed, random.Random(index), while_saving=True
     )
-    [left] = workers
-    said = left.communicate(timeout=240)[1].strip().split("\n")[-1]
-    assert left.returncode == 1
-    assert "error: another process of this run ended" in said
+    [survivor] = workers
+    last_line = survivor.communicate(timeout=240)[1].strip().split("\n")[-1]
+    assert survivor.returncode == 1
+    assert "error: another process of this run ended" in last_line
     assert 0 < newest_step(killed) < 300
   np.testing.assert_equal(train(killed), train(whole))

@@ -1,4 +1,4 @@
-"""run_classifier.py as a user types it."""
+"""Runs run_classifier.py with the flags that a user passes."""
 
 import json
 import re
@@ -36,25 +36,26 @@ LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
   ],
 )
 def test_features_are_the_originals(tmp_path, name, purpose, length):
-  read = read_task(
+  task = read_task(
     purposes=[purpose], task_name=name, data_dir=str(GOLDEN / name)
   )
-  kind = "chinese" if name == "xnli" else "uncased"
+  vocab = "chinese" if name == "xnli" else "uncased"
   options = sequences.InputOptions(
-    task_kind=read.task_kind,
-    labels=read.labels,
+    task_kind=task.task_kind,
+    labels=task.labels,
     max_seq_length=length,
-    vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
+    vocab_file=str(GOLDEN / f"vocab_{vocab}.txt"),
   )
-  found = inputs.prepare_all(str(tmp_path), read.splits, options)[purpose]
-  records = list(tfrecord.read_records(found.records))
+  split = inputs.prepare_all(str(tmp_path), task.splits, options)[purpose]
+  records = list(tfrecord.read_records(split.records))
   with np.load(GOLDEN / "features.npz") as golden:
     prefix = f"{name}_{purpose}/"
     names = [name for name in golden.files if name.startswith(prefix)]
     assert {name.removeprefix(prefix) for name in names} == set(records[0])
     for name in names:
-      ours = np.stack([record[name.removeprefix(prefix)] for record in records])
-      assert len(ours) >= 8 and (ours == golden[name]).all(), name
+      feature = name.removeprefix(prefix)
+      values = np.stack([record[feature] for record in records])
+      assert len(values) >= 8 and (values == golden[name]).all(), name
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,8 @@ def original_model(tmp_path_factory):
     [config["max_position_embeddings"], config["hidden_size"]], np.float32
   )
   words[weights.pop("word_rows")] = weights["bert/embeddings/word_embeddings"]
-  few = weights["bert/embeddings/position_embeddings"]
-  positions[: len(few)] = few
+  first = weights["bert/embeddings/position_embeddings"]
+  positions[: len(first)] = first
   weights["bert/embeddings/word_embeddings"] = words
   weights["bert/embeddings/position_embeddings"] = positions
   weight_files.write_tf1(str(prefix), weights)
@@ -77,7 +78,7 @@ def original_model(tmp_path_factory):
 
 
 def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
-  """The losses are those of the original's probabilities, batch by batch."""
+  """The expected losses are computed from the original's probabilities."""
   data = tmp_path / "mrpc"
   shutil.copytree(GOLDEN / "mrpc", data)
   gold = [0, 1, 1, 0, 1, 0, 0, 1]
@@ -101,12 +102,12 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
     glue_submission_dir=tmp_path / "glue",
   )
   numbers, *_ = written = tsv(tmp_path / "run" / "test_results.tsv")
-  ours = np.array(written, float)
-  theirs = np.array(tsv(GOLDEN / "test_results.tsv"), float)
-  np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
-  losses = -np.log([row[label] for label, row in zip(gold, theirs)])
+  computed = np.array(written, float)
+  golden = np.array(tsv(GOLDEN / "test_results.tsv"), float)
+  np.testing.assert_allclose(computed, golden, rtol=0, atol=1e-5)
+  losses = -np.log([row[label] for label, row in zip(gold, golden)])
   results = results_in(tmp_path / "run")
-  right = [label == np.argmax(row) for label, row in zip(gold, theirs)]
+  right = [label == np.argmax(row) for label, row in zip(gold, golden)]
   assert results["eval_accuracy"] == np.mean(right)
   batches = losses[:3], losses[3:6], losses[6:]
   assert results["loss"] == pytest.approx(
@@ -115,12 +116,12 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
   assert results["eval_loss"] == pytest.approx(losses.mean(), abs=1e-5)
   assert abs(results["loss"] - results["eval_loss"]) > 1e-3
   assert re.search(r"eval_f1 = \S+ \(of class '1'\)", done.err)
-  assert numbers == [str(np.float32(number)) for number in ours[0]]
+  assert numbers == [str(np.float32(number)) for number in computed[0]]
   header, first, *_ = tsv(tmp_path / "run" / "predictions.tsv")
   assert header == ["id", "label", "probability", "0", "1", "text", "text_b"]
   assert first[:5] == [
     "test-1",
-    str(np.argmax(ours[0])),
+    str(np.argmax(computed[0])),
     max(numbers),
     *numbers,
   ]
@@ -131,8 +132,8 @@ def sentences(count, seed):
   rng = np.random.RandomState(seed)
   for number in range(count):
     words = list(rng.choice(OTHERS.split(), 5))
-    told = (BAD, GOOD)[number % 2].split()
-    words[rng.randint(5)] = str(rng.choice(told))
+    choices = (BAD, GOOD)[number % 2].split()
+    words[rng.randint(5)] = str(rng.choice(choices))
     yield " ".join(words), ("bad", "good")[number % 2]
 
 
@@ -215,8 +216,8 @@ def test_opinions_are_learned_from_one_hundred_and_sixty_rows(trained):
     "loss",
   }
   assert results["eval_accuracy"] > 0.9 and results["global_step"] == 60
-  claimed = (output_dir / "seed_3" / "run_fingerprint.json").read_text()
-  assert "input_settings" not in json.loads(claimed)["bert_config"]
+  fingerprint = (output_dir / "seed_3" / "run_fingerprint.json").read_text()
+  assert "input_settings" not in json.loads(fingerprint)["bert_config"]
   report = (output_dir / "seed_3" / "eval_report.txt").read_text()
   assert re.search(r"^good +[01]\.\d{4}", report, re.M)
   page = (output_dir / "seed_3" / "report.html").read_text()
@@ -252,7 +253,7 @@ def test_seeds_are_compared_in_a_table(trained):
 
 
 def test_the_best_weights_may_be_used(trained, folder, tmp_path):
-  """The last ones are spoiled by a high rate, and the best ones answer."""
+  """A high learning rate spoils the last weights; the best ones are used."""
   classify(
     folder,
     tmp_path / "run",
@@ -311,15 +312,15 @@ def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
   header, best, worst = [line.split("\t") for line in done.out.splitlines()]
   assert header[:3] == ["num_train_epochs", "eval_f1", "eval_accuracy"]
   assert (best[0], worst[0]) == ("3.0", "0.2") and best[1] > worst[1]
-  kept, made = (
+  copied, searched = (
     stored_weights.read(str(path / "final_model"))["output_weights"]
     for path in (tmp_path, tmp_path / "num_train_epochs=3.0")
   )
-  assert np.array_equal(kept, made)
+  assert np.array_equal(copied, searched)
 
 
 def test_the_input_of_the_training_is_remembered(trained, tmp_path):
-  """The columns also of a file of plain texts."""
+  """The stored column applies to tables, and plain text needs none."""
   model = trained[0] / "seed_3" / "final_model"
   (tmp_path / "new.csv").write_text("text,review\nx,the film was lovely\n")
   (tmp_path / "new.txt").write_text("the film was lovely\n")
@@ -391,8 +392,8 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   }
   results = results_in(tmp_path / "run")
   assert results["eval_accuracy"] > 0.9
-  kept = tmp_path / "run" / "train.features.tf_record"
-  assert tfrecord.count_records(str(kept)) == 144
+  features = tmp_path / "run" / "train.features.tf_record"
+  assert tfrecord.count_records(str(features)) == 144
   _, *rows = tsv(tmp_path / "run" / "eval_predictions.tsv")
   assert len(rows) == 16
 
@@ -483,7 +484,7 @@ def test_official_tasks_are_learned_scored_and_predicted(
       assert [[float(row[1])] for row in rows] == numbers.tolist()
     else:
       np.testing.assert_allclose(numbers.sum(axis=1), 1, atol=1e-6)
-      labels = [header[3 + place] for place in numbers.argmax(axis=1)]
+      labels = [header[3 + column] for column in numbers.argmax(axis=1)]
       assert [row[1] for row in rows] == labels
   if name == "mnli":
     assert len(tsv(submitted / "MNLI-m.tsv")) == 3
@@ -491,7 +492,7 @@ def test_official_tasks_are_learned_scored_and_predicted(
 
 
 @pytest.mark.parametrize(
-  "flags, sentence",
+  "flags, message",
   [
     ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
     ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
@@ -518,7 +519,7 @@ def test_official_tasks_are_learned_scored_and_predicted(
     ),
   ],
 )
-def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
+def test_errors_are_one_sentence(folder, tmp_path, flags, message):
   (folder / "ragged.csv").write_text("review,opinion\na,good\nb\nc,bad\n")
   config = json.loads((folder / "bert_config.json").read_text())
   for name, changes in (
@@ -531,5 +532,5 @@ def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
     for name, value in flags.items()
   }
   done = classify(folder, tmp_path / "run", code=1, **flags)
-  assert sentence in done.err.rpartition("\nrun_classifier.py: error: ")[2]
+  assert message in done.err.rpartition("\nrun_classifier.py: error: ")[2]
   assert "Traceback" not in done.err

@@ -1,4 +1,4 @@
-"""run_ner.py as a user types it."""
+"""Runs run_ner.py with the flags that a user passes."""
 
 import json
 
@@ -80,20 +80,20 @@ def test_two_hundred_sentences_train_to_f1_above_95_percent(trained):
 
 
 def test_predictions_are_the_file_with_one_more_column(trained):
-  wanted = EVAL.read_text(encoding="utf-8").splitlines()
-  found = (trained / "test_predictions.conll").read_text(encoding="utf-8")
+  lines = EVAL.read_text(encoding="utf-8").splitlines()
+  output = (trained / "test_predictions.conll").read_text(encoding="utf-8")
   gold, predicted = [[]], [[]]
-  for line, ours in zip(wanted, found.splitlines(), strict=True):
+  for line, output_line in zip(lines, output.splitlines(), strict=True):
     if line:
-      assert ours.rpartition(" ")[0] == line
+      assert output_line.rpartition(" ")[0] == line
       gold[-1].append(line.split()[-1])
-      predicted[-1].append(ours.split()[-1])
+      predicted[-1].append(output_line.split()[-1])
     else:
       gold.append([])
       predicted.append([])
-  found = scores.evaluate(gold, predicted, 0.0, "iob2").results
+  results = scores.evaluate(gold, predicted, 0.0, "iob2").results
   f1 = results_in(trained)["f1"]
-  assert found["f1"] == pytest.approx(f1)
+  assert results["f1"] == pytest.approx(f1)
 
 
 WORDS = "Anna\nLang\nwon\n\n" + "Bern\n" * 40
@@ -135,13 +135,13 @@ def test_json_lines_are_labelled(trained, tmp_path):
     max_seq_length=33,
   )
   assert "--max_seq_length=33 (trained with 32)" in done.err
-  found = (tmp_path / "run" / "test_predictions.jsonl").read_text()
-  first, second = map(json.loads, found.splitlines())
+  output = (tmp_path / "run" / "test_predictions.jsonl").read_text()
+  first, second = map(json.loads, output.splitlines())
   assert first == {**lines[0], "predicted": ["B-PER", "I-PER", "O"]}
   assert second["words"] == ["Bern"] * 40 and len(second["predicted"]) == 40
 
 
-def test_a_run_goes_on_only_with_its_own_labels(trained, config_file):
+def test_a_run_continues_only_with_its_own_labels(trained, config_file):
   done = ner(config_file, trained, **TRAINING)
   assert "nothing to train" in done.err
   done = ner(
@@ -219,7 +219,7 @@ def test_frozen_features(trained, config_file, tmp_path):
     do_eval=True,
     eval_file=EVAL,
   )
-  # The encoder is frozen: it reads each file once.
+  # A frozen encoder computes the states of each file once.
   assert done.err.count("computing the encoder's states of") == 2
   model = tmp_path / "run" / "final_model"
   after = stored_weights.read(str(model / "bert_model.ckpt"))
@@ -227,7 +227,7 @@ def test_frozen_features(trained, config_file, tmp_path):
     if name.startswith("bert/"):
       assert after[name].tobytes() == value.tobytes(), name
   assert after["output_bias"].any()
-  # The folder stores the features; evaluation computes their states.
+  # The folder stores the feature flags; evaluation computes the states again.
   ner(
     config_file,
     tmp_path / "again",
@@ -244,7 +244,7 @@ def test_frozen_features(trained, config_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "flags, sentence",
+  "flags, message",
   [
     ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
     (
@@ -268,8 +268,8 @@ def test_frozen_features(trained, config_file, tmp_path):
     ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
   ],
 )
-def test_what_is_wrong_is_said(config_file, tmp_path, flags, sentence):
+def test_errors_are_one_sentence(config_file, tmp_path, flags, message):
   done = ner(config_file, tmp_path / "run", code=1, **flags)
   _, mark, error = done.err.partition("run_ner.py: error: ")
-  assert mark and sentence in error
+  assert mark and message in error
   assert "Traceback" not in done.err

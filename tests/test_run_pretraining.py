@@ -1,4 +1,4 @@
-"""run_pretraining.py without next sentences, and on next words."""
+"""Runs run_pretraining.py without next sentences, and to predict next words."""
 
 import json
 import pathlib
@@ -38,13 +38,13 @@ def files(tmp_path_factory):
   return folder
 
 
-def pretrain(files, kind, output_dir, **flags):
+def pretrain(files, name, output_dir, **flags):
   return succeed(
     "run_pretraining.py",
     **{
       **LENGTHS,
       "do_train": True,
-      "input_file": files / f"{kind}.tfrecord",
+      "input_file": files / f"{name}.tfrecord",
       "bert_config_file": files / "bert_config.json",
       "vocab_file": VOCAB,
       "output_dir": output_dir,
@@ -61,14 +61,14 @@ def pretrain(files, kind, output_dir, **flags):
 @pytest.mark.slow
 def test_full_sentences_train_a_model_that_fills_masks(files, tmp_path):
   pretrain(files, "masked", tmp_path, do_eval=True, max_eval_steps=1)
-  found = results_in(tmp_path)
-  assert set(found) == {
+  results = results_in(tmp_path)
+  assert set(results) == {
     "global_step",
     "loss",
     "masked_lm_loss",
     "masked_lm_accuracy",
   }
-  assert found["loss"] == pytest.approx(found["masked_lm_loss"], rel=1e-5)
+  assert results["loss"] == pytest.approx(results["masked_lm_loss"], rel=1e-5)
   model = tmp_path / "final_model"
   config = json.loads((model / "bert_config.json").read_text())
   assert config["input_settings"] == {"max_seq_length": 32}
@@ -91,7 +91,7 @@ def rates(output_dir):
 
 
 @pytest.mark.slow
-def test_one_schedule_has_several_stops(files, tmp_path):
+def test_stop_step_does_not_change_the_schedule(files, tmp_path):
   flags = {"num_train_steps": 6, "log_steps": 1}
   evaluation = {"do_eval": True, "max_eval_steps": 1}
   pretrain(files, "dynamic", tmp_path / "whole", **flags)
@@ -107,7 +107,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   resumed_runs.assert_same_checkpoints(
     tmp_path / "whole" / "model.ckpt-6", stopped / "model.ckpt-6"
   )
-  # With short sequences first, and other data, the schedule is the same.
+  # Short sequences and other data at first do not change the schedule.
   short = {"max_seq_length": 16, "max_predictions_per_seq": 3}
   succeed(
     "create_pretraining_data.py",
@@ -137,23 +137,23 @@ def left_to_right(files):
 
 
 @pytest.mark.slow
-def test_next_words_are_learned_from_either_kind_of_record(
+def test_next_words_are_learned_from_both_formats_of_records(
   files, left_to_right, tmp_path
 ):
   # No vocabulary: nothing is masked.
   evaluation = {"do_eval": True, "max_eval_steps": 1}
   flags = {**left_to_right, **evaluation, "vocab_file": None}
-  for kind in ("dynamic", "masked"):
-    pretrain(files, kind, tmp_path / kind, **flags)
-    found = results_in(tmp_path / kind)
-    assert set(found) == {
+  for name in ("dynamic", "masked"):
+    pretrain(files, name, tmp_path / name, **flags)
+    results = results_in(tmp_path / name)
+    assert set(results) == {
       "global_step",
       "loss",
       "next_word_loss",
       "next_word_accuracy",
     }
-    assert found["loss"] == pytest.approx(found["next_word_loss"], rel=1e-5)
-  # XLA needs one shape: padding is computed.
+    assert results["loss"] == pytest.approx(results["next_word_loss"], rel=1e-5)
+  # XLA needs fixed shapes, so padding is not skipped.
   pretrain(files, "dynamic", tmp_path / "xla", **flags, jit_compile="true")
   model = tmp_path / "masked" / "final_model"
   done = script_runner.run(
@@ -191,5 +191,5 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
     do_whole_word_mask=True,
   )
   assert done.code == 1
-  said = "--do_whole_word_mask has no effect: this model predicts the next word"
-  assert said in done.err
+  reason = "has no effect: this model predicts the next word"
+  assert f"--do_whole_word_mask {reason}" in done.err

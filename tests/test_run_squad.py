@@ -1,4 +1,4 @@
-"""run_squad.py as a user types it."""
+"""Runs run_squad.py with the flags that a user passes."""
 
 import gzip
 import json
@@ -47,7 +47,7 @@ def without_impossible(squad_json):
 def files(tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
   train = unpacked("train")
-  # One answer is not where the file says.
+  # One answer's text does not match its offset.
   train["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["text"] = "Basel"
   contents = {
     "train": train,
@@ -60,18 +60,18 @@ def files(tmp_path_factory):
 
 
 def assert_like_golden(folder, name):
-  for file, wanted in unpacked(name).items():
-    found = json.loads((folder / f"{file}.json").read_text())
-    assert list(found) == list(wanted)
-    for qas_id, value in wanted.items():
+  for file, expected in unpacked(name).items():
+    actual = json.loads((folder / f"{file}.json").read_text())
+    assert list(actual) == list(expected)
+    for qas_id, value in expected.items():
       if file == "predictions":
-        assert found[qas_id] == value
+        assert actual[qas_id] == value
       elif file == "null_odds":
-        assert found[qas_id] == pytest.approx(value, abs=2e-5)
+        assert actual[qas_id] == pytest.approx(value, abs=2e-5)
       else:
-        for ours, theirs in zip(found[qas_id], value, strict=True):
-          assert ours.pop("text") == theirs.pop("text")
-          assert ours == pytest.approx(theirs, abs=1e-5)
+        for candidate, golden in zip(actual[qas_id], value, strict=True):
+          assert candidate.pop("text") == golden.pop("text")
+          assert candidate == pytest.approx(golden, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def scored(**flags):
 
 
 def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
-  """The odds are those next to them, or there are none."""
+  """The null odds are in a file next to the predictions, if at all."""
   folder, out = predicted
   expected = results_in(out)
   del expected["global_step"], expected["null_score_diff_threshold"]
@@ -133,13 +133,13 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
   assert scored(**flags, predictions_file=alone) == without
   path = tmp_path / "v1.json"
   path.write_text(json.dumps(unpacked("v1")["predictions"]))
-  found = scored(predict_file=files / "dev_v1.json", predictions_file=path)
-  assert found == {"exact_match": pytest.approx(27.142857), "f1": found["f1"]}
+  v1 = scored(predict_file=files / "dev_v1.json", predictions_file=path)
+  assert v1 == {"exact_match": pytest.approx(27.142857), "f1": v1["f1"]}
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-  """The golden model's lower layer, without head and pooler as SpanBERT's."""
+  """The golden model's lower layer; like SpanBERT, without head and pooler."""
   folder = tmp_path_factory.mktemp("encoder")
   config = json.loads(WEIGHTS["bert_config_file"].read_text())
   config["num_hidden_layers"] = 1
@@ -210,7 +210,7 @@ def test_training_learns_and_leaves_these_files(trained):
     if name in ("exact", "f1"):
       assert f">{name}</td>" in page and f"| {name} | {value:.6g} |" in card
   assert "model.answer(" in card and page.count("<td>(no answer)</td>")
-  assert "dev.tf_record" not in names  # The same file, read once.
+  assert "dev.tf_record" not in names  # eval.tf_record has it.
 
 
 @pytest.mark.slow
@@ -238,9 +238,9 @@ def test_a_search_reads_its_passages_once(files, encoder, tmp_path):
 
 
 def test_the_pooler_is_not_trained(trained):
-  """As in the original: what the loss does not reach has no moments."""
+  """As in the original: variables that the loss ignores have no moments."""
   folder, done = trained
-  assert "bert/pooler/dense/kernel" in done.err  # Not found: left as it began.
+  assert "bert/pooler/dense/kernel" in done.err  # It is not in the checkpoint.
   names = stored_weights.read(str(folder / "model.ckpt-25"))
   slots = [name for name in names if name.endswith(("/adam_m", "/adam_v"))]
   assert len(names) == 25 + len(slots) + 2  # Two counters.
@@ -281,32 +281,34 @@ def predictions_of(files, folder, **flags):
 
 def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
   folder, _ = trained
-  wanted = json.loads((folder / "predictions.json").read_text())
+  expected = json.loads((folder / "predictions.json").read_text())
   model = folder / "final_model"
-  done, found = predictions_of(files, tmp_path / "a", model_dir=model)
-  assert found == wanted and "the input differs from training" not in done.err
+  done, answers = predictions_of(files, tmp_path / "a", model_dir=model)
+  assert (
+    answers == expected and "the input differs from training" not in done.err
+  )
   assert "--max_seq_length=64 --doc_stride=20" in done.err
   shutil.copytree(folder, tmp_path / "b")
   (tmp_path / "b" / "predictions.json").unlink()
-  done, found = predictions_of(
+  done, answers = predictions_of(
     files,
     tmp_path / "b",
     vocab_file=WEIGHTS["vocab_file"],
     bert_config_file=encoder / "bert_config.json",
   )
-  assert found == wanted
-  done, found = predictions_of(
+  assert answers == expected
+  done, answers = predictions_of(
     files,
     tmp_path / "c",
     model_dir=model,
     max_seq_length=32,
     max_answer_length=2,
   )
-  assert found != wanted
+  assert answers != expected
   assert "--max_seq_length=32 (trained with 64), --max_ans" in done.err
 
 
-def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
+def test_a_threshold_goes_with_its_weights(trained, files, encoder, tmp_path):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
   done = squad(
@@ -342,7 +344,7 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
 
 
 @pytest.mark.parametrize(
-  "flags, sentence",
+  "flags, message",
   [
     ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
     (
@@ -374,7 +376,7 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
     ),
   ],
 )
-def test_what_is_wrong_is_said(files, tmp_path, flags, sentence):
+def test_errors_are_one_sentence(files, tmp_path, flags, message):
   (files / "p.json").write_text("{}")
   flags = {
     name: files / value if str(value).endswith(".json") else value
@@ -382,5 +384,5 @@ def test_what_is_wrong_is_said(files, tmp_path, flags, sentence):
   }
   model = {**LENGTHS, **WEIGHTS, "output_dir": tmp_path / "run"}
   if "evaluate_only" in flags:
-    model = {}  # Refused, as it would be ignored.
-  script_runner.refuse("run_squad.py", sentence, **{**model, **flags})
+    model = {}  # Flags that would be ignored are refused.
+  script_runner.refuse("run_squad.py", message, **{**model, **flags})

@@ -1,4 +1,4 @@
-"""A training compiled by XLA, as a user types it."""
+"""Tests that XLA compiles a training step only once."""
 
 import random
 
