@@ -42,10 +42,10 @@ def test_there_are_notebooks_and_a_page_links_each():
 def test_outputs_are_stored_and_show_no_path_of_a_machine(path):
   all_cells = cells(path)
   assert len(all_cells) <= 25 and all_cells[0]["cell_type"] == "markdown"
-  code = [c for c in all_cells if c["cell_type"] == "code"]
+  code = [cell for cell in all_cells if cell["cell_type"] == "code"]
   # All cells were run in order.
   assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
-  outputs = [output for c in code for output in c["outputs"]]
+  outputs = [output for cell in code for output in cell["outputs"]]
   assert {output["output_type"] for output in outputs} <= {
     "stream",
     "display_data",
@@ -55,8 +55,8 @@ def test_outputs_are_stored_and_show_no_path_of_a_machine(path):
   shown = "".join(text for output in outputs for text in texts_of(output))
   assert shown
   assert not re.search(r"(?<![\w.])/(tmp|root|home|work|mnt)\b", shown)
-  for c in code:
-    ast.parse("".join(c["source"]))
+  for cell in code:
+    ast.parse("".join(cell["source"]))
 
 
 def write_sentences(folder):

@@ -52,9 +52,9 @@ def newest_step(folder):
 
 
 def kill_somewhere(process, folder, rng, *, while_saving):
-  """Sends SIGKILL, at a random moment or close to a save; returns the status.
+  """Kills a process at a random moment or close to a save; returns its status.
 
-  It waits for at most 80 steps: no machine may finish before the tenth kill.
+  The wait lasts at most 80 steps: no machine may finish before the tenth kill.
   """
   before = newest_step(folder)
   steps, seconds = 80, rng.uniform(0.0, 12.0)
