@@ -7,7 +7,10 @@ import pytest
 from absl import flags
 
 import test_layout
+import tiny_model
 from common import command
+from common import flags as common_flags
+from script_runner import command_line
 
 FLAGS = flags.FLAGS.__dict__
 
@@ -35,3 +38,32 @@ def defined(verb):
   finally:
     FLAGS.clear()
     FLAGS.update(previous_flags)
+
+
+@contextlib.contextmanager
+def classifier_parser(folder):
+  """Yields a function that parses flags of run_classifier.py.
+
+  The flags stay defined until its next call. A tiny model's configuration is
+  written to `folder`.
+  """
+  path = folder / "bert_config.json"
+  config = tiny_model.tiny(vocab_size=11, max_position_embeddings=16)
+  path.write_text(config.to_json_string())
+  required = {
+    "bert_config_file": path,
+    "vocab_file": "vocab.txt",
+    "max_seq_length": 16,
+    "output_dir": folder / "out",
+    "train_batch_size": 4,
+  }
+  with contextlib.ExitStack() as stack:
+
+    def parse_flags(**values):
+      stack.close()
+      stack.enter_context(defined("run_classifier"))
+      arguments = command_line({**required, **values})
+      flags.FLAGS(["test", *arguments])
+      return common_flags.read_settings(check=False)
+
+    yield parse_flags

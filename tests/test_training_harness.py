@@ -1,0 +1,255 @@
+"""Flags become trainers, schedules and evaluations in training/harness.py."""
+
+import logging
+import re
+import types
+
+import pytest
+import tensorflow as tf
+
+import optimization
+import script_flags
+from common import errors, run_settings
+from training import harness, loop, run_setup
+
+NAMES = [
+  "bert/embeddings/word_embeddings",
+  "bert/encoder/layer_0/output/dense/kernel",
+  "bert/encoder/layer_1/output/dense/kernel",
+  "bert/pooler/dense/kernel",
+  "output_weights",
+]
+
+
+@pytest.fixture
+def parse(tmp_path):
+  """A function that parses flags of run_classifier.py until the next call."""
+  with script_flags.classifier_parser(tmp_path) as parse_flags:
+    yield parse_flags
+
+
+def make_spec(settings, num_train_steps=10):
+  variables = [tf.Variable([1.0], name=name) for name in NAMES]
+  return harness.TrainingSpec(
+    types.SimpleNamespace(
+      variables=variables, trained_variables=lambda: variables
+    ),
+    run_setup.model_config(settings),
+    tf.distribute.get_strategy(),
+    objective=None,
+    output_dir=settings.output_dir,
+    length=(num_train_steps, 2),
+    new_variables=[],
+    data=None,
+    evaluate=None,
+    result_names=None,
+    write=None,
+  )
+
+
+def make_trainer(settings, **options):
+  return harness.make_trainer(settings, make_spec(settings, **options))
+
+
+def moments(trainer):
+  return {name for name in trainer.state() if name.endswith("/adam_m")}
+
+
+@pytest.mark.parametrize(
+  "values, trained",
+  [
+    ({}, NAMES),
+    ({"freeze_layers": 1}, NAMES[2:]),
+    ({"freeze_encoder": True}, NAMES[3:]),
+  ],
+)
+def test_frozen_variables_are_saved_but_not_trained(parse, values, trained):
+  settings = parse(**values)
+  trainer = make_trainer(settings)
+  assert moments(trainer) == {f"{name}/adam_m" for name in trained}
+  assert set(NAMES) <= trainer.state().keys()
+
+
+def test_optimizer_and_its_options(parse):
+  settings = parse(
+    optimizer="lamb",
+    weight_decay_rate=0.1,
+    layerwise_lr_decay=0.5,
+    adam_beta2=0.98,
+    adam_epsilon=1e-5,
+  )
+  optimizer = make_trainer(settings)._optimizer
+  assert isinstance(optimizer, optimization.Lamb)
+  assert optimizer._weight_decay_rate == 0.1
+  assert optimizer._adam == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-5}
+  assert optimizer._rate_multipliers[NAMES[0]] == 0.5**3
+  assert optimizer._rate_multipliers["output_weights"] == 1.0
+
+
+def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
+  """The defaults of the flags equal those of the class."""
+  optimizer = make_trainer(parse())._optimizer
+  expected = optimization.AdamWeightDecay()
+  assert isinstance(optimizer, optimization.AdamWeightDecay)
+  for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
+    assert getattr(optimizer, name) == getattr(expected, name), name
+
+
+def test_schedule(parse):
+  settings = parse(learning_rate=0.5, learning_rate_schedule="constant")
+  rate = make_trainer(settings)._learning_rate
+  assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
+
+
+def test_a_stop_changes_only_the_last_step_of_a_start(parse):
+  stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
+  for step in (1, 2, 4, 9):
+    assert stopped._learning_rate(step) == whole._learning_rate(step)
+  for stop, end in ((0, 10), (4, 4), (10, 10)):
+    assert make_trainer(parse(stop_step=stop))._options.num_train_steps == end
+  # The last step of the schedule is always evaluated, a stop is not.
+  settings = parse(stop_step=4, eval_steps=3)
+  periodic = harness.periodic_evaluation(settings, make_spec(settings), None)
+  assert [step for step in range(11) if periodic.is_due(step)] == [3, 6, 9, 10]
+  with pytest.raises(errors.InputError, match="=11 is beyond .* step, 10;"):
+    make_trainer(parse(stop_step=11))
+
+
+def test_training_options(parse, tmp_path, caplog):
+  settings = parse(
+    dtype="float16",
+    jit_compile="true",
+    profile_steps="10,20",
+    gradient_accumulation_steps=2,
+    seed=7,
+  )
+  caplog.set_level(logging.DEBUG, logger="absl")
+  options = make_trainer(settings)._options
+  assert options.loss_scaling
+  assert options.jit_compile is True
+  assert options.profile_steps == (10, 20)
+  assert options.gradient_accumulation_steps == 2
+  assert options.seed == 7
+  assert options.output_dir == str(tmp_path / "out")
+  assert "--seed=7: " in caplog.text
+  # bfloat16 has float32's range.
+  assert not make_trainer(parse(dtype="bfloat16"))._options.loss_scaling
+
+
+@pytest.mark.parametrize(
+  "num_train_steps, values, interval",
+  [
+    (10, {}, 1),
+    (500, {}, 5),
+    (100_000, {}, 100),
+    (500, {"log_steps": 100}, 100),
+  ],
+)
+def test_short_runs_get_curves(parse, num_train_steps, values, interval):
+  settings = parse(**values)
+  trainer = make_trainer(settings, num_train_steps=num_train_steps)
+  assert trainer._options.log_steps == interval
+
+
+@pytest.mark.parametrize("steps", ["10", "10,20,30", "a,b", "9,9", "20,10"])
+def test_profile_steps_are_two_numbers(parse, steps):
+  settings = parse(profile_steps=steps)
+  with pytest.raises(errors.InputError, match=f"--profile_steps={steps}: exp"):
+    make_trainer(settings)
+
+
+@pytest.mark.parametrize(
+  "jit, optimizer, compiles",
+  [
+    ("auto", "bertadam", False),
+    ("auto", "lamb", True),
+    ("false", "bertadam", False),
+    ("false", "lamb", False),
+  ],
+)
+def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
+  settings = parse(jit_compile=jit, optimizer=optimizer)
+  trainer = make_trainer(settings)
+  trainer._objective = loop.Objective(
+    weights=lambda batch: {"loss": tf.constant(1.0)},
+    sums=lambda batch, seed: (
+      {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])},
+      {},
+    ),
+  )
+  step = trainer.step.get_concrete_function(tf.ones([4]))
+  text = str(step.graph.as_graph_def())
+  # By default, XLA compiles only LAMB's update on a CPU, because TensorFlow has
+  # no kernel for it.
+  assert ("_XlaMustCompile" in text) == compiles
+
+
+def test_bucketing_needs_shapes_that_vary(parse):
+  strategy = tf.distribute.get_strategy()
+  settings = parse(jit_compile="false")
+  assert not harness.is_bucketed(settings, strategy)
+  settings = parse(bucket_by_length="true", jit_compile="false")
+  assert harness.is_bucketed(settings, strategy)
+  settings = parse(bucket_by_length="true", jit_compile="true")
+  with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
+    harness.is_bucketed(settings, strategy)
+
+
+def test_evaluation_during_training(parse):
+  def evaluation_of(names=None, **values):
+    settings = parse(**values)
+    spec = make_spec(settings)._replace(
+      evaluate=lambda: {"loss": 1.0}, result_names=names
+    )
+    return harness.periodic_evaluation(settings, spec, lambda step: None)
+
+  assert evaluation_of() is None
+  evaluation = evaluation_of(
+    eval_steps=5, save_best="loss", early_stopping_patience=1
+  )
+  assert evaluation.every_steps == 5
+  evaluation.run(5)
+  evaluation.run(10)
+  assert evaluation.should_stop
+  with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
+    evaluation_of(eval_steps=5, save_best="F1", names=["loss", "f1"])
+  assert evaluation_of(eval_steps=5, save_best="F1")
+
+
+@pytest.mark.parametrize(
+  "best, message",
+  [
+    (None, "the last step, 30: --save_best=f1 was never a finite number"),
+    (20, "the best weights, of step 20, are in .*best_model: pass --use_best"),
+  ],
+)
+def test_the_final_weights_are_logged(parse, caplog, best, message):
+  settings = parse(eval_steps=5, save_best="f1")
+  settings = run_settings.Settings(
+    {
+      **{name: settings.get(name) for name in ("save_best", "output_dir")},
+      "use_best": False,
+      "bert_config_file": settings.bert_config_file,
+      "max_seq_length": 16,
+    }
+  )
+  with caplog.at_level(logging.INFO, logger="absl"):
+    spec = make_spec(settings)
+    assert harness.choose_weights(settings, spec, best, 30) == 30
+  assert re.search(message, caplog.text)
+
+
+@pytest.mark.parametrize(
+  "values, expected",
+  [
+    ({}, (343, 34)),
+    ({"max_train_steps": 100}, (100, 10)),
+    ({"max_train_steps": 343}, (343, 34)),
+    ({"max_train_steps": 500}, (343, 34)),
+    # As in the original: the rate rises until the end.
+    ({"warmup_proportion": 1.5}, (343, 514)),
+  ],
+)
+def test_the_length_of_mrpc(parse, values, expected):
+  settings = parse(train_batch_size=32, **values)
+  assert harness.training_length(settings, 3668) == expected
