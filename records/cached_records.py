@@ -41,11 +41,11 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
     ):
       logging.info("reusing %s: the data and flags are unchanged", path)
       return stored["facts"]
-    logging.warning("writing %s again, because it is damaged", path)
+    logging.warning("writing %s again: it is missing or damaged", path)
   elif stored:
     logging.info("writing %s again: its data or flags have changed", path)
   file_io.remove(note)
-  # Leaving the block moves the complete file to `path`; the note comes later.
+  # Leaving the block moves the complete file to `path`.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   size, sha256 = file_io.size_and_sha256(path)
@@ -117,7 +117,7 @@ def weights_sha256(variables: list[tf.Variable]) -> str:
   """Returns the SHA-256 of variables' names and values, in hexadecimal."""
   checksum = hashlib.sha256()
   for variable in variables:
-    # Hash names, too: equal values under different names are another model.
+    # Include the names: equal values under different names are another model.
     checksum.update(variable.name.encode())
     checksum.update(np.ascontiguousarray(variable.numpy()).data)
   return checksum.hexdigest()

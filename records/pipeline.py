@@ -1,6 +1,6 @@
 """Turns TFRecords into batches, in an order that can be resumed at any step.
 
-The order of training examples is a function of (seed, epoch, position) alone.
+Shuffling is stateless: it depends only on the seed, the epoch and the position.
 So a resumed run needs no saved shuffle buffer: it opens the stream at record
 `step * batch size` and gets the same examples as an uninterrupted run.
 
@@ -23,7 +23,7 @@ from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # records held in memory while sorting
-# More batches need less padding, but make the lengths in a batch more alike.
+# Sorting more batches together saves padding, but makes batches less random.
 _BATCHES_SORTED_TOGETHER = 50
 # Interleaving puts records of many files into each shuffle window.
 _FILES_READ_TOGETHER = 16
@@ -64,7 +64,7 @@ def without_empty(files: list[str]) -> list[str]:
 def check_records(
   files: list[str], features: dict[str, tf.io.FixedLenFeature]
 ) -> int:
-  """Checks that records have the expected features, and returns their number.
+  """Checks the features of records, and returns the number of records.
 
   It reads the length of every record, but parses only the first record of each
   file. Raises InputError: a file is empty or truncated, or its first record
@@ -104,8 +104,7 @@ def damage_named(files: list[str]):
     yield
   except tf.errors.DataLossError:
     for path in files:
-      # This raises the InputError.
-      for _ in tfrecord.read_serialized(path):
+      for _ in tfrecord.read_serialized(path):  # Raises the InputError.
         pass
     raise
 
@@ -133,8 +132,8 @@ def order_by_length(
   """Returns the indices [N] of records, sorted by length within each window.
 
   A window is a group of consecutive records, which `reordered` holds in memory.
-  The longest record comes first, so a batch that is too large for the device's
-  memory fails at the start.
+  In each window, the longest record comes first, so a batch that is too large
+  for the device's memory fails early.
   """
   # lexsort is stable, and its last key, the window, is the primary one.
   return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
@@ -145,7 +144,7 @@ def reordered(
   order: np.ndarray,
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
-  """Returns the records in an order that `order_by_length` returned."""
+  """Returns records in the `order` that `order_by_length` gave for `window`."""
   # A record never leaves its window, so `order % window` is its index there.
   # A dataset of indices, unlike a constant, can be read window by window.
   indices = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
@@ -154,7 +153,7 @@ def reordered(
 
 
 def _openable(files):
-  """Returns [files, 2] strings: the path and the compression of each file."""
+  """Returns strings [files, 2]: the path and the compression of each file."""
   return tf.constant(
     [[path, "GZIP" if tfrecord.is_gzip(path) else ""] for path in files]
   )
@@ -298,8 +297,8 @@ def distributed_batches(
   """Cuts a stream of records into global batches with a share for each replica.
 
   Replica r of R gets the examples [r * B / R, (r + 1) * B / R) of each global
-  batch of B, for any number of processes. So N devices together see the same
-  examples as one device. An incomplete last batch is dropped. Batches are
+  batch of B, for any number of processes. So R replicas together see the same
+  examples as one replica. An incomplete last batch is dropped. Batches are
   dicts from name to int32 or float32 tensor. Raises InputError: the replicas
   cannot share a batch equally.
 
@@ -311,9 +310,10 @@ def distributed_batches(
     trim: whether to trim batches to their longest sequence. Padding does not
       change results, but the shapes then differ between batches.
     transform: function of (parsed batch of a replica, step, rows=batch_size,
-      first_row=index of the replica's first example in the global batch).
+      first_row=index of the replica's first example in the global batch);
+      returns the batch to use.
     first_step: number of the first batch, for `transform`.
-    joined: ints; batch i has joined[i] * B examples. None means B in each.
+    joined: ints; batch i has joined[i] * B examples. None: each batch has B.
   """
   replicas = strategy.num_replicas_in_sync
   check_shares(batch_size, replicas, "batch size")
@@ -404,10 +404,10 @@ def training_batches(
 ):
   """Returns endless distributed batches of shuffled records.
 
-  Unlike the original: each epoch is a permutation of all records, which depends
-  only on the seed and the epoch; the original has a shuffle buffer of 100
-  records. With `bucketing`, batches have sequences of similar length. For the
-  other arguments see `shuffled_records` and `distributed_batches`.
+  Unlike the original: all records are reshuffled in each epoch, reproducibly;
+  the original has a shuffle buffer of 100 records. With `bucketing`, batches
+  have sequences of similar length. For the other arguments see
+  `shuffled_records` and `distributed_batches`.
   """
   order = dict(
     num_records=num_records, seed=seed, first_record=first_step * batch_size

@@ -1,6 +1,6 @@
 """Writes TFRecord files atomically, and counts, checks and reads their records.
 
-Unlike protobuf's, serialization is deterministic: equal features give equal
+Serialization is deterministic, unlike protobuf's: equal features give equal
 bytes, so equal records give equal files. Writing an uncompressed local file
 does not need TensorFlow; the functions that need it import it themselves.
 """
@@ -134,7 +134,7 @@ def find_files(patterns: str) -> list[str]:
 
   Args:
     patterns: comma-separated file names, glob patterns, manifests of shards, or
-      common prefixes of shards.
+      names of sharded outputs (a.tfrecord for a.tfrecord-00000-of-00003, ...).
 
   Raises:
     InputError: no file matches, or shards of a manifest are missing.
@@ -235,7 +235,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_start(name, list_tag, length):
-  """Returns a feature's bytes before its numbers, which take `length` bytes."""
+  """Returns a feature's bytes before the `length` bytes of its numbers."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
   values = _delimited(
@@ -291,19 +291,19 @@ def _varints(values):
 
 
 def is_gzip(path: str) -> bool:
-  """Returns whether a file is compressed, judging by its first bytes."""
+  """Returns whether a file is gzip-compressed, judging by its first bytes."""
   with file_io.open_for_reading(path) as stream:
     return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def count_records(path: str) -> int:
-  """Returns the number of records in a TFRecord file, reading only lengths.
+  """Returns the number of records in a TFRecord file, skipping their data.
 
   Raises InputError: the file is missing, or ends within a record. The message
   has the record's number, from 1, and its byte offset.
   """
   size, compressed = file_io.size(path), is_gzip(path)
-  reason = "gzip data end there" if compressed else f"the file has {size} bytes"
+  reason = "end of gzip data" if compressed else f"the file has {size} bytes"
   count = offset = 0
   with file_io.open_for_reading(path) as stream:
     source = gzip.GzipFile(fileobj=stream) if compressed else stream
@@ -333,9 +333,9 @@ def count_records(path: str) -> int:
 def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   """Yields each record of a TFRecord file as a dict of feature arrays [n].
 
-  Integers become int64, floats float32, and byte strings object. This is for
-  tests and checks; training uses tf.data. Raises InputError: a record is
-  damaged (CRC), cut off, or not a tf.train.Example.
+  The dtypes are int64, float32, and object for byte strings. This is for tests
+  and checks; training uses tf.data. Raises InputError: a record is damaged
+  (CRC), cut off, or not a tf.train.Example.
   """
   import tensorflow as tf
 
@@ -380,7 +380,7 @@ def read_serialized(path: str) -> Iterator[bytes]:
 
 
 def stored_records(path: str) -> "tf.data.Dataset":
-  """Returns a dataset of the serialized records in a file, maybe compressed."""
+  """Returns a dataset of the serialized records in a plain or gzip file."""
   import tensorflow as tf
 
   compression = "GZIP" if is_gzip(path) else ""

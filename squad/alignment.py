@@ -1,9 +1,9 @@
 """Maps predicted word pieces to the text as written in the passage.
 
-For "Anna Lang's" in a passage, a model reads "anna lang ' s", lower-cased and
-without accents, but the answer must be "Anna Lang". So this module finds the
-predicted pieces in the tokenized text of their words, and maps the match to the
-written text by counting characters:
+A model reads "Anna Lang's" as "anna lang ' s", lower-cased and without accents.
+If it predicts "anna lang", the answer must be "Anna Lang". So this module finds
+the predicted pieces in the tokenized text of their words, and maps the match to
+the written text by counting characters:
 
     words as written     Anna Lang's
     tokenized            anna lang ' s
@@ -31,7 +31,6 @@ import tokenization
 from squad import data
 from variants import tokenizer_file
 
-# Size of the cache of `_num_kept`.
 _CACHED_CHARACTERS = 1 << 16
 
 
@@ -45,8 +44,8 @@ class PassageText:
   def __init__(self, words: list[str], word_text: Callable[[str], str]):
     """Takes a question's `doc_tokens` and a tokenizer's `word_text`."""
     self._written = " ".join(words)
-    # The offset of each word, and of a further word, with and without spaces.
-    # For "Anna Lang's": starts [0, 5, 12], spaceless starts [0, 4, 10].
+    # The offset of each word and of a hypothetical next word: [0, 5, 12] for
+    # "Anna Lang's", or [0, 4, 10] if spaces do not count.
     self._starts = _word_starts(words)
     self._spaceless_starts = _sums(map(len, words))
     tokens = [word_text(word) for word in words]
@@ -74,7 +73,7 @@ class PassageText:
     # Search only these words, because the passage may contain the same text
     # earlier.
     start = self._token_starts[first]
-    # `end` excludes the space after the last word. Words may have no tokens.
+    # Exclude the space after the last word, unless the words have no tokens.
     end = max(start, self._token_starts[last + 1] - 1)
     offset = self._tokenized.find(predicted, start, end)
     # Counting works only if tokenization keeps the number of characters, as for
@@ -100,7 +99,7 @@ class PassageText:
     return end - start - self._tokenized.count(" ", start, end)
 
   def _position(self, index):
-    """Returns a character's written position from its index without spaces."""
+    """Returns the position in the written text; `index` ignores spaces."""
     # One space precedes each word except the first. An empty word starts at the
     # same index as the next word, so the last word that starts there counts.
     return index + bisect.bisect_right(self._spaceless_starts, index) - 1
@@ -117,7 +116,7 @@ def written_places(
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
-  # Each character of "É," becomes one character, a stripped accent none.
+  # "É" becomes one character; an accent that is a separate character, none.
   counts = [_num_kept(char, basic) for char in word]
   # The written character from which each tokenized character comes.
   sources = [n for n, count in enumerate(counts) for _ in range(count)]
@@ -150,18 +149,18 @@ class PieceFinder:
   def __init__(
     self,
     words: list[str],
-    numbers: list[int],
+    word_indices: list[int],
     tokenizer: tokenization.FullTokenizer,
   ):
     """Takes a passage's words, and the index of the word of each piece."""
     self._written = " ".join(words)
     starts = _word_starts(words)
     spans = [
-      (starts[number] + start, starts[number] + end)
-      for number in dict.fromkeys(numbers)
-      for start, end in written_places(words[number], tokenizer) or ()
+      (starts[index] + start, starts[index] + end)
+      for index in dict.fromkeys(word_indices)
+      for start, end in written_places(words[index], tokenizer) or ()
     ]
-    self._spans = spans if len(spans) == len(numbers) else None
+    self._spans = spans if len(spans) == len(word_indices) else None
 
   def find(self, first: int, last: int) -> tuple | None:
     """Returns the written text and span of the pieces `first` to `last`.
@@ -187,7 +186,7 @@ def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
 
 
 def _word_starts(words):
-  """Returns the offsets of words joined by spaces, and of a further word."""
+  """Returns the offsets of words joined by spaces, and of a next word."""
   return _sums(len(word) + 1 for word in words)
 
 

@@ -81,8 +81,8 @@ class Answer(NamedTuple):
     candidates: list of Candidate, the best first.
     best_text: the best answer other than "no answer", whatever the threshold;
       "" if there is none.
-    null_odds: `null_score` minus `score`, in logits; None without
-      version_2_with_negative.
+    null_odds: `null_score` minus `score`, in logits; 1e6 if `best_text` is "";
+      None without version_2_with_negative.
     score: the start logit plus the end logit of `best_text`; None if it is "".
     places: {text of a candidate: its span, see alignment.PassageText.find}.
     null_score: the start logit plus the end logit of "no answer"; 0.0 for a
@@ -148,11 +148,10 @@ def find_answers(
 def _check_finite(questions, windows, logits):
   """Raises InputError if a logit is nan or infinite, except -inf for padding.
 
-  Unlike the original: there, nan is sorted like a logit and answers are random.
+  Unlike the original: there, nan is sorted like a logit; answers are arbitrary.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
-  # [N, T]
-  is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
+  is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]  # [N, T]
   is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
   if is_good.all():
     return
@@ -161,7 +160,7 @@ def _check_finite(questions, windows, logits):
   raise errors.InputError(
     f"{question.place or question.qas_id}: a logit of the model is "
     f"{logits[row, position]}, at position {position} of a window of "
-    f"question {question.qas_id!r}: its weights are damaged, or training "
+    f"question {question.qas_id!r}: the weights are damaged, or training "
     "diverged; use an earlier checkpoint"
   )
 
@@ -215,7 +214,7 @@ def _distinct(ranked, find, number):
   """Returns the `number` best distinct texts of ranked Spans, the best first.
 
   The results are {text: (start logit, end logit)} and {text: span in the
-  passage}, which is None for "".
+  passage}; the span of "" is None.
   """
   kept, places = {}, {}
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
@@ -265,7 +264,7 @@ def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
 
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
-  """Applies a threshold to the answers that have null odds, and returns all."""
+  """Returns all answers, after applying a threshold to those with null odds."""
   return [
     a
     if a.null_odds is None
@@ -317,7 +316,7 @@ def answer_texts(
   Args:
     network: function of input_ids, input_mask and segment_ids, int32 [B, T];
       returns a dict with start_logits and end_logits [B, T].
-    batch_size: B of the longest windows; batches of shorter ones are larger.
+    batch_size: B for the longest windows; batches of short windows are larger.
   """
   questions = data.from_texts(pairs)
   windows = list(windowing.make_windows(questions, tokenizer, lengths))

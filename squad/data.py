@@ -93,9 +93,10 @@ def read(
   Args:
     path: JSON of SQuAD 1.1 or 2.0, nested or flat. With `version_2`, a flat
       question with an empty list of answers is impossible.
-    training: whether to locate each answer in its passage.
-      Unlike the original: questions with a blank answer are skipped, too; the
-      result lists all skipped questions, and the log has their number.
+    training: whether to locate each answer in its passage, and skip questions
+      whose answer is not at answer_start.
+      Unlike the original: this includes blank answers; the result lists all
+      skipped questions, and the log has their number.
     version_2: whether questions may have no answer.
   """
   questions: list[Question] = []
@@ -147,10 +148,11 @@ def read(
 
 
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
-  """Returns {name: SquadFile} for {name: path of a command's file}.
+  """Returns {name: SquadFile} for {name: path}.
 
-  A file for both evaluation and prediction is read once. Raises InputError: see
-  `read`; or the file for evaluation lacks answers.
+  The names are among "train", "eval" and "predict". A file for both evaluation
+  and prediction is read once. Raises InputError: see `read`; or the file for
+  evaluation lacks answers.
   """
   read_once = functools.cache(functools.partial(read, version_2=version_2))
   files = {
@@ -275,7 +277,7 @@ def _nested(entry, place, version_2):
 
 def _question(path, place, entry, passage):
   """Returns an entry's Question, without the fields for training."""
-  # As in the original: ids may be numbers, which the output has as strings.
+  # As in the original: ids may be numbers, which become strings in the output.
   qas_id = str(json_files.field(entry, "id", str | int, place))
   answers = json_files.field(entry, "answers", list[dict], place, [])
   return Question(
@@ -309,15 +311,15 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # The word that contains a character or precedes a space; -1 before the first
-  # word. If words start at 0, 4 and 9, characters 4 to 8 give the second word.
+  # The index of the word that contains a character or precedes a space, or -1.
+  # If words start at 0, 4 and 9, characters 4 to 8 give 1.
   start, end = (
     bisect.bisect_right(passage.starts, character) - 1
     for character in (offset, offset + len(text) - 1)
   )
   touched = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
   # As in the original: search for the answer in its whole words, joined by
-  # single spaces, after replacing its own white space with single spaces.
+  # single spaces, after replacing the answer's white space with single spaces.
   cleaned = " ".join(text.split())
   if cleaned and cleaned in touched:
     return question._replace(

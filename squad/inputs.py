@@ -39,7 +39,7 @@ class SquadInput(NamedTuple):
 def record_features(max_seq_length: int, *, training: bool) -> dict:
   """Returns the features that training or prediction parses from a record.
 
-  As in the original: records also have is_impossible, which is never parsed.
+  As in the original: training records also have the feature is_impossible.
   """
   shapes = dict.fromkeys(input_sequences.NAMES, [max_seq_length])
   shapes["unique_ids"] = []
@@ -77,8 +77,8 @@ def prepare(
   generator = windowing.make_windows(
     questions, tokenizer, lengths, training=training
   )
-  # Prediction needs all windows later. In training, the unused generator does
-  # not tokenize anything if the records exist.
+  # Prediction needs all windows later. Training needs only the records, so if
+  # they exist, the generator stays unused and tokenizes nothing.
   windows = None if training else list(generator)
 
   def serialize(block):

@@ -16,7 +16,7 @@ from squad import answers as squad_answers
 from squad import model as squad_model
 from training import distribution, harness, run_folder, run_report, run_setup
 
-# The flags about the model's input that a model folder stores. The folder also
+# The flags about inputs and answers that a model folder stores. The folder also
 # stores do_lower_case, in tokenizer_config.json, and the threshold for
 # "no answer", in null_threshold.json.
 INPUT_FLAGS = (
@@ -34,7 +34,7 @@ def write_results(results: dict, folder: str | None = None) -> None:
 
 
 class SquadRun:
-  """A run of the script: its model, its data and its steps."""
+  """A run of run_squad.py: its model, its data and its steps."""
 
   def __init__(
     self,
@@ -48,7 +48,7 @@ class SquadRun:
   ):
     """Creates the model, and then its data with `make_inputs`.
 
-    Call `load` or `train` first, because they load the weights of `start`.
+    Call `load` or `train` before other methods: both load `start`'s weights.
     """
     self._settings, self._config = settings, config
     self._strategy = strategy
@@ -104,7 +104,7 @@ class SquadRun:
     )
 
   def _forget_threshold(self):
-    # The first step changes the weights, for which the threshold was chosen.
+    # The threshold was chosen for weights that the first step changes.
     if self._is_chief:
       null_threshold.forget(self._settings.output_dir)
 
@@ -134,7 +134,7 @@ class SquadRun:
     )
 
   def look_up_threshold(self) -> None:
-    """Reads the stored threshold for "no answer" of the current weights."""
+    """Reads the "no answer" threshold stored for the current weights."""
     folders, start = [self._settings.output_dir], self._start
     # After training, the threshold in the initial folder is for other weights.
     if start.path and start.origin == "init" and not self._settings.do_train:

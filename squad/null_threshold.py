@@ -1,7 +1,8 @@
-"""SQuAD 2.0: the threshold of null odds above which the answer is "no answer".
+"""Finds, stores and reads SQuAD 2.0's threshold for "no answer".
 
-The user passes a number or "auto", which chooses the number with the best F1 on
-a dev set and stores it next to the weights for later predictions. The file,
+If a question's null odds exceed it, the answer is "no answer". The user passes
+a number or "auto". "auto" chooses the number with the best F1 on the evaluation
+data, and stores it next to the weights for later predictions. The file,
 null_threshold.json, identifies the weights by a digest of the head's weights.
 Every training step changes the digest; copying or renaming a model does not.
 """
@@ -31,7 +32,7 @@ class NullThreshold:
 
   Attributes:
     value: float; 0.0 until a threshold is given, found or read.
-    is_auto: whether to search the threshold on the evaluation data.
+    is_auto: whether to search for the best threshold on the evaluation data.
   """
 
   def __init__(self, text: str | None, weights: Callable):

@@ -11,7 +11,7 @@ et al. 2016 and 2018). Scores of the two versions differ:
                                  1.1           2.0
   a missing prediction           scores 0      is ignored
   a question without an answer   is an error   needs the prediction ""
-  an answer without words        has F1 = 0    means no answer
+  an answer without words        has F1 = 0    is ignored
 
 An answer "without words" consists only of punctuation and articles.
 """
@@ -61,7 +61,7 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
-  """Returns a prediction's best exact match and F1 (0 to 1) of all answers."""
+  """Returns a prediction's best exact match and F1 over all answers, 0 to 1."""
   predicted = normalized(prediction)
   golds = [normalized(text) for text in answers]
   # As in the official script, only 2.0 ignores answers without words.
@@ -99,12 +99,13 @@ def score_v2(
   if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total, the number of questions. HasAns_exact, ... are the same
-    for questions with answers, NoAns_exact, ... for questions without, if any.
-    With `null_odds`, best_exact and best_f1 are the scores after replacing
-    predictions with odds above best_exact_thresh or best_f1_thresh with "".
-    Unlike this function, the official script replaces predictions with odds
-    above 1 with "" for the other scores, and fails if a prediction is missing.
+    exact, f1 and total, the number of questions. HasAns_exact, ... are computed
+    over questions with answers, NoAns_exact, ... over those without, if any.
+    With `null_odds`, best_exact is the highest exact match that a threshold can
+    give: predictions whose odds exceed best_exact_thresh become "". best_f1 and
+    best_f1_thresh are the same for F1. Unlike this function, the official
+    script also applies a threshold, 1 by default, to the other scores, and
+    fails if a prediction is missing.
   """
   scores = points or compare_all(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
@@ -131,16 +132,16 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   A question with odds above the threshold gets "no answer". The result differs
   from the official script's best_f1_thresh in three ways. The search uses the
   best texts, even for questions with the prediction "". It answers all
-  questions with equal odds or none. If answering no question is best, the
-  threshold is below all odds. `best_texts` is {question id: best text except
-  ""}, `null_odds` is {question id: odds}. Raises InputError: no question has a
-  text, or a text has no odds.
+  questions with equal odds or none of them. If answering no question is best,
+  the threshold is below all odds. `best_texts` is {question id: best text other
+  than ""}, `null_odds` is {question id: odds}. Raises InputError: no question
+  has a text, or a text has no odds.
   """
   scores = compare_all(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  # No threshold separates equal odds, so of their sums only the last counts.
+  # No threshold separates equal odds, so only the last of their sums counts.
   sums[:-1][odds[:-1] == odds[1:]] = -1.0
   best = int(np.argmax(sums))
   # To answer none, take the largest float below the lowest odds.
@@ -156,7 +157,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 
   Returns:
     (odds [Q + 1], sums [Q + 1]): odds rise from -inf, and sums[i] is the total
-    score if the questions with odds[0] to odds[i] are answered.
+    score if only the i questions with the lowest odds are answered.
   """
   missing = [qas_id for qas_id in points if qas_id not in null_odds]
   if missing:
@@ -184,7 +185,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
-  Raises InputError: no question has a prediction, or one in 1.1 has no answer.
+  Raises InputError: no question has a prediction, or (1.1) one has no answer.
   """
   for question in questions:
     if not (question.answers or version_2):

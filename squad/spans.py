@@ -49,8 +49,8 @@ def best_spans(
   at a piece that has more context in another window. "No answer" has the logits
   of [CLS] in the window where their sum is smallest.
 
-  As in the original: padding and question compete for the best positions of a
-  window, although no span can be there. Equal scores are ordered by window,
+  As in the original: padding and the question compete for the best positions of
+  a window, although spans cannot lie there. Equal scores are ordered by window,
   then by start logit, then by end logit, with "no answer" last.
   Logits are float32 [N, T], for N windows in the order of their questions; a
   question without a window has no spans.
@@ -97,9 +97,9 @@ def _spans(windows, questions, start_logits, end_logits, options):
   # B windows, K best positions, T positions of a window.
   starts, start_scores = _best_positions(start_logits, options.n_best_size)
   ends, end_scores = _best_positions(end_logits, options.n_best_size)
-  # A span may only start with a piece that has most context in this window.
+  # A span may start only at a piece whose context is largest in this window.
   # Otherwise all windows with this piece would give the same span, with
-  # different logits. A span may end with any piece of the passage.
+  # different logits. A span may end at any piece of the passage.
   may_start = np.zeros(start_logits.shape, bool)  # [B, T]
   for row, window in zip(may_start, windows):
     row[window.first_position :][: window.length] = window.is_max_context
@@ -107,7 +107,7 @@ def _spans(windows, questions, start_logits, end_logits, options):
   passage_ends = np.array([w.first_position + w.length for w in windows])
   may_end = ends < passage_ends[:, None]  # [B, K]
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
-  # np.nonzero returns the K x K pairs of all windows in the order of the
+  # np.nonzero returns the valid pairs of all windows in the order of the
   # original's loops: window, start, end.
   is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]

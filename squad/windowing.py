@@ -1,4 +1,4 @@
-"""Splits questions and passages into windows, and makes batches of their ids.
+"""Splits passages into windows, adds the questions, and makes batches.
 
 A passage that is too long gets several windows; each window begins `doc_stride`
 pieces after the previous window. All questions and windows of a passage share
@@ -77,8 +77,8 @@ class Window(NamedTuple):
       the question's windows.
     passage: the Passage, shared by its windows.
     start, length: the window has k = length pieces of the passage from `start`.
-    is_max_context: bool [k], whether no other window has more context around
-      a piece.
+    is_max_context: bool [k], whether a piece has the most context in this
+      window; of equally good windows, the first counts.
     start_position, end_position: the answer's positions in the input; 0 if the
       window lacks the answer, None outside training.
     is_impossible: see Question.
@@ -155,7 +155,7 @@ def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
     # As in the original: a piece's score is its distance to the nearer end of
     # the window. For equal distances, a hundredth of the length prefers the
     # longer window, and ">" the first of equally long windows.
-    # The slices of `best` are views, so the assignments change the arrays.
+    # The slices are views, so the assignments change the arrays.
     left = np.arange(length)
     score = np.minimum(left, left[::-1]) + 0.01 * length
     inside = slice(start, start + length)
@@ -175,9 +175,9 @@ def find_answer(
 ) -> tuple[int, int]:
   """Returns the indices of the first and last piece of a question's answer.
 
-  The words of an answer may have further pieces: "(1907-1988)." is one word of
-  seven pieces, and "1907" is the second piece. So this function searches the
-  pieces of the words for the pieces of the answer.
+  The answer's words may have more pieces than the answer: "(1907-1988)." is one
+  word of seven pieces, and "1907" is the second piece. So this function looks
+  for the answer's pieces in the pieces of the words.
   Unlike the original: of several matches, it takes the nearest to answer_start,
   not the first. Without a match, as for "Finn" in "Finnish", it takes the
   pieces that have a character of the answer, not all pieces of the words: in
@@ -282,7 +282,7 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Returns the window with the answer's positions; 0 if it lacks a part."""
+  """Sets a window's answer positions: 0 if it lacks a part of the answer."""
   # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)
   # As in the original: a window with only a part of the answer has no answer.

@@ -1,1 +1,1 @@
-"""Tagging of words, such as entities: data, windows, models, scores."""
+"""Tagging of words (named entities, parts of speech): data, models, scores."""

@@ -31,8 +31,8 @@ def tag_texts(
       only white space separates words.
 
   Returns:
-    Dicts of lists (`words`, `tags`, `probabilities`, `starts` and `ends` in
-    characters) and `num_words`.
+    Dicts with the lists `words`, `tags`, `probabilities`, `starts` and `ends`
+    (in characters), and the number `num_words`.
   """
   answers, sentences = [], []
   for number, text in enumerate(texts):
@@ -63,7 +63,7 @@ def tag_texts(
   )
   values = (row[window.positions] for window, row in zip(windows, rows))
   probabilities = windowing.of_sentences(windows, values, len(sentences))
-  for answer, of_words in zip(answers, probabilities):
-    answer["tags"] = [labels[word.argmax()] for word in of_words]
-    answer["probabilities"] = [float(word.max()) for word in of_words]
+  for answer, word_rows in zip(answers, probabilities):
+    answer["tags"] = [labels[row.argmax()] for row in word_rows]
+    answer["probabilities"] = [float(row.max()) for row in word_rows]
   return answers

@@ -67,7 +67,7 @@ class FeatureTagger(tf.Module):
     size: int = 768,
     seed: int = 12345,
   ):
-    """Makes the variables.
+    """Creates the variables.
 
     Args:
       config: configuration of the encoder.
@@ -108,7 +108,7 @@ class FeatureTagger(tf.Module):
       )
     )
     if self._combined == "weighted_sum":
-      # With zeros, the softmax gives all layers the same share at first.
+      # With zeros, the softmax gives all layers the same weight at first.
       self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
     self._output_weights = uniform(
       "output_weights", [num_labels, 2 * size], 2 * size
@@ -170,7 +170,7 @@ def bilstm(
   # Both directions, [D, B, T, inputs]: reverse_sequence reverses only the
   # tokens and leaves padding at the end.
   both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # One product computes x W for all steps, because it needs no earlier step.
+  # One product computes x W for all steps, because x W needs no earlier state.
   from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
   from_input += bias[:, tf.newaxis]  # [T, D, B, 4S]
   zeros = tf.zeros_like(from_input[0, ..., : recurrent_kernel.shape[1]])

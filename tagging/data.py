@@ -14,7 +14,7 @@ Raw sentences, one per line ("text"), and JSON lines ("jsonl"):
 
 `tokens` and `ner_tags`, the names in Hugging Face's data sets, mean the same as
 `words` and `labels`. `labels` may be missing. Consecutive lines with the same
-`document` form a document. Predictions repeat all other keys. A .json file may
+`document` form a document. A predictions file keeps all keys. A .json file may
 have an array of such objects. In the formats of spaCy, doccano, Prodigy and
 Label Studio, spans of characters become IOB2 labels, and predicted labels
 become spans:
@@ -22,7 +22,7 @@ become spans:
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
-In columns, a line with # before the first word of a sentence is a comment if it
+In columns, a line that begins with # is a comment if it precedes a sentence and
 has more or fewer columns than lines with words. A file with ten columns is
 CoNLL-U, in which ranges (2-3) and empty nodes (3.1) are not words.
 """
@@ -56,7 +56,7 @@ _EXPECTED = (
   'expected for example {"words": ["U.N.", "official"]}, or {"text": "U.N. '
   'official", "entities": [[0, 4, "ORG"]]}'
 )
-# Examples with these values of Prodigy's `answer` are excluded.
+# Training and scoring skip examples with these values of Prodigy's `answer`.
 _REFUSED = ("reject", "ignore")
 
 
@@ -95,7 +95,7 @@ def read(
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
-  Raises InputError: the file cannot be used; the message lists invalid lines.
+  Raises InputError: no sentences, or invalid lines, which the message lists.
 
   Args:
     file_format: one of flag_values.TAGGING_FORMATS; None infers it from the
@@ -379,7 +379,7 @@ def _sentence_of(
     labels = _named(_entry(values, _LABELS), label_names, place)
     if not _are_texts(labels) or len(labels) != len(words):
       raise errors.InputError(
-        f"{place}: {len(words)} words need as many labels, in a list of texts "
+        f"{place}: {len(words)} words need as many labels, a list of strings "
         f"called {' or '.join(_LABELS)}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
@@ -407,7 +407,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Returns (number, JSON) of each object; an array numbers objects from 1."""
+  """Returns (line number, JSON) of each object; arrays count from 1."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):

@@ -205,7 +205,7 @@ def prepare_all(
     if with_context and content[-1].document == content[0].document:
       logging.warning(
         "%s: the whole file counts as one document, because no -DOCSTART- line "
-        "separates documents",
+        "(in JSON lines, no key `document`) separates documents",
         path,
       )
     windows = windowing.make_windows(

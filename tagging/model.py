@@ -34,7 +34,7 @@ class TaggingModel(tf.Module):
     bilstm_size: int = 768,
     **model_options,
   ):
-    """Makes the variables.
+    """Creates the variables.
 
     Args:
       config: configuration of the encoder.
@@ -174,7 +174,7 @@ def store_states(
   copied = ("input_mask", "label_ids")
   (length,) = file.features["input_mask"].shape
 
-  def of_batch(batch):
+  def states_of_batch(batch):
     trimmed = pipeline.trim_to_longest(batch) if trim else batch
     output = model.bert.encode(trimmed)
     outputs = (output.embedding_output, *output.all_encoder_layers)
@@ -182,7 +182,7 @@ def store_states(
     states = tf.concat(
       [tf.cast(outputs[number], tf.float32) for number in model.stored], axis=-1
     )
-    # The predictor joins batches, so all need length T; `serialize` trims them.
+    # The predictor concatenates batches, so pad to T; `serialize` trims again.
     missing = length - tf.shape(states)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {"states": states, **{name: batch[name] for name in copied}}
@@ -205,7 +205,7 @@ def store_states(
     path,
     model.bert,
     file,
-    of_batch,
+    states_of_batch,
     serialize,
     strategy=strategy,
     batch_size=batch_size,

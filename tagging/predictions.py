@@ -27,13 +27,12 @@ class FilePredictor:
     """Takes the model; with `trim`, trims batches to their longest sequence."""
     self._labels, self._trim = labels, trim
 
-    def of_batch(batch):
+    def predict_batch(batch):
       length = batch["label_ids"].shape[1]
       if trim:
         batch = pipeline.trim_to_longest(batch)
       logits = model(batch)  # [B, T', L]
-      # [B, T']
-      predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
+      predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)  # [B, T']
       # Equal widths allow stacking the rows of all batches.
       missing = length - tf.shape(predicted)[1]
       losses = tagging_model.word_losses(logits, batch["label_ids"])
@@ -43,7 +42,7 @@ class FilePredictor:
         "loss": tf.reduce_sum(losses, axis=1),
       }
 
-    self._predictor = evaluation_loop.Predictor(strategy, of_batch)
+    self._predictor = evaluation_loop.Predictor(strategy, predict_batch)
 
   def predict(
     self, file: inputs.TaggingData, batch_size: int
@@ -61,12 +60,12 @@ class FilePredictor:
       batch_size=batch_size,
       lengths=lengths if self._trim else None,
     )
-    of_windows = (
+    window_labels = (
       [self._labels[row[position]] for position in window.positions]
       for window, row in zip(windows, outputs["predicted"])
     )
     count = len(file.sentences)
-    predicted = windowing.of_sentences(windows, of_windows, count)
+    predicted = windowing.of_sentences(windows, window_labels, count)
     # Exactly one window has the loss of each word.
     return predicted, outputs["loss"].sum() / sum(map(len, predicted))
 
@@ -74,7 +73,7 @@ class FilePredictor:
 def write(
   folder: str, file: inputs.TaggingData, predicted: list[list[str]]
 ) -> None:
-  """Writes test_predictions: `file` with predicted labels, in its format."""
+  """Writes test_predictions.jsonl or .conll: `file` with predicted labels."""
   ending = "jsonl" if file.file_format == "jsonl" else "conll"
   path = os.path.join(folder, f"test_predictions.{ending}")
   lines = data.with_predictions(file.path, file.file_format, predicted)

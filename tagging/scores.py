@@ -45,7 +45,7 @@ def entities(labels: list[str]) -> list[Entity]:
   entity begins a new entity:
 
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
-      --------------- --- ----- -----
+      ----------- -----   ----- -----
 
   Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U.
   """
@@ -101,7 +101,7 @@ def words(labels: list[str]) -> list[Entity]:
 def count_entities(
   gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
 ) -> Counts:
-  """Counts entities, which are correct if their type and both ends are correct.
+  """Counts entities; a correct entity has the gold type, start and end.
 
   `find` returns the entities in a sentence's labels: `entities`, or `words`
   for labels of single words.

@@ -50,10 +50,10 @@ def words_of(text: str) -> list[str]:
 
 
 def of_label_studio(task: dict) -> dict:
-  """Adds `text` and `entities` to a task of Label Studio's JSON export.
+  """Returns a task of Label Studio's JSON export with `text` and `entities`.
 
-  The first annotation that was not cancelled gives `entities`; without one, the
-  key is missing. Raises InputError: the task has a different format.
+  `entities` has the spans of the first annotation that was not cancelled; if
+  all were, the key is missing. Raises InputError: the task has another format.
   """
   try:
     if "text" not in (values := task["data"]):
@@ -121,8 +121,8 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
     if first is None or last is None or last < first:
       raise errors.InputError(
         f"{place}: the span {start} to {end}, {text[start:end]!r:.40}, does "
-        "not begin and end with words, which white space and punctuation "
-        "separate; fix its start and end"
+        "not begin and end at word boundaries (white space and punctuation "
+        "separate words); fix its start and end"
       )
     if set(labels[first : last + 1]) != {"O"}:
       raise errors.InputError(

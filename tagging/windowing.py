@@ -116,7 +116,7 @@ def _targets(document, words, room):
   for number, sentence in document:
     sentence_start, sentence_end = start, start + len(sentence.words)
     while start < sentence_end:
-      # With room for 5 pieces: words of 2 and 3 pieces, then words of 1 and 4.
+      # With room for 5 pieces, words of 2, 3, 1 and 4 pieces fill two windows.
       end, used = start, 0
       while end < sentence_end and used + len(words[end]) <= room:
         used += len(words[end])
@@ -155,6 +155,6 @@ def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
   """Returns a list of word values per sentence, from word values per window."""
   joined: list[list] = [[] for _ in range(count)]
   # The windows of a sentence are in the order of its words.
-  for window, of_words in zip(windows, values, strict=True):
-    joined[window.sentence].extend(of_words)
+  for window, word_values in zip(windows, values, strict=True):
+    joined[window.sentence].extend(word_values)
   return joined

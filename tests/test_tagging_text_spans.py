@@ -173,12 +173,9 @@ def test_a_text_without_labels_can_be_read(tmp_path):
 @pytest.mark.parametrize(
   "spans, message",
   [
-    (
-      [[0, 3, "PER"]],
-      ":1: the span 0 to 3, 'Ann', does not begin and end with",
-    ),
+    ([[0, 3, "PER"]], ":1: the span 0 to 3, 'Ann', does not begin and end at"),
     ([[25, 32, "X"], [31, 32, "Y"]], "the span 31 to 32, '.', overlaps"),
-    ([[11, 25, "X"]], "does not begin and end with words"),
+    ([[11, 25, "X"]], "does not begin and end at word boundaries"),
     (
       [[0, 4]],
       r"\[0, 4\] is not a span; expected for example \[0, 4, \"ORG\"\]",
