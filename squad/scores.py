@@ -99,7 +99,7 @@ def score_v2(
   if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total, the number of questions. HasAns_exact, ... are computed
+    exact, f1 and total (number of questions). HasAns_exact, ... are computed
     over questions with answers, NoAns_exact, ... over those without, if any.
     With `null_odds`, best_exact is the highest exact match that a threshold can
     give: predictions whose odds exceed best_exact_thresh become "". best_f1 and

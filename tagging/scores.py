@@ -3,7 +3,7 @@
   eval_results.txt    name = value lines
   eval_report.txt     precision, recall, F1 and support of each type
 
-and test_results.txt, test_report.txt for a prediction file with labels.
+For a prediction file with labels, the names begin with test_ instead of eval_.
 
 Entities are defined as in conlleval, the scorer of the CoNLL shared tasks. The
 same rule applies to labels of IOB1, IOB2, IOBES, BILOU and BMES, and to
