@@ -2,6 +2,6 @@
 
 import os
 
-# ONNX Runtime must be imported after this. Otherwise, it stores a device id in
-# the user's cache folder and contacts its vendor's server.
+# If this is not set before its import, ONNX Runtime stores a device id in the
+# user's cache folder and contacts its vendor's server.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,15 +1,15 @@
 """Writes a folder with a network that other programs can load.
 
-  model.onnx, model.onnx_data                  the network; model.onnx_data
-                                               exists if it exceeds 2 GB
+  model.onnx, model.onnx_data                  the network; model.onnx_data has
+                                               its weights if they exceed 2 GB
   or model.tflite                              the network for LiteRT
   config.json, tokenizer_config.json,          as transformers writes them
   vocab.txt, tokenizer.json, ...
   modules.json, sentence_bert_config.json,     the pooling of embeddings, for
   1_Pooling/config.json, 2_Normalize/          sentence-transformers
 
-Hugging Face's optimum and text-embeddings-inference, Qdrant's fastembed, and
-this project's onnx_engine.py and litert_engine.py can load the folder.
+Hugging Face's optimum and text-embeddings-inference, Qdrant's fastembed and
+this project's onnx_engine.py load the ONNX folder, litert_engine.py the other.
 """
 
 import os
@@ -45,7 +45,7 @@ def write(
   """Writes the folder; an error leaves no incomplete folder.
 
   Args:
-    folder: path that does not exist, or of an empty folder.
+    folder: path of a new or empty folder.
     write_model: function that writes the network's file to a path.
     settings: settings of export_saved_model.py, with the model's `labels`.
     pooling: the sentence_pooling.Pooling for the head "embedding".

@@ -29,8 +29,7 @@ class LiteRTEngine:
 
     Args:
       path: path of a .tflite file, or of a folder with model.tflite.
-      threads: number of threads. They compute a single text together, and
-        several texts in parallel. 0 means one thread per core.
+      threads: number of threads; 0 means one per core.
 
     Raises:
       InputError: the file is missing, damaged, or from another project.
@@ -53,7 +52,7 @@ class LiteRTEngine:
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
     network_file.check_inputs(path, self._inputs)
     # An interpreter is not thread-safe: it has one buffer for intermediate
-    # results. So this interpreter has a lock, and each worker has its own.
+    # results. So this one has a lock, and each worker has its own interpreter.
     self._lock = threading.Lock()
     self._workers = futures.ThreadPoolExecutor(self._threads)
     self._thread_local = threading.local()
@@ -74,8 +73,8 @@ class LiteRTEngine:
     """Returns {name: float32 array} for integers [B, T].
 
     The engine computes each text separately, with the shortest signature that
-    fits all texts. Each thread computes whole texts, which takes half the time
-    of splitting each text among all threads.
+    fits all texts. All threads share a single text. Of several texts, each
+    thread computes whole ones, which takes half the time of sharing each text.
 
     Args:
       outputs: names of the outputs to return; None means all.

@@ -1,4 +1,4 @@
-"""Writes a network for LiteRT, which runs on phones, browsers and servers.
+"""Writes a network for LiteRT, which runs on phones, servers and in browsers.
 
 LiteRT allocates memory for fixed shapes. So the file has one signature for each
 sequence length, such as "length_16" for one text of 16 tokens. All signatures
@@ -46,7 +46,7 @@ def parse_lengths(values: Sequence[str | int], num_positions: int) -> list[int]:
 def check_size(
   lengths: Sequence[int], variables: Iterable[tf.Variable]
 ) -> None:
-  """Raises InputError if a copy of the weights per length is too large."""
+  """Raises InputError if TensorFlow's copies of the weights are too large."""
   size = sum(variable.shape.num_elements() * 4 for variable in variables)
   if size * len(lengths) > _MAX_BYTES:
     raise errors.InputError(
@@ -81,14 +81,14 @@ def write(
     signatures[network_file.signature_name(length)] = tf.function(
       lambda **batch: compute(**batch), autograph=False
     ).get_concrete_function(**specs)
-  # TensorFlow would interpret a folder next to `path` as a glob pattern.
+  # TensorFlow would interpret a "[" in the folder of `path` as a glob pattern.
   with tempfile.TemporaryDirectory() as folder:
     tf.saved_model.save(model, folder, signatures)
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
     )
-    # Without this, the file has two word embedding tables: the original, and a
-    # product with the gamma of the layer norm before the masked-LM logits.
+    # Without this, the file would have two word embedding tables: the original,
+    # and its product with gamma of the layer norm before the masked-LM logits.
     converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())

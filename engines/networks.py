@@ -1,6 +1,6 @@
 """Loads a head's network with the engine of its file format.
 
-To add an engine, write a class like OnnxEngine, and add a branch to `load`, the
+To add an engine, write a class like OnnxEngine and a branch in `load`. Add the
 name of its file to network_file.FILES, a writer to serving/network_export.py,
 the engine's name to common/flag_values.py, and an extra to pyproject.toml.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
@@ -24,7 +24,7 @@ _OUTPUTS = {
 def engine_of(folder: str) -> str | None:
   """Returns the engine for a folder, or None if it is not an export.
 
-  Other programs write such networks too, but without our settings file.
+  Other programs write files with these names too, but no network_file.SETTINGS.
   """
   if os.path.exists(os.path.join(folder, network_file.SETTINGS)):
     for engine, name in network_file.FILES.items():
@@ -34,7 +34,7 @@ def engine_of(folder: str) -> str | None:
 
 
 def load(engine: str, path: str, threads: int = 0):
-  """Loads a network's file or folder and returns its engine: an OnnxEngine, ...
+  """Loads a network's file or folder; returns an OnnxEngine or LiteRTEngine.
 
   Raises:
     InputError: the engine's package is missing, or the file cannot be read.
@@ -52,7 +52,7 @@ def load(engine: str, path: str, threads: int = 0):
 def of_engine(
   loaded, settings: run_settings.Settings, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
-  """Returns the serving.answers.Network that an engine computes.
+  """Returns the network of an engine as a serving.answers.Network.
 
   Args:
     loaded: the result of `load`.

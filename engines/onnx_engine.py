@@ -25,7 +25,7 @@ class OnnxEngine:
       threads: number of threads for a batch; 0 means one thread per core.
 
     Raises:
-      InputError: the file is missing or damaged.
+      InputError: the file is missing, damaged, or from another project.
     """
     path = network_file.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()

@@ -12,8 +12,8 @@ names and are float32:
   sparse          logits [B, T, V]
   tagging         logits [B, T, L]
 
-Weights keep their TF1 names and layouts. Letters are as in modeling.py, but the
-D of an embedding is its width.
+Weights keep their TF1 names and layouts. Letters are as in modeling.py, but in
+an embedding's shape, D is its width.
 """
 
 import math
@@ -68,7 +68,8 @@ def make(
       highest pooled layer; last_hidden_state is that layer's output.
 
   Raises:
-    InputError: a weight is missing, or ONNX lacks the variant or activation.
+    InputError: a weight is missing, or the variant or the activation is not
+      supported.
   """
   depth = config.num_hidden_layers
   if head == "embedding" and pooling[0] != "pooled":
@@ -90,7 +91,7 @@ def make(
 def write(
   path: str, model: onnx.ModelProto, most_bytes: int = _MAX_FILE_BYTES
 ) -> None:
-  """Writes the model; weights of more than `most_bytes` go to DATA_FILE."""
+  """Writes the model; if its weights exceed `most_bytes`, with a DATA_FILE."""
   size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
   onnx.save_model(
     model, path, save_as_external_data=size > most_bytes, location=DATA_FILE
@@ -120,7 +121,7 @@ class _Graph:
     )
 
   def weight(self, name):
-    """Adds a weight to the file and returns its name."""
+    """Adds a weight to the graph and returns its name."""
     if name not in self._weights:
       raise errors.InputError(
         f"the weights have no {name}, which this head needs; train the "
@@ -162,7 +163,7 @@ class _Graph:
 
 
 class _Network(_Graph):
-  """The graph of modeling.py's encoder; `states` has each layer's [B, T, H]."""
+  """The graph of modeling.py's encoder; `states` names each layer's output."""
 
   def __init__(self, weights, config, depth):
     """Adds the embeddings and the `depth` lowest layers."""
@@ -231,10 +232,10 @@ class _Network(_Graph):
       self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{prefix}/LayerNorm")
-    # A dense layer maps narrow embeddings to H, see variants/factorized.py.
+    # A dense layer maps x from E to H, see variants/factorized.py.
     mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
-    is_narrow = f"{mapping}/kernel" in self._weights
-    return self._dense(x, mapping) if is_narrow else x
+    is_mapped = f"{mapping}/kernel" in self._weights
+    return self._dense(x, mapping) if is_mapped else x
 
   def _attention_bias(self):
     """Returns the mask's bias [B, 1, 1, T] for the attention scores."""
@@ -320,7 +321,7 @@ class _Network(_Graph):
     )
 
   def add_embedding(self, mode, layers, normalize):
-    """Adds the last hidden states, and the embedding of heads.pool."""
+    """Adds the last hidden states, and the embedding as in heads.pool."""
     width = self._config.hidden_size
     vector = self._pooled() if mode == "pooled" else self._pool(mode, layers)
     if normalize:

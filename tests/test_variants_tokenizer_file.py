@@ -224,11 +224,11 @@ def test_features_that_such_a_file_lacks(tmp_path):
     (dict.clear, "is not a tokenizer.json of Hugg"),
     (
       lambda values: values["post_processor"]["pair"].pop(),
-      "pair 'a', 'b' into .*; supported are",
+      "pair 'a', 'b' into .*; this project",
     ),
     (
       lambda values: values.update(post_processor=None),
-      "pair 'a', 'b' into .*; supported are",
+      "pair 'a', 'b' into .*; this project",
     ),
     (
       lambda values: [
@@ -237,7 +237,7 @@ def test_features_that_such_a_file_lacks(tmp_path):
         )
         for name in ("single", "pair")
       ],
-      "pair 'a', 'b' into .*; supported are",
+      "pair 'a', 'b' into .*; this project",
     ),
     (
       lambda values: values["post_processor"]["single"].pop(),

@@ -1,6 +1,6 @@
 """ALBERT (arXiv 1909.11942): narrow embeddings and shared layers.
 
-The variables have their names in the released TF1 checkpoints. All layers of a
+The variables have the names of the released TF1 checkpoints. All layers of a
 group share one set of weights; released models have one group.
 """
 
@@ -22,7 +22,7 @@ _GROUP = "transformer/group_{}/inner_group_0"
 
 
 def tf1_name(bert_name: str) -> str:
-  """Converts a variable's name from BERT's to ALBERT's; layer n is group n."""
+  """Returns ALBERT's name for a variable of BERT; layer_n becomes group_n."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
     lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/",
@@ -57,7 +57,7 @@ class AlbertModel(factorized.FactorizedModel):
 
   def _layer_weights(self, number):
     config = self.config
-    # Consecutive layers share a group: 3 of 12 layers if there are 4 groups.
+    # Consecutive layers share a group: 3 each with 12 layers and 4 groups.
     group = number * config.num_hidden_groups // config.num_hidden_layers
     prefix = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {

@@ -1,9 +1,10 @@
 """ELECTRA (arXiv 2003.10555): BERT that predicts which tokens were replaced.
 
 ELECTRA has a discriminator, which is fine-tuned, and a generator, a smaller
-model that fills masks. Both are BERT with narrow embeddings and without a
-pooler; their variables have BERT's names. As in transformers, a classifier has
-a dense layer with GELU; in this project, that layer has the pooler's name.
+model that fills masks. Both are BERT without a pooler, and their embeddings may
+differ in width from the hidden states. The variables have BERT's names. As in
+transformers, a classifier has a dense layer with GELU; in this project, that
+layer has the pooler's name.
 """
 
 from variants import factorized
@@ -12,7 +13,7 @@ from variants import factorized
 class ElectraModel(factorized.FactorizedModel):
   """The encoder of a discriminator or a generator.
 
-  The dense layer `mapping` exists only if embedding_size is not hidden_size.
+  The dense layer `mapping` exists only if embedding_size != hidden_size.
   """
 
   mapping = "embeddings_project"

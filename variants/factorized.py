@@ -1,4 +1,4 @@
-"""BERT with embeddings narrower than its hidden states.
+"""BERT whose embeddings may differ in width from its hidden states.
 
 E is the width of the embeddings, H the width of the hidden states.
 """
@@ -9,7 +9,7 @@ import modeling
 
 
 class FactorizedModel(modeling.BertModel):
-  """An encoder whose dense layer `mapping` widens the embeddings from E to H.
+  """An encoder whose dense layer `mapping` maps the embeddings from E to H.
 
   `embedding_output` [B, T, H] is the output of that layer. The configuration
   also has embedding_size, which is E.
@@ -25,22 +25,22 @@ class FactorizedModel(modeling.BertModel):
     Raises InputError: embedding_size is missing or invalid.
     """
     config.check_number("embedding_size", int, low=1)
-    narrow, shapes = config.embedding_size, {}
+    width, shapes = config.embedding_size, {}
     for name, shape in configuration.bert_shapes(config, scope).items():
       # The tables become [rows, E], and the layer norm's vectors [E].
       if name.startswith(f"{scope}/embeddings/"):
-        shape = (*shape[:-1], narrow)
+        shape = (*shape[:-1], width)
       shapes[name] = shape
       if name == f"{scope}/embeddings/LayerNorm/gamma":
         shapes |= configuration.dense_shapes(
-          f"{scope}/{cls.mapping}", narrow, config.hidden_size
+          f"{scope}/{cls.mapping}", width, config.hidden_size
         )
     return shapes
 
   def _embed(self, *arguments):
-    narrow = super()._embed(*arguments)  # [S, E]
+    embedded = super()._embed(*arguments)  # [S, E]
     weights = self.weights_below(f"{self._scope}/")
-    # If E is H, a variant may lack the dense layer.
+    # ELECTRA has no dense layer if E equals H.
     if f"{self.mapping}/kernel" not in weights:
-      return narrow
-    return layers.dense(narrow, weights, self.mapping)
+      return embedded
+    return layers.dense(embedded, weights, self.mapping)

@@ -24,14 +24,14 @@ _CLASSES = {
 
 def name_of(config: configuration.BertConfig) -> str:
   """Returns the name of a configuration's variant, such as "bert"."""
-  # BertConfig.from_dict stores unknown keys, such as this one, as attributes.
+  # BertConfig.from_dict stores unknown keys, such as `variant`, as attributes.
   return getattr(config, "variant", "bert")
 
 
 def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
-  Raises InputError: the configuration names an unknown variant.
+  Raises InputError: the variant is unknown, or the model has a BiLSTM on top.
   """
   name = name_of(config)
   if getattr(config, "bilstm_on_top", False):
@@ -71,7 +71,7 @@ def check_masked_words(config: configuration.BertConfig) -> None:
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
-  """Raises InputError if the next-sentence loss is used but has no head."""
+  """Raises InputError if `is_used`, but the model has no next-sentence head."""
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):

@@ -63,7 +63,8 @@ class FileTokenizer(tokenization.FullTokenizer):
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
-    # The library's order varies between runs, but masking draws by index.
+    # The library's order varies between runs, but masking draws random tokens
+    # by their index in this order.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     self.vocab_file, self.vocab = vocab_file, dict(ordered)
     self.inv_vocab = {index: piece for piece, index in ordered}
@@ -141,10 +142,13 @@ class FileTokenizer(tokenization.FullTokenizer):
   ) -> tuple[int, ...] | None:
     """Returns the indices of an answer's first and last piece, or None.
 
-    "(1907-1988)." is ▁( 1907 - 1988 ) . but the answer "1907" alone is ▁1907.
-    So this compares characters, and returns all pieces that overlap the match
-    nearest to the end of `before`. `tokens` are the pieces of the words that
-    contain the answer; `before` is the text of these words before the answer.
+    The pieces of "(1907-1988)." are ▁( 1907 - 1988 ) . but the answer "1907"
+    alone is ▁1907. So this method compares characters. The first and last piece
+    overlap the match nearest to the end of `before`.
+
+    Args:
+      tokens: pieces of the words that contain the answer.
+      before: text of these words before the answer.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _WORD_MARKS:
@@ -245,7 +249,7 @@ def _open(vocab_file):
   # The scripts truncate and pad sequences themselves.
   tokenizer.no_truncation()
   tokenizer.no_padding()
-  # Treat "<s>" in a text as three characters, not as a special token.
+  # Treat "<s>" in a text as three characters, not as one special token.
   tokenizer.encode_special_tokens = True
   return tokenizer
 
@@ -276,7 +280,7 @@ def _specials(vocab_file, tokenizer):
       )
   raise errors.InputError(
     f"{vocab_file} turns 'a' into {' '.join(tokenizer.encode('a').tokens)!r} "
-    f"and the pair 'a', 'b' into {' '.join(pair.tokens)!r}; supported are only "
-    "models with one special token before the texts, and another one between "
-    "and after them, such as '<s> a </s> </s> b </s>'"
+    f"and the pair 'a', 'b' into {' '.join(pair.tokens)!r}; this project "
+    "supports only one special token before the texts and another between and "
+    "after them, such as in '<s> a </s> </s> b </s>'"
   )

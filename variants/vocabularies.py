@@ -41,7 +41,7 @@ def make_tokenizer(
   """Returns the FullTokenizer, or its subclass, for a vocabulary.
 
   Raises InputError: the file is missing, damaged or a SentencePiece model, or
-  it is a tokenizer.json, which does not support `never_split`.
+  `never_split` is given with a tokenizer.json.
   """
   refuse_sentencepiece(vocab_file)
   if is_tokenizer_file(vocab_file):
@@ -66,7 +66,7 @@ def read_config(vocab_file: str) -> tuple[str, dict]:
 
 
 def normalizer(vocab_file: str) -> dict:
-  """Returns the BertNormalizer's rules from a vocabulary's tokenizer.json.
+  """Returns the BertNormalizer's rules in the tokenizer.json next to a file.
 
   Keys are as in tokenizer_config.json. Without such rules, it returns {}.
   """
@@ -83,9 +83,9 @@ def normalizer(vocab_file: str) -> dict:
 
 
 def text_rules(vocab_file: str) -> dict[str, bool]:
-  """Returns `strip_accents` and `tokenize_chinese_chars` for a word list.
+  """Returns `strip_accents` and `tokenize_chinese_chars` for a vocab.txt.
 
-  As in transformers, they come from the tokenizer_config.json next to the list.
+  As in transformers, they come from the tokenizer_config.json in its folder.
   Unlike in transformers, missing entries come from tokenizer.json.
 
   Raises InputError: a file is damaged.
