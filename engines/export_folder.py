@@ -9,7 +9,7 @@
   1_Pooling/config.json, 2_Normalize/          sentence-transformers
 
 Hugging Face's optimum and text-embeddings-inference, Qdrant's fastembed and
-this project's onnx_engine.py load the ONNX folder, litert_engine.py the other.
+onnx_engine.py load a folder with model.onnx; litert_engine.py loads the other.
 """
 
 import os

@@ -36,8 +36,8 @@ def engine_of(folder: str) -> str | None:
 def load(engine: str, path: str, threads: int = 0):
   """Loads a network's file or folder; returns an OnnxEngine or LiteRTEngine.
 
-  Raises:
-    InputError: the engine's package is missing, or the file cannot be read.
+  Raises InputError: the engine's package is missing, or the file cannot be
+  read.
   """
   # Imported here because the engines' packages belong to extras.
   if engine == "litert":

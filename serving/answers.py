@@ -30,8 +30,8 @@ from tagging import answers as tagging_answers
 from text import input_sequences
 from variants import vocabularies
 
-# Takes int32 arrays [B, T] with the names in models.ServedModel.id_inputs, and
-# returns {name: array} with the outputs of models.ServedModel.from_ids.
+# A function of int32 arrays, named as in models.ServedModel.id_inputs, that
+# returns the outputs of models.ServedModel.from_ids as {name: array}.
 Network = Callable[..., dict[str, np.ndarray]]
 
 # The score of a missing answer is finite because JSON has no infinity.
@@ -104,8 +104,7 @@ def read_settings(
 ) -> tuple[run_settings.Settings, list[str]]:
   """Returns settings for `make`, and the names of an example's texts.
 
-  Raises:
-    InputError: the file is missing or damaged.
+  Raises InputError: the file is missing or damaged.
   """
   values = json_files.read(path)
   settings = run_settings.Settings(

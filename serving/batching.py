@@ -17,11 +17,11 @@ class Limits(NamedTuple):
   """A server's limits, which are flags of serve.py; see also `connections`.
 
   Attributes:
-    max_batch_size: most instances in a batch; larger requests need several.
+    max_batch_size: maximum instances in a batch; larger requests are split.
     max_batch_delay_ms: how long a request waits for others to join its batch;
       with 0, only requests that are already in the queue join it.
-    max_queue: most instances in the queue, and most in one request.
-    max_body_bytes: most bytes in the body of a request.
+    max_queue: maximum instances in the queue, and in one request.
+    max_body_bytes: maximum size of the body of a request.
     timeout_s: seconds within which the server must read and answer a request.
   """
 
@@ -70,11 +70,11 @@ class Batcher:
     self.num_batches = self.num_instances = 0
 
   async def start(self, *_) -> None:
-    """Starts to compute batches, from the running event loop."""
+    """Starts computing batches in the running event loop."""
     self._worker = asyncio.create_task(self._work())
 
   async def close(self, *_) -> None:
-    """Rejects new instances, computes those in the queue, then stops."""
+    """Rejects new instances, computes the instances in the queue, and stops."""
     self._closing = True
     self._changed.set()
     if self._worker:
@@ -119,7 +119,7 @@ class Batcher:
     try:
       return await answers
     finally:
-      # If the client has left or an instance failed, drop all other instances.
+      # If the client left or an instance failed, drop the rest of the request.
       answers.cancel()
       for instance in instances:
         instance.answer.cancel()

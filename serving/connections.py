@@ -1,8 +1,8 @@
 """Limits the number of a server's open connections.
 
 A process without free file descriptors cannot even refuse a connection. So when
-connections use half of them, the server closes the oldest idle connection for
-each new one. If all connections are busy, the new one gets status 503.
+connections use half of the descriptors, the server closes the oldest idle
+connection for each new one. If none is idle, the new one gets status 503.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:
         transport.abort()
     return server() if len(idle) >= too_many else _Refusal()
 
-  # asyncio may accept a full backlog before `server` counts any of it.
+  # asyncio may accept the whole backlog before `server` counts a connection.
   return await asyncio.get_running_loop().create_server(
     accept, host, port, backlog=max(1, min(64, most // 4))
   )

@@ -23,9 +23,7 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   """Returns a model's network for the engine that its settings name.
 
   ONNX Runtime and LiteRT compute in `threads` threads; 0 means one per core.
-
-  Raises:
-    InputError: see network_export.write_file and compare.
+  Raises InputError like network_export.write_file and compare.
   """
   settings = model.settings
   if settings.engine == "tensorflow":
@@ -67,7 +65,7 @@ def network_on_engine(
 
   Args:
     settings: the script's settings, including `engine` and `quantize`.
-    **options: values of export_options that are no flags: head, labels, ...
+    **options: export_options that the script has no flags for: head, labels...
   """
   if settings.engine == "tensorflow":
     return None

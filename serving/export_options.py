@@ -209,7 +209,7 @@ ENGINE_RULES = [
   *(option.rule for option in ENGINE),
   run_settings.Rule("dtype", not_with="engine=onnx engine=litert"),
 ]
-# The default of --max_quantization_difference.
+# The default of --max_quantization_difference, which not all scripts have.
 MOST_DIFFERENCE = 0.4
 
 
@@ -225,7 +225,7 @@ def checked(name: str, value: Any) -> Any:
     raise ValueError(f"unknown option; known: {', '.join(sorted(BY_NAME))}")
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
-  # In Python, True is an int, but it is not a valid value of a number.
+  # In Python, True is an int, but it is not valid for a numeric option.
   is_whole = isinstance(value, int) and not isinstance(value, bool)
   least = option.lower_bound
   if least is not None and not (is_whole and value >= least):

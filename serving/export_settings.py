@@ -55,7 +55,7 @@ def with_trained(
   is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
   if trained.get("text_b_column") or is_reranker:
     trained.setdefault("text_pairs", True)
-  # With "auto", training searched for a threshold, stored with the weights.
+  # With "auto", run_squad.py found a threshold and stored it with the weights.
   if trained.get("null_score_diff_threshold") == "auto":
     del trained["null_score_diff_threshold"]
   known = {
@@ -75,8 +75,8 @@ def resolve(
   """Returns the complete settings of an export, including the model's.
 
   `labels` is [] if the head has no label names. Raises InputError: a flag would
-  have no effect, the weights lack the head, its task is not supported, labels
-  are missing, or the threshold stored with the weights is damaged.
+  have no effect, the weights lack the head, the problem_type is not supported,
+  labels are missing, or the threshold stored with the weights is damaged.
   """
   trained_head.require(settings.head, settings)
   # These defaults of the head's script yield to the model's settings.

@@ -36,9 +36,8 @@ class ExportedNetwork:
   def __init__(self, folder: str, threads: int = 0):
     """Loads an export; `threads` threads run a batch, 0 means one per core.
 
-    Raises:
-      InputError: the engine's package is missing, or a file is missing or
-        damaged.
+    Raises InputError: the engine's package is missing, or a file is missing or
+    damaged.
     """
     paths = model_folder.find(folder)
     if "vocab_file" not in paths:

@@ -97,7 +97,8 @@ class GraphTokenizer(tf.Module):
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # Entries must be unique. " 7" never matches, because words have no space.
+      # Entries must be unique, so the empty entry 7 becomes " 7". It never
+      # matches, because words contain no spaces.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -115,8 +116,8 @@ class GraphTokenizer(tf.Module):
 
     Offsets count the remaining code points.
     """
-    # Process all texts as one flat vector: the operations are few for any B.
-    # A text cannot affect the next, because no rule looks beyond a space.
+    # Process all texts as one flat vector, which needs few operations for any
+    # B. A text cannot affect the next, because no rule looks beyond a space.
     texts = tf.strings.join([texts, " "])
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     rules, chars = self._rules, source.flat_values  # [C]
@@ -184,8 +185,9 @@ class GraphTokenizer(tf.Module):
     combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
     def sort():
-      # Sort all runs at once: the run's number is the high part of the key, and
-      # the class (below 256) the low part. A stable sort keeps ties in order.
+      # Sort all runs of marks at once: in the key, the run's number is the high
+      # part, the class (below 256) the low part. A stable sort keeps ties in
+      # order.
       run = tf.cumsum(tf.cast(kinds & _STARTER > 0, tf.int64))  # [C]
       keys = tf.gather(run, origins) * 256 + combining
       order = tf.argsort(keys, stable=True)
@@ -201,8 +203,8 @@ class GraphTokenizer(tf.Module):
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
     lengths = tf.cast(tf.strings.length(words, "UTF8_CHAR"), tf.int64)  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
-    # operation limits bytes, not characters, so replace such a word by a string
-    # with too many bytes.
+    # operation limits bytes, not characters, so replace such a word with a
+    # string that has too many bytes.
     words = tf.where(lengths > self._longest_word, self._too_long, words)
     pieces = self._wordpiece.tokenize(words)
     ids, numbers = pieces.flat_values, pieces.value_rowids()
@@ -219,7 +221,7 @@ def _final_sigmas(chars, kinds):
   """Replaces a capital sigma at the end of a word, as str.lower does.
 
   A sigma ends a word if the character before it is cased and the character
-  after it is not. This skips transparent characters: accents, apostrophes, ...
+  after it is not, ignoring transparent characters, such as apostrophes.
 
   Args:
     chars, kinds: int32 [C].
@@ -245,13 +247,14 @@ def _final_sigmas(chars, kinds):
 
 
 class _Rules:
-  """The replacement of every code point; a class has all with the same rule.
+  """The rule for every code point; code points with equal rules form a class.
 
   The classes of 1.1 million code points would add 4 MB to every exported graph.
-  Most pages of them are equal (all "itself"), and the graph stores those once.
+  So they are split into pages. Most pages are equal (their code points stay
+  unchanged), and the graph stores equal pages only once.
 
   Attributes:
-    starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
+    starts, lengths, targets: targets[starts[c]:][:lengths[c]] replaces class c.
     kinds: the role bits of each class's code points.
     combining: the Unicode combining class (0: starter) of each class.
   """
@@ -261,7 +264,7 @@ class _Rules:
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     numbers = {((_ITSELF,), _STARTER, 0): 0}  # {rule: its class}
     for char, text in _replaced_by(lowers, strips, isolates_han).items():
-      # With _ITSELF, thousands of characters share a short replacement.
+      # With _ITSELF, thousands of characters share one rule.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       # Roles matter only if the tokenizer lower-cases or strips accents.
       roles = _roles(char, text) if lowers or strips else _STARTER
@@ -327,7 +330,7 @@ def _roles(char, lowered):
   """Returns a character's role bits; BasicTokenizer turns it into `lowered`.
 
   Python does not expose whether a character is cased or transparent. So this
-  lower-cases a sigma after the character, and checks the sigma's form.
+  function lower-cases a sigma after the character, and checks the sigma's form.
   """
   # The tokenizer removes control characters before it applies other rules.
   if not _replaced_by()[char]:
@@ -372,7 +375,7 @@ def check_same(
       f"from tokenization.py, for example for {ascii(text):.200}; export with "
       "--format=onnx or litert, which have no tokenizer in the graph"
     )
-  logging.info("the tokenizer in the graph gives the ids of tokenization.py")
+  logging.info("the tokenizer in the graph gives tokenization.py's ids")
 
 
 def _texts_to_try(tokenizer):

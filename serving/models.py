@@ -31,7 +31,7 @@ class ServedModel(tf.Module):
     config: configuration.BertConfig.
     settings: run_settings.Settings that export_settings.resolve returned.
     tokenizer: tokenization.FullTokenizer.
-    allowed_missing: patterns for the variables that no output depends on.
+    allowed_missing: patterns of names of variables that no output depends on.
     text_inputs: names of an example's texts.
     id_inputs: names of the inputs of `from_ids`.
     pooling: sentence_pooling.Pooling for embeddings.
@@ -50,9 +50,8 @@ class ServedModel(tf.Module):
   ):
     """Creates the variables; `load` loads their values.
 
-    Raises:
-      InputError: the configuration does not support max_seq_length or pairs, or
-        the checkpoint cannot be opened.
+    Raises InputError: the configuration does not support max_seq_length or
+    pairs, or the checkpoint cannot be opened.
     """
     super().__init__()
     config.check_sequence_length(settings.max_seq_length)
@@ -71,8 +70,7 @@ class ServedModel(tf.Module):
   def load(self) -> weight_files.Report:
     """Loads the weights of the settings' init_checkpoint; returns a report.
 
-    Raises:
-      InputError: a variable that outputs depend on is missing.
+    Raises InputError: a variable that outputs depend on is missing.
     """
     return weight_files.load(
       self.variables,
@@ -91,7 +89,7 @@ class ServedModel(tf.Module):
     )
 
   def outputs(self, inputs: dict, training=False) -> dict:
-    """Returns the outputs that other programs can fine-tune, all float32.
+    """Returns the float32 outputs that other programs use for fine-tuning.
 
     Args:
       inputs: dict with `input_ids`, `input_mask` and `segment_ids` [B, T].
@@ -135,7 +133,7 @@ class Classifier(ServedModel):
   """
 
   def _make_head(self):
-    # A regression has one output without a name.
+    # A regression has one output and no labels.
     return heads.ClassificationHead(self.config, len(self.settings.labels) or 1)
 
   def _logits(self, output, training):
@@ -230,7 +228,7 @@ class MaskFiller(ServedModel):
     return {"logits": self.head(output.sequence_output)}
 
   def named(self, outputs):
-    """Replaces token ids by tokens."""
+    """Replaces token ids with tokens."""
     lines = np.array(vocabularies.lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
 

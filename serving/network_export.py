@@ -30,10 +30,8 @@ def with_lengths(
 ) -> run_settings.Settings:
   """Returns settings with integer `lengths`; max_seq_length is the last one.
 
-  Settings of --format=onnx, which takes any length, stay unchanged.
-
-  Raises:
-    InputError: the lengths are invalid or exceed the model's positions.
+  Settings of --format=onnx, which takes any length, stay unchanged. Raises
+  InputError: the lengths are invalid or exceed the model's positions.
   """
   if settings.format != "litert":
     return settings
@@ -63,8 +61,8 @@ def write(model: models.ServedModel, texts: list) -> None:
       print(f"8 bits: {compare(model, engine, settings, texts)}.")
       if not settings.calibration_file:
         print(
-          "These are built-in sentences. To compare with your texts, pass a "
-          "file with one per line: --calibration_file=texts.txt"
+          "The texts are built-in sentences. To compare with your own texts, "
+          "pass a file with one per line: --calibration_file=texts.txt"
         )
     answers.write_settings(
       os.path.join(os.path.dirname(path), network_file.SETTINGS),
@@ -167,8 +165,9 @@ def compare(
   # `not <=` also refuses NaN.
   if not distances.max() <= settings.max_quantization_difference:
     raise errors.InputError(
-      f"--quantize=int8: {summary}; pass a larger "
-      "--max_quantization_difference if that is acceptable, or --quantize=none"
+      f"--quantize=int8: {summary}; pass --quantize=none, or if that is "
+      "acceptable, pass a larger --max_quantization_difference to "
+      "export_saved_model.py"
     )
   return summary
 

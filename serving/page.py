@@ -23,7 +23,7 @@ def make(
 
 @functools.cache
 def security_policy() -> str:
-  """Returns a policy that allows only the page's own script, style and host."""
+  """Returns the Content-Security-Policy: the page's own script, style, host."""
   rules = [
     "default-src 'none'",
     "connect-src 'self'",
@@ -32,7 +32,7 @@ def security_policy() -> str:
     "frame-ancestors 'none'",
   ]
   for directive, tag in (("script-src", "script"), ("style-src", "style")):
-    # The pattern excludes the script element with attributes, which has data.
+    # The pattern excludes the script element with attributes: it contains data.
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     rules.append(f"{directive} 'sha256-{base64.b64encode(digest).decode()}'")

@@ -141,9 +141,9 @@ def pair_inputs(
 ) -> dict:
   """Joins ids [B, (N)] into "[CLS] a [SEP] b [SEP]", truncated if needed.
 
-  As in the original: a second text without word pieces is ignored: "[CLS] a
-  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T]; T is the
-  length of the longest sequence.
+  As in the original: without word pieces in b, the result is "[CLS] a [SEP]".
+  Returns input_ids, input_mask and segment_ids, int32 [B, T]; T is the length
+  of the longest sequence.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3

@@ -1,4 +1,4 @@
-"""Converts predictions from and to TensorFlow Serving's REST format, JSON.
+"""Parses requests and builds responses in TensorFlow Serving's JSON format.
 
 A request has rows, {"instances": [{"text": "a"}, {"text": "b"}]}, or columns,
 {"inputs": {"text": ["a", "b"]}}. It may omit the name of a model's only input.
@@ -128,7 +128,7 @@ def _texts(name, values):
     if isinstance(values, list):
       return list(map(_text, values))
   except (AttributeError, TypeError, ValueError):
-    pass  # A value has another form.
+    pass  # A value is not a text.
   raise errors.InputError(f"{name!r} must be a list of texts")
 
 
@@ -136,7 +136,7 @@ def _text(value):
   if isinstance(value, dict) and value.keys() == {"b64"}:
     data = base64.b64decode(value["b64"], validate=True)
     return data.decode("utf-8", "ignore")
-  # A lone surrogate ("\\ud800" is JSON) raises UnicodeEncodeError.
+  # A lone surrogate, such as JSON's "\ud800", raises UnicodeEncodeError.
   value.encode("utf-8")
   return value
 

@@ -160,7 +160,7 @@ def load(
     ) from error
 
   def ids(**batch):
-    # This function must hold `model`: a signature does not keep its variables.
+    # A signature does not keep its variables alive, so refer to `model` here.
     return model.signatures["ids"](**batch)
 
   name = os.path.basename(os.path.abspath(folder))

@@ -9,9 +9,10 @@
   GET  /metrics                            counts and latencies, for Prometheus
 
 Every refusal is a JSON object with the key "error". Its status is 400 for an
-invalid request, 403 for an unknown Host, 404 for an unknown model or version,
-413 for a body that is too large, 503 for too many requests or connections, 504
-for a timeout. If no complete request arrives in time, the connection is closed.
+invalid request, 403 for a Host that is not allowed, 404 for an unknown model or
+version, 413 for a body that is too large, 500 for an internal error, 503 for
+too many requests or connections or during a shutdown, and 504 for a timeout.
+The server closes a connection on which no complete request arrives in time.
 """
 
 import asyncio
@@ -43,9 +44,9 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# Maximum seconds from a signal to the end of the process, and for each of two
-# waits of aiohttp: until requests are answered, and until answers are read.
+# Maximum seconds from a signal to the end of the process.
 _SECONDS_TO_END = 22.0
+# Maximum seconds aiohttp waits for answers, and again for clients to read them.
 _SECONDS_TO_FINISH = 8.0
 # Maximum number of log lines about refused requests, per interval in seconds.
 _LOG_LINES, _LOG_INTERVAL = 10, 30.0
@@ -155,7 +156,7 @@ async def _serve(application, host, port, name, timeout):
     logger=application[_LOG],
     keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
-    # Otherwise aiohttp would fail on a wrongly encoded body, even to skip it.
+    # aiohttp would fail on a body that does not match its Content-Encoding.
     auto_decompress=False,
   )
   stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -189,7 +190,7 @@ async def _serve(application, host, port, name, timeout):
 
 
 def _end_now():
-  logging.warning("ended before the last batch was computed")
+  logging.warning("the server stopped before the last batch was computed")
   os._exit(1)
 
 
@@ -206,7 +207,7 @@ class _Handlers:
       raise errors.InputError(
         f"Content-Encoding {encoding!r:.40}: send the JSON uncompressed"
       )
-    # Refuse a request before its body takes memory.
+    # If the queue is full, refuse the request before its body takes memory.
     self._batcher.require_room()
     # The timeout includes reading the body, so no slow client blocks a handler.
     return await asyncio.wait_for(self._predict(request), self._timeout)
@@ -287,10 +288,10 @@ async def _count(request, handler):
 
 
 async def _refuse(request, handler):
-  """Middleware: turns an exception into a response with status and sentence."""
+  """Middleware: turns an exception into a response with an error message."""
   try:
     hosts = request.app[_HOSTS]
-    # A health check sends the address of a container as Host.
+    # Any Host may request /healthz: container platforms send an IP address.
     if (
       hosts
       and request.path != "/healthz"
@@ -317,7 +318,7 @@ async def _refuse(request, handler):
 
 
 def _refusal(error):
-  """Returns the status and the sentence for an exception."""
+  """Returns the status and the error message for an exception."""
   match error:
     case errors.InputError():
       return 400, str(error)

@@ -65,7 +65,7 @@ def load(
       lower-case. never_split: words that stay whole. max_seq_length: longest
       sequence in word pieces. dtype: "float32" or "bfloat16". engine:
       "tensorflow", "onnx" or "litert". quantize, for onnx and litert: "none" or
-      "int8". With an export, only max_seq_length may be changed.
+      "int8". Of these, an export only allows max_seq_length to differ.
 
   Raises:
     InputError: there is no model, or it cannot be read.
@@ -135,9 +135,9 @@ class TextModel:
     # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
-    def compute(batch, places):
+    def compute(batch, numbers):
       states = self._source.states(head, batch, attention)
-      for row in range(len(places)):
+      for row in range(len(numbers)):
         # Remove the padding.
         length = batch["input_mask"][row].sum()
         inputs = {name: values[row, :length] for name, values in batch.items()}
@@ -201,14 +201,14 @@ class TextModel:
     Args:
       top_k: number of results per query.
       vectors: float [N, D], the result of `embed` for the N lines with the same
-        options; if None, this method computes it.
+        options; if None, this method computes them.
     """
     (_, is_single), (_, is_text) = _rows(queries), _rows(lines)
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
     queries, lines = [queries] if is_single else [*queries], [*lines]
-    if vectors is None:  # In parts, which limits the memory of `embed`.
+    if vectors is None:  # Embed the lines in parts, to limit memory.
       vectors = np.concatenate(
         [
           self.embed(lines[start : start + _SEARCHED], **options)
@@ -238,8 +238,8 @@ class TextModel:
   def answer(self, questions, contexts, *, top_k: int | None = None, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
 
-    With top_k also `candidates`, the best answers, limited by n_best_size too:
-    dicts of answer, probability, score, start and end.
+    With top_k, the dict also has `candidates`: the top_k best answers, at most
+    n_best_size, as dicts of answer, probability, score, start and end.
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
@@ -265,7 +265,7 @@ class TextModel:
     return answer
 
   def fill_mask(self, texts, **options):
-    """Returns a dict for each text: fillings, probabilities, both by [MASK].
+    """Returns a dict for each text: fillings, probabilities; a list per [MASK].
 
     Options: top_k, max_seq_length.
     """
@@ -366,7 +366,7 @@ def _check_form(rows, names):
   if rows and len(rows[0]) != len(names):
     raise errors.InputError(
       f"this model takes {len(names)} texts per example ({', '.join(names)}) "
-      f"but got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
+      f"but got {len(rows[0])}: pass {_FORMS[len(names)]}, or change text_pairs"
     )
 
 

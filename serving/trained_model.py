@@ -23,10 +23,8 @@ class TrainedModel:
   def __init__(self, settings: run_settings.Settings, threads: int = 0):
     """Reads all files except the weights, which `head` loads.
 
-    TensorFlow computes in `threads` threads; 0 means one per core.
-
-    Raises:
-      InputError: the model is missing or cannot be read.
+    TensorFlow computes in `threads` threads; 0 means one per core. Raises
+    InputError: the model is missing or cannot be read.
     """
     self._threads = threads
     if threads:  # TensorFlow starts its threads when it first computes.
@@ -45,10 +43,9 @@ class TrainedModel:
   def head(
     self, settings: run_settings.Settings, batch_size: int
   ) -> answers.Head:
-    """Loads the head that settings name.
+    """Loads the head that `settings` names.
 
-    Raises:
-      InputError: the folder lacks the head, or a setting is invalid.
+    Raises InputError: the folder lacks the head, or a setting is invalid.
     """
     settings = export_settings.resolve(settings, self.config)
     model = models.KINDS[settings.head](self.config, settings, self.tokenizer)

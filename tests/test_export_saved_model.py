@@ -44,7 +44,7 @@ def test_export(tmp_path):
     f"The model is in {tmp_path}/model/7.\n"
     f"Serve it: python serve.py --saved_model_dir={tmp_path}/model\n"
   )
-  assert "gives the ids of tokenization.py" in finished.err
+  assert "gives tokenization.py's ids" in finished.err
   assert os.listdir(tmp_path / "model") == ["7"]
   signature = tf.saved_model.load(str(tmp_path / "model" / "7")).signatures[
     "serving_default"
