@@ -2,6 +2,6 @@
 
 import os
 
-# If this is not set before its import, ONNX Runtime stores a device id in the
-# user's cache folder and contacts its vendor's server.
+# Set before ONNX Runtime is imported, which would otherwise store a device id
+# in the user's cache folder and contact its vendor's server.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -73,8 +73,8 @@ class LiteRTEngine:
     """Returns {name: float32 array} for integers [B, T].
 
     The engine computes each text separately, with the shortest signature that
-    fits all texts. All threads share a single text. Of several texts, each
-    thread computes whole ones, which takes half the time of sharing each text.
+    fits all texts. A single text uses all threads. Several texts are divided
+    among the threads, which takes half the time of using all threads per text.
 
     Args:
       outputs: names of the outputs to return; None means all.

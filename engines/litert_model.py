@@ -1,4 +1,4 @@
-"""Writes a network for LiteRT, which runs on phones, servers and in browsers.
+"""Writes a network for LiteRT, a runtime for phones, browsers and servers.
 
 LiteRT allocates memory for fixed shapes. So the file has one signature for each
 sequence length, such as "length_16" for one text of 16 tokens. All signatures

@@ -91,7 +91,7 @@ def make(
 def write(
   path: str, model: onnx.ModelProto, most_bytes: int = _MAX_FILE_BYTES
 ) -> None:
-  """Writes the model; if its weights exceed `most_bytes`, with a DATA_FILE."""
+  """Writes the model; weights go to DATA_FILE if they exceed `most_bytes`."""
   size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
   onnx.save_model(
     model, path, save_as_external_data=size > most_bytes, location=DATA_FILE

@@ -209,7 +209,7 @@ ENGINE_RULES = [
   *(option.rule for option in ENGINE),
   run_settings.Rule("dtype", not_with="engine=onnx engine=litert"),
 ]
-# The default of --max_quantization_difference, which not all scripts have.
+# The default of --max_quantization_difference, and the limit without this flag.
 MOST_DIFFERENCE = 0.4
 
 

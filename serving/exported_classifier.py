@@ -1,4 +1,4 @@
-"""Runs the --do_predict of run_classifier.py with an export. No TensorFlow."""
+"""Runs run_classifier.py --do_predict with an export. No TensorFlow."""
 
 from checkpoints import model_settings
 from classification import answers, data

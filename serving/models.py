@@ -31,7 +31,7 @@ class ServedModel(tf.Module):
     config: configuration.BertConfig.
     settings: run_settings.Settings that export_settings.resolve returned.
     tokenizer: tokenization.FullTokenizer.
-    allowed_missing: patterns of names of variables that no output depends on.
+    allowed_missing: name patterns of the variables that no output depends on.
     text_inputs: names of an example's texts.
     id_inputs: names of the inputs of `from_ids`.
     pooling: sentence_pooling.Pooling for embeddings.

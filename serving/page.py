@@ -23,7 +23,7 @@ def make(
 
 @functools.cache
 def security_policy() -> str:
-  """Returns the Content-Security-Policy: the page's own script, style, host."""
+  """Returns a Content-Security-Policy for the page's script, style and host."""
   rules = [
     "default-src 'none'",
     "connect-src 'self'",

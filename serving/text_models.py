@@ -265,7 +265,7 @@ class TextModel:
     return answer
 
   def fill_mask(self, texts, **options):
-    """Returns a dict for each text: fillings, probabilities; a list per [MASK].
+    """Returns a dict for each text: fillings and probabilities, per [MASK].
 
     Options: top_k, max_seq_length.
     """

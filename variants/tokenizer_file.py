@@ -143,8 +143,8 @@ class FileTokenizer(tokenization.FullTokenizer):
     """Returns the indices of an answer's first and last piece, or None.
 
     The pieces of "(1907-1988)." are ▁( 1907 - 1988 ) . but the answer "1907"
-    alone is ▁1907. So this method compares characters. The first and last piece
-    overlap the match nearest to the end of `before`.
+    alone is ▁1907. So this method compares characters. The indices span all
+    pieces that overlap the match nearest to the end of `before`.
 
     Args:
       tokens: pieces of the words that contain the answer.

@@ -66,7 +66,7 @@ def read_config(vocab_file: str) -> tuple[str, dict]:
 
 
 def normalizer(vocab_file: str) -> dict:
-  """Returns the BertNormalizer's rules in the tokenizer.json next to a file.
+  """Returns BertNormalizer's rules from tokenizer.json next to `vocab_file`.
 
   Keys are as in tokenizer_config.json. Without such rules, it returns {}.
   """
