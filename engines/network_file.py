@@ -46,7 +46,7 @@ def feed(
   """Returns {name: array} for the inputs in `names`.
 
   Args:
-    arrays: the arrays for INPUTS: ids, mask and segments.
+    arrays: ids, mask and segments, in the order of INPUTS.
   """
   values = zip(INPUTS, arrays)
   return {n: np.asarray(value, dtype) for n, value in values if n in names}

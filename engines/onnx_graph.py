@@ -204,7 +204,7 @@ class _Network(_Graph):
     return self.add("Mul", x, active) if operator == "Sigmoid" else active
 
   def _logits(self, x, table, bias):
-    """Returns x [..., H] times a table [O, H], plus a bias: [..., O]."""
+    """Returns x [..., H] @ transposed table [O, H], plus a bias: [..., O]."""
     # Engines transpose a constant only once, when they load the file.
     columns = self.add("Transpose", self.weight(table), perm=[1, 0])
     return self.add("Add", self.add("MatMul", x, columns), self.weight(bias))

@@ -1,6 +1,6 @@
 """Turns texts into answers, for every head, in Python and in serve.py.
 
-  texts -> ids        functions of the task's folder, which its script uses too
+  texts -> ids        functions of the task's folder, shared with its script
   ids -> outputs      a Network, which any engine computes
   outputs -> answers  functions of the task's folder
 

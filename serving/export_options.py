@@ -51,9 +51,7 @@ _MODEL = (
 )
 _WITHOUT_LABELS = "output_activation=linear output_activation=relevance"
 EXPORT = (
-  Option(
-    "head", None, "What the model does.", choices=flag_values.SERVING_HEADS
-  ),
+  Option("head", None, "Task of the model.", choices=flag_values.SERVING_HEADS),
   Option(
     "labels",
     [],

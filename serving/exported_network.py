@@ -16,7 +16,7 @@ from engines import network_file, networks
 from serving import answers, export_options
 from variants import vocabularies
 
-# Settings that may differ from the export's: no network depends on them.
+# Settings that may differ from the export's: they do not affect the network.
 _CAN_CHANGE = frozenset(
   "model_dir max_seq_length top_k doc_stride max_windows max_query_length "
   "max_answer_length n_best_size version_2_with_negative tag_words "
