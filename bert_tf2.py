@@ -3,8 +3,8 @@
 In the wheel, this file is the package's __init__.py. In a clone, and after
 `pip install -e .`, it loads the modules next to it. It rewrites their imports
 (`import modeling`, `from squad import answers`) as the wheel's build does, to
-keep common names such as `tokenization` inside the package. `modeling`, as a
-script of the clone imports it, and `bert_tf2.modeling` are one module object.
+keep common names such as `tokenization` inside the package. In a script of the
+clone, `modeling` and `bert_tf2.modeling` are the same module object.
 """
 
 import importlib.abc
@@ -36,7 +36,7 @@ def __getattr__(name):
 
 
 def rewritten(source: str) -> str:
-  """Returns a module's source with the project's imports moved to bert_tf2."""
+  """Returns a module's source, importing project modules from bert_tf2."""
   source = _MODULE_IMPORT.sub(r"\1from bert_tf2 import \2", source)
   return _FOLDER_IMPORT.sub(r"\1from bert_tf2.\2 import ", source)
 

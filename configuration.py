@@ -50,8 +50,8 @@ class BertConfig:
     max_position_embeddings: length of the longest sequence, in tokens.
     type_vocab_size: number of segments. As in the original: the default is 16,
       although every released configuration has 2.
-    initializer_range: standard deviation of the initial weights, before the
-      normal is truncated at two standard deviations.
+    initializer_range: standard deviation of the initial weights, before their
+      normal distribution is truncated at two standard deviations.
   """
 
   vocab_size: int
@@ -182,8 +182,8 @@ class BertConfig:
       )
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
-    """Returns an encoder's parameter count, by default for bert_shapes."""
-    # Lists one layer: the names of 10**9 mistyped layers would fill the memory.
+    """Returns the encoder's parameter count; None means bert_shapes."""
+    # Lists one layer: a mistyped num_hidden_layers would fill the memory.
     one_layer = copy.copy(self)
     one_layer.num_hidden_layers = 1
     table = (shapes or bert_shapes)(one_layer)
@@ -227,7 +227,7 @@ class _ModelFormat(NamedTuple):
   """Describes transformers' configuration format of one model type.
 
   Attributes:
-    defaults: {our name of a key: its default}; BertConfig has the others.
+    defaults: {our name of a key: its default, if BertConfig's differs}.
     names: {our name: transformers' name, or None}, where the names differ.
     others: further keys of this model type, not in `_SHARED`.
   """
@@ -241,11 +241,11 @@ _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 # The epsilon of BERT's layer norm; the original's file does not contain it.
 _EPSILON = 1e-12
 _ROBERTA = _ModelFormat(
-  # Counts all table rows; BertConfig's number excludes rows before position 0.
   defaults={
     "vocab_size": 50265,
     "type_vocab_size": 2,
     "hidden_act": "gelu",
+    # Includes the table's rows before position 0, which BertConfig excludes.
     "max_position_embeddings": 512,
     "pad_token_id": 1,
     "layer_norm_eps": _EPSILON,
@@ -376,8 +376,8 @@ THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 def is_huggingface(values: dict, path: str | None = None) -> bool:
   """Returns whether the values of a JSON file have Hugging Face's format.
 
-  No key of a file from 2019 shows the format; the file name in `path` and the
-  weights next to the file do.
+  In files from 2019, no key shows the format. For these files, the file name in
+  `path` and the weights next to the file decide.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):
@@ -450,7 +450,7 @@ def from_huggingface(values: dict) -> dict:
   # BERT's file has no `variant`, because the original must be able to read it.
   if variant != "bert":
     config["variant"] = variant
-  # `check` refuses a value that is not a string, as it does an unknown name.
+  # `check` refuses values that are not strings, as well as unknown names.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
@@ -461,7 +461,7 @@ def from_huggingface(values: dict) -> dict:
 
 
 def _with_defaults(values):
-  """Returns of_a_task(values) and the defaults that transformers leaves out."""
+  """Returns of_a_task(values) plus the defaults that transformers omits."""
   task, head = of_a_task(values), head_of(values)
   if head:
     count = json_files.field(values, "num_labels", int, _SOURCE, 2)
@@ -496,7 +496,7 @@ def _reranker(values):
 def head_of(values: dict) -> str | None:
   """Returns the head that a configuration names, or None if it names no head.
 
-  "classification" and "tagging" have the same names of weights.
+  Weights cannot tell "classification" from "tagging": the names are the same.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():
@@ -619,10 +619,10 @@ def check_activation(activation) -> None:
 
 
 def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
-  """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
+  """Returns {name: shape} of a `BertModel`, in the order of the original."""
   width, inner_width = config.hidden_size, config.intermediate_size
   shapes: dict[str, tuple] = {
-    # This comes first, because BertModel.word_embeddings is the first variable.
+    # Must come first: BertModel.word_embeddings returns the first variable.
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),

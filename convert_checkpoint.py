@@ -5,8 +5,8 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
 
 The script detects the input's format from its files. It prints which weights it
 leaves out and why; --verbose prints every weight under both names. --verify
-checks that both checkpoints compute the same outputs. BERT-base takes seconds.
---add_tokens and --max_position_embeddings enlarge the model.
+checks that both checkpoints compute the same outputs. Converting BERT-base
+takes seconds. --add_tokens and --max_position_embeddings enlarge the model.
 """
 
 from common import command, flag_values, flags
@@ -44,8 +44,8 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "do_lower_case",
   None,
-  "Whether the tokenizer of a Hugging Face output lower-cases text, and new "
-  "words are lower-cased; by default detected from the vocabulary.",
+  "Whether the tokenizer of a Hugging Face output lower-cases text, and "
+  "whether new words are lower-cased; by default detected from the vocabulary.",
   needs="to=huggingface|add_tokens",
 )
 flags.DEFINE_enum(
@@ -104,7 +104,7 @@ TOLERANCE = 1e-3
 
 
 def print_conversion(settings, source, conversion):
-  """Prints a summary, weights left out and notes; --verbose: all weights."""
+  """Prints the weights left out, notes and a summary; --verbose: all names."""
   reasons = {}
   for name, reason in sorted(conversion.left_out.items()):
     reasons.setdefault(reason, []).append(name)

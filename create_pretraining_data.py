@@ -95,8 +95,8 @@ flags.DEFINE_bool(
 flags.DEFINE_float(
   "shard_size_mb",
   0,
-  "Write a file for every N megabytes (10**6 bytes) of text. Memory stays "
-  "limited, because each file depends only on its part of the text. 0: process "
+  "Write a file for every N megabytes (10**6 bytes) of text. Memory use is "
+  "bounded, because each file depends only on its part of the text. 0: process "
   "the whole text at once, as google-research/bert does.",
   lower_bound=0,
 )
@@ -204,7 +204,7 @@ def write_files(settings, options, inputs):
     # Unlike the original: a text without records is an error, not empty files.
     if not corpus.num_documents:
       raise errors.InputError(
-        f"--input_file={settings.input_file}: no record in it: give text with "
+        f"--input_file={settings.input_file}: no record in it; give text with "
         "one sentence per line and blank lines between documents"
       )
     unknown_tokens.log_share(

@@ -65,7 +65,7 @@ def main(_):
       read_lines(paths), settings.do_lower_case
     )
     if not words:
-      raise errors.InputError(f"no word in {', '.join(paths)}")
+      raise errors.InputError(f"no word in {', '.join(paths)}; give more text")
     logging.info(
       "Learning from %d words, %d different", words.total(), len(words)
     )
@@ -81,8 +81,8 @@ def main(_):
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
     logging.warning(
-      "Fewer than --vocab_size=%d: no other piece occurs %d times. For a "
-      "larger vocabulary, give more text or a smaller --min_frequency",
+      "Fewer than --vocab_size=%d: no other piece occurs %d times or more. For "
+      "a larger vocabulary, give more text or a smaller --min_frequency",
       settings.vocab_size,
       settings.min_frequency,
     )

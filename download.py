@@ -4,7 +4,7 @@ r"""Downloads released models and data sets, ready for the other scripts.
   python download.py --dir=downloads --model=uncased_L-12_H-768_A-12 \
       --data=mrpc,squad1
 
-Each download gets a folder below --dir, which appears only when it is complete.
+A download's folder below --dir appears only when the download is complete.
 Run the same command again to continue a broken transfer; it skips complete
 downloads. The script prints the flags with which other scripts use the files.
 """

@@ -100,7 +100,7 @@ WARMUP_TEXT = "The keeper lit the [MASK]."
 
 
 def read_texts(path, names):
-  """Returns the calibration texts, a list of tuples of strings."""
+  """Returns the texts of a file, or built-in texts, as tuples of strings."""
   if not path:
     return [(text,) * len(names) for text in network_export.COMPARED_TEXTS]
   texts = []

@@ -5,7 +5,7 @@ r"""Writes BERT's vectors for text: one per token, or one per line.
       --init_checkpoint=bert_model.ckpt --layers=-1,-2
 
 A line has one text, or two as in "text one ||| text two". --pooling writes one
-vector per line, --similarity the cosine similarity of a line's two texts:
+vector per line. --similarity writes the cosine similarity of two texts:
 
   python extract_features.py --similarity --pooling=mean \
       --input_file=pairs.txt --output_file=cosines.jsonl \
@@ -99,7 +99,7 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
   "vectors_file",
   None,
-  "Reuses the vectors in this --output_file of an earlier --search with the "
+  "File of vectors to reuse: the --output_file of an earlier --search with the "
   "same --input_file and model.",
   needs="search",
   not_with="output_file",
@@ -115,7 +115,8 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
   "batch_size",
   32,
-  "Texts in a batch. If shapes may vary, batches of short texts are larger.",
+  "Number of texts in a batch. Batches of short texts are larger, except on a "
+  "TPU or with --jit_compile=true.",
   lower_bound=1,
   needs="output_file|vectors_file",
 )
@@ -181,7 +182,7 @@ def check_flags(settings):
   for path in (settings.search, settings.input_file) if settings.search else ():
     # Reads every line, to find invalid UTF-8 before hours of work.
     if not sum(1 for _ in file_io.read_lines(path)):
-      raise errors.InputError(f"{path} has no line")
+      raise errors.InputError(f"{path} is empty; write one text per line")
   if not all(text.isdecimal() for text in settings.picture_lines):
     raise errors.InputError(
       f"--picture_lines={','.join(settings.picture_lines)}: expected line "
@@ -213,13 +214,13 @@ def read_settings():
 def write_features(settings, tokenizer, encode, computer, layers):
   """Writes --output_file."""
   path = settings.input_file
-  # The progress bar needs the count, which also finds invalid UTF-8 early.
+  # The progress bar needs the count; counting also finds invalid UTF-8 early.
   num_lines = sum(1 for _ in file_io.read_lines(path))
   if not num_lines:
     if settings.output_format != "jsonl":
-      raise errors.InputError(f"{path} has no line")
+      raise errors.InputError(f"{path} is empty; write one text per line")
     # As in the original: an empty input gives an empty output.
-    logging.warning("the input has no lines, and neither has the output")
+    logging.warning("the input has no lines, so the output is empty")
     file_io.write_text(settings.output_file, "")
     return
   bar = progress.Progress(

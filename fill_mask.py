@@ -11,7 +11,8 @@ r"""Fills each [MASK] of a text with the most likely word pieces.
 
 For one text, it masks each piece in turn (arXiv 1910.14659), and prints the
 perplexity per piece, the sum of the log-probabilities, and the piece count. For
-two texts, it prints the probability that the second follows. The text is last.
+two texts, it prints the probability that the second follows. Each printed line
+ends with its text.
 
 Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 """
@@ -23,15 +24,17 @@ from training import common_flags
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_multi_string(
-  "text", [], "Text with one or more [MASK]; the flag may be repeated."
+  "text",
+  [],
+  "Text to fill (with one or more [MASK]) or score; the flag may be repeated.",
 )
-flags.DEFINE_string("input_file", None, "File of such texts, one per line.")
+flags.DEFINE_string("input_file", None, "File of texts, one per line.")
 flags.define_options(export_options.for_script("top_k", not_with="score"))
 flags.DEFINE_bool(
   "score",
   False,
   "Instead of filling, print how likely each text is. For two texts separated "
-  'by " ||| ", print how likely the second follows the first.',
+  'by " ||| ", print the probability that the second follows the first.',
 )
 
 

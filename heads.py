@@ -8,17 +8,17 @@ import tensorflow as tf
 import configuration
 import layers
 
-# As in the original: fine-tuning heads ignore initializer_range and drop 10 %
-# of their input even if the configuration's hidden_dropout_prob is 0.
+# As in the original: fine-tuning heads ignore initializer_range, and the
+# classification head drops 10 % of its input even if hidden_dropout_prob is 0.
 _HEAD_STDDEV = 0.02
 _HEAD_DROPOUT = 0.1
-# If the head does not read the pooled output, a checkpoint may lack these
+# If the head does not use the pooled output, a checkpoint may lack these
 # variables: several of Hugging Face's classes have no pooler.
 POOLER = ("^bert/pooler/",)
 
 
 def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
-  """Returns {name: shape} of a `MaskedLMHead`, without the table [V, width]."""
+  """Returns {name: shape} of a `MaskedLMHead`, without the word embeddings."""
   width = width or config.hidden_size
   return {
     **configuration.dense_shapes(
@@ -38,7 +38,7 @@ def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
 
 
 class MaskedLMHead(layers.Weights):
-  """Predicts masked tokens, with the encoder's word embeddings."""
+  """Predicts masked tokens; the word embeddings are its output weights."""
 
   def __init__(
     self,
@@ -48,7 +48,7 @@ class MaskedLMHead(layers.Weights):
     seed: int = 12345,
     fused: bool = False,
   ):
-    """Creates the head with the encoder's table [V, E]; in BERT, E is H.
+    """Creates the head for word embeddings [V, E]; in BERT, E is H.
 
     `fused` is for inference only, see layers.get_activation.
     """
@@ -57,8 +57,8 @@ class MaskedLMHead(layers.Weights):
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
-    # The function hides the table from this head's variables, which otherwise
-    # would repeat it when they are joined with the encoder's variables.
+    # The function hides the table from tf.Module. Otherwise, joining the head's
+    # and the encoder's variables would list it twice.
     self._table = lambda: word_embeddings
 
   def __call__(
@@ -66,7 +66,7 @@ class MaskedLMHead(layers.Weights):
   ) -> tf.Tensor:
     """Returns logits [B, P, V] at positions [B, P] of [B, T, H].
 
-    Without positions, sequence_output is [B, P, H], states of masked tokens.
+    Without positions, sequence_output has only the masked tokens, [B, P, H].
     """
     weights = self.weights_below("cls/predictions/")
     x = sequence_output
@@ -102,7 +102,7 @@ def word_weights(
   def weigh_text(text):
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
-    if pooling == "max":  # The weight grows with the logit.
+    if pooling == "max":  # May come first: the weight grows with the logit.
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
     weights = tf.math.log1p(tf.nn.relu(weights))
     if activation == "log1p_relu":
@@ -142,7 +142,7 @@ class ReplacedTokenHead(layers.Weights):
 
 
 class _OutputHead(layers.Weights):
-  """An output layer in float32, with dropout before it in training."""
+  """An output layer in float32; subclasses may apply dropout to its input."""
 
   def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
     shapes = output_shapes(config, prefix, num_outputs)

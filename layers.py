@@ -118,7 +118,7 @@ def get_activation(activation, *, fused: bool = False):
 
 def norm_epsilon(config) -> float:
   """Returns the epsilon that a model's layer norms add to the variance."""
-  # BERT's own configuration lacks this key; its variants have it.
+  # BERT's own configuration lacks this key; variants may have it.
   return getattr(config, "layer_norm_eps", _NORM_EPSILON)
 
 
@@ -213,8 +213,8 @@ def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def dense_lookup(table, numbers):
-  """Gathers the rows of a table [V, H] at integers [S]; its gradient is dense.
+def dense_lookup(table, indices):
+  """Gathers the rows of a table [V, H] at indices [S]; its gradient is dense.
 
   As in the original: the gradient of position embeddings is summed over the
   batch before the global norm is computed. (The original slices the table.)
@@ -222,9 +222,9 @@ def dense_lookup(table, numbers):
   count = table.shape[0]
 
   def gradient(upstream):
-    return tf.math.unsorted_segment_sum(upstream, numbers, count), None
+    return tf.math.unsorted_segment_sum(upstream, indices, count), None
 
-  return tf.gather(table, numbers), gradient
+  return tf.gather(table, indices), gradient
 
 
 def attention_bias(input_mask) -> tf.Tensor | None:
@@ -377,9 +377,9 @@ def _initial_value(name, shape, *, stddev, seed):
 class Dropout(NamedTuple):
   """Zeroes a random share of the units in training and scales up the rest.
 
-  `Dropout(seed).at("layer_0/output")(x, rate)`: the mask depends only on the
-  seed and the name of the site. Seed and counter are tensors to let all layers
-  call one traced function.
+  In `Dropout(seed).at("layer_0/output")(x, rate)`, the random numbers depend
+  only on the seed and the name of the site. Seed and counter are tensors, so
+  all layers can call one traced function.
 
   Attributes:
     seed: int32 [2]; None disables dropout.
@@ -424,7 +424,7 @@ class Dropout(NamedTuple):
     return self._replace(counter=tf.constant(words, tf.int32))
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-    """Drops a share `rate` of x, rounded to a multiple of 1 / 65536."""
+    """Drops a share of x: `rate`, rounded to a multiple of 1 / 65536."""
     if not self.is_active or not rate:
       return x
     # Numbers are uniform in [-2^15, 2^15); a share `rate` is below the limit.

@@ -12,7 +12,7 @@
      |   dense to H, dropout, + input, layer norm      |
      +-------------------------------------------------+
      |
-     +--> sequence_output [B, T, H] --> words [B, P, V], spans 2 x [B, T],
+     +--> sequence_output [B, T, H] --> masked LM [B, P, V], spans 2 x [B, T],
      |  (with `positions`: [B, P, H])   labels of tokens [B, T, L]
      |   first token; dense, tanh
      v
@@ -232,8 +232,8 @@ class BertModel(layers.Weights):
         recompute the rest. This needs less memory and a third more time.
       skip_padding: leave padding out of everything except attention. The hidden
         states of padding are 0. The hidden states of tokens do not change
-        unless dropout is active, whose masks depend on the row. XLA cannot
-        compile this, because shapes depend on the number of tokens.
+        unless dropout is active, because its masks depend on the row. XLA
+        cannot compile this, because shapes depend on the number of tokens.
       is_for_tpu: compute dropout and attention in the forms that are fastest on
         a TPU, see layers.Dropout and unpadding.TpuRows.
       scope: first part of every variable name. Unlike the original: a second
@@ -381,7 +381,7 @@ class BertModel(layers.Weights):
     if self._recompute_activations:
       layer = _recomputed(layer)
     # All layers of a graph share one trace, because tracing takes most of the
-    # time before the first step. This excludes gradients under XLA, which
+    # time before the first step. Gradients under XLA are the exception: XLA
     # would treat the function's inputs as constants and recompile every step.
     xla_may_compile_gradients = training and not self._skip_padding
     if tf.inside_function() and not xla_may_compile_gradients:
@@ -401,10 +401,10 @@ class BertModel(layers.Weights):
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
-      # Gathering before the cast keeps the gradient a list of rows, one per
-      # token, whose norm the optimizer computes. Gathering from
-      # the value, not the variable, keeps TensorFlow from copying the whole
-      # table at every read and every update.
+      # Gathering before the cast gives a gradient of one row per token, see
+      # optimization.rows_squared_norm. Gathering from the value, not the
+      # variable, keeps TensorFlow from copying the whole table at every read
+      # and every update.
       words_table = tf.convert_to_tensor(weights["word_embeddings"])
       summed = tf.gather(words_table, words)  # [S, H]
       summed = tf.cast(summed, tf.float32)

@@ -1,9 +1,9 @@
 """Learning-rate schedules and optimizers: BERT's Adam, AdamW and LAMB.
 
 The formulas are pure functions of tensors (`learning_rate`,
-`adam_weight_decay_update`, `clip_scale`); the classes only keep the moments and
-move data. The training loop sums gradients over replicas before it calls
-`update_all`.
+`adam_weight_decay_update`, `clip_scale`); the classes store the moments and
+apply the updates. The training loop sums gradients over replicas before it
+calls `update_all`.
 
 As in the original: one step scales all gradients to a global norm of at most 1,
 updates the moments with the scaled gradients, adds weight decay to Adam's
@@ -47,11 +47,12 @@ def learning_rate(
 ) -> tf.Tensor:
   """Returns the learning rate for the update that follows `step` updates.
 
-  The rate rises linearly from 0 at step 0 to `init_lr` at `num_warmup_steps`,
-  then decays and is 0 (except "constant") from `num_train_steps` on.
+  The rate rises linearly from 0 at step 0 towards `init_lr`. From step
+  `num_warmup_steps` on, it decays to 0 at `num_train_steps`, or is constant.
   As in the original: the decay counts from step 0, not from the end of the
-  warm-up, so the rate then drops abruptly. With 20 steps, 5 of them warm-up,
-  and init_lr 1e-3, rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, 7e-4, ... 5e-5.
+  warm-up, so the rate can drop when the warm-up ends. With 20 steps, 5 of them
+  warm-up, and init_lr 1e-3, the rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4,
+  7e-4, ... 5e-5.
 
   Unlike the original: an update always gets the rate of its own step. In the
   original, reading the step raced with its increment.
@@ -72,7 +73,7 @@ def learning_rate(
   warmup = tf.cast(num_warmup_steps, tf.float32)
   init_lr = tf.cast(init_lr, tf.float32)
   # In a graph, TensorFlow turns a division into a product with the reciprocal.
-  # With an explicit product, eager mode gives the original's bits, too.
+  # With an explicit product, eager mode also gives the original's bits.
   progress = tf.minimum(step, total) * (1.0 / total)
   decayed = SCHEDULES[schedule](init_lr, progress)
   # The maximum only avoids 0 / 0 in the branch that is not taken.
@@ -207,7 +208,7 @@ def _times(grad, scale):
 
 
 def _kernel_share(beta):
-  """Returns the kernel's 1 - float32(beta) divided by the exact 1 - beta."""
+  """Returns 1 - float32(beta), as in the kernel, divided by 1 - beta."""
   rounded = float(np.float32(beta))
   return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
 
@@ -339,13 +340,13 @@ class AdamWeightDecay:
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):
-    """Returns factors for gradient, rate and epsilon that make Adam exact.
+    """Returns factors for gradient, rate and epsilon that make updates exact.
 
-    The kernel weights a gradient g by 1 - float32(beta) = s (1 - beta), where s
-    is 0.999987 for beta_2 = 0.999. From g / sqrt(s2), it computes the exact v
-    and m s1 / sqrt(s2), which is 7e-6 too large. The rate's factor corrects
-    this. (An m from another program lacks the error, so some ten updates are
-    7e-6 too small.)
+    TensorFlow's kernel weights a gradient g by 1 - float32(beta), which is
+    s (1 - beta); s is 0.999987 for beta_2 = 0.999. From g / sqrt(s2), it
+    computes the exact v and m s1 / sqrt(s2), which is 7e-6 too large. The
+    rate's factor corrects this. (In another program's checkpoint, m is exact,
+    so the first ten or so updates are 7e-6 too small.)
 
     With bias correction by c1 and c2 (see `adam_direction`), the direction
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).

@@ -109,7 +109,7 @@ def main(argv):
   # Makes all plans before the first run, to report missing files at once.
   plans = [make_plan(settings, name, extra) for name in settings.row]
   for plan in plans:
-    # Completes one row after another: a stopped command can report whole rows.
+    # Finishes each row before the next, so a stopped command has complete rows.
     for seed in range(1, settings.seeds + 1):
       if settings.dry_run:
         print(shlex.join(runs.command(plan, seed)))

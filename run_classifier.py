@@ -76,7 +76,7 @@ def main(_):
   run_settings.refuse_ignored(settings)
   seeds = repeated_runs.parse_seeds(settings.seeds)
   grid = repeated_runs.parse_search(settings.search, settings.parse)
-  # Runs of seeds or a grid start with new heads; tasks on vectors have no head.
+  # Runs of seeds or a grid start with new heads; OF_VECTORS tasks have no head.
   is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
   config = run_setup.model_config(
     settings, None if is_new else "classification"

@@ -242,7 +242,7 @@ def run_model(settings, run):
     step = train(settings, model, run, start, predictor)
   else:
     weight_files.load(
-      # Taggers do not read the pooler, and Hugging Face's taggers have none.
+      # Taggers do not use the pooler, and Hugging Face's taggers have none.
       model.variables,
       start.path,
       allowed_missing=heads.POOLER,

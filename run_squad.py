@@ -7,9 +7,9 @@ r"""Answers questions with spans of a text: SQuAD 1.1 and 2.0.
 
 The script fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and
 4.3). It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0
-(--version_2_with_negative), null_odds.json. If the file has answers, it scores
-the predictions. A trained model's folder sets --max_seq_length and similar
-flags:
+(--version_2_with_negative), null_odds.json. If --predict_file has answers, the
+script scores the predictions. A trained model's folder sets --max_seq_length
+and the other flags that define the model's input:
 
   python run_squad.py --do_predict --predict_file=new.json \
       --model_dir=squad_output/final_model --output_dir=new_output
@@ -200,7 +200,7 @@ def main(_):
   files = data.read_all(paths, version_2=settings.version_2_with_negative)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
-  # All runs share these inputs. The first run prepares them, once it has found
+  # All runs share these inputs. The first run prepares them after it has found
   # its weights.
   make_inputs = functools.cache(
     lambda: inputs.prepare_all(

@@ -157,7 +157,7 @@ def main(_):
   )
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
-  if port:  # The server prints the port that replaces 0.
+  if port:  # With --port=0, the port is unknown until the server prints it.
     example = rest.example_request(model.texts, host, port, name)
     logging.info("example request: %s", example)
   server.run(application, host, port, name, limits.timeout_s)

@@ -60,7 +60,7 @@ class UnknownTokenError(errors.InputError, KeyError):
   the entry, and it is also an InputError, which scripts report.
   """
 
-  __str__ = Exception.__str__  # KeyError's puts quotes around the message.
+  __str__ = Exception.__str__  # KeyError.__str__ adds quotes.
 
 
 def validate_case_matches_checkpoint(
@@ -162,7 +162,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class Specials(NamedTuple):
-  """The special tokens of a model: [CLS] a [SEP] b [SEP].
+  """The special tokens around texts, in BERT [CLS] a [SEP] b [SEP].
 
   Attributes:
     cls, sep, mask: tokens.
@@ -272,7 +272,7 @@ class FullTokenizer:
     """Encodes many lines, for data.read_corpus of pretraining.
 
     Returns the concatenated ids of all lines, the number of ids of each line,
-    and None: "##" already marks the pieces that continue a word.
+    and None instead of flags for pieces that continue a word: "##" marks them.
     """
     rows = list(map(self.encode, lines))
     return list(itertools.chain.from_iterable(rows)), list(map(len, rows)), None
@@ -348,8 +348,8 @@ class BasicTokenizer:
       tokenize_chinese_chars: Hugging Face's option; False treats Han characters
         like other letters.
       never_split: words that stay whole between white space or Han characters,
-        as written or lower-cased. As in Hugging Face's BertTokenizer, "C++"
-        keeps its case, and "c++" matches both.
+        as written or lower-cased. As in Hugging Face's BertTokenizer, the entry
+        "C++" keeps its case, and the entry "c++" matches "c++" and "C++".
     """
     self.do_lower_case = do_lower_case
     self.strip_accents = (

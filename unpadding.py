@@ -53,7 +53,7 @@ class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
     return tf.reshape(values, [-1, *values.shape[2:]])
 
   def pad(self, rows):
-    """Converts rows [S, H] to [B, T, H]; positions without a row are 0."""
+    """Converts rows [S, H] to [B, T, H]."""
     return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
   def add_by_position(self, rows, table):

@@ -30,7 +30,7 @@ def parse_flags(
   """Parses the flags; for --help, prints the help and exits.
 
   Args:
-    module_name: the script's `__name__`; no-op if the script is imported.
+    module_name: the script's `__name__`; an imported script parses nothing.
     imports_tensorflow: whether to import TensorFlow (without Keras). A function
       decides after the flags are parsed.
   """
@@ -48,7 +48,7 @@ def parse_flags(
     errors.flush_output()
   if flags.FLAGS.verbose:
     os.environ["BERT_TRACEBACK"] = "1"
-  # Controls the start-up lines of TensorFlow's C++ code.
+  # Controls the log messages of TensorFlow's C++ code.
   level = "0" if flags.FLAGS.verbose else "3"
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
   _check_paths(flags.FLAGS.flag_values_dict())
@@ -137,7 +137,7 @@ def _flag_fault(error):
 
 
 def _open_closed_streams():
-  """Reopens closed standard streams, or files would get their descriptors."""
+  """Reopens closed standard streams, so no file gets their descriptors."""
   for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, mode))
@@ -185,7 +185,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   gc.enable()
 
   def checked_main(argv):
-    # Imported after absl's own setup, because --help does not need it.
+    # Imported here, because --help does not need it.
     from common import console
 
     console.start(_screen_level())

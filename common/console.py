@@ -57,8 +57,8 @@ class _Line(logging.Formatter):
   """Adds the level to warnings and errors, and the time without a terminal."""
 
   def format(self, record):
-    bad = record.levelno > logging.INFO
-    text = f"{record.levelname.lower()}: " if bad else ""
+    is_problem = record.levelno > logging.INFO
+    text = f"{record.levelname.lower()}: " if is_problem else ""
     text += super().format(record)
     if sys.stderr.isatty():
       return text
@@ -103,7 +103,7 @@ def show_warnings_alone() -> None:
 
 
 def keep_in(folder: str) -> None:
-  """Writes all records to log.txt in the run's folder, even earlier records."""
+  """Writes all records, including earlier ones, to log.txt in a folder."""
   is_started = _keeper in logging.getLogger().handlers
   # Only the first folder counts: it is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):

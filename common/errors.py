@@ -2,8 +2,8 @@
 
 A library module raises `InputError` with the bad input, the expectation and the
 remedy; a script wraps its `main` in `report_input_errors`, which prints that
-sentence and exits with code 1. Other exceptions are bugs of the project:
-their traceback is written to a file, or shown if BERT_TRACEBACK is set.
+sentence and exits with code 1. Most other exceptions are bugs of the project:
+their traceback is written to a file, and also shown if BERT_TRACEBACK is set.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def require_text(text: str, place: str = "") -> None:
   """Raises InputError if a text, from any source, is empty or white space.
 
   As in the original: functions for vectors (extract_features.py, `encode`,
-  `embed`) and files of GLUE's tasks and of SQuAD's format accept empty texts.
+  `embed`) and files of GLUE and SQuAD accept empty texts, without this check.
   """
   if not text or text.isspace():
     reason = "an empty text; pass a text that is not only white space"
@@ -113,7 +113,7 @@ class Faults:
 
 
 def listed(faults: list[str]) -> str:
-  """Formats the end of a message: the first 20 faults and a count."""
+  """Formats a message's end: the first 20 faults and the count of the rest."""
   shown = "".join(f"\n  {fault}" for fault in faults[:_FAULTS_SHOWN])
   more = len(faults) - _FAULTS_SHOWN
   return shown + (f"\n  ... and {more} more" if more > 0 else "")
@@ -177,7 +177,7 @@ def _sentence(error):
 
 
 def _write_details(error):
-  """Returns the traceback's file; prints the traceback if that fails."""
+  """Writes the traceback to a file, or else prints it; returns where it is."""
   stem = os.path.splitext(program.name())[0]
   try:
     number, path = tempfile.mkstemp(prefix=f"{stem}-", suffix=".txt")

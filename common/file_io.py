@@ -3,7 +3,7 @@
 Every output file is written under a temporary name and renamed when it is
 complete, so a run that dies leaves no half-written output. Paths with "://"
 (gs://...) go through TensorFlow, others through the operating system.
-TensorFlow is imported for the first such path; other scripts start fast.
+TensorFlow is imported only for the first path with "://".
 """
 
 import atexit
@@ -102,7 +102,7 @@ def expand_file_patterns(patterns: str) -> list[str]:
   Args:
     patterns: comma-separated file names or glob patterns, in which * and ?
       match no dot at the start of a local name, as in a shell. A pattern that
-      is the name of an existing file or folder means this entry.
+      is the exact name of a file or folder matches only that.
 
   Returns:
     File names; the matches of each pattern are sorted. Unlike the original:
@@ -129,11 +129,11 @@ def _matches(pattern):
 
 
 def literal_name(path: str) -> str:
-  r"""Returns a name that TensorFlow's readers do not read as a pattern.
+  r"""Returns a name that TensorFlow's readers do not expand as a pattern.
 
   `path` is a file, a folder or the prefix of a checkpoint. If it contains [ or
-  \, this function returns a path of links to these files, which exist until the
-  process ends. Otherwise, it returns `path`.
+  \, this function links its files in a temporary folder, which exists until the
+  process ends, and returns the links' path. Otherwise, it returns `path`.
   """
   special = r"\[" if _IS_WINDOWS else r"[\[\\]"
   if is_remote(path) or not re.search(special, path):
@@ -149,7 +149,7 @@ def literal_name(path: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-  """Returns names separated by commas; of many, the first two and the last."""
+  """Joins names with commas; abridges more than four as "a, b, ..., z"."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
@@ -206,16 +206,16 @@ def refuse_pointer(path: str) -> None:
 
 def refuse_packed(path: str, head: bytes) -> None:
   """Raises InputError if a text file begins with the bytes of an archive."""
-  packers = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, as Excel's .xlsx"))
-  for mark, name in packers:
+  formats = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, like Excel's .xlsx"))
+  for mark, name in formats:
     if head.startswith(mark):
       raise packed(path, name)
 
 
 def packed(path: str, name: str) -> errors.InputError:
-  """Returns the InputError for a text that the program `name` has packed."""
+  """Returns the InputError for a text compressed in the format `name`."""
   return errors.InputError(
-    f"{path} is packed ({name}); unpack it, or save it as text"
+    f"{path} is compressed ({name}); decompress it, or save it as text"
   )
 
 
@@ -261,7 +261,7 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
 
   Raises:
     InputError: the file is missing, a line is not UTF-8 (its number is named),
-      or "\r" alone ends all lines.
+      or all lines end in "\r" alone.
   """
   with open_for_reading(path) as stream:
     for number, line in enumerate(stream, 1):
@@ -303,7 +303,7 @@ def not_utf8(
 ) -> errors.InputError:
   """Returns the InputError for a UnicodeDecodeError in a line of a file.
 
-  Raises InputError: the file is packed.
+  Raises InputError: the file is compressed.
   """
   if number == 1:
     refuse_packed(path, error.object)
@@ -330,8 +330,8 @@ def temporary_path(path: str) -> str:
 def _cut(name):
   """Shortens a name so that a temporary name fits.
 
-  A file system allows names of 255 bytes; 30 are for the part after the
-  machine's name, 10 for an ending that a writer may append.
+  A file system allows names of 255 bytes. 30 are reserved for the part after
+  the machine's name, and 10 for an ending that a writer may append.
   """
   room = 255 - 40 - len(_machine())
   return os.fsencode(name)[:room].decode("utf-8", "ignore")
@@ -428,7 +428,7 @@ def new_folder(path: str) -> Iterator[str]:
       f"{path} is not on a local disk; give a local folder, then copy it"
     )
   stays = _must_stay(path)
-  # A folder that must stay may be another volume, so `temporary` is inside it.
+  # A folder that must stay may be a mount point, so `temporary` is inside it.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
   if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
     raise errors.InputError(f"{path} already exists; give a new folder")
@@ -459,7 +459,7 @@ def _must_stay(path):
 
 
 def _is_special(path):
-  """Whether `path` is a FIFO or a device, which no file can replace."""
+  """Whether `path` is a FIFO or a device; InputError if it is a folder."""
   if os.path.isdir(path):
     raise errors.InputError(
       f"cannot write {path}: it is a folder; give the name of a file"

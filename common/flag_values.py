@@ -1,7 +1,8 @@
 """Values of flags whose implementations are slow to import.
 
 Because they are listed here, --help and mistyped flags are answered before
-TensorFlow is loaded. The implementing modules check that they know all values.
+TensorFlow is loaded. tests/test_common_flag_values.py compares them with the
+implementations.
 """
 
 DISTRIBUTION_STRATEGIES = tuple(

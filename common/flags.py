@@ -1,4 +1,4 @@
-"""absl's flags, with finite numbers and rules for when a flag has an effect.
+"""absl's flags, restricted to finite numbers, and rules about their effect.
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 
@@ -85,7 +85,7 @@ DEFINE_string = _with_rule(flags.DEFINE_string)
 
 
 def define_options(options) -> None:
-  """Defines the flags in a table of serving.export_options.Options."""
+  """Defines a flag for each serving.export_options.Option in a table."""
   for option in options:
     define, values = DEFINE_string, []
     if option.choices:
@@ -113,7 +113,7 @@ def rule(
   """Adds a rule to flags defined elsewhere; spaces separate the names."""
   for name in names.split():
     new_rule = run_settings.Rule(name, needs, not_with, why)
-    # The class, which newer versions of absl annotate, has no `rules`.
+    # Any, because the class in absl declares no attribute `rules`.
     flag: Any = FLAGS[name]
     rules = list(getattr(flag, "rules", ()))
     flag.rules = rules + [new_rule] if new_rule.help else rules
@@ -134,8 +134,8 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
 def read_settings(check: bool = True) -> run_settings.Settings:
   """Returns the values of the flags; only `main` may call it.
 
-  check=False does not refuse flags without effect yet, because the effect of a
-  flag may depend on a model's folder.
+  With check=False, the caller refuses flags without effect later, because the
+  effect of a flag may depend on a model's folder.
   """
   values = FLAGS.flag_values_dict()
   # A flag that the user set to its default also counts as given.

@@ -1,4 +1,4 @@
-"""Locks a folder: one process trains there, and others can see which.
+"""Locks a folder, to let only one process train in it, and names the owner.
 
 The operating system releases the lock on `run.lock` (flock) when its process
 ends in any way. The line in the file stays; it names the current or last owner.
@@ -39,7 +39,7 @@ def acquire(folder: str):
       lock.acquire(blocking=False)
     except filelock.Timeout:
       logging.warning(
-        "%s is in use by %s: waiting %d seconds for its end",
+        "%s is in use by %s: waiting up to %d seconds for it to end",
         folder,
         _owner(path),
         WAIT_SECONDS,

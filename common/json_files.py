@@ -57,7 +57,7 @@ def read(path: str, json_type: type = dict):
 
 
 def read_optional(folder: str, name: str) -> tuple[str, dict]:
-  """Returns the path and the object of a folder's file, {} without the file.
+  """Returns the path of a folder's file and its object, or {} if it is missing.
 
   Raises InputError: see `read`.
   """

@@ -1,8 +1,8 @@
 """Imports TensorFlow without Keras, which takes 40 % of the import's time.
 
 TensorFlow loads Keras for programs that use it, but also runs if Keras is not
-installed. This project does not use Keras. tensorflow_text and the modules of
-users may use it, and find it once TensorFlow is loaded.
+installed. This project does not use Keras. tensorflow_text and users' modules
+may use it: they can import it after TensorFlow is loaded.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def _minor(version):
 
 
 def _check_version(tensorflow):
-  """Refuses an old or damaged TensorFlow; warns about a version too new."""
+  """Refuses an old or damaged TensorFlow; warns if its version is too new."""
   installed = _minor(program.installed_version("tensorflow"))
   loaded = _minor(getattr(tensorflow, "__version__", ""))
   if not loaded or installed not in ("", loaded):
@@ -73,8 +73,8 @@ def import_tensorflow_text():
   """
   name = "tensorflow_text.python.keras"
   # The package imports this submodule, which the project does not use.
-  is_needless = not {"tensorflow_text", "keras"} & sys.modules.keys()
-  if is_needless:
+  skips_keras = not {"tensorflow_text", "keras"} & sys.modules.keys()
+  if skips_keras:
     sys.modules[name] = types.ModuleType(name)
   try:
     import tensorflow_text
@@ -86,7 +86,7 @@ def import_tensorflow_text():
       "everything else works without it"
     ) from error
   finally:
-    if is_needless:
+    if skips_keras:
       del sys.modules[name]
   return tensorflow_text
 

@@ -8,8 +8,8 @@ _CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
 def total_bytes() -> int | None:
   """Returns the bytes of memory that this process may use; None if unknown.
 
-  It is the memory of the machine, or the limit of the container or of the
-  process (ulimit -v) if a limit is lower.
+  This is the lowest of the machine's memory, the container's limit and the
+  process's limit (ulimit -v).
   """
   try:
     import resource  # Some systems lack this module and these values.

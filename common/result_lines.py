@@ -13,7 +13,7 @@ def as_text(results: dict) -> str:
 def write(
   path: str | None, results: dict, notes: dict[str, str] | None = None
 ) -> None:
-  """Logs results in the order of their names, and writes them to a given path.
+  """Logs results sorted by name, and writes them to `path` if it is not None.
 
   Only the log has the notes: the file has the original's format.
   """

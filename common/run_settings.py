@@ -11,7 +11,7 @@ from common import errors
 
 
 class Settings:
-  """Values by name, as attributes; assignment is refused."""
+  """The values as read-only attributes."""
 
   given: frozenset[str]  # The names that the user gave; others are defaults.
   rules: tuple["Rule", ...]  # For `refuse_ignored`.
@@ -99,7 +99,7 @@ class Rule(NamedTuple):
 
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
-  not_with: str = ""  # Names of settings that make the flags useless.
+  not_with: str = ""  # Conditions, any of which makes the flags useless.
   why: str = ""  # Ends the message about not_with, else about needs.
 
   @property

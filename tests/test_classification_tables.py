@@ -281,9 +281,11 @@ def test_an_ambiguous_separator_must_be_passed(tmp_path):
 
 def test_files_of_another_format_are_reported(tmp_path):
   packed = gzip.compress(b"text,label\n")
-  with pytest.raises(errors.InputError, match=r"packed \(gzip\); unpack it"):
+  with pytest.raises(
+    errors.InputError, match=r"compressed \(gzip\); decompress"
+  ):
     read_csv(tmp_path, packed)
-  with pytest.raises(errors.InputError, match="as Excel's .xlsx"):
+  with pytest.raises(errors.InputError, match="like Excel's .xlsx"):
     read_tsv(tmp_path, b"PK\3\4\x14\0")
   with pytest.raises(errors.InputError, match=r"not JSON.*; expected.*=jsonl"):
     read_as("json", tmp_path, '{"text": "a"}\n{"text": "b"}\n')

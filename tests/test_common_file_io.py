@@ -79,7 +79,7 @@ def test_bad_utf8_names_file_and_line(tmp_path):
 def test_a_packed_text_is_named(tmp_path):
   path = tmp_path / "text.gz"
   path.write_bytes(gzip.compress(b"a\n"))
-  with pytest.raises(errors.InputError, match="text.gz is packed"):
+  with pytest.raises(errors.InputError, match="text.gz is compressed"):
     list(file_io.read_lines(str(path)))
 
 
