@@ -182,7 +182,7 @@ class BertConfig:
       )
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
-    """Returns the encoder's parameter count; None means bert_shapes."""
+    """Returns the parameter count for `shapes`, by default bert_shapes."""
     # Lists one layer: a mistyped num_hidden_layers would fill the memory.
     one_layer = copy.copy(self)
     one_layer.num_hidden_layers = 1

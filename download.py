@@ -33,7 +33,7 @@ from reproduction import catalog, downloads
 
 
 def print_list():
-  """Prints a table of everything that can be downloaded."""
+  """Prints the models and data sets, and where to get other data."""
   for title, entries in (("Models", catalog.MODELS), ("Data", catalog.DATA)):
     print(f"{title}:")
     for entry in entries.values():

@@ -5,7 +5,7 @@ r"""Writes BERT's vectors for text: one per token, or one per line.
       --init_checkpoint=bert_model.ckpt --layers=-1,-2
 
 A line has one text, or two as in "text one ||| text two". --pooling writes one
-vector per line. --similarity writes the cosine similarity of two texts:
+vector per line, and --similarity the cosine similarity of a line's two texts:
 
   python extract_features.py --similarity --pooling=mean \
       --input_file=pairs.txt --output_file=cosines.jsonl \

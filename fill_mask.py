@@ -24,9 +24,7 @@ from training import common_flags
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_multi_string(
-  "text",
-  [],
-  "Text to fill (with one or more [MASK]) or score; the flag may be repeated.",
+  "text", [], "Text to fill, with one or more [MASK], or to score; repeatable."
 )
 flags.DEFINE_string("input_file", None, "File of texts, one per line.")
 flags.define_options(export_options.for_script("top_k", not_with="score"))

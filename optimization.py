@@ -50,9 +50,8 @@ def learning_rate(
   The rate rises linearly from 0 at step 0 towards `init_lr`. From step
   `num_warmup_steps` on, it decays to 0 at `num_train_steps`, or is constant.
   As in the original: the decay counts from step 0, not from the end of the
-  warm-up, so the rate can drop when the warm-up ends. With 20 steps, 5 of them
-  warm-up, and init_lr 1e-3, the rates are 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4,
-  7e-4, ... 5e-5.
+  warm-up, so the rate can drop when the warm-up ends. 20 steps, 5 of them
+  warm-up, and init_lr 1e-3 give 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, ... 5e-5.
 
   Unlike the original: an update always gets the rate of its own step. In the
   original, reading the step raced with its increment.

@@ -9,7 +9,7 @@ The script fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and
 4.3). It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0
 (--version_2_with_negative), null_odds.json. If --predict_file has answers, the
 script scores the predictions. A trained model's folder sets --max_seq_length
-and the other flags that define the model's input:
+and the other flags that it stores:
 
   python run_squad.py --do_predict --predict_file=new.json \
       --model_dir=squad_output/final_model --output_dir=new_output

@@ -81,7 +81,7 @@ def make_folder(path: str) -> None:
 
 
 def size(path: str) -> int:
-  """Returns the size of a file in bytes, local or remote.
+  """Returns the size of a local or remote file in bytes.
 
   Raises InputError: there is no such file, or it is a pipe or device.
   """
@@ -205,7 +205,7 @@ def refuse_pointer(path: str) -> None:
 
 
 def refuse_packed(path: str, head: bytes) -> None:
-  """Raises InputError if a text file begins with the bytes of an archive."""
+  """Raises InputError if `head`, a file's first bytes, shows compression."""
   formats = ((b"\x1f\x8b", "gzip"), (b"PK\3\4", "zip, like Excel's .xlsx"))
   for mark, name in formats:
     if head.startswith(mark):

@@ -1,4 +1,4 @@
-"""absl's flags, restricted to finite numbers, and rules about their effect.
+"""absl's flags, with finite numbers only, and rules about when they apply.
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 

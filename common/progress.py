@@ -58,7 +58,7 @@ class Progress:
     self._bar = bar(total, stream=self._stream)
 
   def advance(self, work: float, units: int) -> None:
-    """Records a finished part: its share of `total`, and its units."""
+    """Records a finished part: its share of `total`, and its count of units."""
     self._done += work
     self._done_parts += 1
     self._units += units
