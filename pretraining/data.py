@@ -1,7 +1,8 @@
 """Reads text into a corpus: documents, their sentences and their token ids.
 
-One array holds all ids, two others the starts of sentences and documents. A
-corpus needs about three bytes per token. No TensorFlow.
+One array holds all ids, one marks the tokens that continue words, and two hold
+the starts of sentences and documents. A corpus needs about three bytes per
+token. No TensorFlow.
 
 A text of any size is split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document
@@ -45,8 +46,9 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """Splits files into shards of about `shard_bytes` of text.
 
   Small files share a shard. Large files are split between documents, so a shard
-  may exceed `shard_bytes` by the rest of its last document. A rest of that size
-  is split, too, so no shard is larger than twice `shard_bytes`.
+  may exceed `shard_bytes` by the rest of its last document. If this rest
+  reaches `shard_bytes`, the document is split, which limits a shard to about
+  twice `shard_bytes`.
   """
   shards: list = []
   room = 0
@@ -310,7 +312,7 @@ def encode_segmented(
         pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
         ids += tokenizer.convert_tokens_to_ids(pieces)
         continues.append(index > 0 and _is_han(token))
-        # Only words without Han characters have "##" pieces.
+        # Only tokens that are not Han characters have "##" pieces.
         continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
     lengths.append(len(ids) - before)
   return ids, lengths, bytes(continues)

@@ -23,7 +23,7 @@ class Masking:
     vocabulary: a data.Vocabulary. [CLS] and [SEP] are never masked, but random
       replacements are drawn from all tokens, including these two.
     max_predictions: P.
-    masked_lm_prob: share of the tokens, including [CLS] and [SEP], to mask.
+    masked_lm_prob: share of the tokens to mask; [CLS] and [SEP] are counted.
     whole_words: whether all pieces of a word are masked together.
     seed: integer.
     shares: the shares of [MASK] and of unchanged tokens, see masks.Shares.
@@ -55,8 +55,8 @@ class Masking:
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
-    # Random numbers are generated for the whole batch, then cut to this share:
-    # the masks of an example do not depend on the replica that reads it.
+    # Random numbers are generated for the whole batch, then cut to this share,
+    # so the masks of an example do not depend on the replica that reads it.
     numbers = tf.random.stateless_uniform([rows, 3, length], seed=seed)
     keys, actions, draws = tf.unstack(
       numbers[first_row : first_row + count], axis=1
@@ -123,7 +123,7 @@ def _choose_pieces(candidates, keys, budget):
 
 
 def _choose_words(candidates, word_starts, keys, budget):
-  """Chooses words in random order, and skips words that do not fit any more.
+  """Chooses words in random order, and skips words that no longer fit.
 
   Args:
     candidates: bool [B, T], the tokens that may be predicted.

@@ -109,9 +109,9 @@ class PretrainingInput:
   def _check_ranges(self, count=None):
     """Checks the first `count` records of each file, or all records.
 
-    Unlike the original: ids out of range are an error. There, such a segment id
-    gets a zero embedding; such a token id does, too, on a GPU, and is an error
-    of TensorFlow elsewhere. Raises InputError: a number is out of its range.
+    Unlike the original: a number out of range raises InputError. There, a wrong
+    segment id gets a zero embedding. So does a wrong token id on a GPU or TPU;
+    on a CPU, TensorFlow fails.
     """
     for path in self.files:
       records = itertools.islice(tfrecord.read_records(path), count)
@@ -177,7 +177,7 @@ class PretrainingInput:
       )
 
   def training_data(self, trim: bool) -> harness.TrainingData:
-    """Returns the training data; `trim`: cut batches to their longest row."""
+    """Returns the training data; `trim` is as in harness.TrainingData."""
     return harness.TrainingData(
       self.files, self.features, self._num_records, trim, self._prepare
     )

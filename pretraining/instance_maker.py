@@ -35,8 +35,8 @@ class RecordOptions:
       "none", records have the starts of words instead of masks.
     packing: "sentence_pairs" is the original's. "full_sentences" is RoBERTa's
       (Liu et al. 2019, section 4.2): as many whole sentences as fit, without
-      next-sentence prediction. They may cross the end of a document, where a
-      [SEP] is inserted.
+      next-sentence prediction. A sequence may span several documents, with a
+      [SEP] between them.
 
   All other attributes are flags of create_pretraining_data.py.
   """
@@ -157,8 +157,8 @@ def _chunk_end(starts, sentence, last, target):
 def _random_range(corpus, documents, index, target, rng):
   """Returns (start, end) of about `target` tokens in a random document.
 
-  As in the original: it tries ten times to find another document than the one
-  at `index`, so the only document of a corpus is also its random document.
+  As in the original: up to ten draws look for a document other than the one at
+  `index`. If all draws fail, the segment comes from that same document.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = rng.randint(0, len(documents) - 1)

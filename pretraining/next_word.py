@@ -58,7 +58,7 @@ def unmasked(batch: dict) -> tf.Tensor:
   if "masked_lm_ids" not in batch:
     return ids
   columns = batch["masked_lm_positions"]
-  # Unused positions are 0; they must not change [CLS], which is there.
+  # Unused entries point to position 0, where [CLS] must stay.
   masked_ids = tf.gather(ids, columns, batch_dims=1)
   is_masked = batch["masked_lm_weights"] > 0
   labels = tf.cast(batch["masked_lm_ids"], ids.dtype)

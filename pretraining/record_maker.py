@@ -83,9 +83,9 @@ class RecordMaker:
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
-    As in the original: record i goes to writer i mod n. Unlike the original: no
-    file stays without records. Raises InputError: there are fewer records than
-    files.
+    As in the original: record i goes to writer i mod n. Unlike the original:
+    raises InputError if several writers get fewer records than there are
+    writers. There, some files stay empty.
 
     Args:
       corpus: the text.
@@ -111,7 +111,8 @@ class RecordMaker:
     # A shard has a single file, which may be empty.
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
-        f"{len(instances)} records cannot fill {len(writers)} files; name fewer"
+        f"{len(instances)} records cannot fill {len(writers)} files; name "
+        "fewer in --output_file"
       )
     # Records are made in blocks, because the arrays of all records would need
     # 30× more memory than the instances.

@@ -3,8 +3,8 @@
 The content of a shard's file depends only on its text, the options and the
 shard's number. The number of processes and restarts do not change it. Each file
 is written under a temporary name and renamed, so an existing file is complete,
-and a run makes only the missing files. A manifest next to them records the
-options and the input, so files of different options are never mixed.
+and a run makes only the missing files. A manifest next to the files records
+the options and the input, so files of different options are never mixed.
 
 Unlike the original: text is processed shard by shard. Shard i has the records
 that the original makes from the shard's text with --random_seed plus i, so a
@@ -262,9 +262,12 @@ def _examined(shard):
 def make_shard(
   options: instance_maker.RecordOptions, shard: Shard
 ) -> tuple[ShardResult, ShardText]:
-  """Makes a shard's file, unless it exists or its text gives no record."""
+  """Makes a shard's file, if it is missing; returns its result and counts.
+
+  A shard whose text gives no record gets no file.
+  """
   if file_io.exists(shard.output):
-    # Workers count and hash existing files, because this may take hours.
+    # Workers count and hash existing files in parallel: it may take hours.
     return _examined(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
   # Unlike the original: a document ends at the end of its file, because the

@@ -16,7 +16,7 @@ from common import errors
 
 # Maximum number of different words to count (200 bytes each), see count_words.
 _MAX_WORDS = 2_000_000
-# Number of words, the most frequent, from which pieces are learned (1 kB each).
+# Pieces are learned from this many of the most frequent words (1 kB each).
 _MAX_LEARNED_WORDS = 200_000
 
 # The released vocabularies have 99 [unused] tokens before [UNK], so the ids of

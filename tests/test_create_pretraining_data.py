@@ -116,7 +116,7 @@ def test_no_file_is_written_without_a_record(small, tmp_path):
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
   names = [f"{tmp_path}/out/{number}" for number in range(50)]
   small["output_file"] = ",".join(names)
-  script_runner.refuse(SCRIPT, "cannot fill 50 files; name fewer", **small)
+  script_runner.refuse(SCRIPT, "cannot fill 50 files; name fewer in", **small)
   assert not any(map(os.path.exists, names))
 
 

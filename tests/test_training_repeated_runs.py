@@ -29,7 +29,7 @@ def test_seeds_are_different_whole_numbers():
   assert repeated_runs.parse_seeds(list(map(str, limits))) == limits
   for seeds, message in (
     (["1", "x"], "1,x: expected whole numbers"),
-    (["1", "2", "1"], "is there twice"),
+    (["1", "2", "1"], "is repeated"),
     ([str(2**63)], "at most 64 bits"),
     ([str(-(2**63) - 1)], "at most 64 bits"),
   ):
@@ -64,7 +64,7 @@ def test_a_grid_is_every_combination():
     ("", "--search is empty"),
     ("learning_rte=1", "'learning_rte' cannot be searched"),
     ("max_seq_length=64,128", "'max_seq_length' cannot be searched; the flags"),
-    ("seed=1 seed=2", "seed is there twice"),
+    ("seed=1 seed=2", "seed is repeated"),
     ("seed=1,1", "a value of seed is"),
     ("seed=", "seed has an empty value"),
     ("seed=0", "seed: 0 is too small"),

@@ -1,8 +1,8 @@
 """Defines groups of flags that several scripts share.
 
-A script calls one function for each group that it needs. Arguments set the
-defaults that differ between scripts. Flags of the original keep their names and
-defaults. This module needs no TensorFlow, so --help is fast.
+A script calls one function for each group that it needs. Arguments set what
+differs between scripts, such as defaults. Flags of the original keep their
+names and defaults. This module needs no TensorFlow, so --help is fast.
 """
 
 from common import command, errors, file_io, flag_values, flags
@@ -213,8 +213,9 @@ def _define_step_flags():
   flags.DEFINE_integer(
     "stop_step",
     0,
-    "Stop at this step of the schedule and save a checkpoint. To continue, "
-    "repeat the command with a larger value or 0. 0: off.",
+    "Stop at this step of the schedule and save a checkpoint. 0: train to the "
+    "end. To continue a stopped run, repeat the command with a larger value or "
+    "0.",
     lower_bound=0,
     needs="do_train",
   )
@@ -298,7 +299,7 @@ def _define_optimizer_flags():
     "learning_rate_schedule",
     "linear",
     flag_values.LEARNING_RATE_SCHEDULES,
-    "How the rate falls after the warm-up; google-research/bert has linear.",
+    "Shape of the rate after the warm-up; google-research/bert uses linear.",
     needs="do_train",
   )
   flags.DEFINE_enum(
@@ -310,7 +311,7 @@ def _define_optimizer_flags():
     needs="do_train",
   )
   flags.DEFINE_float(
-    # As in the original: these three defaults, which are constants there.
+    # As in the original: the defaults of this flag and the next two.
     "adam_beta2",
     0.999,
     "Decay rate of the second moment. 0.98 suits large batches.",
@@ -355,9 +356,9 @@ def _define_optimizer_flags():
   flags.DEFINE_bool(
     "freeze_encoder",
     False,
-    "Train only the pooler and the heads: freeze every encoder layer. In "
-    "run_classifier.py the frozen encoder has no dropout, and its features are "
-    "computed once and stored.",
+    "Train only the pooler and the heads: freeze the embeddings and all "
+    "encoder layers. In run_classifier.py the frozen encoder has no dropout, "
+    "and its features are computed once and stored.",
   )
 
 
@@ -454,7 +455,7 @@ def _check_search():
   if values.search and file_io.is_remote(values.output_dir or ""):
     raise errors.InputError(
       f"--output_dir={values.output_dir} is remote, but --search needs a local "
-      "folder, in which it copies the best model; pass one"
+      "folder, to which it copies the best model; pass one"
     )
 
 

@@ -89,7 +89,7 @@ class Predictor:
     # A TPU would compile the function for each shape.
     self._joins_short = joins_short and not distribution.is_tpu(strategy)
 
-    # Batches may differ in shape: the number of windows in a text varies.
+    # Batch shapes vary, for example with the number of windows in a text.
     @tf.function(reduce_retracing=True, autograph=False)
     def step(batch):
       outputs = strategy.run(function, args=(batch,))
@@ -114,7 +114,7 @@ class Predictor:
 
     Args:
       records: serialized records.
-      features: {name: feature of tf.io} of a record.
+      features: {name: tf.io.FixedLenFeature} of a record.
       batch_size: examples in a batch, over all replicas; `joins_short` may join
         several batches. The last batch is filled with records from the
         beginning, whose outputs are dropped.
@@ -200,7 +200,7 @@ class Predictor:
 
 
 class PeriodicEvaluation:
-  """Evaluates every N steps, saves the best weights, may end the training."""
+  """Evaluates every N steps, saves the best weights, and may end training."""
 
   def __init__(
     self,
@@ -225,7 +225,7 @@ class PeriodicEvaluation:
         values are equal, the lower loss wins. None: nothing is compared.
       patience: number of consecutive evaluations without a better result after
         which training stops; 0: never.
-      keep_best: function of the step; saves the weights, which are the best.
+      keep_best: function of the step; saves the weights, the best so far.
       names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
@@ -301,7 +301,7 @@ class PeriodicEvaluation:
     value = results[metric]
     loss = results.get("eval_loss", results.get("loss"))
     best = _rank(metric, state["value"], state["loss"])
-    # If both values and losses are equal, the earlier weights win.
+    # If value and loss equal the best ones, the earlier weights win.
     if _rank(metric, value, loss) > best:
       state.update(step=step, value=value, loss=loss, worse_since=0)
       logging.info("best %s so far: %.6g", metric, value)

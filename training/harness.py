@@ -27,7 +27,7 @@ class TrainingData(NamedTuple):
   """Records to train on."""
 
   files: list[str]  # TFRecord files.
-  features: dict  # {name: feature of tf.io} of the records.
+  features: dict  # {name: tf.io.FixedLenFeature} of a record.
   num_records: int  # The number of records in all files.
   trim: bool = False  # Whether batches are cut to their longest sequence.
   transform: Callable | None = None  # See pipeline.distributed_batches.
@@ -100,7 +100,7 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
   if step == settings.stop_step < spec.length[0]:
     logging.info(
       "stopped at step %d of %d, which is saved: to continue, run the same "
-      "command with a larger --stop_step or without it; the data may change",
+      "command (the data may differ) with a larger --stop_step or without it",
       step,
       spec.length[0],
     )
@@ -202,7 +202,7 @@ def _train_options(settings, spec):
 
 
 def _log_steps(settings, num_train_steps):
-  """Returns --log_steps; by default, a short run logs about 100 times, too."""
+  """Returns --log_steps, by default at most a hundredth of the steps."""
   if "log_steps" in settings.given:
     return settings.log_steps
   return max(1, min(settings.log_steps, num_train_steps // 100))
@@ -216,7 +216,8 @@ def _profile_steps(settings):
   are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
   if not are_numbers or int(texts[0]) >= int(texts[1]):
     raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected first,last, say 10,20"
+      f"--profile_steps={','.join(texts)}: expected the first and the "
+      "last step, say 10,20"
     )
   return int(texts[0]), int(texts[1])
 

@@ -73,7 +73,7 @@ class Objective:
 class TrainOptions:
   """The options of a training run; steps are optimizer steps.
 
-  The run ends at num_train_steps, maybe before the end of the schedule.
+  The run ends at num_train_steps; the schedule may be longer (--stop_step).
   """
 
   output_dir: str  # Folder of checkpoints, summaries and logs.
@@ -94,10 +94,10 @@ class TrainOptions:
 
 
 class _LossScale:
-  """The factor that keeps float16 gradients from vanishing.
+  """Scales the loss against float16 underflow (arXiv 1710.03740, section 3.2).
 
-  It doubles after 2000 consecutive finite steps and halves after each
-  non-finite step (Micikevicius et al., arXiv 1710.03740, section 3.2).
+  The scale doubles after 2000 consecutive finite steps and halves after each
+  non-finite step.
   """
 
   def __init__(self, enabled):
@@ -493,7 +493,7 @@ class Trainer:
     self._check_start(first_step)
     self._evaluation = evaluation
     if evaluation:
-      # This comes before the next condition: patience may have ended the run.
+      # The next condition needs this state: patience may have ended the run.
       evaluation.restore(self._extra.get("evaluation"), first_step)
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(

@@ -16,7 +16,7 @@ from common import errors, file_io, flag_values, run_settings
 
 
 def parse_seeds(texts):
-  """Returns the ints of --seeds; InputError for other or repeated texts."""
+  """Returns --seeds as ints; InputError if a seed is invalid or repeated."""
   flag = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]
@@ -27,7 +27,7 @@ def parse_seeds(texts):
   if not all(-(2**63) <= seed < 2**63 for seed in seeds):
     raise errors.InputError(f"{flag}: expected numbers of at most 64 bits")
   if len(set(seeds)) < len(seeds):
-    raise errors.InputError(f"{flag}: a seed is there twice; list each once")
+    raise errors.InputError(f"{flag}: a seed is repeated; list each seed once")
   return seeds
 
 
@@ -84,7 +84,7 @@ def parse_search(
       )
     if name in grid:
       raise errors.InputError(
-        f"--search={text}: {name} is there twice; list all its values together"
+        f"--search={text}: {name} is repeated; list all its values together"
       )
     if not all(values.split(",")):
       raise errors.InputError(
@@ -97,7 +97,7 @@ def parse_search(
       raise errors.InputError(f"--search={text}: {name}: {error}") from error
     if len(set(grid[name])) < len(grid[name]):
       raise errors.InputError(
-        f"--search={text}: a value of {name} is there twice; list it once"
+        f"--search={text}: a value of {name} is repeated; list it once"
       )
   if not grid:
     raise errors.InputError(
@@ -120,7 +120,7 @@ def search_table(
   Args:
     grid: the runs that `parse_search` returned.
     results: the scores of each run.
-    metric: the score to compare; of equally good runs, the first is the best.
+    metric: the score to compare; among equal scores, the first run is best.
   """
   shared = set.intersection(*map(set, results.values()))
   metrics = [metric, *sorted(shared - {metric})]

@@ -12,7 +12,7 @@ file is written last, after the others are on the disk, so a kill leaves a valid
 checkpoint or none. Paths with "://" work if TensorFlow supports them.
 
 The original's checkpoints have no .commit file. They are valid if the
-original's file `checkpoint` names them and all their values can be read. So
+original's file `checkpoint` names them and all their tensors can be read. So
 both programs can continue each other's runs at the newest step. When this
 project saves its first checkpoint there, it adds the missing .commit files.
 

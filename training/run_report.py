@@ -38,7 +38,7 @@ _POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 
 class Mistake(NamedTuple):
-  """A wrong prediction; the larger `size` is, the worse is the mistake."""
+  """A wrong prediction; a larger `size` means a worse mistake."""
 
   size: float
   text: str

@@ -148,7 +148,7 @@ def _trained_with(settings):
 
 
 def files_to_read(settings) -> dict[str, str]:
-  """Returns the paths of "train", "eval" and "predict" that the run reads."""
+  """Returns {phase: path} of the data files that the run reads."""
   return {name: settings.get(f"{name}_file") for name in _phases(settings)}
 
 

@@ -23,7 +23,7 @@ class BlockResults(NamedTuple):
 
   losses: tf.Tensor  # float32 [N], NaN for skipped steps.
   norms: tf.Tensor  # float32 [N], gradient norms before clipping.
-  overflows: tf.Tensor  # bool [N], steps skipped as float16 overflowed.
+  overflows: tf.Tensor  # bool [N], whether float16 gradients overflowed.
   metrics: dict  # {name: (sum, weight)} over the block.
   learning_rate: tf.Tensor  # Of the last step.
   applied_updates: tf.Tensor  # Steps of the whole run that were not skipped.
@@ -112,8 +112,8 @@ class TrainingLog:
 
     On an accelerator, the call of a block returns at once, and this method
     waits for the results of the previous block. On a CPU, the call takes all
-    the time. So the duration is the call's time per step of this block, plus
-    the wait's time per step of the previous block.
+    the time. So the duration of a step is the time of the call divided by the
+    steps of this block, plus the wait divided by those of the previous block.
     """
     returned = time.monotonic()
     seconds = (returned - self._block_began) / num_steps
