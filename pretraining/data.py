@@ -1,8 +1,7 @@
 """Reads text into a corpus: documents, their sentences and their token ids.
 
-One array holds all ids, one marks the tokens that continue words, and two hold
-the starts of sentences and documents. A corpus needs about three bytes per
-token. No TensorFlow.
+Arrays hold the ids, the continuations of words, and the starts of sentences and
+documents. A corpus needs about three bytes per token. No TensorFlow.
 
 A text of any size is split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document
@@ -46,9 +45,8 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """Splits files into shards of about `shard_bytes` of text.
 
   Small files share a shard. Large files are split between documents, so a shard
-  may exceed `shard_bytes` by the rest of its last document. If this rest
-  reaches `shard_bytes`, the document is split, which limits a shard to about
-  twice `shard_bytes`.
+  may exceed `shard_bytes` by the rest of its last document. A rest of
+  `shard_bytes` or more is split, so a shard has at most about twice that size.
   """
   shards: list = []
   room = 0

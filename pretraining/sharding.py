@@ -262,10 +262,7 @@ def _examined(shard):
 def make_shard(
   options: instance_maker.RecordOptions, shard: Shard
 ) -> tuple[ShardResult, ShardText]:
-  """Makes a shard's file, if it is missing; returns its result and counts.
-
-  A shard whose text gives no record gets no file.
-  """
+  """Makes a shard's file, if it is missing; returns its result and counts."""
   if file_io.exists(shard.output):
     # Workers count and hash existing files in parallel: it may take hours.
     return _examined(shard), ShardText(0, 0, 0)

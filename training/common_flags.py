@@ -213,9 +213,8 @@ def _define_step_flags():
   flags.DEFINE_integer(
     "stop_step",
     0,
-    "Stop at this step of the schedule and save a checkpoint. 0: train to the "
-    "end. To continue a stopped run, repeat the command with a larger value or "
-    "0.",
+    "Stop at this step of the schedule and save a checkpoint; 0: off. To "
+    "continue, repeat the command with a larger value or 0.",
     lower_bound=0,
     needs="do_train",
   )
@@ -299,7 +298,7 @@ def _define_optimizer_flags():
     "learning_rate_schedule",
     "linear",
     flag_values.LEARNING_RATE_SCHEDULES,
-    "Shape of the rate after the warm-up; google-research/bert uses linear.",
+    "How the rate changes after the warm-up; google-research/bert uses linear.",
     needs="do_train",
   )
   flags.DEFINE_enum(
