@@ -249,8 +249,8 @@ class ShardedRun:
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
-def _examined(shard):
-  """Returns the ShardResult of a finished shard, from its file."""
+def _result_from_file(shard):
+  """Returns a finished shard's ShardResult, computed from its file."""
   if not file_io.exists(shard.output):
     return ShardResult(shard.number, 0, 0, "")
   records = tfrecord.count_records(shard.output)
@@ -265,7 +265,7 @@ def make_shard(
   """Makes a shard's file, if it is missing; returns its result and counts."""
   if file_io.exists(shard.output):
     # Workers count and hash existing files in parallel: it may take hours.
-    return _examined(shard), ShardText(0, 0, 0)
+    return _result_from_file(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
   # Unlike the original: a document ends at the end of its file, because the
   # next file may be in another shard.
@@ -276,7 +276,7 @@ def make_shard(
     with tfrecord.RecordWriter(shard.output) as writer:
       maker.write(corpus, [writer], seed=seed)
   text = ShardText(corpus.num_words, len(corpus.ids), unknown)
-  return _examined(shard), text
+  return _result_from_file(shard), text
 
 
 # A process keeps its tokenizer for the next shard.

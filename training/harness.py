@@ -164,7 +164,7 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
 
 
 def is_bucketed(settings, strategy) -> bool:
-  """Returns --bucket_by_length.
+  """Returns whether --bucket_by_length is set.
 
   Raises InputError: it is set, but XLA keeps batches at a single length.
   """
