@@ -1,1 +1,1 @@
-"""Reads and writes weights of TF1, Hugging Face and Model Garden."""
+"""Reads and writes TF1, Hugging Face and Model Garden checkpoints."""

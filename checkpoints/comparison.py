@@ -13,13 +13,13 @@ def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
   """Returns random input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(0)
   length = min(config.max_position_embeddings, 32)
-  # Pad two of the examples, because padding must not affect outputs.
+  # Pad two of the examples, so that the comparison covers masked positions.
   lengths = np.array([length, (length + 1) // 2, 1])
   mask = np.arange(length) < lengths[:, None]
   # Padding has the id 0, like [PAD] in the released vocabularies.
   ids = rng.randint(0, config.vocab_size, mask.shape) * mask
   types = rng.randint(0, config.type_vocab_size, mask.shape) * mask
-  return [values.astype(np.int32) for values in (ids, mask, types)]
+  return [array.astype(np.int32) for array in (ids, mask, types)]
 
 
 def outputs(source: converter.Source) -> dict[str, np.ndarray]:
@@ -50,7 +50,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
       sequence,
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
-    # Any classifier can run on every token, which suffices for a comparison.
+    # A comparison can apply every classifier, even of sequences, per token.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),
   }
   for prefix, (name, head, states) in known_heads.items():
@@ -61,7 +61,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
 
 
 def compare(source: converter.Source, output: str) -> dict[str, float]:
-  """Returns {name of an output: largest difference between both models}.
+  """Returns {name of an output: largest absolute difference}.
 
   `output` is a folder that `converter.convert` wrote from the source.
   """

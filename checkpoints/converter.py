@@ -60,7 +60,7 @@ def open_source(
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default the configuration in the checkpoint's folder.
-    vocab_file: by default the folder's first file of vocabularies.NAMES.
+    vocab_file: by default the first of vocabularies.NAMES in that folder.
 
   Raises:
     InputError: a file is missing or damaged, or the files do not match.
@@ -68,7 +68,7 @@ def open_source(
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
   config = configuration.BertConfig.from_dict(values)
-  # Check the memory before reading the first tensor.
+  # Check that the model fits in memory before reading the first tensor.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
@@ -88,7 +88,7 @@ def _config_values(reader, bert_config_file):
   path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
   if bert_config_file or file_io.exists(path):
     return configuration.read(path)
-  # A training stores the configuration in this file of its output folder.
+  # A training run stores its configuration in this file of --output_dir.
   path, values = json_files.read_optional(reader.folder, "run_fingerprint.json")
   config = json_files.field(values, "bert_config", dict, path, None)
   if not config:

@@ -30,12 +30,12 @@ import configuration
 from checkpoints import sentence_folder, tokenizer_files, weight_names
 from common import errors, file_io, json_files
 
-# First parts of names, in a model with a head or in an encoder without a head.
+# First components of tensor names, in models with and without a head.
 _ROOTS = (
   "bert roberta electra distilbert transformer albert encoder embeddings "
   "pooler cls lm_head classifier ernie"
 ).split()
-# The types that both safetensors and NumPy have; NumPy lacks F8_E4M3.
+# The safetensors dtypes that this project reads; F8_E4M3 is not supported.
 _DTYPES = "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL".split()
 
 
@@ -118,10 +118,10 @@ def _check_tied(path, tensors, variant):
     names = [n for each in spellings for n in each & tensors.keys()]
     if len(names) == 2:
       values = [tensors[n].read() for n in names]
-      # The two differ if the head was trained separately.
+      # They differ if the head was trained with its own copy of the weight.
       if not np.array_equal(*values):
         raise errors.InputError(
-          f"{path}: {names[0]} differs from {names[1]}, but models here share "
+          f"{path}: {names[0]} differs from {names[1]}, but this project uses "
           "one weight for both"
         )
 
@@ -155,7 +155,7 @@ def _open(path):
   if file_io.is_remote(path):
     raise errors.InputError(f"{path} is not on a local disk; copy it to one")
   if not os.path.exists(path):
-    raise errors.InputError(f"no such file: {path}; copy all of the model")
+    raise errors.InputError(f"no such file: {path}; copy all model files")
   file_io.refuse_pointer(path)
   # The name determines the format; the reader checks the content.
   is_torch = path.endswith(".bin")
@@ -213,7 +213,7 @@ def _open_torch(path):
     raise
   # A damaged file can raise any exception.
   except Exception as error:
-    # PyTorch's message has several sentences; only this one is about the file.
+    # Keep only the sentence of PyTorch's long message that names the problem.
     text = str(error).rpartition("WeightsUnpickler error: ")[2]
     reason = re.split(r"\. |\n", text)[0] or type(error).__name__
     raise errors.InputError(
@@ -269,8 +269,8 @@ def _notes(path, derived, tensors):
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
-      "a sentence-transformers model: only the encoder is read; its vectors "
-      f"come from the last layer through {', then '.join(modules[1:])}"
+      "a sentence-transformers model: only the encoder is read; its last "
+      f"layer gives the sentence vectors through {', then '.join(modules[1:])}"
       + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes
@@ -299,8 +299,8 @@ def write(
     folder: an existing folder.
     weights: {TF1 name: value}.
     config: the entries of bert_config.json.
-    architecture: a class of transformers; by default inferred from the names
-      and the configuration.
+    architecture: name of a transformers class; by default inferred from the
+      names and the configuration.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """
   variant = config.get("variant", "bert")

@@ -100,8 +100,8 @@ def _require_torch(path):
     raise errors.InputError(
       f"{path} needs torch 2.6 or later (installed: "
       f'{version or "none"}): run pip install "bert-tf2[torch]"; or put the '
-      "model's model.safetensors next to it, which most models on the Hub "
-      "have; or pass the path of other weights as --init_checkpoint"
+      "model's model.safetensors, which most models on the Hub have, next to "
+      "it; or pass the path of other weights as --init_checkpoint"
     )
 
 

@@ -63,10 +63,11 @@ class _Objects:
 
 
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
-  """Returns a reader of a Model Garden checkpoint with TF1 names.
+  """Returns a reader that finds Model Garden weights by their TF1 names.
 
-  `bundle` uses the keys in the files. Values without a row in weight_names keep
-  their keys. Raises InputError: the objects are not a BERT encoder.
+  `bundle` reads values by their keys in the files. Values without a row in
+  weight_names keep their keys. Raises InputError: the objects are not a BERT
+  encoder.
   """
   objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:
@@ -162,7 +163,7 @@ def _items(tree):
   items = {"encoder": encoder, "masked_lm": masked_lm}
   if head:
     pooler = tree["encoder"].get("_pooler_layer", {})
-    # Copy the variables: an object in a file restores only one variable.
+    # Copy the pooler: the model restores it and the head's layer separately.
     dense = _tracked({name: tf.Variable(v) for name, v in pooler.items()})
     model["classification_heads"] = [_tracked(head | {"dense": dense})]
     items["next_sentence.pooler_dense"] = dense

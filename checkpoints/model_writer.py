@@ -1,4 +1,4 @@
-"""Writes a trained model to a folder from which another training can start.
+"""Writes a trained model to a folder from which another run can start.
 
 See model_folder for the files of a folder, and sentence_folder for the files
 that sentence-transformers reads.

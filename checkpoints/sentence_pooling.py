@@ -9,7 +9,7 @@ from common import errors, run_settings
 
 
 def layer_number(text: str, depth: int, named: str) -> int:
-  """Returns the number of a layer, parsed from `text`.
+  """Parses the number of a layer from `text`.
 
   Raises InputError: `text` is not a number, or a model with `depth` layers
   lacks the layer. The message begins with `named`, the flag and its value.

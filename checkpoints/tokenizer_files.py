@@ -65,7 +65,7 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     settings = settings.replace(never_split=tuple(read_never_split(path)))
   known, source = read_do_lower_case(path), vocabularies.CONFIG
   if known is None:
-    # No file tells the case, so warn of a vocabulary with capitals. A missing
+    # No file tells the case, so check the vocabulary for capitals. A missing
     # file is reported later, when the vocabulary is loaded.
     is_lowered = settings.do_lower_case and not is_given
     if is_lowered and file_io.exists(path) and has_capitals(path):
@@ -105,7 +105,7 @@ def write(
     vocab_file: copied to tokenizer.json or vocab.txt, depending on its format.
     do_lower_case: whether text is lower-cased; None: unknown, not written.
     max_length: maximum number of tokens per text.
-    tokenizer: class of transformers for a list of word pieces.
+    tokenizer: transformers class that reads a list of word pieces.
     fast: whether to also write tokenizer.json and special_tokens_map.json, if
       the vocabulary is a list of word pieces with a known case.
     never_split: words that stay whole; None: see `read_never_split`.
@@ -183,7 +183,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   )
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
-  # The library matches added tokens before lower-casing, even at punctuation.
+  # The library matches added tokens before lower-casing and splitting.
   added = sorted({*never_split} - {*lowered, *special.values()})
   fast.add_tokens(
     [AddedToken(w, single_word=True, normalized=False) for w in added]
@@ -323,7 +323,7 @@ def _added_tokens(folder, values):
 
 
 def _warn_of_ignored(vocab_file, values, path):
-  """Warns once of a folder's tokenizer settings that this project ignores."""
+  """Warns once about a folder's tokenizer settings that have no effect."""
   is_file = vocabularies.is_tokenizer_file(vocab_file)
   # A tokenizer.json contains all of its rules, so the other keys do not matter.
   unknown = [] if is_file else sorted(values.keys() - _KNOWN_KEYS)
@@ -389,7 +389,7 @@ def likely_case(vocab_file: str) -> bool:
 
 
 def has_capitals(vocab_file: str) -> bool:
-  """Returns whether a vocabulary has capitals, except in [CLS] and so on."""
+  """Returns whether any token of a vocabulary, except [X], has a capital."""
   if vocabularies.is_tokenizer_file(vocab_file):
     return False  # The file's own rules decide.
   return any(

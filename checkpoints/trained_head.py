@@ -63,7 +63,7 @@ def require(head: str, settings: run_settings.Settings) -> None:
   labels = ", ".join((values.get("id2label") or {}).values())
   raise errors.InputError(
     f"{name} was trained to {done}{f' ({labels:.200})' if labels else ''}, not "
-    f"to {use}; pass a model that was, or train this model for the task "
+    f"to {use}; pass a model for this task, or train this model for it "
     f"({script} --do_train)"
   )
 

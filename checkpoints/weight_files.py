@@ -28,7 +28,7 @@ TF1 = "TensorFlow 1"
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
-# The states of optimizers for BERT, which `load` does not report as unused.
+# Names of optimizer state, which `load` does not report as unused.
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
@@ -55,7 +55,7 @@ def open_reader(path: str) -> Reader:
   if file:
     if file_io.exists(os.path.join(os.path.dirname(file), _ADAPTER)):
       errors.warn_once(
-        f"{path}: the adapter of {_ADAPTER} is not merged into the weights"
+        f"{path}: the adapter of {_ADAPTER} is ignored; merge it in PEFT first"
       )
     return huggingface.open_reader(path, file)
   prefix = find_prefix(path)
@@ -103,8 +103,8 @@ def _errors_named(problem):
   # The exception that TensorFlow raises depends on the damage to the file.
   except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
     raise errors.InputError(
-      f"{problem} ({reason_of(error)}); the file is damaged or cut off: copy "
-      "it again or take another checkpoint"
+      f"{problem} ({reason_of(error)}); the file is damaged or truncated: "
+      "copy it again or pass another checkpoint"
     ) from error
 
 
@@ -168,8 +168,8 @@ def _prefix_in_folder(folder):
   if not present:
     raise errors.InputError(
       f"no checkpoint in {folder}: no file ends in .index, .safetensors or "
-      ".bin (an exported network needs the answers.json of "
-      "export_saved_model.py)"
+      ".bin (for an exported network, the folder must also have "
+      "export_saved_model.py's answers.json)"
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
@@ -215,7 +215,7 @@ def is_optimizer_state(name: str) -> bool:
 
 
 def without_slot(name: str) -> str:
-  """Returns the name of the weight to which a name of a moment belongs."""
+  """Returns a name without the suffix of an optimizer moment (/adam_m)."""
   return _OPTIMIZER_STATE.sub("", name)
 
 
@@ -266,8 +266,8 @@ def temporary_prefix(prefix: str) -> Iterator[str]:
     ) from error
   finally:
     with contextlib.suppress(tf.errors.OpError):
-      for left in files_of(temporary):
-        tf.io.gfile.remove(left)
+      for file in files_of(temporary):
+        tf.io.gfile.remove(file)
 
 
 def _commit(temporary, prefix):
@@ -329,8 +329,8 @@ def load(
   logged and returned. The checkpoint may lack a variable, such as a new head's,
   if its name matches a regular expression of `allowed_missing`. Raises
   InputError: any other variable is missing in the file, or has another shape
-  there. Unlike the original: a missing variable is an error. The
-  original silently trains it from random values.
+  there. Unlike the original: a missing variable is an error. The original
+  silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   named = by_name(variables)

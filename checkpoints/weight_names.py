@@ -63,7 +63,7 @@ class Reader:
     file_format: such as "Hugging Face", for reports.
     path: a folder, a file, or the prefix of TensorFlow's files.
     folder: the folder of the files.
-    shapes: {TF1 name: shape (tuple)}, in the order of the names.
+    shapes: {TF1 name: shape (tuple)}, sorted by name.
     config: dict for `BertConfig.from_dict`, if the checkpoint has it.
     notes: remarks for the user about the model.
     num_heads: number of attention heads, if the shapes determine it.
@@ -206,9 +206,9 @@ _RENAMED = {
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 # {variant: variant with the same names}
 _FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
-# {variant: prefixes of names that only its sequence classifier has}. There,
-# ELECTRA's last layer has another name than in the token classifier, and
-# RoBERTa's pooler has another name than in the encoder.
+# {variant: prefixes of names that only its sequence classifier has}. ELECTRA's
+# token classifier has a different name for the last layer, and RoBERTa's
+# encoder has a different name for the pooler.
 _ONLY_FOR_SEQUENCES = {
   "distilbert": ("pre_classifier.",),
   "electra": ("classifier.dense.", "classifier.out_proj."),
@@ -232,7 +232,7 @@ class Row(NamedTuple):
 
 
 def rows(program: str, names: Iterable[str]) -> list[Row]:
-  """Returns the rows of all weights that a program can have.
+  """Returns a row for each weight that a program can have.
 
   Args:
     program: a variant in Hugging Face, or "model_garden".
@@ -294,7 +294,7 @@ _ELECTRA = (
 
 
 def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-  """Returns {our name: (name in the file, key of LAYOUTS)} for TF1 names."""
+  """Maps this project's names to (name in a TF1 file, key of LAYOUTS)."""
   is_electra = any(name.startswith("electra/") for name in names)
   names_in_file = {}
   for name in names:
@@ -336,10 +336,10 @@ _TIED = {
 
 
 def _architectures(variant):
-  """Returns {class of transformers: prefixes of its TF1 names}."""
+  """Returns {transformers class: prefixes of its TF1 names}."""
   title = flag_values.HUGGINGFACE_TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
-  # In these variants, only the sequence classifier has the dense layer.
+  # In these variants, a token classifier lacks the pooler's dense layer.
   if family_of(variant) in _ONLY_FOR_SEQUENCES:
     starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
@@ -349,7 +349,7 @@ def _architectures(variant):
 
 
 def architecture_of(names: Iterable[str], variant: str = "bert") -> str:
-  """Returns the class of transformers for a model with these TF1 names."""
+  """Returns the transformers class of a model with these TF1 names."""
   return next(
     architecture
     for architecture, starts in _architectures(variant).items()
@@ -369,7 +369,7 @@ def variant_of(names: Iterable[str]) -> str:
 
 
 def family_of(variant: str) -> str:
-  """Returns the variant whose names a variant uses."""
+  """Returns the variant from which a variant takes its names."""
   return _FAMILIES.get(variant, variant)
 
 
@@ -397,7 +397,7 @@ def find(
       f"{variant}.",
       name,
     )
-    # Files from before 2019 have TensorFlow's names for these two weights.
+    # Old PyTorch files have TensorFlow's names for these two weights.
     full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
     full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
@@ -413,7 +413,7 @@ def find(
 def to_write(
   names: Iterable[str], variant: str, architecture: str
 ) -> list[Row]:
-  """Returns the rows of TF1 names for a class of transformers.
+  """Returns the rows of the TF1 names that a transformers class has.
 
   Raises InputError: the class belongs to another variant.
   """

@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   data.write_bytes(data.read_bytes()[:-50])
   check_fails(
     tmp_path,
-    "damaged or cut off",
+    "damaged or truncated",
     convert,
     tmp_path / "tf1",
     tmp_path / "out",
