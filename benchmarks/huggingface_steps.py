@@ -16,7 +16,7 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids", "labels")
 
 
 class _Steps:
-  """A network of transformers with torch's AdamW, in float32 or autocast."""
+  """A transformers network with torch's AdamW, in float32 or autocast."""
 
   network = ""  # Name of a class in transformers.
 

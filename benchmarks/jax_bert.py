@@ -99,7 +99,7 @@ def train(state, batch, step, **options):
 
 
 def step_of(work, values: dict):
-  """Returns a function that takes a Work's next step: its loss or logits."""
+  """Returns a function that runs a Work's next step for its loss or logits."""
   options, count = {"values": values, "dtype": work.dtype}, itertools.count()
   batch = work.batch(values["vocab_size"])
   keys = iter(jax.random.split(jax.random.key(0), 1000))

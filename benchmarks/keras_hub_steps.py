@@ -1,6 +1,6 @@
 """keras-hub's pre-training steps, for step_speed.py.
 
-keras-hub has no next-sentence head, so its steps are only for masked words.
+keras-hub has no next-sentence head, so its steps train only the masked LM.
 """
 
 import keras
@@ -31,7 +31,7 @@ class Pretraining:
         RATE, weight_decay=DECAY, global_clipnorm=CLIP
       ),
       loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      # A training step does not compute metrics.
+      # Disable keras-hub's default metrics, which no other contender computes.
       weighted_metrics=[],
       jit_compile=compiled,
     )

@@ -58,13 +58,13 @@ def run(command, *, until=None, watches_memory=False):
     pause = _PAUSE if until or watches_memory else None
     while process.returncode is None and not is_reached:
       if watches_memory:
-        look = time.monotonic()
-        # This misses shorter peaks, but the peak of a batch lasts longer.
+        check_start = time.monotonic()
+        # This misses peaks within a pause, but a batch's peak lasts longer.
         seconds_now, megabytes = usage(process.pid)
         most, seconds = max(most, megabytes), seconds | seconds_now
-        # Linux visits all pages of a process for this. Without longer pauses,
-        # that would take a fifth of a core for BERT-base.
-        pause = max(_PAUSE, 50 * (time.monotonic() - look))
+        # For `usage`, Linux visits all pages of a process. Without longer
+        # pauses, that would take a fifth of a core for BERT-base.
+        pause = max(_PAUSE, 50 * (time.monotonic() - check_start))
       with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(pause)
       is_reached = until is not None and until()

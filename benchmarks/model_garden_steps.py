@@ -11,7 +11,7 @@ from step_speed import CLIP, DECAY, RATE
 
 
 def _gelu(x):
-  # Use the original's form, because all contenders must compute the same.
+  # All contenders must use the same form of GELU, tanh as in the original.
   return tf.nn.gelu(x, approximate=True)
 
 

@@ -97,7 +97,7 @@ def parse_arguments(argv=None):
   add("--text", required=True, help="UTF-8, one sentence per line")
   add("--vocab", required=True, help="vocabulary file")
   add("--original", help="checkout of google-research/bert")
-  add("--shards", type=int, default=8, help="number of shards; 0: no such runs")
+  add("--shards", type=int, default=8, help="number of shards; 0: no sharding")
   return parser.parse_args(argv)
 
 

@@ -51,7 +51,7 @@ async def measure(url, texts, clients, arguments):
         # Skip the texts that the other clients send.
         number += clients
 
-    # Do not count the first requests, for which shapes are new to the server.
+    # Do not count the first requests, whose shapes are new to the server.
     await asyncio.gather(*map(ask, range(clients)))
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
@@ -64,7 +64,7 @@ def main():
   add("--saved_model_dir", required=True, help="as for serve.py")
   add("--clients", default="1,4,16,64", help="numbers of parallel connections")
   add("--seconds", type=float, default=10, help="time limit per line")
-  add("--requests", type=int, default=5000, help="most requests per line")
+  add("--requests", type=int, default=5000, help="request limit per line")
   add(
     "--input_file",
     type=pathlib.Path,

@@ -3,7 +3,8 @@
 Weights are random, and sequences have no padding. Each contender computes each
 work in its own process: first two steps to compile, then rounds of steps
 without waiting between steps, as in training. The result is the median round. A
-round is one step, or as many as half a second allows. Only NumPy is needed.
+round is one step, or as many as half a second allows. This module imports the
+packages of a contender only in its process.
 """
 
 import importlib
@@ -31,7 +32,7 @@ TRAIN, PREDICT, PRETRAIN = "train", "predict", "pretrain"
 
 
 class PretrainingBatch(NamedTuple):
-  """int32 arrays with the names of the records' features."""
+  """A batch of int32 arrays, which are named like features in records."""
 
   input_ids: np.ndarray  # [B, T], like the next two.
   input_mask: np.ndarray
@@ -215,7 +216,7 @@ def measure_all(work: Work, arguments) -> dict[str, dict]:
   flop = work.flop({**VALUES, "num_hidden_layers": layers})
   measures = {}
   for name in contenders(work, arguments.compiled_peers):
-    # The other modules need TensorFlow, which this Python has.
+    # Only these modules run in --peer_python; all others need TensorFlow.
     is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
     taken = run_alone(
       arguments.peer_python if is_of_peers else sys.executable,

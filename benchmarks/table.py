@@ -68,11 +68,15 @@ def parse_arguments(argv):
     "--padded",
     type=int,
     default=1,
-    help="0: skip the Trainer with padding to the full length",
+    help="0: skip Hugging Face's Trainer with inputs padded to 128 tokens",
   )
-  add("--rounds", type=int, default=5, help="rounds of step/*")
+  add("--rounds", type=int, default=5, help="number of rounds for step/*")
   add("--seconds", type=float, default=5, help="per measurement of engines/*")
-  add("--threads", default="all threads,one thread", help="for engines/*")
+  add(
+    "--threads",
+    default="all threads,one thread",
+    help="for engines/*: all threads, one thread, or both",
+  )
   add("--lines", type=int, default=30000, help="number of lines for lines/*")
   add("--num_hidden_layers", type=int, default=12, help="layers for step/*")
   for name, meaning in table_work.DATA.items():
@@ -106,7 +110,7 @@ def chosen_works(arguments):
   ]
   if not works:
     raise errors.InputError(
-      f"--rows={arguments.rows}: no such work; --list names all of them"
+      f"--rows={arguments.rows}: no such work; --list prints all names"
     )
   for work in [*works]:
     missing = [f"--{n}" for n in work.needs if getattr(arguments, n) is None]
@@ -124,7 +128,6 @@ def shown_command(argv):
     if argument.startswith("--rows="):
       shown.append(argument)
     elif not argument.startswith(("--peer_", "--results_file")):
-      # The page shows the names of files, but no folders of this machine.
       shown.append(re.sub("=.*/", "=", argument))
   return " ".join(shown)
 
@@ -159,7 +162,7 @@ def measure(work, argv):
 
 
 def engine_tables(runs, notes):
-  """Yields (name of the markers in the page, table) for the measured engines.
+  """Yields (name of the markers in docs/engines.md, Markdown) for all tables.
 
   `runs` and `notes` map a work's name to its results and table_rows.run_note.
   """
@@ -183,9 +186,9 @@ def engine_tables(runs, notes):
     lines = ["| engine | STS-B, Spearman | MRPC, accuracy |", "|---|---|---|"]
     scores = [table_rows.medians(runs[n]["turns"], "score") for n in works]
     for name in engine_speed.CONTENDERS:
-      cells = [f"{of[name]:.4f}" if name in of else "–" for of in scores]
+      cells = [f"{task[name]:.4f}" if name in task else "–" for task in scores]
       lines.append(f"| {name} | {' | '.join(cells)} |")
-    # Write a single note if both are from the same run.
+    # Write a single note if both tasks have the same note.
     lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
     yield "engines, scores", "\n".join(lines)
 
@@ -235,7 +238,7 @@ def main(argv):
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
-  print(f"{len(works)} works; a turn of all took {minutes:.0f} minutes before")
+  print(f"works: {len(works)}; last time, a turn of all took {minutes:.0f} min")
   failed = []
   for work in works:
     try:
@@ -250,8 +253,8 @@ def main(argv):
   show(runs, arguments.print_only)
   if failed:
     raise errors.InputError(
-      f"{', '.join(failed)} failed (see above) and kept their earlier results; "
-      "measure them again with --rows"
+      f"{', '.join(failed)} failed (see above), so the table may have older or "
+      "fewer results for them; measure them again with --rows"
     )
 
 

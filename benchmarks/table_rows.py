@@ -171,7 +171,7 @@ def write_into(page, name, text):
 
 
 def headline_table(headlines):
-  """Returns a Markdown table of a list of (group, Outcome of a "speedup")."""
+  """Returns a Markdown table of headlines, (group, Outcome of a "speedup")."""
   lines = ["| | here | the fastest other program | |", "|---|---|---|---|"]
   for group, (row, ours, peers, peer, result) in headlines:
     compared = f"**{result:.1f}× faster**"

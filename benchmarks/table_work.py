@@ -54,7 +54,7 @@ _JOBS = {
       "max_train_examples": 60 * _BATCH_SIZE,
     },
   ),
-  # Use part of the dev set, which has more examples than the training data.
+  # Score only part of the dev set, which has 10,570 questions.
   "squad": (
     "MiniLM job, SQuAD",
     None,
@@ -217,7 +217,7 @@ def sentences_with_names(path):
   for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
     for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
       words = re.findall(r"\w+|[^\w\s]", sentence)
-      # Longer sentences might be truncated if each letter is a word piece.
+      # The word pieces of a longer sentence might exceed --max_seq_length.
       if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
         tag = "O"
         for index, word in enumerate(words):
@@ -232,7 +232,7 @@ def sentences_with_names(path):
 
 
 def _steps():
-  # The last two are targets for both dtypes: share of the peak, and ratio.
+  # The last two: targets, (float32, bfloat16), for share of the peak and ratio.
   sizes = {
     "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
@@ -434,13 +434,13 @@ def _engines():
 
 def _engine_turn(arguments, folder, *, model):
   """Measures every contender once for each number of threads."""
-  weights, made = arguments.weights, folder / "made"
+  weights, files = arguments.weights, folder / "made"
   if model == "base":
     weights = _base_weights(arguments, folder)
-  made.mkdir()
+  files.mkdir()
   turn = {name: {} for name in engine_speed.CONTENDERS}
   for threads, name in itertools.product(arguments.threads.split(","), turn):
-    job = engine_speed.Job(name, weights, made, seconds=arguments.seconds)
+    job = engine_speed.Job(name, weights, files, seconds=arguments.seconds)
     measures = engine_speed.run_contender(
       job, arguments.peer_python, THREADS[threads]
     )
@@ -455,8 +455,8 @@ def _engine_scores_turn(arguments, folder, *, task):
   from classification import glue, scores
 
   job = _job(arguments, folder, task, num_train_epochs=1)
-  output, made = folder / "output", folder / "made"
-  made.mkdir()
+  output, files = folder / "output", folder / "made"
+  files.mkdir()
   measured_runs.run(finetuning_scores.our_command(job, 1, output))
   model = _to_huggingface(output / "final_model", folder)
   for split in ("train", "dev"):
@@ -470,7 +470,7 @@ def _engine_scores_turn(arguments, folder, *, task):
     engine_speed.Job(
       "",
       model,
-      made,
+      files,
       head="classification",
       pairs=folder / "dev.json",
       samples=folder / "train.json",
@@ -482,7 +482,7 @@ def _engine_scores_turn(arguments, folder, *, task):
     )
     if result:
       answers = list(map(float, result["answers"]))
-      # The score is the accuracy, or Spearman's correlation.
+      # The score is the accuracy or, for STS-B, Spearman's correlation.
       score = sum(map(float.__eq__, answers, gold)) / len(gold)
       if task == "sts-b":
         score = scores.correlation(*map(scores.average_ranks, (answers, gold)))

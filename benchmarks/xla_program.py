@@ -12,8 +12,8 @@ samples of all results. `run` draws the same weights, compares the results, and
 prints a Markdown table with the time per step and its share of the device's
 measured peak. Each step continues from the previous step. A program that does
 not fit in memory gets a line with the error. `compile` needs TensorFlow, JAX
-and `pip install libtpu`, but no TPU. It prints memory, bytes and FLOP of the
-programs for a TPU, and of a plain JAX BERT.
+and `pip install libtpu`, but no TPU. It prints the memory, bytes accessed and
+FLOP of the programs on a TPU, and of a plain JAX BERT.
 """
 
 import argparse
@@ -58,7 +58,7 @@ _SAMPLES = 512
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
   """Returns a variable's values, which are equal on all machines.
 
-  The seed is `index`, the argument's number. Moments are 0; gammas are near 1.
+  The seed is `index`, the variable's position. Moments are 0; gammas near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -249,7 +249,7 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
 
 def for_tpu(text: str) -> str:
   """Converts a program that was lowered for a CPU to a program for a TPU."""
-  # Use the device's default generator, whose state has two words.
+  # Use the TPU's default random generator, whose state has two integers.
   three, two = "tensor<3xui64>", "tensor<2xui64>"
   return re.sub(
     rf"(%\S+), (%\S+) = (stablehlo.rng_bit_generator) (%\S+), algorithm =  "
@@ -334,7 +334,7 @@ def compile_program(text: str, donated: list[int]):
     inputs, outputs = specs(signature.inputs), specs(signature.results)
     code = _export._module_to_bytecode(module)
 
-  # JAX exports only its own functions: this one has the program's types.
+  # JAX exports only its own functions, so export this one and swap its code.
   @functools.partial(jax.jit, keep_unused=True)
   def zeros(*arguments):
     del arguments
@@ -450,12 +450,12 @@ def run(
     dtype, rate = note["dtype"], note["size"] / note["seconds"]
     if dtype not in peaks:
       peaks[dtype] = measure_peak(dtype)
-    far = ", ".join(f"{x:.1e}" for x in note["differences"])
+    shown = ", ".join(f"{x:.1e}" for x in note["differences"])
     lines.append(
       f"| {note['network']}, {note['method']}, {note['optimizer']} "
       f"| {note['size']} × {note['length']} | {dtype} "
       f"| {1000 * note['seconds']:.1f} | {rate:.1f} "
-      f"| {rate * note['flop'] / peaks[dtype]:.0%} | {far} |"
+      f"| {rate * note['flop'] / peaks[dtype]:.0%} | {shown} |"
     )
     print(lines[-1], file=sys.stderr, flush=True)
 
@@ -487,20 +487,20 @@ def main():
   add("--predictions", type=int, default=20, help="masked words per sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
   parsers = {
-    name: commands.add_parser(name, parents=[program], help=where)
-    for name, where in (
-      ("lower", "needs TensorFlow"),
-      ("compile", "needs TensorFlow and JAX"),
+    name: commands.add_parser(name, parents=[program], help=meaning)
+    for name, meaning in (
+      ("lower", "write programs; needs TensorFlow"),
+      ("compile", "print costs on a TPU; needs TensorFlow and JAX"),
     )
   }
   parsers["lower"].add_argument(
-    "folder", type=pathlib.Path, help="for the new .npz files, one per program"
+    "folder", type=pathlib.Path, help="folder for the new .npz files"
   )
   parsers["compile"].add_argument(
     "--target", choices=("v4", "v5e", "v5p", "v6e"), required=True
   )
-  add = commands.add_parser("run", help="needs JAX").add_argument
-  add("folder", type=pathlib.Path, help="with the .npz files")
+  add = commands.add_parser("run", help="measure; needs JAX").add_argument
+  add("folder", type=pathlib.Path, help="folder with .npz files")
   add("--rounds", type=int, default=5, help="rounds; the median is printed")
   add("--steps", type=int, default=20, help="steps per round")
   add("--plain_jax", action="store_true", help="also run jax_bert.py's steps")

@@ -57,7 +57,7 @@ def _stop(*_, **__):
 
 def read_flags(script):
   """Returns the absl flags that a script defines or uses, sorted by name."""
-  # Keep only absl's flags, without the flags of the previous script.
+  # Reset to absl's own flags, because the previous script defined others.
   vars(flags.FLAGS).update(vars(type(flags.FLAGS)()))
   parse_flags, command.parse_flags = command.parse_flags, _stop
   with contextlib.suppress(_Defined):

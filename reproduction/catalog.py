@@ -1,9 +1,9 @@
 """Reads catalog.csv: the released models and data sets, one line per file.
 
 Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
-the same files (url_checksums, Apache-2.0). Users of WikiText publish its sums.
-For a file without published values, only the length that the server reports is
-checked. A model's size is the size of its weights, 4 bytes per parameter.
+the same files (url_checksums, Apache-2.0). WikiText's sums are from other
+projects that use it. For a file without published values, only the length that
+the server reports is checked. A model's size is 4 bytes per parameter.
 """
 
 import csv
@@ -37,12 +37,12 @@ class Entry(NamedTuple):
   bytes_after: int  # For models: approximate size of the weights.
   flags: str  # Flags for scripts; {folder} stands for the folder.
   group: str  # For data: a value of --data that selects a group of data sets.
-  # {published file: number of lines with the header, or of SQuAD's questions}
+  # {published file: number of lines, including the header, or of questions}
   rows: dict[str, int]
 
 
 def read_groups(name: str) -> Iterator[list[dict]]:
-  """Yields lists of lines with the same name from a CSV file in this folder."""
+  """Yields the list of each name's lines in a CSV file of this folder."""
   path = pathlib.Path(__file__).with_name(name)
   with open(path, encoding="utf-8", newline="") as stream:
     lines = csv.DictReader(stream)

@@ -108,15 +108,15 @@ def download(
       _transfer(url, part)
       break
     except requests.RequestException as error:
-      # Without a response or a partial file, retries take minutes and fail.
+      # Retry if the server is busy, or if it has sent part of the file.
       status = error.response is not None and error.response.status_code
       can_succeed = status in _BUSY if status else os.path.exists(part)
       if number == _TRIES - 1 or not can_succeed:
-        is_silent = type(error) is requests.ConnectionError
+        is_offline = type(error) is requests.ConnectionError
         raise errors.InputError(
           f"{url} could not be downloaded "
-          f"({'no connection' if is_silent else error}). Check the network and "
-          "HTTPS_PROXY, and run the same command again; or pass "
+          f"({'no connection' if is_offline else error}). Check the network "
+          "and HTTPS_PROXY, and run the same command again; or pass "
           "--base_url=MIRROR for a mirror that has the file as "
           f"{mirrored(file.url, 'MIRROR')}; or copy {file.url} by hand to "
           f"{path}"

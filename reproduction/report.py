@@ -85,7 +85,7 @@ def _median_text(line):
   if not grid:
     return text
   best = [" ".join(f"{n}={v}" for n, v in b.items()) for b in line["best"]]
-  # As in the paper, choose the settings by the first metric on the dev set.
+  # As in the paper, the first metric on the dev set determines the best.
   return (
     f"{text}: {'; '.join(best)}, the best of {len(grid['values']) // count} "
     f"settings; median of all {_text(grid)}, {min(grid['values']):.2f} to "
@@ -120,7 +120,7 @@ def markdown(lines: list[dict]) -> str:
 
 
 def write(output: str) -> list[str]:
-  """Writes report.md and report.json; returns the Markdown and a sentence.
+  """Writes report.md and report.json; returns texts to print: table, paths.
 
   Raises InputError: the folder has no finished run.
   """

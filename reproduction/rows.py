@@ -29,7 +29,7 @@ class Row(NamedTuple):
   source: str  # The table with the published result.
   model: str  # Name in the catalog; "" for a model to pre-train.
   data: str  # Name in the catalog; "" for none.
-  script: str  # "" if no script does this; the note says why.
+  script: str  # "" if no script can reproduce the row; the note says why.
   # {data} is the data's folder, {output} the run's folder, and {before} the
   # model from a run of the row in `after`.
   flags: tuple[str, ...]
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 def _row(lines):
-  """Returns the Row in some lines of the CSV file, one line per metric."""
+  """Builds a Row from its lines in the CSV file, one line per metric."""
   texts = "name source model data script hours after note"
   numbers = "published low high scale"
   return Row(

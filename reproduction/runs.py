@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     """Returns the folder of the run from which a seed starts; "" for none.
 
     It is the run with the same seed, or with seed 1 if only that run has
-    finished: several fine-tunings can start from one pre-training.
+    finished: several fine-tuning runs can start from one pre-training run.
     """
     if not self.row.after:
       return ""
@@ -106,18 +106,18 @@ def find_data(row: rows.Row, folder: str | None) -> str:
     raise errors.InputError(
       f"--row={row.name} needs your record files as --data_dir ({row.note})"
     )
-  named = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
+  needed = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
   for path in [os.path.join(folder, row.data), folder] if folder else []:
     _, folders, files = next(os.walk(path), ("", [], []))
-    # Skip a folder of downloads, which has no files. XNLI has two folders.
-    if named <= {*files} and (files or "XNLI-1.0" in folders):
+    # Skip a folder of downloads, which has only folders, unless it is XNLI's.
+    if needed <= {*files} and (files or "XNLI-1.0" in folders):
       return path
-  how = _download("data", row.data, folder)
+  advice = _download("data", row.data, folder)
   if row.data in catalog.ELSEWHERE:
-    how = catalog.ELSEWHERE[row.data].about
+    advice = catalog.ELSEWHERE[row.data].about
   raise errors.InputError(
     f"--row={row.name} needs the data {row.data}, which --data_dir="
-    f"{folder or ''} does not have; {how}"
+    f"{folder or ''} does not have; {advice}"
   )
 
 
@@ -159,7 +159,7 @@ def _model_flags(folder):
   if not folder:
     return []
   names = os.listdir(folder)
-  # Rows of pre-training start from a configuration without weights.
+  # Pre-training rows start from a configuration without weights.
   if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
     return [f"--model_dir={folder}"]
   flags = [f"--bert_config_file={_config_in(folder)}"]
@@ -177,13 +177,13 @@ def run(plan: Plan, seed: int) -> None:
   arguments, folder = command(plan, seed), plan.folder(seed)
   path = os.path.join(folder, _RESULT)
   if os.path.exists(path):
-    done = json_files.read(path)["command"]
+    old_command = json_files.read(path)["command"]
     # Ignore the interpreter, whose path depends on the environment.
-    if done[1:] == arguments[1:]:
+    if old_command[1:] == arguments[1:]:
       return
     raise errors.InputError(
-      f"{path} is from another command ({shlex.join(done)}); remove its "
-      "folder, or choose another --output_dir"
+      f"{path} is from another command ({shlex.join(old_command)}); "
+      "remove its folder, or choose another --output_dir"
     )
   before = plan.row.after and _read_before(plan, seed)
   if before and not (plan.row.is_chained or os.path.exists(folder)):
@@ -304,7 +304,7 @@ def _deviations(plan, weights, before):
   # Trust the source that download.py recorded, not a folder's name.
   if row.model and (weights["model"] != row.model or not weights["source"]):
     sums = [f"{name} {value[:16]}" for name, value in weights["sha256"].items()]
-    source = weights["source"] or ["a folder that download.py did not make"]
+    source = weights["source"] or ["a folder that download.py did not create"]
     deviations.append(
       (
         OTHER,
@@ -332,7 +332,7 @@ def fewer_rows(row: rows.Row, folder: str) -> list[str]:
     if path.suffix == ".json":
       unit, pattern = "questions", rb'"question"\s*:'
     count = len(re.findall(pattern, path.read_bytes())) if path.exists() else 0
-    # Ignore a few missing rows, by which versions of a data set differ.
+    # Allow 1 % fewer rows, because versions of a data set differ slightly.
     if path.exists() and count < 0.99 * published:
       texts.append(f"{name} with {count:,} of {published:,} {unit}")
   return texts
@@ -362,7 +362,7 @@ def read_eval_results(folder: str) -> dict[str, float]:
   if not path.exists():
     raise errors.InputError(f"{path} is missing: the script did not evaluate")
   lines = path.read_text(encoding="utf-8").splitlines()
-  # The name of the class follows a score for one of two classes.
+  # A score for a single class is followed by the name of the class.
   return {
     name.strip(): float(value.split()[0])
     for name, _, value in (line.partition(" = ") for line in lines)

@@ -195,7 +195,7 @@ def test_every_deviation_is_reported_the_most_serious_first(plan, tmp_path):
       "other weights",
       (
         f"weights {tmp_path / BASE}, SHA-256: model.safetensors "
-        "2d711642b726b044, source: a folder that download.py did not make"
+        "2d711642b726b044, source: a folder that download.py did not create"
       ),
     ),
     ("less data", "train.tsv with 3,600 of 3,669 lines"),
