@@ -1,4 +1,4 @@
-"""Measures engines of this project and its peers: embedding, classification.
+"""Measures embedding and classification in this project's and peers' engines.
 
 Each engine runs in its own process, which loads a file that an earlier process
 wrote, so speed, memory and file size are as in production. The inputs are texts
@@ -158,7 +158,7 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns measures or, for job.pairs, answers; writes those for job.lines."""
+  """Returns measures or, for job.pairs, answers; job.lines writes a file."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))

@@ -205,7 +205,6 @@ class Squad:
       # Predictions are padded to the length of the longest window.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
-      # Keep the best answer of all windows of a question.
       if example not in best or candidate[0] > best[example][0]:
         best[example] = candidate
     exact, f1 = [], []
@@ -331,7 +330,6 @@ def main():
     add(f"--{name}", type=type(value), default=value)
   arguments = parser.parse_args()
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
-  # All other tasks are GLUE's.
   make = {"squad": Squad, "ner": Tagging}.get(arguments.task, Glue)
   task = make(arguments, tokenizer)
   scores = task.scores(predictions(task, arguments, tokenizer))

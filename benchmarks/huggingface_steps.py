@@ -89,7 +89,6 @@ class Classifier(_Steps):
 
   def predict(self, batch):
     """Computes the logits of a batch."""
-    # Switch off dropout, as in this project.
     self._model.eval()
     with torch.inference_mode():
       self._outputs(dict(zip(_NAMES, batch)))

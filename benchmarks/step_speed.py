@@ -3,8 +3,7 @@
 Weights are random, and sequences have no padding. Each contender computes each
 work in its own process: first two steps to compile, then rounds of steps
 without waiting between steps, as in training. The result is the median round. A
-round is one step, or as many as half a second allows. This module imports the
-packages of a contender only in its process.
+round is one step, or as many as half a second allows.
 """
 
 import importlib

@@ -75,7 +75,6 @@ def evaluate(row: Row, turns) -> Outcome | None:
   if row.result == "difference":
     result = best - peers[peer]
   elif row.result == "speedup" and not row.is_more_better:
-    # The peer's seconds divided by ours.
     result = peers[peer] / best
   elif row.result != "own":
     result = best / peers[peer]

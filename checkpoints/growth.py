@@ -8,7 +8,7 @@ the first updates would be three times too large.
   a word       the mean of the rows of the word pieces that it was split into
   position p   row 1 + (p - 1) mod (P - 1) of the P old rows: neighbours stay
                neighbours (Beltagy et al. 2020, arXiv 2004.05150). Row 0 is
-               skipped, because it only belongs to [CLS]
+               skipped, because only [CLS] uses it
 """
 
 import os

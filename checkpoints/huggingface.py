@@ -191,8 +191,8 @@ def _open_safetensors(path):
 def _damaged_entry(path, _changed_at):
   """Returns the name of a zip's first damaged entry, or None.
 
-  The check reads the whole file, and a script may open a file several times.
-  The modification time is an argument, so a changed file is checked again.
+  The check reads the whole file, so its result is cached. The modification time
+  is an argument, so that a changed file is checked again.
   """
   with zipfile.ZipFile(path) as archive:
     return archive.testzip()

@@ -25,7 +25,7 @@ def layer_number(text: str, depth: int, named: str) -> int:
 
 
 def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
-  """Returns {token: weight} for the nonzero weights of [V], largest first.
+  """Returns {token: weight} for the nonzero weights in [V], largest first.
 
   The vector may be longer than the vocabulary, like a padded embedding table.
   """

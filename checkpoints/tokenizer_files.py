@@ -45,9 +45,9 @@ _KNOWN_KEYS = {
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   """Returns settings with the do_lower_case and never_split of --vocab_file.
 
-  Unlike the original: without these flags, the tokenizer_config.json next to
-  the vocabulary decides. Raises InputError: that file is damaged or belongs to
-  another tokenizer, or --do_lower_case is given for a tokenizer.json.
+  Unlike the original: without these flags, the files next to the vocabulary
+  decide. Raises InputError: a file is damaged or belongs to another tokenizer,
+  or --do_lower_case is given for a tokenizer.json.
   """
   path, is_given = settings.vocab_file, "do_lower_case" in settings.given
   if not path:
@@ -63,7 +63,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
     return settings.replace(do_lower_case=False)
   if "never_split" in settings and "never_split" not in settings.given:
     settings = settings.replace(never_split=tuple(read_never_split(path)))
-  known, source = read_do_lower_case(path), vocabularies.CONFIG
+  known = read_do_lower_case(path)
+  source = f"{vocabularies.CONFIG} or {vocabularies.TOKENIZER_FILE}"
   if known is None:
     # No file tells the case, so check the vocabulary for capitals. A missing
     # file is reported later, when the vocabulary is loaded.
@@ -243,9 +244,9 @@ def check(vocab_file: str) -> None:
         "in the files next to it; recreate it with transformers: "
         + tokenizer_file.COMMAND
       )
-  if not is_file and (more := _more_than_a_list(folder)):
+  if not is_file and (reasons := _more_than_a_list(folder)):
     raise errors.InputError(
-      f"{folder}: {'; '.join(more)}, which a list of word pieces cannot "
+      f"{folder}: {'; '.join(reasons)}, which a list of word pieces cannot "
       "express: pass the folder's tokenizer.json as --vocab_file, which "
       f"transformers can create: {tokenizer_file.COMMAND}"
     )
@@ -264,9 +265,9 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
     known = (vocabularies.TOKENIZER_FILE,)
   name = next((name for name in known if name in names), None)
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
-  if has_both and (more := _more_than_a_list(folder)):
+  if has_both and (reasons := _more_than_a_list(folder)):
     name = vocabularies.TOKENIZER_FILE
-    logging.info("using %s, because %s", name, "; ".join(more))
+    logging.info("using %s, because %s", name, "; ".join(reasons))
   return name and os.path.join(folder, name)
 
 

@@ -1,6 +1,6 @@
 """Downloads, unpacks and prepares models and data sets, one folder for each.
 
-A folder is created as .NAME.part and renamed to NAME in the last step, so a
+A folder is prepared inside .NAME.part and renamed to NAME at the end, so a
 folder with the final name is complete. No TensorFlow is imported here.
 """
 

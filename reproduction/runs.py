@@ -1,4 +1,4 @@
-"""Runs a row of the table with its command and seeds, and stores the results.
+"""Runs a row of rows.csv with its command and seeds, and stores the results.
 
 A run's folder is OUTPUT/ROW/seed_N, which is the --output_dir of the row's
 script. After the script has ended, the results are written to result.json in
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
   model: str  # Folder of the weights; "" if an earlier run trains them.
   data: str  # Folder or files of the data.
   output: str  # Folder for all rows.
-  max_steps: int = 0  # Last step of a smoke run.
+  max_steps: int = 0  # Last step of a smoke run; 0: a full run.
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
 
   def folder(self, seed: int) -> str:
