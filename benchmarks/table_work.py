@@ -232,7 +232,7 @@ def sentences_with_names(path):
 
 
 def _steps():
-  # The last two: targets, (float32, bfloat16), for share of the peak and ratio.
+  # The last two are (float32, bfloat16) targets: share of the peak, and ratio.
   sizes = {
     "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),

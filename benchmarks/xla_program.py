@@ -58,7 +58,7 @@ _SAMPLES = 512
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
   """Returns a variable's values, which are equal on all machines.
 
-  The seed is `index`, the variable's position. Moments are 0; gammas near 1.
+  The seed is `index`, the variable's number. Moments are 0; gammas are near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -249,7 +249,7 @@ def compile_here(method: str, options: argparse.Namespace, size: int, device):
 
 def for_tpu(text: str) -> str:
   """Converts a program that was lowered for a CPU to a program for a TPU."""
-  # Use the TPU's default random generator, whose state has two integers.
+  # Use the TPU's default random generator, whose state has two uint64.
   three, two = "tensor<3xui64>", "tensor<2xui64>"
   return re.sub(
     rf"(%\S+), (%\S+) = (stablehlo.rng_bit_generator) (%\S+), algorithm =  "

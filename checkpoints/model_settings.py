@@ -22,8 +22,8 @@ def resolve(settings: Settings) -> Settings:
 
   --model_dir sets the path flags that are not given. If --do_lower_case is not
   given, it is read from the vocabulary's folder. If --max_seq_length is not
-  given, it is capped at the model's number of positions. Raises InputError:
-  --model_dir has no model.
+  given, its default is capped at the model's number of positions. Raises
+  InputError: --model_dir has no model.
   """
   path = settings.get("bert_config_file")
   if settings.get("model_dir"):
@@ -104,7 +104,7 @@ def restore_input_settings(
 
 
 def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
-  """Returns settings with some values from the model's folder.
+  """Returns settings with the input settings `names` of the model's folder.
 
   Only models of this project store input settings. For errors see
   `restore_input_settings`.

@@ -175,8 +175,8 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
     strip_accents=rules.get("strip_accents"),
     handle_chinese_chars=rules.get("tokenize_chinese_chars", True),
   )
-  lowered = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
-  fast.pre_tokenizer = _keeping(lowered) if lowered else BertPreTokenizer()
+  whole = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
+  fast.pre_tokenizer = _keeping(whole) if whole else BertPreTokenizer()
   fast.post_processor = TemplateProcessing(
     single="[CLS] $A [SEP]",
     pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -185,7 +185,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
   # The library matches added tokens before lower-casing and splitting.
-  added = sorted({*never_split} - {*lowered, *special.values()})
+  added = sorted({*never_split} - {*whole, *special.values()})
   fast.add_tokens(
     [AddedToken(w, single_word=True, normalized=False) for w in added]
   )
@@ -201,7 +201,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
 
 
 def _keeping(words):
-  """Returns a BertPreTokenizer that does not split some words."""
+  """Returns a pre-tokenizer like BERT's that never splits `words`."""
   from tokenizers import Regex, pre_tokenizers
 
   whole = "|".join(map(re.escape, words))
@@ -362,7 +362,7 @@ def require_vocabulary(folder: str) -> None:
 def read_do_lower_case(vocab_file: str) -> bool | None:
   """Returns do_lower_case from the files next to a vocabulary, or None.
 
-  Raises InputError: the tokenizer_config.json is damaged.
+  Raises InputError: one of the files is damaged.
   """
   # A tokenizer.json has its own rule for the case.
   if vocabularies.is_tokenizer_file(vocab_file):
@@ -390,7 +390,7 @@ def likely_case(vocab_file: str) -> bool:
 
 
 def has_capitals(vocab_file: str) -> bool:
-  """Returns whether any token of a vocabulary, except [X], has a capital."""
+  """Returns whether any token, except those like [CLS], has a capital."""
   if vocabularies.is_tokenizer_file(vocab_file):
     return False  # The file's own rules decide.
   return any(

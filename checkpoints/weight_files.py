@@ -24,7 +24,7 @@ from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# Weights to which some programs add rows, up to a round number.
+# Weights that some programs pad with rows, to a round number of rows.
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
@@ -225,9 +225,9 @@ def without_slot(name: str) -> str:
 def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes a checkpoint that the original and `open_reader` can read.
 
-  The files depend only on the names and values. Complete files on the disk are
-  renamed to their final names, the index last, so an incomplete checkpoint
-  never has this prefix. An existing checkpoint is replaced. Raises InputError:
+  The files depend only on the names and values. They get their final names when
+  all are on the disk, the index last, so an incomplete checkpoint never has
+  this prefix. An existing checkpoint is replaced. Raises InputError:
   the files cannot be written (the message has the reason).
   """
   with temporary_prefix(prefix) as temporary:
