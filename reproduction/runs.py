@@ -109,7 +109,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
   needed = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
   for path in [os.path.join(folder, row.data), folder] if folder else []:
     _, folders, files = next(os.walk(path), ("", [], []))
-    # Skip a folder of downloads, which has no files. XNLI's may have none either.
+    # Skip a folder of downloads: it has no files. XNLI's data has only folders.
     if needed <= {*files} and (files or "XNLI-1.0" in folders):
       return path
   advice = _download("data", row.data, folder)
