@@ -171,7 +171,7 @@ def _csv_rows(path, lines, delimiter, names):
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   while True:
-    start = reader.line_num + 1
+    start = first[0] + reader.line_num
     try:
       with _long_fields():
         # csv returns [] for an empty line, which is one empty cell.
@@ -182,7 +182,7 @@ def _csv_rows(path, lines, delimiter, names):
         "newlines, and double the quotes in it"
       )
       # After an unclosed quote, the rest of the file belongs to this row.
-      if "unexpected end" in str(error) or start == 1:
+      if "unexpected end" in str(error) or start == first[0]:
         raise errors.InputError(f"{path}:{start}: {row}") from error
     except StopIteration:
       return

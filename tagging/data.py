@@ -398,10 +398,10 @@ def _named(labels, names, place):
       f"{place}: labels are numbers; pass their names, in order from 0, with "
       "--label_names=O,B-PER,..."
     )
-  if not 0 <= min(labels) <= max(labels) < len(names):
+  if unnamed := {*labels} - {*range(len(names))}:
     raise errors.InputError(
-      f"{place}: label {max(labels, key=abs)}, but --label_names has only the "
-      f"labels from 0 to {len(names) - 1}"
+      f"{place}: label {min(unnamed)}, but --label_names has only the labels "
+      f"from 0 to {len(names) - 1}"
     )
   return [names[number] for number in labels]
 

@@ -214,6 +214,7 @@ def test_a_stray_quote_makes_one_bad_row(tmp_path):
 def test_the_separator_line_of_excel_is_no_header(tmp_path, first):
   table = read_csv(tmp_path, f"{first}\ntext;label\na, b;c\n")
   assert (table.names, table.rows) == (["text", "label"], [["a, b", "c"]])
+  assert table.lines == [3]
 
 
 def test_a_first_field_may_be_long(tmp_path):

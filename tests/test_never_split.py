@@ -124,7 +124,9 @@ def test_words_that_cannot_stay_whole(word, tokenizer):
 
 
 def test_a_tokenizer_json_has_no_such_list():
-  with pytest.raises(errors.InputError, match="is for: leave it out"):
+  with pytest.raises(
+    errors.InputError, match="tokenizer.json: leave the flag out"
+  ):
     vocabularies.make_tokenizer("tokenizer.json", never_split=["a"])
 
 

@@ -369,5 +369,9 @@ def test_label_numbers_are_replaced_by_names(tmp_path):
   names = ["O", "B-PER", "B-LOC"]
   (sentence,) = data.read(path, label_names=names)
   assert sentence.labels == ["O", "B-LOC"]
-  with pytest.raises(errors.InputError, match=":1: label 2, but --label_names"):
+  message = ":1: label 2, but --label_names has only the labels from 0 to 1"
+  with pytest.raises(errors.InputError, match=message):
     data.read(path, label_names=names[:2])
+  path = write_json(tmp_path, {"tokens": ["a", "b"], "ner_tags": [2, -1]})
+  with pytest.raises(errors.InputError, match=":1: label -1, but"):
+    data.read(path, label_names=names)
