@@ -7,7 +7,7 @@
     test-1  good   0.97         0.03  0.97  A warm film.
 
 A cell with a tab, a quote or a newline is quoted as in CSV, so a CSV reader
-restores the exact id or text. Letters: B batch, T tokens, L labels.
+restores the exact id or text. Letters: B batch, T tokens, L labels, D width.
 """
 
 import contextlib
@@ -41,16 +41,16 @@ def predict_texts(
   """Classifies inputs of one or two texts.
 
   Returns:
-    A dict per input. For classes it has `labels`, `probabilities` and, unless
-    several classes may be correct, the best `label` and its `probability`.
-    Otherwise it has only a `score`.
+    A dict per input. If the task has no classes, it has only a `score`. Else it
+    has `labels`, `probabilities` and, unless several classes may be correct,
+    the best `label` and its `probability`.
 
   Args:
     logits, batch_size: see `scores_of`.
     texts: tuples of one or two strings.
   """
   if options.task_kind in data.OF_PAIRS and any(len(row) < 2 for row in texts):
-    raise errors.InputError("a reranker scores two texts, but got only one")
+    raise errors.InputError("a reranker needs two texts: query and passage")
   outputs = scores_of(
     logits, options, [data.Example("", *row) for row in texts], batch_size
   )
@@ -140,7 +140,7 @@ def rows(
   """Yields a row of predictions.tsv for each example: {column: str}.
 
   With `gold`, the correct label precedes the prediction. For `outputs` see
-  `predicted_labels`. For a reranker, a row has the passage's rank in its query.
+  `predicted_labels`. For a reranker, a row has the passage's rank in the query.
   """
   # str() of a float32 has the fewest digits that identify the number.
   outputs = np.asarray(outputs, np.float32)
@@ -220,23 +220,23 @@ def write_predictions(
   blocks of scores, float32 [n, L]. `suffix` is appended to the file names, for
   example "_mismatched". Predicted labels are appended to `predicted`.
   """
-  named_path = os.path.join(folder, f"predictions{suffix}.tsv")
+  table_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   examples = iter(examples)
   if task.task_kind in data.OF_RANKS:
-    # The passages of a query may be in several blocks, so ranks need all.
+    # A query's passages may be in several blocks, so ranks need all blocks.
     parts = [np.concatenate(list(parts))]
   with (
-    open_table(named_path) as write,
-    file_io.open_for_writing(path) as unnamed,
+    open_table(table_path) as write,
+    file_io.open_for_writing(path) as stream,
   ):
     for outputs in parts:
       # As in the original: no header, and numbers in NumPy's float32 format.
       lines = ["\t".join(map(str, row)) + "\n" for row in outputs]
-      unnamed.write("".join(lines).encode("utf-8"))
+      stream.write("".join(lines).encode("utf-8"))
       block = list(itertools.islice(examples, len(outputs)))
       write(rows(task, block, outputs))
       if predicted is not None:
         predicted += predicted_labels(task, outputs)
-  logging.info("predictions with names are in %s", named_path)
+  logging.info("predictions with ids and texts are in %s", table_path)
   logging.info("predictions in the original's format are in %s", path)

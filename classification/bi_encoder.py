@@ -22,7 +22,7 @@ from text import input_sequences
 
 
 def check(settings, config: configuration.BertConfig, task_kind: str):
-  """Raises InputError: no such layer to pool, or batches lack negatives."""
+  """Raises InputError if a layer to pool or the negatives are missing."""
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   if (
@@ -80,7 +80,7 @@ class BiEncoder(model.Network):
   def __call__(self, batch, dropout_seed=None):
     """Returns the unit vectors of a batch, float32 [B, W, D].
 
-    Takes the arguments of a model.ClassifierModel; no text may be empty.
+    `batch` maps input_sequences.NAMES to int32 [B, W, T], without empty texts.
     """
     sizes = layers.sizes(batch["input_ids"])  # B, W, T
     # [B W, T] each
@@ -146,7 +146,7 @@ class Retriever(BiEncoder):
     }
 
   def evaluation_losses(self, outputs, batch_size):
-    """Returns float32 [N]: the losses in batches of consecutive examples."""
+    """Returns the loss of each example, float32 [N], in consecutive batches."""
     # A loss depends on its batch, and outputs were computed in batches sorted
     # by length. Regroup them, so that the losses do not depend on that order.
     vectors, label_ids = outputs["vectors"], outputs["label_ids"]
@@ -175,7 +175,7 @@ def in_batch_losses(
   Args:
     vectors: float32 [B, W, D], unit vectors.
     text_ids: int32 [B, W], equal for equal texts.
-    temperature: divisor of the cosines; 0.05 equals that loss's scale=20.
+    temperature: divisor of the cosines, 1 / scale in sentence-transformers.
   """
   size, width = layers.sizes(vectors)[0], vectors.shape[-1]
   # The first B candidates are the correct texts: [C, D] and [C].
@@ -184,7 +184,7 @@ def in_batch_losses(
   logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
   is_equal = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
   is_right = tf.equal(text_ids[:, 1:2], ids)  # [B, C]
-  # Count the examples with an equal first text that a candidate is correct for.
+  # [B, C]: how many examples pair the row's first text with the candidate.
   counts = tf.matmul(
     tf.cast(is_equal, tf.float32), tf.cast(is_right, tf.float32)
   )

@@ -18,11 +18,11 @@ def parse(
 
   Args:
     text: "balanced", numbers in the order of `labels` ("1,2.5"), or
-      "name=number" for some classes; the other classes have weight 1. Balanced
-      weights are n / (classes * count), as in scikit-learn's
-      compute_class_weight: all classes have the same total weight. For
-      multi_label they are negatives / positives of a class: its positives and
-      its negatives have the same total weight.
+      "name=number" for some classes; the other classes have weight 1. The
+      balanced weight of a class is examples / (classes * examples of the
+      class), as in scikit-learn's compute_class_weight: all classes have the
+      same total weight. For multi_label it is negatives / positives: both have
+      the same total weight.
     examples: the training data.
   """
   if task_kind not in (data.SINGLE, data.MULTI_LABEL):
@@ -41,7 +41,7 @@ def parse(
   else:
     raise errors.InputError(
       f"class weights {text!r}: {len(parts)} numbers for {len(labels)} classes"
-      f"; pass one for each of {', '.join(labels)}, name=number, or balanced"
+      f"; pass one for each of {', '.join(labels)}; name=number; or balanced"
     )
   for name in named:
     if name not in labels:

@@ -37,10 +37,10 @@ def define_task_flags():
     [],
     "Metrics to report besides the loss: accuracy, precision, recall, f1 (each "
     "also with _macro or _micro), matthews, auc, pearson, spearman, recall@1, "
-    "recall@5, recall@10, mrr, mrr@10, ndcg@10. Each kind of task has some of "
-    "them. By default an official task's metrics, or those that fit the kind. "
-    "With two classes, precision, recall and f1 refer to the second class in "
-    "the order of --labels.",
+    "recall@5, recall@10, mrr, mrr@10, ndcg@10. Each --task_kind supports some "
+    "of them. By default an official task's metrics, or for your own files the "
+    "usual metrics of the --task_kind. With two classes, precision, recall and "
+    "f1 refer to the second class in the order of --labels.",
   )
   flags.DEFINE_string(
     "glue_submission_dir",
@@ -68,8 +68,8 @@ def define_own_data_flags():
   flags.DEFINE_string(
     "text_column",
     "text",
-    "Name of the column with the texts. If a .csv or .tsv has no header, pass "
-    "numbers from 1 for all columns.",
+    "Name of the column with the texts. If a .csv or .tsv file has no header, "
+    "pass column numbers (from 1) in all column flags.",
   )
   flags.DEFINE_string(
     "text_b_column", None, "Name of the column with the second texts of pairs."
@@ -118,7 +118,7 @@ def define_own_data_flags():
     "eval_fraction",
     0.0,
     "Fraction of --train_file to score instead of an --eval_file; training "
-    "uses the rest. --seed draws the split, which is stratified by class.",
+    "uses the rest. The split is stratified by class, and depends on --seed.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",
@@ -201,7 +201,7 @@ def define_pair_flags():
   flags.DEFINE_string(
     "negative_column",
     None,
-    "Column with hard negatives: texts that fit worse than the second text.",
+    "Column with hard negatives: similar texts that do not fit the first text.",
     needs="task_kind=retrieval text_b_column",
   )
   flags.rule("label_column", not_with="task_kind=retrieval")

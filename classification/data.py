@@ -26,9 +26,10 @@ SINGLE = "single"  # One of several classes: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: one sigmoid per class.
 CHOICE = "choice"  # Multiple choice: one of several endings of a text.
-# Kinds of a reranker, which scores a passage for a query:
-RANKING = "ranking"  # The score is the sigmoid of the logit.
-RANKING_LOGIT = "ranking_logit"  # It is the logit (sentence-transformers).
+# Kinds of a reranker, which scores a passage for a query. The score is the
+# sigmoid of the logit, or (in models of sentence-transformers) the logit.
+RANKING = "ranking"
+RANKING_LOGIT = "ranking_logit"
 # Kinds of a bi-encoder, which computes one vector per text:
 SIMILARITY = "similarity"  # The cosine of two texts predicts their score.
 RETRIEVAL = "retrieval"  # The second text should be the nearest to the first.
@@ -65,7 +66,7 @@ class Example(NamedTuple):
       of str, which may be empty, for multi_label; None if unknown. For multiple
       choice it is the index of the correct ending, from "0". For a query with
       several passages it is a tuple of their relevances, padded with -1 to the
-      length of the longest.
+      number of passages in the largest example.
     endings: the texts to choose from (multiple choice), or the passages of a
       query; each of them follows text_a, and text_b is None. For retrieval, the
       hard negatives.
@@ -101,9 +102,9 @@ def examples_of(
 
   Args:
     make: function of a row's number, {column: value}, and "file:line". Numbers
-      count from 1 and include bad rows, so that skipping a row does not rename
-      later rows. It raises InputError for a bad row, and returns None to skip a
-      row.
+      count from 1 and include bad rows, so skipping a row does not change the
+      ids of later rows. `make` raises InputError for a bad row, and returns
+      None to skip a row.
     has_ids: whether rows have ids, which must be unique.
     label: the label column; None if labels are not read. Rows on which the
       annotators disagreed are skipped, and their number is logged.
@@ -140,7 +141,7 @@ def examples_of(
 
 
 def _checked_name(name):
-  """Returns a label or an id; raises InputError for a lone surrogate."""
+  """Returns `name`, a label or id; raises InputError for a lone surrogate."""
   if not name.isascii() and re.search("[\ud800-\udfff]", name):
     raise errors.InputError(
       f"{ascii(name):.60} contains half a character (a lone surrogate), which "
@@ -222,8 +223,8 @@ class ExampleStream:
     table.require(
       columns,
       (
-        "fix the header, or, if there is none, pass numbers from 1 for all "
-        "columns, such as --text_column=2"
+        "fix the header, or, if there is none, pass column numbers (from 1) in "
+        "all column flags, such as --text_column=2"
       ),
     )
     if self._task_kind in OF_RANKS:
@@ -278,7 +279,7 @@ class ExampleStream:
 
 
 def _rows_per_passage(table, passage, relevance, row_id):
-  """Yields a table's rows; a row with a list of passages becomes several."""
+  """Yields a table's rows; a list of passages becomes one row per passage."""
   for row in table.rows:
     values = dict(zip(table.names, row.values))
     passages = values.get(passage)
@@ -366,7 +367,7 @@ def _open_table(path, names, settings):
   )
 
 
-# Values. These functions raise InputError; the caller adds file and line.
+# These functions parse cells, and raise InputError; the caller adds file:line.
 
 
 def _text(row, column, may_be_number=False):
@@ -431,7 +432,6 @@ def _classes(value, separator):
       f"label {value!r:.40} has 0 or 1 per class; write the names of the "
       "classes that the text has, such as a,b"
     )
-  # Remove repeated classes without changing the order.
   return tuple(dict.fromkeys(map(_class, value)))
 
 
@@ -525,7 +525,7 @@ def label_list(examples: list[Example]) -> list[str]:
     listed = ", ".join(map(repr, names)) or "none"
     raise errors.InputError(
       f"the examples have too few classes ({listed}); add examples of at least "
-      f"{minimum}, or pass the class names"
+      f"{minimum} different classes, or pass --labels"
     )
   if are_numbers(names):
     return sorted(names, key=lambda name: (float(name), name))

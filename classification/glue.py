@@ -6,7 +6,7 @@ The table `TASKS` describes the files, for example:
   MRPC     train.tsv dev.tsv test.tsv            "#1 String" "#2 String" Quality
   MNLI     train.tsv dev_matched.tsv ...         sentence1 sentence2 gold_label
 
-Columns are identified by the names in the header, so that a file with another
+Columns are identified by the names in the header, so a file with a different
 layout is refused. Only CoLA's train.tsv and dev.tsv have no header.
 As in the original: the examples, their ids (guid), their texts and the order of
 the labels, for CoLA, MNLI, MRPC and XNLI.
@@ -65,8 +65,8 @@ class Layout(NamedTuple):
       is not a class then means a missing label.
     may_be_empty: whether a text may be empty.
     broken: None, or a tuple of placeholders for missing texts if the official
-      file has broken rows. Rows with these texts, and other invalid rows, are
-      skipped with a warning.
+      file has broken rows. Rows with a placeholder, and other invalid rows,
+      are skipped with a warning.
   """
 
   files: tuple = ()
@@ -93,7 +93,7 @@ class OfficialTask(NamedTuple):
     task_kind: one of data.KINDS.
     language: the default language; None if the data have only one.
     scores: (lowest, highest) score of regression.
-    hint: advice for the error message about a missing file.
+    hint: advice for the error message about a missing file or split.
   """
 
   name: str
@@ -360,8 +360,8 @@ def read(
   """Returns the examples of a task's split, in the order of the file.
 
   IMDB's two classes alternate. A missing label is None. Raises InputError: the
-  task has no such split or only one language, a file or a column is missing, or
-  rows are invalid. The message has the file and the line.
+  task lacks the split or the language, a file or a column is missing, or rows
+  are invalid. The message has the file and the line.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
@@ -450,7 +450,7 @@ def _read_table(task, layout, path, prefix, language):
 
 
 def _label(value, task, layout):
-  """Returns the label in a cell; None if it is invalid but may be missing."""
+  """Returns the label in a cell; None for an invalid label in test data."""
   if value is None:
     return None
   if task.task_kind == data.REGRESSION:
@@ -473,7 +473,7 @@ def _label(value, task, layout):
 
 
 def _report(path, bad, count, layout):
-  """Raises InputError for bad rows; logs them if the task has broken rows."""
+  """Raises InputError for bad rows, or logs them (see Layout.broken)."""
   if layout.broken is None:
     faults = errors.Faults()
     faults.messages += map(str, bad)

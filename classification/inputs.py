@@ -107,7 +107,7 @@ def _serialize_block(examples, options):
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original: 1 marks a real example, 0 one that fills up a batch.
+    # As in the original: 1 marks a real example, 0 a padding example.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer = sequences.tokenizer_of(options)
@@ -224,7 +224,6 @@ def log_examples(examples, options):
   """Logs examples and their token ids, as the original does for five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
-  # Log only the first row of each example.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):
     ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
@@ -245,7 +244,7 @@ def _features(options, min_sequences, max_sequences):
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:
-    # parse_example pads examples with fewer sequences with zeros.
+    # If an example has fewer sequences, parse_example pads it with zeros.
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
@@ -268,7 +267,7 @@ def store_states(
   strategy: tf.distribute.Strategy,
   batch_size: int,
 ) -> ClassifierData:
-  """Writes the hidden states that the pooler reads, unless they exist.
+  """Writes the pooler's inputs, unless the file is up to date.
 
   From stored states, training the pooler and the head takes seconds. The
   records are in the order of the examples; they contain first_states [W, H] and
@@ -277,7 +276,7 @@ def store_states(
   sequences, width = examples.max_sequences, model.config.hidden_size
   path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
-  def of_batch(batch):
+  def compute_states(batch):
     states, mask = model.first_states(pipeline.trim_to_longest(batch))
     # Pad to the maximum W, so that all records have the same size.
     missing = sequences - tf.shape(mask)[1]
@@ -302,7 +301,7 @@ def store_states(
     path,
     model.bert,
     examples,
-    of_batch,
+    compute_states,
     serialize,
     strategy=strategy,
     batch_size=batch_size,

@@ -110,7 +110,7 @@ class Evaluator:
         queries = data.query_numbers(task.splits[name])
         results = results._replace(queries=queries)
       metrics = scores.compute(results, task.metrics)
-      # The mean over examples; `loss` below is the original's, over batches.
+      # This is the mean over examples; `loss` below is the mean over batches.
       metrics["loss"] = np.mean(losses, dtype=np.float64)
       values |= {f"{name}_{key}": value for key, value in metrics.items()}
       if name == "eval":
@@ -462,7 +462,6 @@ class ModelRun:
         the model of this run.
     """
     settings, run = self._settings, self._run
-    # All processes compute, but only the chief writes.
     parts = self._scores_of(name, network)
     if not distribution.is_chief(run.strategy):
       for _ in parts:  # The chief's computation needs all processes' devices.

@@ -1,9 +1,9 @@
 """The classifier (encoder, head, mean over windows) and its training objective.
 
-Letters: B batch, W sequences of an example, T tokens, H width, L labels. The
-shape of the logits depends on the kind of task: usually [B, L]; [B, 1] for
-regression; [B, W] for W endings or passages; and [B, W, D], the text vectors,
-for a bi-encoder (see bi_encoder.py).
+Letters: B batch, W sequences of an example, T tokens, H width, L labels, D
+width of a text's vector. The shape of the logits depends on the kind of task:
+usually [B, L]; [B, 1] for regression; [B, W] for W endings or passages; and
+[B, W, D], the text vectors, for a bi-encoder (see bi_encoder.py).
 """
 
 import functools
@@ -70,7 +70,7 @@ class Network(tf.Module):
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns float32 [N], from the concatenated results of `evaluated`."""
+    """Returns the losses, float32 [N]; `outputs` joins those of `evaluated`."""
     del batch_size
     return outputs["loss"]
 
@@ -100,7 +100,7 @@ class Network(tf.Module):
 
 
 class ClassifierModel(Network):
-  """An encoder with a classification head, for all tasks but bi-encoders."""
+  """An encoder with a classification head, which a bi-encoder lacks."""
 
   def __init__(
     self,
@@ -163,7 +163,7 @@ class ClassifierModel(Network):
     the sigmoid cross-entropy.
 
     Args:
-      logits: float32, in the shape for the kind of task (see the module).
+      logits: float32; see the module's docstring for the shape.
       label_ids: the result of inputs.label_ids.
       class_weights: only for multi_label: float32 [L], the weight of a class's
         positive examples; negative examples have weight 1. None: all are 1. For
@@ -181,11 +181,11 @@ class ClassifierModel(Network):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
   def first_states(self, batch, dropout_seed=None):
-    """Returns the hidden states that the pooler reads, [B, W, H], and a mask.
+    """Returns the pooler's inputs, [B, W, H], and a mask of the sequences.
 
-    The states are the last layer's at one position per sequence, usually [CLS].
-    The mask, int32 [B, W], is 1 for sequences with tokens. For the arguments
-    see `__call__`.
+    The inputs are the last layer's hidden states at one position per sequence,
+    usually [CLS]. The mask, int32 [B, W], is 1 for sequences with tokens. For
+    the arguments see `__call__`.
     """
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # If examples have only one sequence, it is never empty.
@@ -284,11 +284,11 @@ def _mean_of(values, weights):
 def with_whole_losses(
   model: Network, batch: dict, logits: tf.Tensor, weights: tf.Tensor
 ) -> dict:
-  """Adds losses that compare the whole batch to a replica's share of it.
+  """Adds losses that depend on the whole batch to a replica's share of it.
 
-  It returns the share with whole_losses, float32 [B], and logits_gradient, in
-  the shape of `logits`: the gradient of the weighted sum of all replicas'
-  losses. Call it in a replica context; every replica's share has B examples.
+  Returns the share with whole_losses, float32 [B], and logits_gradient, in the
+  shape of `logits`: the gradient of the weighted sum of all replicas' losses.
+  Call it in a replica context; every replica's share must have B examples.
   """
   replica = tf.distribute.get_replica_context()
   whole, first = [logits, batch["label_ids"], weights], 0

@@ -1,6 +1,6 @@
 """Prepares a reranker's examples: passages with their relevance for a query.
 
-Examples with the same query form a group, wherever their rows are in a file. No
+The rows of a query's passages need not be next to each other in a file. No
 TensorFlow.
 """
 
@@ -17,7 +17,8 @@ from common import errors
 def prepare(splits: dict, settings) -> None:
   """Checks the evaluation examples, and groups the training examples.
 
-  Raises InputError: no evaluation query has a relevant passage; see `groups`.
+  The pointwise loss needs no groups. Raises InputError: no evaluation query has
+  a relevant passage; for the training examples see `groups`.
   """
   for name, examples in splits.items():
     if name.startswith("eval"):
@@ -103,7 +104,7 @@ def _check_scored(examples):
     return
   sentence = (
     f"{examples[np.argmin(best[queries])].place}: {np.sum(best == 0)} of "
-    f"{len(best)} queries, of which this is the first, have no relevant passage"
+    f"{len(best)} queries (the first: this line) have no relevant passage"
   )
   if not best.any():
     raise errors.InputError(f"{sentence}; add rows, or fix the relevances")

@@ -1,7 +1,8 @@
 """Computes a classifier's metrics with NumPy.
 
-Names and values are as in scikit-learn and SciPy, with one exception: a value
-that is undefined there (nan) is a number here, so that models can be compared.
+Metrics have the same values as in scikit-learn and SciPy, with two exceptions:
+a value that is undefined there is a number here, so that models can be
+compared, and ndcg@10 counts ties as ranking errors instead of averaging them.
 Letters: N examples, L classes, W texts of an example, D width of a vector.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from classification import data
 from common import errors
 
-# multi_label predicts a class from this probability on.
+# multi_label predicts the classes with at least this probability.
 THRESHOLD = 0.5
 # Number of query vectors to compare with all other vectors at a time.
 _QUERIES_PER_BLOCK = 256
@@ -33,7 +34,7 @@ def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   if task_kind in (data.REGRESSION, data.RANKING_LOGIT):
     return logits
   if task_kind in (data.MULTI_LABEL, data.RANKING):
-    # The sigmoid. A large positive exponent would overflow.
+    # The sigmoid, without positive exponents, because large ones overflow.
     powers = np.exp(-np.abs(logits))
     return np.where(logits < 0, powers, 1) / (1 + powers)
   weights = np.exp(logits - logits.max(-1, keepdims=True))
@@ -84,9 +85,9 @@ def error_sizes(results: Results) -> np.ndarray:
   """Returns the size of each prediction's error, float [N]; 0 if correct.
 
   For numbers it is the absolute difference. For a wrong class it is 1 minus the
-  probability of the correct class; for multi_label, the largest difference of a
-  class's probability from 0 or 1. For retrieval and ranking it is 0, because
-  their metrics do not judge single examples.
+  probability of the correct class. For multi_label it is the largest difference
+  between a class's probability and its label (0 or 1). For retrieval and
+  ranking it is 0, because their metrics do not judge single examples.
   """
   gold, predicted = np.asarray(results.gold), results.predicted
   if results.task_kind in (data.RETRIEVAL, *data.OF_RANKS):
@@ -100,7 +101,7 @@ def error_sizes(results: Results) -> np.ndarray:
 
 
 def _class_counts(results):
-  """Returns counts of true positives, predictions and gold labels, int [L]."""
+  """Returns true positives, predictions and gold labels per class, int [L]."""
   if results.task_kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
     return [each.sum(axis=0) for each in (gold * predicted, predicted, gold)]
@@ -157,7 +158,7 @@ def matthews(results: Results) -> float:
   It is Matthews' phi (1975) for two classes, and Gorodkin's R_K (2004) for
   more. It is 0 if all predictions or all correct labels are the same class.
   """
-  # In int64, the products below would overflow from 60,000 examples on.
+  # In int64, the products below would overflow from some 55,000 examples on.
   matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
@@ -168,7 +169,7 @@ def matthews(results: Results) -> float:
 
 
 def auc(results: Results) -> float:
-  """Returns the area under the ROC curve, the mean over one-vs-rest classes.
+  """Returns the mean area under the ROC curves, one class against the rest.
 
   With two classes, both curves have the same area. Classes that no example or
   every example has are excluded; the area is 0.5 if no class remains.
@@ -211,8 +212,8 @@ def _ranks(results):
   """Returns (queries, ranks), int [R] each, for the R distinct correct pairs.
 
   A query is the number of a distinct first text. The rank is the position of
-  the correct text among all other texts, sorted by cosine with the query, from
-  1 for the nearest. In a tie, the correct text is last.
+  the correct text among the distinct second texts and hard negatives, sorted by
+  cosine with the query (1: nearest). In a tie, the correct text is last.
   """
   gold, vectors = np.asarray(results.gold), results.vectors
   _, query_rows, queries = np.unique(
@@ -384,7 +385,8 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
 def report(results: Results) -> str:
   """Returns a text with each class's scores and the confusion matrix.
 
-  For tasks without classes it has the metrics; for regression, mean errors too.
+  multi_label has no matrix. For tasks without classes, the text has the metrics
+  instead and, for regression, the mean errors.
   """
   if results.task_kind in data.OF_NUMBERS:
     values = compute(results, METRICS[results.task_kind])

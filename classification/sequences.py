@@ -45,11 +45,11 @@ class InputOptions:
         f"--doc_stride has no effect on {self.task_kind}, which truncates long "
         "texts; leave it out"
       )
-    # [CLS] and [SEP] of a single text take 2 tokens.
-    if self.doc_stride > self.max_seq_length - 2:
+    room = self.max_seq_length - 2  # [CLS] and [SEP] take 2 tokens.
+    if self.doc_stride > room:
       raise errors.InputError(
         f"--doc_stride={self.doc_stride} would leave out text between windows "
-        f"of {self.max_seq_length - 2} word pieces; pass at most this number"
+        f"of {room} word pieces; pass at most {room}"
       )
 
 
@@ -71,9 +71,9 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
 
 
 def _windows(starts, lengths, options, frame):
-  """Returns windows over the longer text of each example.
+  """Divides the longer text of each example into windows.
 
-  Every window also has the shorter text, truncated to half the room. Returns
+  Every window also has the shorter text, truncated to half a window. Returns
   the index of each window's example, ascending, and the Spans of the windows.
   """
   rows = []

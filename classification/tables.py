@@ -20,7 +20,7 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# Byte order marks. UTF-32's come first, because one begins with UTF-16's mark.
+# Byte order marks. UTF-32-LE's is first, because it begins with UTF-16-LE's.
 _ENCODING_OF_MARK = {
   codecs.BOM_UTF32_LE: "utf-32",
   codecs.BOM_UTF32_BE: "utf-32",
@@ -28,7 +28,7 @@ _ENCODING_OF_MARK = {
   codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
-# The first bytes of a file, which determine its encoding and line ends.
+# The encoding and the line ends are detected from this many bytes of a file.
 _HEAD_BYTES = 1 << 20
 # A text may be a whole book, but csv's default limit is 131,072 characters.
 _MAX_FIELD_LENGTH = 2**31 - 1
@@ -81,8 +81,8 @@ def open_table(
   As in the original: quotes in a TSV have no special meaning, and a carriage
   return at the end of a line is removed. Unlike the original: a carriage return
   inside a line stays (see file_io.read_lines), and a row with more or fewer
-  cells than the header is an error; the original ignores the excess cells of a
-  longer row, and crashes at a shorter row.
+  cells than the header is an error. The original ignores excess cells, and
+  crashes if cells are missing.
   Raises InputError: the file is missing, empty or malformed. Some faults raise
   it only while the rows are read.
 
@@ -92,7 +92,7 @@ def open_table(
     names: the columns to read. Every JSON object must have these keys; other
       keys are ignored, and "a.b" means key b of the object at key a. If all
       names are numbers, they are column positions from 1 in a CSV or TSV
-      without a header, unless line 1 counts the columns (from 0 or 1).
+      without a header, unless line 1 is a header 0, 1, ... or 1, 2, ...
     delimiter: column separator of a CSV; None: guess it.
     encoding: the file's encoding; None: detect it.
     joins_cut_rows: whether to join rows of a TSV that a newline has cut in two;
@@ -125,7 +125,7 @@ def _lines_table(path, file_format, names, encoding):
       values = enumerate(json_files.read(path, list), 1)
     except errors.InputError as error:
       raise errors.InputError(
-        f"{error}; expected one array of all objects; for one object per line "
+        f"{error}; expected an array of objects; for one object per line "
         "pass --file_format=jsonl"
       ) from error
     return Table(
@@ -158,7 +158,7 @@ def _lines_table(path, file_format, names, encoding):
 def _csv_rows(path, lines, delimiter, names):
   """Yields (line number, list of cells) or (line number, fault) per CSV row."""
   first = next(lines)
-  if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's first line.
+  if named := re.fullmatch('"?sep=(.)"?', first[1]):  # A line for Excel.
     delimiter = delimiter or named[1]
     first = next(lines, first)
   lines = itertools.chain([first], lines)
@@ -371,7 +371,7 @@ def _line_end(head, encoding):
 
 
 def _undecodable(text, encoding):
-  """Returns the fault of a text with invalid bytes; None if it has none."""
+  """Returns the error message for a text with invalid bytes, else None."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
   # In cp1252 these control characters are quotation marks and the euro sign.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
@@ -382,8 +382,8 @@ def _undecodable(text, encoding):
   advice = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
   return (
     f"not {(encoding or 'utf-8').upper()}: the byte 0x{byte:02x} after "
-    f"{text[: match.start()][-20:]!r}; pass its --encoding, such as {advice}, "
-    "or save the file as UTF-8"
+    f"{text[: match.start()][-20:]!r}; pass --encoding, such as {advice}, or "
+    "save the file as UTF-8"
   )
 
 
@@ -396,7 +396,7 @@ def _checked(path, rows, encoding, columns):
   counts = [[*map(str, range(n, n + len(names)))] for n in (0, 1)]
   has_header = not _are_numbers(columns) or names in counts
   if not has_header:
-    logging.info("%s: columns have numbers, and line 1 is a row", path)
+    logging.info("%s: columns are numbered, and line 1 is not a header", path)
     rows = itertools.chain([(line, names)], rows)
     names = counts[1]
 
@@ -428,7 +428,6 @@ def _joined(rows, width):
       and len(row) + len(rows[end][1]) - 1 <= width
     ):
       first, *others = rows[end][1]
-      # Join the last cell of a row with the first cell of the next row.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
     # If the following lines do not complete the row, it stays broken.

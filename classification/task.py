@@ -192,7 +192,7 @@ def _learned_order(official, learned):
     return order
   if len(learned) != len(labels):
     raise errors.InputError(
-      f"the model was trained to classify ({', '.join(learned)}), and "
+      f"the model was trained to classify ({', '.join(learned)}), but "
       f"{official.title} has the classes {', '.join(labels)}; use a model that "
       "was trained for this task, or pass --do_train"
     )
@@ -225,7 +225,7 @@ def _official_splits(settings, official, purpose):
     )
   if not splits:
     raise errors.InputError(
-      f"{official.title} has no data to {purpose}, only "
+      f"{official.title} has no {purpose} data, only "
       f"{', '.join(official.layouts)}"
     )
   return splits
@@ -335,7 +335,7 @@ def _own_labels(task_kind, labels, train, config):
 
 
 def _check_labels(labels, task_kind, learned):
-  """Checks --labels; `learned` has the model's classes; None to train."""
+  """Checks --labels; `learned`: the model's classes, or None in training."""
   flag = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
     raise errors.InputError(f"{flag}: duplicate class; pass each class once")
@@ -445,7 +445,7 @@ def _doubts(counts):
     for labels in by_lower_case.values()
     if len(labels) > 1
   ]
-  rare = ("no training example", "only one training example: is it misspelt?")
+  rare = ("no training example", "only one training example: is it misspelled?")
   return warnings + [
     f"class {label!r} has {rare[count]}"
     for label, count in counts.items()

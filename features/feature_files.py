@@ -73,7 +73,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
 
 
 def _json_line(row, layers):
-  r"""Returns a line of JSON in the original's format, without a newline.
+  r"""Returns a row as a line of JSON, without a newline.
 
   {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
     [{"index": -1, "values": [...]}, ...]}, ...]}
@@ -84,7 +84,7 @@ def _json_line(row, layers):
   if row.content == "weights":
     weights = {token: round(value, 6) for token, value in row.values.items()}
     return json.dumps({"linex_index": row.line, "weights": weights})
-  # As in the original: the key is spelled "linex_index", and a number is
+  # As in the original: the format of features, the spelling "linex_index", and
   # round(float(x), 6). np.round gives the same result, because a float32 times
   # 10^6 is exact in float64.
   values = np.round(np.asarray(row.values, np.float64), 6).tolist()
@@ -147,7 +147,7 @@ def _numpy_archive(stream, layers):
   # A remote file has no local folder.
   folder = folder if os.path.isdir(folder) else None
   # A zip file's members are written one after the other, so write each array
-  # to a temporary file first. It has no name: a killed run leaves no such file.
+  # to a temporary file first. It has no name, so a killed run leaves no file.
   with contextlib.ExitStack() as stack:
 
     def write(rows):
@@ -193,7 +193,7 @@ def _columns(rows):
 
 
 def _write_column(member, file, dtype, shape):
-  """Copies rows of a shape from a temporary file to an .npy member."""
+  """Copies a temporary file to an .npy member; a row has the given shape."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   np.lib.format.write_array_header_1_0(
     member,

@@ -30,7 +30,7 @@ Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def layers_to_write(settings: Settings, depth: int) -> list[int]:
-  """Returns --layers as numbers; [] with --pooling or --sparse.
+  """Returns --layers as layer numbers; [] with --pooling or --sparse.
 
   Raises:
     InputError: --layers is empty, or an entry is not one of `depth` layers.
@@ -54,7 +54,7 @@ def load_model(
 
   Raises:
     InputError: the checkpoint lacks a variable that the outputs depend on, or
-      --sparse is set for a model that predicts the next word.
+      --sparse is set for a model that predicts the next token.
   """
   head = None
   is_tpu = distribution.is_tpu(strategy)
@@ -64,7 +64,7 @@ def load_model(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
-      # Skipping makes shapes depend on the data, which XLA cannot compile.
+      # XLA needs static shapes, but without padding they depend on the data.
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
     if settings.sparse:
@@ -127,7 +127,7 @@ def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
 
 
 class VectorComputer:
-  """Compiles a function of batches once, and computes Examples with it."""
+  """Computes the vectors of Examples with a function that it compiles once."""
 
   def __init__(
     self,

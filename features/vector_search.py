@@ -27,7 +27,7 @@ def search(
 ) -> list[list[dict]]:
   """Returns Q lists of K dicts {"line", "text", "cosine"}, the nearest first.
 
-  Among equal cosines, the lower line number comes first. The cosine with a zero
+  Results with equal cosines are sorted by line number. The cosine with a zero
   vector is 0.
 
   Args:
@@ -81,9 +81,9 @@ def checksums(sequences: Iterable) -> np.ndarray:
 def read(path: str, sequences: Iterable = ()) -> np.ndarray:
   """Returns the `vectors` [N, D] of an .npz file.
 
-  `sequences` are the token ids of the current lines; if there are none, or if
-  the file lacks checksums (an earlier version wrote it), they are not compared.
-  Raises InputError: the file has no vectors, or its checksums differ.
+  `sequences` are the token ids of the current lines. If they are given and the
+  file has checksums (earlier versions wrote none), the checksums are compared.
+  Raises InputError: the file has no vectors, or a checksum differs.
   """
   try:
     with file_io.open_for_reading(path) as stream:
@@ -108,7 +108,7 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
 
 
 def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
-  """Raises InputError if vectors are of different lines or a different model.
+  """Raises InputError if vectors belong to different lines or another model.
 
   Args:
     count: N.

@@ -111,7 +111,7 @@ def test_every_kind_answers_in_its_form(vocab_file):
   assert classes.keys() == {"labels", "probabilities"}
   (pair,) = make(vocab_file, "ranking")([("w1", "w2")], 1)
   assert 0 < pair["score"] < 1
-  with pytest.raises(errors.InputError, match="scores two texts"):
+  with pytest.raises(errors.InputError, match="needs two texts"):
     make(vocab_file, "ranking")([("w1",)], 1)
 
 

@@ -233,7 +233,7 @@ def columns(text, label):
       "d.csv",
       "a,One.\nb,Two.\n",
       ":1: no column '3'; the columns are '1', "
-      "'2'; fix the header, or, if there is none, pass numbers",
+      "'2'; fix the header, or, if there is none, pass column",
       columns("3", "1"),
     ),
     ("d.csv", "a,One.\nb,Two.\n", ":1: no column '0'", columns("0", "1")),

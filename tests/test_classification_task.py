@@ -148,7 +148,7 @@ def test_a_task_of_several_languages_says_which():
 
 @pytest.mark.parametrize(
   "purpose, message",
-  [("train", "AX has no train data"), ("eval", "AX has no data to eval, only")],
+  [("train", "AX has no train data"), ("eval", "AX has no eval data, only")],
 )
 def test_a_diagnostic_set_has_nothing_to_learn(tmp_path, purpose, message):
   with pytest.raises(errors.InputError, match=message):

@@ -1,7 +1,7 @@
 """Builds a model's inputs from one or two texts: [CLS] a [SEP] b [SEP].
 
 Pre-training, fine-tuning and feature extraction share this module.
-`build_inputs` takes the token ids of single texts; `fill_batch` takes parts of
+`build_inputs` takes a list of token ids per text; `fill_batch` takes parts of
 one long array of ids, such as windows. No TensorFlow. Letters: B batch, T
 tokens.
 """
@@ -74,7 +74,7 @@ def window_starts(
     length: number of word pieces in the text.
     room: number of word pieces in a window.
     stride: distance between starts; it is capped at `room`, because a longer
-      one would skip word pieces.
+      stride would skip word pieces.
     max_windows: maximum number of windows; 0: no limit.
   """
   # 10 pieces, room 4, stride 3: windows start at 0, 3 and 6.
