@@ -93,7 +93,12 @@ def download(server, folder, file=FILE):
     ("table", [None] * 3),
   ],
 )
-def test_cut_connections_are_continued(server, tmp_path, name, starts):
+def test_cut_connections_are_continued(
+  server, tmp_path, monkeypatch, name, starts
+):
+  pauses = []
+  monkeypatch.setattr(downloads, "_PAUSE", 3)
+  monkeypatch.setattr(downloads.time, "sleep", pauses.append)
   server.cuts, server.cut_after = 3, 150_000
   file = catalog.File(f"https://data.example/{name}")
   assert download(server, tmp_path, file) == DATA
@@ -101,7 +106,7 @@ def test_cut_connections_are_continued(server, tmp_path, name, starts):
     None,
     *(start and f"bytes={start}-" for start in starts),
   ]
-  assert os.listdir(tmp_path) == [file.name]
+  assert os.listdir(tmp_path) == [file.name] and pauses == [3, 6, 12]
 
 
 def test_another_command_continues_an_archive(server, tmp_path):

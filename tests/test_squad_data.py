@@ -240,6 +240,7 @@ NO_ANSWER = {"text": [], "answer_start": []}
   [
     lambda entries: "".join(json.dumps(e) + "\n" for e in entries),
     lambda entries: json.dumps(entries, indent=1),
+    lambda entries: json.dumps(entries).replace("}, {", "},\n{"),
     lambda entries: json.dumps({"version": "x", "data": entries}),
   ],
 )

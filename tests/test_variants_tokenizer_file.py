@@ -308,3 +308,16 @@ def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
     with pytest.raises(errors.InputError, match=message):
       refuse(str(path))
   assert tokenizer_files.vocabulary_of(str(tmp_path), variant) is None
+
+
+def test_only_berts_normalizer_gets_the_rules_of_the_configuration(tmp_path):
+  (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  path = tmp_path / "tokenizer.json"
+  contents = [
+    {"normalizer": {"type": name, "lowercase": True}}
+    for name in ("BertNormalizer", "NFKC")
+  ]
+  for content, lowercase in zip(contents, (False, True)):
+    path.write_text(json.dumps(content))
+    normalizer = json.loads(tokenizer_file.content_of(str(path)))["normalizer"]
+    assert normalizer == {**content["normalizer"], "lowercase": lowercase}
