@@ -36,7 +36,7 @@ def __getattr__(name):
 
 
 def rewritten(source: str) -> str:
-  """Returns a module's source, importing project modules from bert_tf2."""
+  """Returns a module's source with its project imports taken from bert_tf2."""
   source = _MODULE_IMPORT.sub(r"\1from bert_tf2 import \2", source)
   return _FOLDER_IMPORT.sub(r"\1from bert_tf2.\2 import ", source)
 

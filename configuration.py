@@ -1,12 +1,11 @@
 """Model configurations: hyperparameters, shapes of variables, memory needed.
 
 This module converts between two JSON formats: the original's bert_config.json
-and Hugging Face's config.json.
-The formats share most keys, but not the meaning of hidden_act: Hugging Face's
-"gelu" is the exact function with erf, which this project calls "gelu_erf"; the
-original's "gelu" is the approximation with tanh, which Hugging Face calls
-"gelu_new". Confusing the two changes every hidden state by about 1e-3 and
-raises no error.
+and Hugging Face's config.json. They share most keys, but not the meaning of
+hidden_act: Hugging Face's "gelu" is the exact function with erf, which this
+project calls "gelu_erf". The original's "gelu" is the approximation with tanh,
+which Hugging Face calls "gelu_new". Confusing the two changes every hidden
+state by about 1e-3 and raises no error.
 """
 
 import copy
@@ -183,7 +182,7 @@ class BertConfig:
 
   def num_parameters(self, shapes: Callable | None = None) -> int:
     """Returns the parameter count for `shapes`, by default bert_shapes."""
-    # Lists one layer: a mistyped num_hidden_layers would fill the memory.
+    # With a mistyped num_hidden_layers, a table of all layers could be huge.
     one_layer = copy.copy(self)
     one_layer.num_hidden_layers = 1
     table = (shapes or bert_shapes)(one_layer)
@@ -353,7 +352,7 @@ KIND_OF_ACTIVATION = {
 }
 # {problem_type of a reranker: torch class that turns logits into scores}
 RERANKERS = {"ranking": "Sigmoid", "ranking_logit": "Identity"}
-# Newer versions of sentence-transformers write that class to this file.
+# Newer versions of sentence-transformers write the torch class to this file.
 _RERANKER_FILE = "config_sentence_transformers.json"
 # {end of a class name in transformers: head}
 _CLASS_HEADS = {
@@ -450,7 +449,7 @@ def from_huggingface(values: dict) -> dict:
   # BERT's file has no `variant`, because the original must be able to read it.
   if variant != "bert":
     config["variant"] = variant
-  # `check` refuses values that are not strings, as well as unknown names.
+  # `check` handles unknown names and values that are not strings.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)

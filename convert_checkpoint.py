@@ -53,8 +53,8 @@ flags.DEFINE_enum(
   None,
   flag_values.HUGGINGFACE_ARCHITECTURES,
   "transformers class of a Hugging Face output; by default inferred from the "
-  "names of the weights. Token and sequence classifiers share their names: "
-  "pass the class for another program's token classifier.",
+  "names of the weights. These are the same for token and sequence "
+  "classifiers: pass the class for another program's token classifier.",
   needs="to=huggingface",
 )
 flags.DEFINE_string(

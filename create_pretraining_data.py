@@ -125,7 +125,7 @@ flags.mark_flag_as_required("output_file")
 
 
 def check_beam():
-  """Refuses invalid Beam flags, or a missing Beam, before the text is read."""
+  """Raises InputError if Beam is not installed or refuses its flags."""
   if flags.FLAGS.beam_options is not None:
     beam.make_pipeline(flags.FLAGS.beam_options)
 
@@ -204,7 +204,7 @@ def write_files(settings, options, inputs):
     # Unlike the original: a text without records is an error, not empty files.
     if not corpus.num_documents:
       raise errors.InputError(
-        f"--input_file={settings.input_file}: no record in it; give text with "
+        f"--input_file={settings.input_file}: no text in it; give text with "
         "one sentence per line and blank lines between documents"
       )
     unknown_tokens.log_share(

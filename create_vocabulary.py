@@ -36,7 +36,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   "min_frequency",
   2,
-  "Minimum number of occurrences of a piece of several characters.",
+  "A piece of two or more characters must occur at least this often.",
   lower_bound=1,
 )
 flags.DEFINE_integer(

@@ -1,4 +1,4 @@
-r"""Exports a model for other programs, as a SavedModel, for ONNX or for LiteRT.
+r"""Exports a model for other programs, as a SavedModel or for ONNX or LiteRT.
 
   python export_saved_model.py --head=classification \
       --model_dir=sst2_output/final_model --export_dir=models/sentiment
@@ -7,9 +7,9 @@ The model folder sets the sequence length, the windows for long texts and the
 labels; flags override them.
 
 A SavedModel takes raw text, because the tokenizer becomes part of the graph.
-First, the script compares this tokenizer with tokenization.py, in less than a
-minute on 2 CPU cores. serve.py and TensorFlow Serving serve the result, and
-users of TensorFlow Hub can fine-tune it.
+Before writing the model, the script compares this tokenizer with
+tokenization.py, in less than a minute on 2 CPU cores. serve.py and TensorFlow
+Serving serve the result, and users of TensorFlow Hub can fine-tune it.
 
 --format=onnx writes the network for ONNX Runtime, OpenVINO and programs built
 on them, with Hugging Face's tokenizer and configuration files. --format=litert

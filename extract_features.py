@@ -41,7 +41,7 @@ flags.DEFINE_enum(
   "output_format",
   "jsonl",
   flag_values.FEATURE_FILE_FORMATS,
-  "jsonl: as google-research/bert. npz: for NumPy, required by --search.",
+  "jsonl: google-research/bert's format. npz: for NumPy, required by --search.",
   needs="output_file",
 )
 flags.DEFINE_list(
@@ -172,7 +172,7 @@ def computes_vectors(settings):
 
 
 def check_flags(settings):
-  """Raises InputError if the flags request no output or cannot be used."""
+  """Raises InputError if the flags request no output or have invalid values."""
   if not (computes_vectors(settings) or settings.attention_html):
     raise errors.InputError(
       "nothing to do: pass --output_file or --attention_html"

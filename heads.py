@@ -102,7 +102,8 @@ def word_weights(
   def weigh_text(text):
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
-    if pooling == "max":  # May come first: the weight grows with the logit.
+    # The maximum may come first, because the weight grows with the logit.
+    if pooling == "max":
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
     weights = tf.math.log1p(tf.nn.relu(weights))
     if activation == "log1p_relu":

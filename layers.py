@@ -23,7 +23,6 @@ _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # N(0, 1) at 0.
 # finite, so a sequence without tokens attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
 
-
 _last_mean = functools.partial(tf.reduce_mean, axis=-1, keepdims=True)
 
 
@@ -34,7 +33,7 @@ def gelu(x):
   As in the original: the approximation, not the error function. Returns x (1 +
   tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), in the dtype of `x`.
   """
-  # These are the network's widest activations, so this function makes few
+  # The inputs are the network's widest activations, so this function makes few
   # passes over them and stores only x for the gradient. It computes in float32,
   # because bfloat16 would lose the digits of 1 - sigmoid in the gradient.
   x = tf.convert_to_tensor(x)
@@ -60,7 +59,7 @@ def gelu(x):
 
 @tf.custom_gradient
 def gelu_erf(x):
-  """Gaussian error linear unit with the exact normal distribution function.
+  """Gaussian error linear unit with the exact normal CDF.
 
   Hugging Face calls this form "gelu". Returns x (1 + erf(x / sqrt(2))) / 2, in
   the dtype of `x`.
@@ -217,7 +216,7 @@ def dense_lookup(table, indices):
   """Gathers the rows of a table [V, H] at indices [S]; its gradient is dense.
 
   As in the original: the gradient of position embeddings is summed over the
-  batch before the global norm is computed. (The original slices the table.)
+  batch before the global norm is computed (there, by slicing the table).
   """
   count = table.shape[0]
 

@@ -64,8 +64,8 @@ def attention(
   """Computes multi-head attention from some hidden states to a sequence.
 
   Args:
-    from_states: hidden states [S, H] of the queries: `to_states`, or its states
-      at some positions; `from_rows` describes their rows.
+    from_states: hidden states [S, H] of the queries, either all of `to_states`
+      or those at some positions; `from_rows` describes their rows.
     to_states: hidden states [S, H] of the keys and values; `to_rows` describes
       their rows.
     weights: {name below "layer_<n>/": tensor}.
@@ -326,7 +326,7 @@ class BertModel(layers.Weights):
     run_layer = self._layer_function(training, return_attention)
     depth = self.config.num_hidden_layers
     for number in range(depth):
-      # Only the last layer may skip positions: the layer above attends to all.
+      # Only the last layer may skip positions: no layer above attends to them.
       computed = positions if number == depth - 1 else None
       weights = {
         name: tf.convert_to_tensor(weight)

@@ -104,8 +104,8 @@ def squared_norm(tensors: list) -> tf.Tensor:
 def global_norm(grads: list) -> tf.Tensor:
   """Returns the norm of one device's gradients; repeated rows stay separate.
 
-  A word table that is also the masked-LM output layer has a dense gradient: as
-  in version 1.15, TensorFlow sums the rows to add the output layer's gradient.
+  A word embedding table shared with the masked-LM output layer has a dense
+  gradient: as in version 1.15, TensorFlow adds both gradients as dense tensors.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
@@ -243,7 +243,7 @@ class AdamWeightDecay:
         `learning_rate_multipliers`); missing names have 1.
       jit_compile: whether XLA compiles the formula, once per shape. This helps
         if XLA compiles the whole step, and for LAMB, whose dozen passes over
-        memory become one. Otherwise, Adam uses TensorFlow's kernel, which is as
+        memory become one. If false, Adam uses TensorFlow's kernel, which is as
         fast without a compiler.
     """
     self.slots: dict[str, tf.Variable] = {}
@@ -342,10 +342,10 @@ class AdamWeightDecay:
     """Returns factors for gradient, rate and epsilon that make updates exact.
 
     TensorFlow's kernel weights a gradient g by 1 - float32(beta), which is
-    s (1 - beta); s is 0.999987 for beta_2 = 0.999. From g / sqrt(s2), it
-    computes the exact v and m s1 / sqrt(s2), which is 7e-6 too large. The
-    rate's factor corrects this. (In another program's checkpoint, m is exact,
-    so the first ten or so updates are 7e-6 too small.)
+    s (1 - beta); s is 0.999987 for beta_2 = 0.999. Given g / sqrt(s2), the
+    kernel computes v exactly, and m with the factor s1 / sqrt(s2), 7e-6 too
+    large. The rate's factor corrects this. (In another program's checkpoint, m
+    is exact, so the first ten or so updates are 7e-6 too small.)
 
     With bias correction by c1 and c2 (see `adam_direction`), the direction
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).

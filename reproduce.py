@@ -1,4 +1,4 @@
-r"""Reproduces published results (rows of a table) and compares the scores.
+r"""Reproduces published results, the rows of --list, and compares the scores.
 
   python reproduce.py --list
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \
@@ -26,7 +26,7 @@ flags.DEFINE_string(
   "record files.",
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
-flags.DEFINE_integer("seeds", 1, "Run the seeds 1 to N.", lower_bound=1)
+flags.DEFINE_integer("seeds", 1, "Runs per row (seeds 1 to N).", lower_bound=1)
 flags.DEFINE_integer(
   "max_steps",
   0,

@@ -1,4 +1,4 @@
-"""Converts text to the original's WordPiece tokens and ids, but faster.
+"""Converts text to the same WordPiece tokens and ids as the original, faster.
 
 FullTokenizer is BasicTokenizer (clean the text, optionally lower-case it and
 strip its accents, split at white space and punctuation) followed by
@@ -272,7 +272,8 @@ class FullTokenizer:
     """Encodes many lines, for data.read_corpus of pretraining.
 
     Returns the concatenated ids of all lines, the number of ids of each line,
-    and None instead of flags for pieces that continue a word: "##" marks them.
+    and None. Other tokenizers return flags for the pieces that continue a word;
+    WordPiece needs none, because "##" marks these pieces.
     """
     rows = list(map(self.encode, lines))
     return list(itertools.chain.from_iterable(rows)), list(map(len, rows)), None

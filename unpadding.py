@@ -89,7 +89,7 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
 
   Attributes:
     position_of: int32 [S], the flat position b T + t of each row.
-    row_of: int32 [B, T], the row of each position; any row for padding.
+    row_of: int32 [B, T], the row of each position; arbitrary for padding.
     is_row: bool [B, T], False for padding.
   """
 

@@ -54,7 +54,7 @@ class _QuietFile(logging.FileHandler):
 
 
 class _Line(logging.Formatter):
-  """Adds the level to warnings and errors, and the time without a terminal."""
+  """Adds the level to warnings and errors and, without a terminal, the time."""
 
   def format(self, record):
     is_problem = record.levelno > logging.INFO

@@ -25,8 +25,8 @@ _held: dict[str, filelock.BaseFileLock] = {}
 def acquire(folder: str):
   """Locks a folder until this process ends; a second call does nothing.
 
-  If another process has the lock, this waits `WAIT_SECONDS` for its last save.
-  Raises InputError: another process, which is named, has the lock.
+  If another process has the lock, waits up to `WAIT_SECONDS` for that process
+  to save and end. Raises InputError, which names the process: it has not ended.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:

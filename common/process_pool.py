@@ -3,7 +3,7 @@
 A process cannot be forked after TensorFlow has computed something in it.
 Therefore, workers are forked from a server process that has only imported
 TensorFlow. If the system cannot fork, workers are new interpreters. Starting
-workers takes some seconds, which pays off from about ten seconds of work on.
+workers takes some seconds, which pays off for ten or more seconds of work.
 """
 
 import concurrent.futures

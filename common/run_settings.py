@@ -100,7 +100,7 @@ class Rule(NamedTuple):
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # The condition.
   not_with: str = ""  # Conditions, any of which makes the flags useless.
-  why: str = ""  # Ends the message about not_with, else about needs.
+  why: str = ""  # Ends the message about not_with or, without it, needs.
 
   @property
   def help(self) -> str:

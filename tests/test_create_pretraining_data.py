@@ -197,7 +197,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
   [
     ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
     ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
-    ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
+    ({"input_file": "{folder}/blank.txt"}, "blank.txt: no text in it"),
     ({"vocab_file": "{folder}/none.txt"}, "no such file"),
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
