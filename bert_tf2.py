@@ -3,8 +3,8 @@
 In the wheel, this file is the package's __init__.py. In a clone, and after
 `pip install -e .`, it loads the modules next to it. It rewrites their imports
 (`import modeling`, `from squad import answers`) as the wheel's build does, to
-keep common names such as `tokenization` inside the package. In a script of the
-clone, `modeling` and `bert_tf2.modeling` are the same module object.
+keep common names such as `tokenization` inside the package. In the clone's
+scripts, `modeling` and `bert_tf2.modeling` are the same module object.
 """
 
 import importlib.abc
@@ -36,7 +36,7 @@ def __getattr__(name):
 
 
 def rewritten(source: str) -> str:
-  """Returns a module's source with its project imports taken from bert_tf2."""
+  """Returns a module's source, changed to import the project from bert_tf2."""
   source = _MODULE_IMPORT.sub(r"\1from bert_tf2 import \2", source)
   return _FOLDER_IMPORT.sub(r"\1from bert_tf2.\2 import ", source)
 

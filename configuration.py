@@ -99,7 +99,7 @@ class BertConfig:
 
     The keys show whether the format is the original's or Hugging Face's.
     Unknown keys (released files have some, such as `directionality`) become
-    attributes, and `to_dict` writes them back. Raises InputError: vocab_size is
+    attributes, and `to_dict` includes them. Raises InputError: vocab_size is
     missing, a value is invalid, or the model is neither BERT nor a variant.
     """
     if is_huggingface(json_object):

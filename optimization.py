@@ -343,7 +343,7 @@ class AdamWeightDecay:
 
     TensorFlow's kernel weights a gradient g by 1 - float32(beta), which is
     s (1 - beta); s is 0.999987 for beta_2 = 0.999. Given g / sqrt(s2), the
-    kernel computes v exactly, and m with the factor s1 / sqrt(s2), 7e-6 too
+    kernel computes v exactly, and m times s1 / sqrt(s2), which is 7e-6 too
     large. The rate's factor corrects this. (In another program's checkpoint, m
     is exact, so the first ten or so updates are 7e-6 too small.)
 

@@ -1,4 +1,4 @@
-r"""Reproduces published results, the rows of --list, and compares the scores.
+r"""Reproduces published results (the rows of --list) and compares the scores.
 
   python reproduce.py --list
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \

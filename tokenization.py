@@ -344,8 +344,8 @@ class BasicTokenizer:
 
     Args:
       do_lower_case: whether to lower-case words and strip their accents.
-      strip_accents: Hugging Face's option to strip only accents; None means
-        `do_lower_case`.
+      strip_accents: Hugging Face's option: whether to strip accents; None means
+        the value of `do_lower_case`.
       tokenize_chinese_chars: Hugging Face's option; False treats Han characters
         like other letters.
       never_split: words that stay whole between white space or Han characters,

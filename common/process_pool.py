@@ -33,10 +33,10 @@ def in_order(function, blocks, *, processes: int):
 
   Args:
     function: function of one block. With several processes, the function, block
-      and result must be picklable. Workers end if this process is killed.
+      and result must be picklable.
     blocks: iterable; it is read a few blocks ahead of the results.
-    processes: number of workers; with 1, or fewer than two blocks, this process
-      does the work.
+    processes: number of workers; they end if this process is killed. With 1, or
+      fewer than two blocks, this process does the work.
   """
   blocks = iter(blocks)
   first = list(itertools.islice(blocks, _AHEAD * processes))

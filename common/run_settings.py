@@ -92,13 +92,13 @@ class Settings:
 class Rule(NamedTuple):
   """The conditions under which flags have an effect.
 
-  Conditions are names of settings: "do_train save_best" means both,
-  "do_eval|seeds" means either, "head=span" this value, "!do_train" that it is
-  off. A rule that has only `why` always refuses its flags.
+  Conditions are names of settings, separated by spaces: "do_eval|seeds" means
+  that either is on, "head=span" that head has this value, and "!do_train" that
+  do_train is off. A rule that has only `why` always refuses its flags.
   """
 
   names: str  # The flags' names, separated by spaces.
-  needs: str = ""  # The condition.
+  needs: str = ""  # Conditions, all of which must hold.
   not_with: str = ""  # Conditions, any of which makes the flags useless.
   why: str = ""  # Ends the message about not_with or, without it, needs.
 
