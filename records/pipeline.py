@@ -452,7 +452,7 @@ def trim_to_longest(
   Args:
     batch: dict with `input_mask` [B, T], or [B, W, T] for W sequences of an
       example. A batch without `input_mask` is returned unchanged.
-    multiple: the new length is rounded up to a multiple of this, at most to T.
+    multiple: the new length is a multiple of this, rounded up, but at most T.
   """
   if "input_mask" not in batch:
     return batch
@@ -464,7 +464,8 @@ def trim_to_longest(
   per_token = (*input_sequences.NAMES, "label_ids")
   return {
     name: value[..., :length]
-    # Labels of tokens have the mask's rank, unlike labels [B, L] of examples.
+    # Labels of tokens have the mask's rank. Labels [B, L] of examples do not:
+    # their mask is [B, W, T].
     if name in per_token and value.shape.rank == mask.shape.rank
     else value
     for name, value in batch.items()

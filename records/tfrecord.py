@@ -29,7 +29,7 @@ _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _MANIFEST = ".manifest.json"  # Lists the shards of an output.
-_VOCABULARY = f".vocabulary{_MANIFEST}"  # Suffix of the note on a single file.
+_VOCABULARY = f".vocabulary{_MANIFEST}"  # Suffix of a file's vocabulary note.
 
 # Protocol buffer tags of tf.train.Example: field number * 8 + 2, where 2 stands
 # for a length-delimited field. An Example has a map of features. The value in

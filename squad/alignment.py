@@ -10,9 +10,9 @@ the written text by counting characters:
     predicted            anna lang          characters 0 to 7 without spaces
     answer               Anna Lang          characters 0 to 7 without spaces
 
-As in the original: if this fails, because of an unknown piece or a character
-that the tokenizer removes or replaces with two, the answer is the whole words.
-If the words contain the prediction twice, the first match counts.
+As in the original: the answer is the text of all these words if the mapping
+fails, because of an unknown piece or a character that the tokenizer removes or
+replaces with two. If the words contain the prediction twice, the first counts.
 
 The original tokenizes the words for each of the 20 best answers of each
 question; this module tokenizes each word of a passage once. The result is the
@@ -35,7 +35,7 @@ _CACHED_CHARACTERS = 1 << 16
 
 
 class PassageText:
-  """A passage as written and as tokenized, and the mapping between both texts.
+  """A passage as written and as tokenized, and the mapping between them.
 
   Each text is the passage's words joined by single spaces. The tokenized text
   lacks words without tokens, such as a zero-width space.
@@ -77,8 +77,8 @@ class PassageText:
     end = max(start, self._token_starts[last + 1] - 1)
     offset = self._tokenized.find(predicted, start, end)
     # Counting works only if tokenization keeps the number of characters, as for
-    # "É" and "e". Removing a control character, or an accent that is a separate
-    # character, shifts all later characters.
+    # "É" and "e". Removing a control character or a combining accent shifts all
+    # later characters.
     first_start = self._spaceless_starts[first]
     if (
       predicted.strip(" ") == predicted != ""
@@ -99,7 +99,7 @@ class PassageText:
     return end - start - self._tokenized.count(" ", start, end)
 
   def _position(self, index):
-    """Returns the position in the written text; `index` ignores spaces."""
+    """Returns the position in the written text; `index` counts no spaces."""
     # One space precedes each word except the first. An empty word starts at the
     # same index as the next word, so the last word that starts there counts.
     return index + bisect.bisect_right(self._spaceless_starts, index) - 1
@@ -116,7 +116,7 @@ def written_places(
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     return None
   basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
-  # "É" becomes one character; an accent that is a separate character, none.
+  # "É" becomes one character, and a combining accent becomes none.
   counts = [_num_kept(char, basic) for char in word]
   # The written character from which each tokenized character comes.
   sources = [n for n, count in enumerate(counts) for _ in range(count)]

@@ -83,7 +83,7 @@ class Answerer:
   ) -> list[answers.Answer]:
     """Answers every question of a file.
 
-    With `find_threshold`, it sets and applies the threshold with the best F1.
+    With `find_threshold`, sets and applies the threshold with the best F1.
     """
     windows = file.windows or []
     logits = self._predictor.predict(

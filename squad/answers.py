@@ -31,7 +31,7 @@ NULL_ODDS_FILE = "null_odds.json"
 # As in the original: the answer to a question without candidates in SQuAD 1.1.
 _NOTHING_FOUND = "empty"
 # The null odds of a question whose only candidate is "no answer".
-# As in the original: the initial null score. No usual threshold exceeds it.
+# As in the original: the initial score_null, above all usual thresholds.
 _NO_OTHER_ANSWER = 1e6
 
 
@@ -148,7 +148,7 @@ def find_answers(
 def _check_finite(questions, windows, logits):
   """Raises InputError if a logit is nan or infinite, except -inf for padding.
 
-  Unlike the original: there, nan is sorted like a logit; answers are arbitrary.
+  Unlike the original: there, nan makes the order of answers arbitrary.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
   is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]  # [N, T]
@@ -198,7 +198,7 @@ def _answer(qas_id, ranked, find, options):
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return answer._replace(text=candidates[0].text, candidates=candidates)
   # Append "" if the best answers lack it, because the n-best file always has
-  # its probability.
+  # the probability of "no answer".
   null_start, null_end = kept.setdefault("", null)
   # Unlike the original: if "no answer" is the only candidate, it is the answer;
   # the original fails.
@@ -278,7 +278,7 @@ def write(folder: str, answers: list) -> None:
 
   They are predictions.json (id -> text), nbest_predictions.json (id ->
   candidates) and, if answers have null odds, null_odds.json (id -> odds).
-  Otherwise, it removes an existing null_odds.json. As in the original: ASCII
+  Without null odds, it removes an old null_odds.json. As in the original: ASCII
   with an indent of four spaces; of questions with equal ids, the last counts.
   """
   contents = {
@@ -292,7 +292,7 @@ def write(folder: str, answers: list) -> None:
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = odds
   else:
-    # Otherwise a scoring script would combine old odds with these answers.
+    # A scoring script would combine the old odds with these answers.
     file_io.remove(os.path.join(folder, NULL_ODDS_FILE))
   for name, values in contents.items():
     text = json.dumps(values, indent=4) + "\n"

@@ -4,7 +4,7 @@
     {"id": ..., "question": ..., "is_impossible": false,
      "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
 
-or flat questions, one per line or in a list, as in Hugging Face's `datasets`:
+Questions may also be flat, one per line or in a list (Hugging Face `datasets`):
 
   {"id": ..., "context": ..., "question": ...,
    "answers": {"text": [...], "answer_start": [269]}}
@@ -68,8 +68,8 @@ class SquadFile(NamedTuple):
 
   Attributes:
     questions: list of Question, in the order of the file.
-    is_labelled: whether predictions can be scored: every question has answers
-      or is impossible (SQuAD 2.0).
+    is_labelled: whether predictions can be scored, because every question has
+      answers or is impossible (SQuAD 2.0).
     skipped: list of Skipped; `questions` does not contain these questions.
   """
 
@@ -85,18 +85,18 @@ def read(
   """Reads a SQuAD file.
 
   Raises InputError: the file is not JSON (the message has line and column),
-  lacks a field, or is of the other version of SQuAD; in training, a question
-  does not have exactly one answer, or its answer lies outside the passage; in
-  prediction, two questions have the same id, so that one answer would overwrite
-  the other.
+  lacks a field, has no usable question, or is of the other version of SQuAD; in
+  training, a question does not have exactly one answer, or its answer lies
+  outside the passage; outside training, two questions have the same id, so one
+  answer would overwrite the other.
 
   Args:
     path: JSON of SQuAD 1.1 or 2.0, nested or flat. With `version_2`, a flat
       question with an empty list of answers is impossible.
     training: whether to locate each answer in its passage, and skip questions
       whose answer is not at answer_start.
-      Unlike the original: this includes blank answers; the result lists all
-      skipped questions, and the log has their number.
+      Unlike the original: questions with blank answers are skipped, too; the
+      result lists all skipped questions, and the log has their number.
     version_2: whether questions may have no answer.
   """
   questions: list[Question] = []
@@ -311,8 +311,8 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # The index of the word that contains a character or precedes a space, or -1.
-  # If words start at 0, 4 and 9, characters 4 to 8 give 1.
+  # For both ends of the answer: the index of the last word that starts there or
+  # before, or -1. If words start at 0, 4 and 9, characters 4 to 8 give 1.
   start, end = (
     bisect.bisect_right(passage.starts, character) - 1
     for character in (offset, offset + len(text) - 1)

@@ -109,7 +109,7 @@ def prepare(
       "never_split": tokenizer.never_split,
       "lengths": lengths._asdict(),
       "training": training,
-      # These two numbers depend on --version_2_with_negative.
+      # This number depends on --version_2_with_negative.
       "impossible": sum(question.is_impossible for question in questions),
       "skipped": len(file.skipped),
     },

@@ -16,7 +16,7 @@ from variants import registry
 # does not use the pooler, so the pooler is neither trained nor required.
 NEW_VARIABLES = ["^cls/squad/", *heads.POOLER]
 
-# The logit of padding. It is finite because 0 * -inf is nan.
+# The logit of padding. It is finite because arithmetic with -inf may give nan.
 _LOWEST = tf.float32.min
 
 

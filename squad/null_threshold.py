@@ -1,9 +1,9 @@
 """Finds, stores and reads SQuAD 2.0's threshold for "no answer".
 
-If a question's null odds exceed it, the answer is "no answer". The user passes
-a number or "auto". "auto" chooses the number with the best F1 on the evaluation
-data, and stores it next to the weights for later predictions. The file,
-null_threshold.json, identifies the weights by a digest of the head's weights.
+If a question's null odds exceed the threshold, the answer is "no answer". The
+user passes a number or "auto". "auto" chooses the number with the best F1 on
+the evaluation data, and stores it next to the weights for later predictions.
+The file null_threshold.json identifies the model by a digest of its head.
 Every training step changes the digest; copying or renaming a model does not.
 """
 
@@ -108,7 +108,7 @@ class NullThreshold:
     try:
       if digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
-    # Only warn, because the output folder has the threshold, too.
+    # Only warn, because the output folder already has the threshold.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 
@@ -124,7 +124,7 @@ def digest(values: Mapping[str, npt.ArrayLike]) -> str:
 
 
 def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
-  """Returns the `digest` of variables, which include the head's."""
+  """Returns the `digest` of variables that include the head's."""
   return digest({layers.variable_name(v): v for v in variables})
 
 

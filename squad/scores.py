@@ -119,8 +119,8 @@ def score_v2(
       points = {qas_id: pair[column] for qas_id, pair in scores.items()}
       odds, sums = _points_by_odds(has_answer, predictions, points, null_odds)
       best = int(np.argmax(sums))
-      # As in the official script, which expects probabilities as odds: if "" is
-      # best for all questions, the threshold is 0.
+      # As in the official script, whose odds are probabilities: if "" is best
+      # for all questions, the threshold is 0.
       result[f"best_{name}"] = float(100 * sums[best] / len(points))
       result[f"best_{name}_thresh"] = float(odds[best]) if best else 0.0
   return result
@@ -185,7 +185,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
 def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
-  Raises InputError: no question has a prediction, or (1.1) one has no answer.
+  Raises InputError: no question has a prediction, or a question of SQuAD 1.1
+  has no answer.
   """
   for question in questions:
     if not (question.answers or version_2):

@@ -148,7 +148,8 @@ def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
   spans = [(start, min(num_pieces - start, room)) for start in starts]
   # Example: ten pieces, windows of six pieces, stride 4. The windows have the
   # pieces 0 to 5 and 4 to 9. Piece 4 has neighbours on both sides only in the
-  # first window, so it has most context there; piece 5 has it in the second.
+  # first window, so it has the most context there. For piece 5, the second
+  # window has the most context.
   best = np.full(num_pieces, -np.inf)  # [n]
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):
@@ -176,7 +177,7 @@ def find_answer(
   """Returns the indices of the first and last piece of a question's answer.
 
   The answer's words may have more pieces than the answer: "(1907-1988)." is one
-  word of seven pieces, and "1907" is the second piece. So this function looks
+  word of six pieces, and "1907" is the second piece. So this function looks
   for the answer's pieces in the pieces of the words.
   Unlike the original: of several matches, it takes the nearest to answer_start,
   not the first. Without a match, as for "Finn" in "Finnish", it takes the
@@ -224,7 +225,7 @@ def _pieces_of_answer(question, tokenizer):
   word_indices = [
     index for index, word in enumerate(words) for _ in tokenizer.tokenize(word)
   ]
-  # Count without white space, which may differ from the words' single spaces.
+  # Exclude white space, because the text may have more than single spaces.
   start = len("".join(question.before_answer.split()))
   end = start + len("".join(question.answer_text.split()))
   finder = alignment.PieceFinder(words, word_indices, tokenizer)
@@ -282,7 +283,7 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Sets a window's answer positions: 0 if it lacks a part of the answer."""
+  """Returns the window with answer positions; 0 without the whole answer."""
   # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)
   # As in the original: a window with only a part of the answer has no answer.

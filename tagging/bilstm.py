@@ -28,7 +28,7 @@ _FEATURES = {
 FEATURES = tuple(_FEATURES)
 
 _DROPOUT = 0.1
-# The usual value, with which cells keep their state at the start of training.
+# The usual value: cells keep most of their state at the start of training.
 _FORGET_BIAS = 1.0
 
 

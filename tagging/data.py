@@ -14,10 +14,10 @@ Raw sentences, one per line ("text"), and JSON lines ("jsonl"):
 
 `tokens` and `ner_tags`, the names in Hugging Face's data sets, mean the same as
 `words` and `labels`. `labels` may be missing. Consecutive lines with the same
-`document` form a document. A predictions file keeps all keys. A .json file may
-have an array of such objects. In the formats of spaCy, doccano, Prodigy and
-Label Studio, spans of characters become IOB2 labels, and predicted labels
-become spans:
+`document` form a document. A predictions file keeps all keys of its input. A
+.json file may have an array of such objects. In the formats of spaCy, doccano,
+Prodigy and Label Studio, spans of characters become IOB2 labels, and predicted
+labels become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
@@ -95,7 +95,8 @@ def read(
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
-  Raises InputError: no sentences, or invalid lines, which the message lists.
+  Raises InputError: the file has no sentences, or has invalid lines, which the
+  message lists.
 
   Args:
     file_format: one of flag_values.TAGGING_FORMATS; None infers it from the
@@ -407,7 +408,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Returns (line number, JSON) of each object; arrays count from 1."""
+  """Returns (number, JSON) of each object: its line or array index, from 1."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):

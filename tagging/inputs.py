@@ -176,7 +176,7 @@ def prepare(
 
 
 def log_windows(path: str, windows: list[windowing.Window], tokenizer):
-  """Logs the tokens of a file's first windows, and its proportion of [UNK]."""
+  """Logs the tokens of a file's first windows, and the overall [UNK] share."""
   logging.debug("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)

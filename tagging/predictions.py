@@ -84,7 +84,7 @@ def write(
 def mistakes(
   sentences: list[data.Sentence], predicted: list[list[str]]
 ) -> list[run_report.Mistake]:
-  """Returns a Mistake per sentence with wrong labels, sized by their number."""
+  """Returns a Mistake per sentence with wrong labels; its size counts them."""
 
   def marked(words, labels):
     named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]

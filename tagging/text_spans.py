@@ -10,7 +10,7 @@ import tokenization
 from common import errors
 from tagging import scores
 
-# Keys of the list of spans in files of spaCy, Prodigy, doccano, Label Studio.
+# Keys under which spaCy, Prodigy, doccano and Label Studio store the spans.
 NAMES = ("entities", "spans", "label", "labels")
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 
@@ -53,7 +53,8 @@ def of_label_studio(task: dict) -> dict:
   """Returns a task of Label Studio's JSON export with `text` and `entities`.
 
   `entities` has the spans of the first annotation that was not cancelled; if
-  all were, the key is missing. Raises InputError: the task has another format.
+  all were cancelled, the key is missing. Raises InputError: the task has
+  another format.
   """
   try:
     if "text" not in (values := task["data"]):
