@@ -178,7 +178,7 @@ def shuffled_records(
     files: TFRecord files.
     num_records: the number of records in all files.
     seed: determines the order.
-    first_record: index in the stream of the first record to return: 0 for a
+    first_record: index in the stream of the first record to return; 0 for a
       new run, the number of consumed records for a resumed run.
     window: the number of records that are held in memory and shuffled together.
   """

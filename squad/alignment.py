@@ -179,8 +179,8 @@ def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   starts = _word_starts([word.group() for word in words])
 
   def in_text(position):
-    number = bisect.bisect_right(starts, position) - 1
-    return words[number].start() + position - starts[number]
+    index = bisect.bisect_right(starts, position) - 1
+    return words[index].start() + position - starts[index]
 
   return in_text(place[0]), in_text(place[1] - 1) + 1
 

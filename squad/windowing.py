@@ -307,13 +307,13 @@ def make_batch(
   They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
   in training also start_positions, end_positions and is_impossible [B, 1].
   """
-  texts: list[np.ndarray] = []
+  segments: list[np.ndarray] = []
   for w in windows:
-    texts += [w.question_ids, w.passage.ids[w.start : w.start + w.length]]
-  lengths = np.array([len(ids) for ids in texts])
+    segments += [w.question_ids, w.passage.ids[w.start : w.start + w.length]]
+  lengths = np.array([len(ids) for ids in segments])
   starts = np.cumsum(lengths) - lengths
   batch = input_sequences.fill_batch(
-    np.concatenate(texts),
+    np.concatenate(segments),
     input_sequences.Spans(
       starts[::2], lengths[::2], starts[1::2], lengths[1::2]
     ),

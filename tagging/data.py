@@ -103,7 +103,7 @@ def read(
       file's name.
     labelled: True requires labels, False ignores them, None reads labels if the
       file has any.
-    scheme: one of SCHEMES, which labels must follow. "none" accepts any labels,
+    scheme: one of SCHEMES; labels must follow it. "none" accepts any labels,
       such as parts of speech. "plain" has types without tags.
     lenient: whether to accept labels in an order that the scheme does not
       allow. Such labels are counted and logged.
