@@ -87,8 +87,8 @@ def write(
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
     )
-    # Without this, the file would have two word embedding tables: the original,
-    # and its product with gamma of the layer norm before the masked-LM logits.
+    # Without this, the file would have a second word embedding table: one that
+    # is multiplied by gamma of the layer norm before the masked-LM logits.
     converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())

@@ -61,7 +61,7 @@ def lengths_of(signatures: Iterable[str]) -> list[int]:
   """Returns the sequence lengths in the names of signatures, ascending.
 
   Raises:
-    ValueError: there are no names, or one is not from `signature_name`.
+    ValueError: there are no names, or one does not match `signature_name`.
   """
   lengths = sorted(int(name.removeprefix(_LENGTH)) for name in signatures)
   if not lengths:

@@ -1,1 +1,1 @@
-"""Answers texts with trained models: in Python, in exports and over HTTP."""
+"""Turns texts into answers: in Python, in exported models and over HTTP."""

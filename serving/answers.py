@@ -46,7 +46,7 @@ STORED = (
 
 
 class Head(NamedTuple):
-  """A head with its settings and the function that answers texts.
+  """A head with its settings and its function from texts to answers.
 
   Attributes:
     texts: names of an example's texts.
@@ -68,7 +68,7 @@ def make(
   network: Network,
   batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function that answers a list of examples.
+  """Returns a function from a list of examples to a list of answers.
 
   An example is a tuple of one or two str; its answer is a dict of JSON values.
 
@@ -215,11 +215,11 @@ def make_scorer(
   network: Network,
   batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function, as `make` does, that scores the likelihood of texts.
+  """Returns a function from a list of texts to a list of likelihoods.
 
   It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
-  The sum of the pieces' log probabilities is the text's log-likelihood, and
-  exp(-mean) is its perplexity.
+  The sum of the pieces' log probabilities is the text's pseudo-log-likelihood,
+  and exp(-mean) is its pseudo-perplexity.
 
   Args:
     network: the Network that computes models.MaskFiller.log_probabilities.

@@ -52,7 +52,7 @@ class Batcher:
   """Gathers instances and hands them to a function, one batch at a time.
 
   Attributes:
-    num_batches, num_instances: counts of the work so far, retries included.
+    num_batches, num_instances: computed so far, including retries.
   """
 
   def __init__(self, run: Callable, limits: Limits):

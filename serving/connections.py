@@ -34,7 +34,7 @@ def most_by_default() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY:
       return max(1, limit // 2)
-  return 1 << 20  # Memory runs out earlier.
+  return 1 << 20  # In effect, no limit.
 
 
 async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:

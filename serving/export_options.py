@@ -34,8 +34,8 @@ class Option(NamedTuple):
   @property
   def rule(self) -> run_settings.Rule:
     """The rule that says when the option has an effect."""
-    of_heads = "|".join(f"head={head}" for head in self.heads.split())
-    needs = " ".join(filter(None, [of_heads, self.needs]))
+    head_condition = "|".join(f"head={head}" for head in self.heads.split())
+    needs = " ".join(filter(None, [head_condition, self.needs]))
     return run_settings.Rule(self.name, needs, self.not_with)
 
 
@@ -65,7 +65,7 @@ EXPORT = (
     None,
     "softmax: one label per text; sigmoid: any number of labels; linear: a "
     "number (regression); relevance: the sigmoid of a number (reranker). By "
-    "default as for the task in --bert_config_file, else softmax.",
+    "default the one for the task in --bert_config_file, else softmax.",
     "classification",
     choices=("softmax", "sigmoid", "linear", "relevance"),
   ),

@@ -79,7 +79,7 @@ def resolve(
   labels are missing, or the threshold stored with the weights is damaged.
   """
   trained_head.require(settings.head, settings)
-  # These defaults of the head's script yield to the model's settings.
+  # Defaults of the head's script. The model's settings override them below.
   is_span = settings.head == "span"
   changes = {
     "max_seq_length": min(

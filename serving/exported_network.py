@@ -1,4 +1,4 @@
-"""Answers texts with an export in the format onnx or litert.
+"""Turns texts into answers with an export in the format onnx or litert.
 
 The network runs without TensorFlow. `answers` turns texts into ids and outputs
 into answers, as for every other network.

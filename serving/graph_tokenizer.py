@@ -97,8 +97,8 @@ class GraphTokenizer(tf.Module):
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
     self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-      # Entries must be unique, so the empty entry 7 becomes " 7". It never
-      # matches, because words contain no spaces.
+      # Entries must be unique. So an empty entry with the id 7 becomes " 7",
+      # which never matches, because words contain no spaces.
       vocab=[
         line if line not in ("", "##") else f" {index}"
         for index, line in enumerate(lines)
@@ -121,10 +121,10 @@ class GraphTokenizer(tf.Module):
     texts = tf.strings.join([texts, " "])
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     rules, chars = self._rules, source.flat_values  # [C]
-    kinds = tf.gather(rules.kinds, rules.classes_of(chars))  # [C]
-    replaced, origins = self._replaced(chars, kinds)  # [O]
+    roles = tf.gather(rules.roles, rules.classes_of(chars))  # [C]
+    replaced, origins = self._replaced(chars, roles)  # [O]
     if self._strips:
-      replaced, origins = self._reordered(replaced, origins, kinds)
+      replaced, origins = self._reordered(replaced, origins, roles)
     ids, words, sizes = self._pieces(replaced)  # [P]
     # Convert offsets in the replaced text to offsets in the input text.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
@@ -132,10 +132,10 @@ class GraphTokenizer(tf.Module):
     first = tf.gather(origins, limits - sizes)  # [P]
     last = tf.gather(origins, limits - 1)
     # A piece ends before the next code point that is not an accent.
-    other = tf.where(kinds & _ACCENT == 0)[:, 0]
+    other = tf.where(roles & _ACCENT == 0)[:, 0]
     end = tf.gather(other, tf.searchsorted(other, last, side="right"))
     # A code point's chunk is the number of white-space characters before it.
-    chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
+    chunks = tf.cumsum(tf.cast(roles & _SPACE > 0, tf.int64))  # [C]
     rows = tf.gather(source.value_rowids(), first)
     offset = tf.gather(source.row_starts(), rows)
     values = Tokens(
@@ -150,15 +150,15 @@ class GraphTokenizer(tf.Module):
       )
     )
 
-  def _replaced(self, chars, kinds):
+  def _replaced(self, chars, roles):
     """Replaces code points as BasicTokenizer does; spaces then separate words.
 
     It takes code points [C] and their role bits. It returns new code points,
     int32 [O], and for each the index of its origin in [C].
     """
-    # Only this rule depends on neighbours; the table contains all other rules.
+    # The rule for sigmas depends on neighbours; the table has all other rules.
     if self._lower:
-      chars = _final_sigmas(chars, kinds)
+      chars = _final_sigmas(chars, roles)
     rules = self._rules
     classes = rules.classes_of(chars)  # [C]
     # A replacement has 0 (for an accent) to about 20 code points: repeat the
@@ -175,7 +175,7 @@ class GraphTokenizer(tf.Module):
     is_same = tf.equal(targets, _ITSELF)
     return tf.where(is_same, tf.gather(chars, origins), targets), origins
 
-  def _reordered(self, replaced, origins, kinds):
+  def _reordered(self, replaced, origins, roles):
     """Puts combining marks into their canonical order, as NFD does.
 
     It sorts the marks between two starters by their combining class. Most
@@ -185,10 +185,9 @@ class GraphTokenizer(tf.Module):
     combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
     def sort():
-      # Sort all runs of marks at once: in the key, the run's number is the high
-      # part, the class (below 256) the low part. A stable sort keeps ties in
-      # order.
-      run = tf.cumsum(tf.cast(kinds & _STARTER > 0, tf.int64))  # [C]
+      # Sort all runs of marks at once: by run, then by class, which is below
+      # 256. A stable sort keeps ties in order.
+      run = tf.cumsum(tf.cast(roles & _STARTER > 0, tf.int64))  # [C]
       keys = tf.gather(run, origins) * 256 + combining
       order = tf.argsort(keys, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
@@ -217,20 +216,20 @@ class GraphTokenizer(tf.Module):
     return ids, numbers, sizes
 
 
-def _final_sigmas(chars, kinds):
+def _final_sigmas(chars, roles):
   """Replaces a capital sigma at the end of a word, as str.lower does.
 
   A sigma ends a word if the character before it is cased and the character
   after it is not, ignoring transparent characters, such as apostrophes.
 
   Args:
-    chars, kinds: int32 [C].
+    chars, roles: int32 [C].
   """
 
   def replace():
     # Remove transparent characters, so that neighbours are adjacent.
-    seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
-    cased = tf.gather(kinds, seen) & _CASED > 0
+    seen = tf.where(roles & _TRANSPARENT == 0)[:, 0]
+    cased = tf.gather(roles, seen) & _CASED > 0
     after_cased = tf.concat([[False], cased[:-1]], 0)
     before_cased = tf.concat([cased[1:], [False]], 0)
     is_sigma = tf.equal(tf.gather(chars, seen), ord(_SIGMA))
@@ -255,7 +254,7 @@ class _Rules:
 
   Attributes:
     starts, lengths, targets: targets[starts[c]:][:lengths[c]] replaces class c.
-    kinds: the role bits of each class's code points.
+    roles: the role bits of each class's code points.
     combining: the Unicode combining class (0: starter) of each class.
   """
 
@@ -267,20 +266,20 @@ class _Rules:
       # With _ITSELF, thousands of characters share one rule.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       # Roles matter only if the tokenizer lower-cases or strips accents.
-      roles = _roles(char, text) if lowers or strips else _STARTER
-      roles |= _SPACE * (text == " ")
-      rule = target, roles, unicodedata.combining(char)
+      bits = _roles(char, text) if lowers or strips else _STARTER
+      bits |= _SPACE * (text == " ")
+      rule = target, bits, unicodedata.combining(char)
       classes[ord(char)] = numbers.setdefault(rule, len(numbers))
     pages, index = np.unique(
       classes.reshape(-1, _PAGE), axis=0, return_inverse=True
     )
     self._pages = pages.reshape(-1)
     self._index = index.reshape(-1).astype(np.int32)
-    targets, kinds, combining = zip(*numbers)
+    targets, roles, combining = zip(*numbers)
     self.lengths = np.array(list(map(len, targets)), np.int64)
     self.starts = np.cumsum(self.lengths) - self.lengths
     self.targets = np.array(list(itertools.chain(*targets)), np.int32)
-    self.kinds = np.array(kinds, np.int32)
+    self.roles = np.array(roles, np.int32)
     self.combining = np.array(combining, np.int64)
 
   def classes_of(self, chars):

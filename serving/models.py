@@ -2,7 +2,8 @@
 
 Each head has a class. The task's own code turns texts into ids and scores into
 answers (see `answers`). For TensorFlow Serving, `raw_text` computes the ids in
-the graph. Letters: B texts, T sequence, H width, L labels, P masks, K fillings.
+the graph. Letters: B texts, T tokens, L labels, P masks, K fillings,
+V vocabulary, D embedding size.
 """
 
 from collections.abc import Callable, Iterable

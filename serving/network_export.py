@@ -165,9 +165,9 @@ def compare(
   # `not <=` also refuses NaN.
   if not distances.max() <= settings.max_quantization_difference:
     raise errors.InputError(
-      f"--quantize=int8: {summary}; pass --quantize=none, or if that is "
-      "acceptable, pass a larger --max_quantization_difference to "
-      "export_saved_model.py"
+      f"--quantize=int8: {summary}; pass --quantize=none, or if this "
+      "difference is acceptable, pass a larger --max_quantization_difference "
+      "to export_saved_model.py"
     )
   return summary
 

@@ -85,7 +85,7 @@ class RawText(tf.Module):
     if self.model.settings.head == "sparse":
       return self._weighed_words(outputs["embedding"])
     if self.model.settings.head in ("span", "tagging"):
-      return {**outputs, **self._places(inputs, texts)}
+      return {**outputs, **self._offsets(inputs, texts)}
     return outputs
 
   def _weighed_words(self, vectors):
@@ -96,7 +96,7 @@ class RawText(tf.Module):
     pieces = tf.where(top.values > 0, tf.gather(words, top.indices), "")
     return {"words": pieces, "weights": top.values}
 
-  def _places(self, inputs, texts):
+  def _offsets(self, inputs, texts):
     """Returns `starts`, `ends` and, for tagging, `words`, int32 [B, T]."""
     tokens = self.tokenizer.tokenize(texts[-1])
     column = tf.range(tf.shape(inputs["input_ids"])[1])  # [T]
@@ -114,12 +114,12 @@ class RawText(tf.Module):
       )
 
     starts, ends = placed(tokens.starts, 0), placed(tokens.ends, 0)
-    places = {"starts": starts, "ends": ends}
+    offsets = {"starts": starts, "ends": ends}
     if len(texts) == 2:
-      return places
+      return offsets
     by_punctuation = self.model.settings.tag_words == "punctuation"
     words = tokens.words if by_punctuation else tokens.chunks
-    return {**places, "words": placed(words, -1)}
+    return {**offsets, "words": placed(words, -1)}
 
 
 # The functions of input_sequences.py, as graph operations on a batch.
@@ -148,8 +148,8 @@ def pair_inputs(
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3
   # As in `input_sequences.truncate_pair`, pieces are removed from the longer
-  # text, or from the second if both are equally long. So the first text keeps
-  # at least the larger half of the room.
+  # text, or from the second if both are equally long. So the limit for the
+  # first text is at least the larger half of the room.
   kept_a = tf.where(
     lengths_b > 0, tf.maximum(room - lengths_b, room - room // 2), room + 1
   )

@@ -57,7 +57,7 @@ def parse_predict(body: bytes, names: Sequence[str]) -> Request:
   else:
     columns = _named(request["inputs"], names, '"inputs"')
   texts = [_texts(name, columns[name]) for name in names]
-  # Columns may differ in length, unlike rows.
+  # Only in a request with columns may the inputs differ in length.
   counts = list(map(len, texts))
   if len(set(counts)) > 1:
     raise errors.InputError(

@@ -291,7 +291,7 @@ async def _refuse(request, handler):
   """Middleware: turns an exception into a response with an error message."""
   try:
     hosts = request.app[_HOSTS]
-    # Any Host may request /healthz: container platforms send an IP address.
+    # /healthz allows any Host, because container platforms send an IP address.
     if (
       hosts
       and request.path != "/healthz"

@@ -6,9 +6,9 @@
   bert.classify([("A man walks.", "Someone walks.")])
 
 The folder comes from this project, google-research/bert or Hugging Face, or is
-an export for ONNX Runtime or LiteRT. The answers equal the answers of scripts
-and serve.py: `answers` computes them, with the settings from export_settings.
-Letters: N texts, T tokens of a text, L layers, H width, A heads.
+an export for ONNX Runtime or LiteRT. The answers equal those of the scripts and
+serve.py: `answers` computes them, with the settings from export_settings.
+Letters: N texts, T tokens, L layers, A heads, H hidden size, D embedding size.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from text import input_sequences
 # {texts per example: what to pass as texts}
 _FORMS = {1: "strings", 2: "pairs of strings"}
 # The number of lines that `search` embeds together.
-_SEARCHED = 1024
+_LINES_AT_ONCE = 1024
 
 
 class Encoded(NamedTuple):
@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
   Attributes:
     tokens: list of T str, including [CLS] and [SEP].
     layers: float32 [L, T, H], the hidden states after each layer.
-    pooled: float32 [H], the pooler's output; None if the weights have none.
+    pooled: float32 [H], the pooler's output; None if the weights lack a pooler.
     attention: float32 [L, A, T, T], how much each token attends to each token
       (last axis); None without `attention=True`.
     input_ids, input_mask, segment_ids: int32 [T], the network's input without
@@ -195,8 +195,8 @@ class TextModel:
     """Returns the lines nearest to each query: dicts of line, text, cosine.
 
     `line` counts from 0. The largest cosines between vectors of `embed` come
-    first. If the queries equal the lines, a line never matches itself, so this
-    finds near-duplicates. Options: see `embed`.
+    first. If the queries equal the lines, a line never matches itself, so the
+    results are near-duplicates. Options: see `embed`.
 
     Args:
       top_k: number of results per query.
@@ -211,8 +211,8 @@ class TextModel:
     if vectors is None:  # Embed the lines in parts, to limit memory.
       vectors = np.concatenate(
         [
-          self.embed(lines[start : start + _SEARCHED], **options)
-          for start in range(0, len(lines), _SEARCHED)
+          self.embed(lines[start : start + _LINES_AT_ONCE], **options)
+          for start in range(0, len(lines), _LINES_AT_ONCE)
         ]
       )
     else:
@@ -301,7 +301,7 @@ class TextModel:
     return exported_network.served(folder, chosen, self.tokenizer)
 
   def _encoder(self):
-    """Returns the embedding head, with any options."""
+    """Returns the embedding head, loaded with any pooling."""
     # "mean" does not need the pooler, which published encoders may lack.
     return self._with_model("embedding", {"pooling": "mean"})
 
@@ -338,7 +338,7 @@ def _settings(settings, chosen):
   """Returns settings with the `chosen` values, after checking them.
 
   Args:
-    settings: complete run_settings.Settings, whose `given` stay given.
+    settings: complete Settings; the result's `given` adds the `chosen` names.
     chosen: {name of a flag: value}.
 
   Raises:

@@ -57,7 +57,7 @@ class AlbertModel(factorized.FactorizedModel):
 
   def _layer_weights(self, number):
     config = self.config
-    # Consecutive layers share a group: 3 each with 12 layers and 4 groups.
+    # Consecutive layers share a group: of 12 layers, each of 4 groups has 3.
     group = number * config.num_hidden_groups // config.num_hidden_layers
     prefix = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {

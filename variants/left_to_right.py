@@ -1,4 +1,4 @@
-"""BERT with left-to-right attention, from the paper's table 5 and figure 5.
+"""BERT with left-to-right attention (table 5 and figure 5 of BERT's paper).
 
 As in section 5.1 of the paper (arXiv 1810.04805), the network, its input and
 its variables are BERT's. But a token attends only to itself and earlier tokens,

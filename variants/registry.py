@@ -1,8 +1,8 @@
 """Creates the encoder for a configuration.
 
 The key `variant` of a configuration names a model related to BERT; without this
-key, the model is BERT. All other modules get encoders, and the shapes of their
-variables, from this module, so they do not depend on the variant.
+key, the model is BERT. Other modules create encoders, and get the shapes of
+their variables, only through this module.
 """
 
 import configuration

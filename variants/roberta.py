@@ -2,13 +2,13 @@
 
 Positions begin after pad_token_id, which is 1: the first token has position 2,
 and no token uses the first two rows of the position embeddings. In this
-project, max_position_embeddings is the longest sequence, 512; in transformers,
-it is the number of rows, 514.
+project, max_position_embeddings is the maximum sequence length, 512; in
+transformers, it is the number of rows, 514.
 
-A classifier has a dense layer with tanh on the state of <s>; in this project,
-that layer has the name of BERT's pooler. As in BERT, training applies dropout
-only to the layer's output; transformers applies it to the input too. The models
-are not trained on next sentences.
+A classifier has a dense layer with tanh on the hidden state of <s>; in this
+project, that layer has the name of BERT's pooler. As in BERT, training applies
+dropout only to the layer's output; transformers applies it to the input too.
+The models are not trained to predict next sentences.
 """
 
 import configuration

@@ -20,7 +20,7 @@ import tokenization
 from common import errors, file_io, json_files
 
 _UNKNOWN = ("<unk>", "[UNK]")
-# Special tokens that have a role, including CamemBERT's "NOTUSED" tokens.
+# Special tokens with a role, and CamemBERT's unused ones ("<s>NOTUSED").
 _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
@@ -217,7 +217,7 @@ def _is_same_word(word, previous):
 
 
 def _valid(text):
-  """Replaces lone surrogates by "?", which keeps the text's offsets valid."""
+  """Replaces lone surrogates with "?", which keeps the text's offsets valid."""
   text = tokenization.convert_to_unicode(text)
   return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -259,8 +259,8 @@ def _specials(vocab_file, tokenizer):
   pair = tokenizer.encode("a", "b")
   # <s> a </s></s> b </s> has runs of 1, 2 and 1 special tokens.
   runs = [
-    (text, [pair.tokens[n] for n in places], pair.type_ids[places[0]])
-    for text, places in (
+    (text, [pair.tokens[n] for n in indices], pair.type_ids[indices[0]])
+    for text, indices in (
       (key, list(group))
       for key, group in itertools.groupby(
         range(len(pair)), pair.sequence_ids.__getitem__

@@ -109,7 +109,7 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
   """Returns the tokens in the order of their ids.
 
-  If a token occurs twice, its lower id is never used, and its entry is "".
+  A repeated token keeps only its highest id; the entry of each lower id is "".
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]
