@@ -28,7 +28,7 @@ def quantize(path: str) -> None:
   quantized_path = f"{path}.int8"
   model = onnx.load(path)
   _transpose_word_table(model)
-  # This mark silences a warning about a missing preprocessing step.
+  # This entry silences a warning about a missing preprocessing step.
   model.metadata_props.add(
     key="onnx.quant.pre_process", value="onnxruntime.quant"
   )

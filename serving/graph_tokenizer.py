@@ -1,11 +1,10 @@
 """The tokenizer as TensorFlow operations: raw strings in, ids and offsets out.
 
-For every UTF-8 string, the ids equal tokenization.py's ids, because instead
-of rules the graph contains a table with tokenization.py's output for each code
-point. So the Unicode versions of TensorFlow, ICU and RE2 have no effect; the
-graph keeps the Unicode version of the Python that built it. Letters in shapes:
-B texts; over all texts, C code points, O code points after the rules, W words,
-P word pieces.
+For every UTF-8 string, the ids equal tokenization.py's ids, because the graph
+has a table with tokenization.py's output for each code point. So the Unicode
+versions of TensorFlow, ICU and RE2 have no effect; the graph keeps the Unicode
+version of the Python that built it. Letters in shapes: B texts; over all texts,
+C code points, O code points after replacement, W words, P word pieces.
 """
 
 import functools

@@ -65,7 +65,7 @@ def load(
       lower-case. never_split: words that stay whole. max_seq_length: longest
       sequence in word pieces. dtype: "float32" or "bfloat16". engine:
       "tensorflow", "onnx" or "litert". quantize, for onnx and litert: "none" or
-      "int8". Of these, an export only allows max_seq_length to differ.
+      "int8". For an export, all but max_seq_length must equal its values.
 
   Raises:
     InputError: there is no model, or it cannot be read.
