@@ -57,7 +57,7 @@ def parse_predict(body: bytes, names: Sequence[str]) -> Request:
   else:
     columns = _named(request["inputs"], names, '"inputs"')
   texts = [_texts(name, columns[name]) for name in names]
-  # Only in a request with columns may the inputs differ in length.
+  # The inputs can differ in length only if the request has columns.
   counts = list(map(len, texts))
   if len(set(counts)) > 1:
     raise errors.InputError(

@@ -57,7 +57,7 @@ class AlbertModel(factorized.FactorizedModel):
 
   def _layer_weights(self, number):
     config = self.config
-    # Consecutive layers share a group: of 12 layers, each of 4 groups has 3.
+    # A group has consecutive layers: 12 layers and 4 groups give 3 per group.
     group = number * config.num_hidden_groups // config.num_hidden_layers
     prefix = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {
