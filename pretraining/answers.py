@@ -9,14 +9,14 @@ def encode(
 ) -> tuple[list, list]:
   """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
 
-  Like the original's, the tokenizer would split "[MASK]" into "[", "mask", "]".
+  As in the original: the tokenizer would split "[MASK]" into "[", "mask", "]".
   So the texts between the masks are tokenized separately.
   """
   frame, mask_id = tokenizer.frame, tokenizer.mask_id
   *parts, last = text.split(tokenizer.specials.mask)
   ids, positions = [frame.cls_id], []
   for part in parts:
-    # The space before a mask is part of the mask, so it gets no token.
+    # The mask token includes the space before it.
     ids += tokenizer.encode(part.rstrip())
     positions.append(len(ids))
     ids.append(mask_id)

@@ -56,7 +56,7 @@ def in_order(
     results: path of a temporary file for the results.
   """
   if not blocks:
-    return []  # Does not start a cluster, which takes minutes.
+    return []  # Starting a cluster takes minutes.
   pipeline = make_pipeline(options)
   import apache_beam
 
@@ -89,7 +89,7 @@ def in_order(
   return [result for _, _, result in done]
 
 
-# Some runners use several threads, but there may be memory for only one block.
+# A worker may have several threads, but only enough memory for one block.
 _one_at_a_time = threading.Lock()
 
 

@@ -1,7 +1,8 @@
 """Reads text into a corpus: documents, their sentences and their token ids.
 
-Arrays hold the ids, the continuations of words, and the starts of sentences and
-documents. A corpus needs about three bytes per token. No TensorFlow.
+Arrays hold the ids, flags of tokens that continue words, and the starts of
+sentences and documents. A corpus needs about three bytes per token. No
+TensorFlow.
 
 A text of any size is split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document
@@ -87,8 +88,8 @@ def text_lines(path: str, line: str) -> list[str]:
   """Returns the lines of text in a line of a file: usually the line itself.
 
   A JSON object with a `text` is a document, so a blank line follows its text.
-  Unlike the original: JSON is parsed and wikiextractor's tags are refused;
-  there, both are trained on as text. Raises InputError: a line is such a tag.
+  Unlike the original: JSON is parsed, and a tag of wikiextractor raises
+  InputError. The original trains on both as text.
   """
   if not line.startswith(("{", "<", "\ufeff")):
     return [line]
@@ -111,12 +112,12 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
   r"""Yields the lines of pieces without "\n".
 
   Args:
-    pieces: are read in this order.
+    pieces: read in this order.
     joined: whether the last document of a file continues in the next file, if
       no blank line separates them. As in the original: True.
 
   Raises:
-    InputError: a file is missing, or a line is not UTF-8. The error has the
+    InputError: a file is missing, or a line is not UTF-8. The error names the
       number of the line.
   """
   for piece in pieces:
@@ -185,7 +186,7 @@ class Corpus(NamedTuple):
   """All documents as arrays.
 
   Sentence s is ids[sentence_starts[s]:sentence_starts[s + 1]]; document d is
-  the sentences document_starts[d] to document_starts[d + 1] (not included).
+  the sentences document_starts[d] to document_starts[d + 1] - 1.
   No sentence or document is empty. Memory: 3 bytes per token (5 if ids need
   uint32), and 8 per sentence and document.
 

@@ -1,8 +1,8 @@
 """Reads pre-training records and makes batches of them.
 
-It reads all records that create_pretraining_data.py writes: with masks or to be
-masked while they are read, with or without next-sentence labels, compressed or
-not.
+All records that create_pretraining_data.py writes can be read: with masks or to
+be masked while they are read, with or without next-sentence labels, compressed
+or not.
 """
 
 import contextlib
@@ -109,9 +109,9 @@ class PretrainingInput:
   def _check_ranges(self, count=None):
     """Checks the first `count` records of each file, or all records.
 
-    Unlike the original: a number out of range raises InputError. There, a wrong
-    segment id gets a zero embedding. So does a wrong token id on a GPU or TPU;
-    on a CPU, TensorFlow fails.
+    Unlike the original: a number out of range raises InputError. In the
+    original, a wrong segment id gets a zero embedding. So does a wrong token id
+    on a GPU or TPU; on a CPU, TensorFlow fails.
     """
     for path in self.files:
       records = itertools.islice(tfrecord.read_records(path), count)
@@ -128,7 +128,7 @@ class PretrainingInput:
 
   @contextlib.contextmanager
   def faults_named(self):
-    """Raises InputError if this block reads a damaged or wrong record."""
+    """Raises InputError if the `with` block reads a bad record."""
     with pipeline.damage_named(self.files):
       try:
         yield

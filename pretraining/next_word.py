@@ -1,9 +1,9 @@
 """Pre-training on the next word, for models that read from left to right.
 
 The masked-LM head predicts every token except [CLS], including [SEP], from the
-tokens before it. BERT predicts only 15 % of the tokens. So a step trains about
-7× more predictions here, and the product with the embedding table costs 7×
-more.
+tokens before it. BERT predicts only 15 % of the tokens. So a step makes about 7
+times as many predictions as BERT's, and the product with the embedding table
+costs 7 times as much.
 
 Letters: B sequences, T their length, H width, P masked tokens of each sequence,
 n predicted tokens, V vocabulary.

@@ -85,7 +85,7 @@ class RecordMaker:
 
     As in the original: record i goes to writer i mod n. Unlike the original:
     raises InputError if several writers get fewer records than there are
-    writers. There, some files stay empty.
+    writers. In the original, some files stay empty.
 
     Args:
       corpus: the text.
@@ -108,7 +108,6 @@ class RecordMaker:
       random.Random(seed),
       after_pass=after_pass,
     )
-    # A shard has a single file, which may be empty.
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
         f"{len(instances)} records cannot fill {len(writers)} files; name "

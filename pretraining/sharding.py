@@ -1,8 +1,8 @@
 """Turns text of any size into TFRecord files, one for each shard.
 
 The content of a shard's file depends only on its text, the options and the
-shard's number. The number of processes and restarts do not change it. Each file
-is written under a temporary name and renamed, so an existing file is complete,
+shard's number, not on the number of processes or on restarts. Each file is
+written under a temporary name and renamed, so an existing file is complete,
 and a run makes only the missing files. A manifest next to the files records
 the options and the input, so files of different options are never mixed.
 
@@ -111,7 +111,7 @@ class ShardedRun:
     flags = dataclasses.asdict(options)
     # The vocabulary's content is compared, because its path may change.
     _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
-    # The default is None, because files of version 0.1 do not record it.
+    # Defaults are None, because manifests of version 0.1 lack these keys.
     is_default = options.mask_shares == masks.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
     flags["never_split"] = list(options.never_split) or None
@@ -133,7 +133,7 @@ class ShardedRun:
   ) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all shards.
 
-    Raises InputError: files of other options or input exist, the text or the
+    Raises InputError: files from other options or input exist, the text or the
     vocabulary cannot be used, no shard has a record, a process was killed, or
     Beam failed.
 
@@ -264,7 +264,7 @@ def make_shard(
 ) -> tuple[ShardResult, ShardText]:
   """Makes a shard's file, if it is missing; returns its result and counts."""
   if file_io.exists(shard.output):
-    # Workers count and hash existing files in parallel: it may take hours.
+    # Counting and hashing may take hours, so workers do it in parallel.
     return _result_from_file(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
   # Unlike the original: a document ends at the end of its file, because the

@@ -117,8 +117,8 @@ def learn(
       "at least that, or leave rare characters out (--max_characters)"
     )
   # The library assigns ids to "##c" in the order of a hash table, which differs
-  # between runs. The ids break ties between equally frequent pairs. Passed as
-  # special tokens, the characters get fixed ids.
+  # between runs. The ids break ties between equally frequent pairs. Special
+  # tokens get fixed ids, so the characters are passed as special tokens.
   trainer = tokenizers.trainers.WordPieceTrainer(
     vocab_size=vocab_size,
     min_frequency=min_frequency,
@@ -134,7 +134,7 @@ def learn(
 
 def _repeated(words, alphabet) -> Iterator[str]:
   """Yields texts that repeat each frequent word as often as it was counted."""
-  # A word with a character outside the alphabet is [UNK] with any pieces.
+  # A word with a character outside the alphabet is [UNK] in any case.
   counts = [item for item in words.items() if alphabet.issuperset(item[0])]
   # Ties sort by word, so the selection depends on the counts alone.
   counts.sort(key=lambda item: (-item[1], item[0]))

@@ -33,7 +33,7 @@ class Parts:
   def outputs(
     self, function: Callable, batch, step: tf.Tensor, replica_id
   ) -> tf.Tensor:
-    """Returns function(part, dropout_seed) for all parts, float32 [B, ...]."""
+    """Joins function(part, dropout_seed) of all parts, float32 [B, ...]."""
     outputs = tf.map_fn(
       lambda index: function(*self.part(batch, index, step, replica_id)),
       tf.range(self.count),

@@ -44,9 +44,9 @@ def define_model_flags(*, max_seq_length=128, required=True):
   flags.DEFINE_integer(
     "max_seq_length",
     max_seq_length,
-    "Maximum sequence length in word pieces, including [CLS] and [SEP]; by "
-    "default at most the model's number of positions. Records must be read "
-    "with the length that they were written with.",
+    "Maximum sequence length in word pieces, including [CLS] and [SEP]. The "
+    "default is capped at the model's number of positions. TFRecords must be "
+    "read with the length that they were written with.",
     lower_bound=1,
   )
 
@@ -72,7 +72,7 @@ def define_text_flag():
 
 
 def define_masking_flags(note=""):
-  """Defines the flags of masking; `note` names the records they apply to."""
+  """Defines the flags of masking; `note` names their records."""
   flags.DEFINE_integer(
     # As in the original: 0 and numbers above the sequence length are valid.
     "max_predictions_per_seq",
@@ -164,7 +164,7 @@ def define_training_flags():
     "gradient_accumulation_steps",
     1,
     "Split each device's share of a batch into N parts that run one after "
-    "another, to save memory. Only the dropout masks change.",
+    "another, to save memory. Results change only through dropout.",
     lower_bound=1,
     needs="do_train",
   )
@@ -182,7 +182,7 @@ def define_training_flags():
 
 def _define_step_flags():
   flags.DEFINE_integer(
-    # Unlike the original: it applies to every device, not only to TPUs.
+    # Unlike the original: this applies to all devices, not only to TPUs.
     "iterations_per_loop",
     1000,
     "Maximum number of steps that the devices run without the host.",
@@ -335,8 +335,8 @@ def _define_optimizer_flags():
   flags.DEFINE_float(
     "layerwise_lr_decay",
     1.0,
-    "Factor by which the learning rate falls from each encoder layer to the "
-    "layer below it. 1: no decay.",
+    "The learning rate of each encoder layer is this factor times the rate of "
+    "the layer above it. 1: no decay.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_train",

@@ -50,7 +50,6 @@ def make_strategy(
     raise errors.InputError(
       f"--use_tpu contradicts --distribution_strategy={name}; drop one"
     )
-  # TensorFlow can split the CPU only before its first use.
   if num_logical_cpus > 1:
     tf.config.set_logical_device_configuration(
       tf.config.list_physical_devices("CPU")[0],
@@ -61,8 +60,8 @@ def make_strategy(
     return _tpu_strategy(address, tpu_zone, gcp_project, num_tpu_cores)
   if tpu_name or master:
     raise errors.InputError(
-      "--tpu_name and --master have no effect without --use_tpu; pass it (to "
-      "use several machines without TPUs, set TF_CONFIG instead)"
+      "--tpu_name and --master have no effect without --use_tpu; pass "
+      "--use_tpu, or for several machines without TPUs set TF_CONFIG"
     )
   return _strategy_without_tpu(name)
 
@@ -71,7 +70,7 @@ def _strategy_without_tpu(name):
   if name == "auto" and "TF_CONFIG" in os.environ:
     name = "multi_worker_mirrored"
   # Workers must connect before the devices are listed, because listing
-  # initializes them.
+  # initializes the devices.
   if name == "multi_worker_mirrored":
     return _multi_worker_strategy()
   gpus = tf.config.list_logical_devices("GPU")
@@ -141,7 +140,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def all_gather(
   strategy: tf.distribute.Strategy, values: list[float]
 ) -> np.ndarray:
-  """Gathers N numbers from every replica: float64 [replicas, N] on each."""
+  """Returns the N numbers of every replica, float64 [replicas, N]."""
 
   def gather():
     # float64 represents step counts exactly.
@@ -156,7 +155,7 @@ def all_gather(
 def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
   """Returns the value of --jit_compile=auto: True on a GPU, else False.
 
-  Compiling takes too long on a CPU, and TensorFlow does it anyway on a TPU.
+  Compiling takes too long on a CPU. On a TPU, TensorFlow always compiles.
   """
   return not is_tpu(strategy) and bool(tf.config.list_logical_devices("GPU"))
 

@@ -86,7 +86,7 @@ class Predictor:
         need as much memory as the outputs of long records.
     """
     self._strategy = strategy
-    # A TPU would compile the function for each shape.
+    # Joined batches vary in shape, and a TPU would compile each shape.
     self._joins_short = joins_short and not distribution.is_tpu(strategy)
 
     # Batch shapes vary, for example with the number of windows in a text.
@@ -225,7 +225,7 @@ class PeriodicEvaluation:
         values are equal, the lower loss wins. None: nothing is compared.
       patience: number of consecutive evaluations without a better result after
         which training stops; 0: never.
-      keep_best: function of the step; saves the weights, the best so far.
+      keep_best: function of the step; saves the current (best) weights.
       names: the names of the results, if they are known in advance.
     """
     if metric and names is not None:
@@ -271,7 +271,7 @@ class PeriodicEvaluation:
     if state is None:
       return
     metric = self._state["metric"]
-    # Version 0.1 stored neither; it saved checkpoints after evaluating them.
+    # Version 0.1 stored neither key; it evaluated a step before saving it.
     state = {"metric": metric, "evaluated_step": step, **state}
     if state["metric"] == metric:
       self._state.update(state)

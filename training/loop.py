@@ -56,11 +56,11 @@ class Objective:
       {name of a metric: (sum, weight)}), where sum and weight are scalars.
       dropout_seed is int32 [2] in training and None in evaluation. The log
       derives tokens per second from a metric named `tokens_per_example`.
-    outputs: for a loss that compares all examples of a batch: function of
+    outputs: needed if the loss compares all examples of a batch. Function of
       (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
-    compare: for such a loss: function of (a replica's share, its outputs);
-      returns the share with more tensors, from which `sums` computes the loss.
-      It is called if the batch is split into parts or replicas.
+    compare: needed for the same losses. Function of (a replica's share, its
+      outputs); returns the share with the tensors from which `sums` computes
+      the loss. It is called if the batch is split into parts or replicas.
   """
 
   weights: Callable
@@ -106,7 +106,7 @@ class _LossScale:
     self.finite_steps = _counter("loss_scale/finite_steps", 0)
 
   def update(self, is_finite):
-    """Adjusts the factor after a step; `is_finite` is a scalar bool."""
+    """Adjusts the scale after a step; `is_finite` is a scalar bool."""
     if not self.enabled:
       return
     steps = tf.where(is_finite, self.finite_steps + 1, 0)
@@ -119,7 +119,7 @@ class _LossScale:
 
 
 def _counter(name, value):
-  """Returns a variable that is equal on all replicas; the first one sets it."""
+  """Returns a variable whose value the first replica sets on all replicas."""
   return tf.Variable(
     value,
     name=name,
@@ -130,7 +130,7 @@ def _counter(name, value):
 
 
 class StopRequest:
-  """A request to end the run; `by` is the signal's name, None if none came."""
+  """A request to end the run; `by` names the signal, or is None before one."""
 
   by = None
 
@@ -285,7 +285,7 @@ class Trainer:
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     if self._objective.outputs and self._adds_gradients:
-      # Gradients of the outputs are cached (GradCache, arXiv 2101.06983).
+      # The share gets gradients of the outputs (GradCache, arXiv 2101.06983).
       outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
       batch = self._objective.compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
@@ -309,7 +309,7 @@ class Trainer:
       step=self.applied_updates.read_value(),
       # Unscaling and clipping are one factor, applied within the update.
       grad_scale=optimization.clip_scale(norm) / scale,
-      # All replicas decide alike, because both belong to the whole batch.
+      # All replicas decide alike: loss and norm belong to the whole batch.
       apply=_are_finite(whole_loss, norm),
     )
     return whole_loss, metrics, rate, norm
@@ -340,7 +340,7 @@ class Trainer:
 
     total = part_of(0)
     if self._parts.count > 1:
-      # The loop keeps the number of copies of the network in the graph at two.
+      # With a loop, the graph holds only two copies of the network.
       _, total = tf.while_loop(
         lambda index, _: index < self._parts.count,
         lambda index, total: (
@@ -423,8 +423,8 @@ class Trainer:
 
     Args:
       start: run_folder.StartingPoint. The optimizer state and the step are
-        loaded only if it resumes a run.
-      allowed_missing: regular expressions of the names of variables that
+        loaded only if `start` resumes a run.
+      allowed_missing: regular expressions for names of variables that
         --init_checkpoint may lack: the variables of a new head.
     """
     if start.origin == "resume":
@@ -537,13 +537,13 @@ class Trainer:
     """Runs blocks of steps; evaluates and saves between them when due."""
     step, saved_step = int(self.global_step.numpy()), None
     if self._is_due(step):
-      # A signal stopped the previous start before this evaluation.
+      # A signal stopped the previous process before this evaluation.
       self._evaluate(step, log)
     is_stopped, seconds_per_step = self._agreed(stop)
     while not (is_stopped or self._is_finished(step)):
       num_steps = self._block_length(step, seconds_per_step)
       log.block_begins(step)
-      # The length is a tensor, because each new Python number would retrace.
+      # A tensor, because each new Python number would trigger a retrace.
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
@@ -606,7 +606,7 @@ class Trainer:
     )
 
   def _check_start(self, first_step):
-    """Refuses weights that are not finite, and processes at unequal steps."""
+    """Raises InputError for non-finite weights or different first steps."""
     if distribution.is_multi_worker(self._strategy):
       steps = distribution.all_gather(self._strategy, [first_step])
       if steps.min() != steps.max():

@@ -38,8 +38,8 @@ _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
 )
-# The first line of this project's file `checkpoint`, which TensorFlow skips. If
-# the line is absent, another program saved here last.
+# This project writes this first line into the file `checkpoint`; TensorFlow
+# skips the line. If it is absent, another program saved here last.
 _HEAD = "# A checkpoint counts only with its .commit file.\n"
 
 # {folder: fingerprint} for folders with checkpoints of another program. A
@@ -62,7 +62,7 @@ class StartingPoint(NamedTuple):
     origin: "resume", "init" or "random".
     path: for "resume", the prefix "<folder>/model.ckpt-<step>" of the run's
       checkpoint; for "init", the path that the user gave; for "random", None.
-    own_step: the number of steps that this run has made.
+    own_step: the number of steps that this run has taken.
     extra: the dict that was passed to `save` with the run's checkpoint.
   """
 
@@ -318,7 +318,8 @@ def _commit(prefix, extra):
 def _adopt_foreign(folder):
   """Adds .commit files to another program's checkpoints before the first save.
 
-  That save replaces the file `checkpoint`, which makes them valid until then.
+  Until then, the other program's file `checkpoint` makes them valid. The save
+  replaces this file.
   """
   for step in _foreign_steps(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")

@@ -68,7 +68,7 @@ class Report(NamedTuple):
   text_pairs: bool = False
 
 
-# {use: (head of exports, call in Python)}
+# {use: (head of an export, example call in Python)}
 USES = {
   "text-classification": ("classification", 'classify(["a text"])'),
   "text-ranking": ("classification", 'classify(["a text"])'),

@@ -96,7 +96,7 @@ def claim_folder(
 
   Args:
     task: name of the run's task; the folder must not belong to another task.
-    config: configuration.BertConfig; the folder must not have another one.
+    config: configuration.BertConfig; the folder must not record another one.
     strategy: only the chief among its processes claims the folder.
 
   Returns:

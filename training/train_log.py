@@ -210,7 +210,7 @@ class TrainingLog:
     values["learning_rate"] = results.learning_rate
     # This is the norm before clipping.
     values["gradient_norm"] = self._norms[-1]
-    # Both numbers include earlier starts of the run.
+    # Both counts include the steps of earlier starts of the run.
     values["skipped_steps"] = step - results.applied_updates
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale
