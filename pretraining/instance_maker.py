@@ -33,10 +33,10 @@ class RecordOptions:
   Attributes:
     masking: the unit of masking: "pieces", "whole_words", or "none". With
       "none", records have the starts of words instead of masks.
-    packing: "sentence_pairs" as in the original, or "full_sentences" as in
-      RoBERTa (Liu et al. 2019, section 4.2): as many whole sentences as fit,
-      without next-sentence prediction. A sequence may span several documents,
-      with a [SEP] between them.
+    packing: "sentence_pairs", the original's packing; or "full_sentences",
+      RoBERTa's packing (Liu et al. 2019, section 4.2): as many whole sentences
+      as fit, without next-sentence prediction. A sequence may span several
+      documents, with a [SEP] between them.
 
   All other attributes are flags of create_pretraining_data.py.
   """

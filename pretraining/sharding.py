@@ -4,7 +4,7 @@ The content of a shard's file depends only on its text, the options and the
 shard's number, not on the number of processes or on restarts. Each file is
 written under a temporary name and renamed, so an existing file is complete,
 and a run makes only the missing files. A manifest next to the files records
-the options and the input, so files of different options are never mixed.
+the options and the input, so files with different options are never mixed.
 
 Unlike the original: text is processed shard by shard. Shard i has the records
 that the original makes from the shard's text with --random_seed plus i, so a

@@ -130,7 +130,7 @@ def _counter(name, value):
 
 
 class StopRequest:
-  """A request to end the run; `by` names the signal, or is None before one."""
+  """A request to end the run; `by` names the signal, or is None without one."""
 
   by = None
 
@@ -606,7 +606,7 @@ class Trainer:
     )
 
   def _check_start(self, first_step):
-    """Raises InputError for non-finite weights or different first steps."""
+    """Raises InputError if weights are not finite or first steps differ."""
     if distribution.is_multi_worker(self._strategy):
       steps = distribution.all_gather(self._strategy, [first_step])
       if steps.min() != steps.max():

@@ -318,8 +318,7 @@ def _commit(prefix, extra):
 def _adopt_foreign(folder):
   """Adds .commit files to another program's checkpoints before the first save.
 
-  Until then, the other program's file `checkpoint` makes them valid. The save
-  replaces this file.
+  Their file `checkpoint` makes them valid only until the save replaces it.
   """
   for step in _foreign_steps(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
