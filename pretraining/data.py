@@ -1,8 +1,7 @@
 """Reads text into a corpus: documents, their sentences and their token ids.
 
-Arrays hold the ids, flags of tokens that continue words, and the starts of
-sentences and documents. A corpus needs about three bytes per token. No
-TensorFlow.
+Arrays hold ids, flags of word continuations, and the starts of sentences and
+documents. A corpus needs about three bytes per token. No TensorFlow.
 
 A text of any size is split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document

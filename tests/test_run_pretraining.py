@@ -97,7 +97,7 @@ def test_stop_step_does_not_change_the_schedule(files, tmp_path):
   pretrain(files, "dynamic", tmp_path / "whole", **flags)
   stopped = tmp_path / "stopped"
   done = pretrain(files, "dynamic", stopped, **flags, **evaluation, stop_step=4)
-  assert "stopped at step 4 of 6, which is saved: to continue, " in done.err
+  assert "stopped at step 4 of 6 and saved a checkpoint: " in done.err
   assert results_in(stopped)["global_step"] == 4
   assert not (stopped / "model.ckpt-6.index").exists()
   # The same command again trains nothing.

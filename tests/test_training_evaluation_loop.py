@@ -185,7 +185,7 @@ def test_less_than_a_batch_is_refused(tmp_path):
   batches = pipeline.distributed_batches(
     strategy, write_records(tmp_path / "a.tfrecord", 3), FEATURES, batch_size=4
   )
-  with pytest.raises(errors.InputError, match="less than one batch"):
+  with pytest.raises(errors.InputError, match="do not fill one batch"):
     evaluate(batches, 10)
 
 

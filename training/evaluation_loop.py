@@ -46,7 +46,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
       raise errors.InputError(
-        "the evaluation data are less than one batch; lower --eval_batch_size"
+        "the evaluation data do not fill one batch; lower --eval_batch_size"
       )
     # Batches are summed in float64; float32 is exact enough within a batch.
     losses, metrics = zip(*tf.nest.map_structure(np.float64, results))

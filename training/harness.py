@@ -99,8 +99,8 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
   step = int(trainer.global_step.numpy())
   if step == settings.stop_step < spec.length[0]:
     logging.info(
-      "stopped at step %d of %d, which is saved: to continue, run the same "
-      "command (the data may differ) with a larger --stop_step or without it",
+      "stopped at step %d of %d and saved a checkpoint: to continue, repeat "
+      "the command (the data may differ) with a larger --stop_step or none",
       step,
       spec.length[0],
     )
