@@ -41,9 +41,9 @@ def predict_texts(
   """Classifies inputs of one or two texts.
 
   Returns:
-    A dict per input. If the task has no classes, it has only a `score`. Else it
-    has `labels`, `probabilities` and, unless several classes may be correct,
-    the best `label` and its `probability`.
+    A dict per input. If the task has no classes, the dict has only a `score`.
+    Otherwise it has `labels`, `probabilities` and, unless several classes may
+    be correct, the best `label` and its `probability`.
 
   Args:
     logits, batch_size: see `scores_of`.
@@ -140,7 +140,7 @@ def rows(
   """Yields a row of predictions.tsv for each example: {column: str}.
 
   With `gold`, the correct label precedes the prediction. For `outputs` see
-  `predicted_labels`. For a reranker, a row has the passage's rank in the query.
+  `predicted_labels`. A reranker's row also has the passage's rank.
   """
   # str() of a float32 has the fewest digits that identify the number.
   outputs = np.asarray(outputs, np.float32)
@@ -239,4 +239,4 @@ def write_predictions(
       if predicted is not None:
         predicted += predicted_labels(task, outputs)
   logging.info("predictions with ids and texts are in %s", table_path)
-  logging.info("predictions in the original's format are in %s", path)
+  logging.info("predictions in google-research/bert's format are in %s", path)

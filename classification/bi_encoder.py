@@ -22,7 +22,7 @@ from text import input_sequences
 
 
 def check(settings, config: configuration.BertConfig, task_kind: str):
-  """Raises InputError if a layer to pool or the negatives are missing."""
+  """Raises InputError for a missing pooling layer, or missing negatives."""
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   if (
@@ -80,7 +80,7 @@ class BiEncoder(model.Network):
   def __call__(self, batch, dropout_seed=None):
     """Returns the unit vectors of a batch, float32 [B, W, D].
 
-    `batch` maps input_sequences.NAMES to int32 [B, W, T], without empty texts.
+    `batch` maps input_sequences.NAMES to int32 [B, W, T]; no sequence is empty.
     """
     sizes = layers.sizes(batch["input_ids"])  # B, W, T
     # [B W, T] each

@@ -21,8 +21,8 @@ def parse(
       "name=number" for some classes; the other classes have weight 1. The
       balanced weight of a class is examples / (classes * examples of the
       class), as in scikit-learn's compute_class_weight: all classes have the
-      same total weight. For multi_label it is negatives / positives: both have
-      the same total weight.
+      same total weight. For multi_label it is negatives / positives, which
+      gives a class's positives and negatives the same total weight.
     examples: the training data.
   """
   if task_kind not in (data.SINGLE, data.MULTI_LABEL):

@@ -110,9 +110,8 @@ def define_own_data_flags():
     "on_bad_row",
     "error",
     ("error", "skip"),
-    "What to do if rows are invalid (such as a missing column, label or text). "
-    "error: list them and stop. skip: leave them out, and list them in "
-    "output_dir/log.txt.",
+    "What to do with invalid rows, such as rows without a label. error: list "
+    "them and stop. skip: leave them out, and list them in output_dir/log.txt.",
   )
   flags.DEFINE_float(
     "eval_fraction",
@@ -211,9 +210,9 @@ def define_pair_flags():
     "pointwise",
     flag_values.RANKING_LOSSES,
     "pointwise: binary cross-entropy of each passage, for relevances from 0 to "
-    "1. pairwise: RankNet's loss of two passages of a query. listwise: "
+    "1. pairwise: RankNet's loss for pairs of a query's passages. listwise: "
     "cross-entropy of the softmax over a query's passages. --train_batch_size "
-    "counts passages for pointwise, and groups (--group_size) for the others.",
+    "counts passages for pointwise, else groups of passages (--group_size).",
     needs="task_kind=ranking do_train",
   )
   flags.DEFINE_integer(

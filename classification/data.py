@@ -385,7 +385,7 @@ def _text(row, column, may_be_number=False):
 
 
 def _true_columns(row, columns):
-  """Returns the names of the columns whose cell in a row means 1."""
+  """Returns the names of the columns whose cell in the row is 1 or true."""
   for name in columns:
     if str(row[name]).strip().lower() not in _BOOLEANS:
       raise errors.InputError(
@@ -460,7 +460,8 @@ def _list_of(text):
 def _score_range(settings, task_kind):
   """Returns the lowest and the highest valid score.
 
-  Scores of regression may be any float32; relevances are at least 0.
+  Regression allows any finite float32, similarity 0 to 1, and ranking any
+  relevance from 0 on (with the pointwise loss, at most 1).
   """
   if task_kind in OF_RANKS:
     # The pointwise loss, binary cross-entropy, needs labels from 0 to 1.
@@ -483,8 +484,8 @@ def _score(value, low, high):
     return score
   expected = "in the range of float32"
   if low > -_LARGEST_SCORE:
-    expected = f"from {low:g} to {high:g}; fix the row, scale all scores for "
-    expected += "similarity, or pass --ranking_loss=listwise for ranking"
+    expected = f"from {low:g} to {high:g}; fix the row; for similarity, scale "
+    expected += "all scores; for ranking, pass --ranking_loss=listwise"
   raise errors.InputError(f"label {value!r:.40} is not a number {expected}")
 
 
@@ -570,7 +571,7 @@ def split_off(
   if one of them is empty; `unit` is the message's word for examples.
   """
   counts = collections.Counter(example.label for example in examples)
-  # Numbers are stratified by value, however rare each of them is.
+  # Numbers are stratified by value, even if each of them occurs only once.
   is_number = any(isinstance(label, float) for label in counts)
   indices = [
     index

@@ -193,7 +193,7 @@ _XNLI = {
     "label",
     folders=("", "XNLI-MT-1.0/"),
     files={"train": "multinli/multinli.train.{language}.tsv"},
-    # As in the original: training files spell this label differently.
+    # As in the original: the training files' spelling is also accepted.
     renamed={"contradictory": "contradiction"},
     may_be_empty=True,
   ),
@@ -381,7 +381,7 @@ def read(
       f"no such file: {', nor '.join(paths)}; --data_dir must be the folder of "
       f"{task.title}'s official files{hint}"
     )
-  # As in the original: guids of the matched test are "test-<n>".
+  # As in the original: guids of the matched test set are "test-<n>".
   prefix = "test" if split == "test_matched" else split
   if layout.text_a is None:
     return _read_folders(task, path, prefix)
@@ -515,7 +515,7 @@ def check_submission(task: OfficialTask) -> None:
 def write_submission(
   folder: str, task: OfficialTask, split: str, predictions: list
 ) -> str:
-  """Writes the predictions of a test set for the server; returns the path.
+  """Writes the predictions of a test set for GLUE's server; returns the path.
 
   Column "index" counts from 0 in the order of the test file. Column
   "prediction" is a class as spelled in the training file, or a score of STS-B

@@ -59,12 +59,12 @@ def label_ids(
   0 or 1, int64 [B, L]; for regression and similarity the scores, float32 [B];
   for ranking the relevances, float32 [B] or [B, W]; for retrieval the texts'
   checksums, int64 [B, W].
-  As in the original: an unknown label has index 0, like the first class.
+  As in the original: a missing label has index 0, like the first class.
   """
   if task_kind == data.RETRIEVAL:
     # Checksums identify equal texts. They have 32 bits, because batches are
-    # int32. With a chance of 1 %, two of 10,000 texts have the same checksum,
-    # and are then not used as negatives of each other.
+    # int32. With a probability of 1 %, two of 10,000 texts have the same
+    # checksum, and are then not used as negatives of each other.
     return np.array(
       [
         [
@@ -221,7 +221,7 @@ def prepare_all(
 
 
 def log_examples(examples, options):
-  """Logs examples and their token ids, as the original does for five."""
+  """Logs examples and token ids, as the original does for the first five."""
   arrays, num_rows = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
   starts = np.cumsum(num_rows) - num_rows
@@ -269,17 +269,17 @@ def store_states(
 ) -> ClassifierData:
   """Writes the pooler's inputs, unless the file is up to date.
 
-  From stored states, training the pooler and the head takes seconds. The
+  The pooler and the head can then be trained without running the encoder. The
   records are in the order of the examples; they contain first_states [W, H] and
   sequence_mask [W], see ClassifierModel.first_states.
   """
-  sequences, width = examples.max_sequences, model.config.hidden_size
+  max_sequences, width = examples.max_sequences, model.config.hidden_size
   path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
   def compute_states(batch):
     states, mask = model.first_states(pipeline.trim_to_longest(batch))
     # Pad to the maximum W, so that all records have the same size.
-    missing = sequences - tf.shape(mask)[1]
+    missing = max_sequences - tf.shape(mask)[1]
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {
       "first_states": tf.cast(states, tf.float32),
@@ -310,8 +310,8 @@ def store_states(
   return examples._replace(
     records=path,
     features={
-      "first_states": tf.io.FixedLenFeature([sequences, width], tf.float32),
-      "sequence_mask": tf.io.FixedLenFeature([sequences], tf.int64),
+      "first_states": tf.io.FixedLenFeature([max_sequences, width], tf.float32),
+      "sequence_mask": tf.io.FixedLenFeature([max_sequences], tf.int64),
       **{n: examples.features[n] for n in ("label_ids", "is_real_example")},
     },
   )

@@ -352,7 +352,7 @@ class ModelRun:
     settings, run = self._settings, self._run
     # A frozen encoder's outputs are the same in all epochs and for all seeds.
     # Store them, except for data to predict, which are read only once. The
-    # loop calls this after it has loaded the weights.
+    # loop calls this method only after it has loaded the weights.
     if settings.freeze_encoder:
       self._records = {
         name: examples

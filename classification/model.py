@@ -70,7 +70,7 @@ class Network(tf.Module):
     }
 
   def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
-    """Returns the losses, float32 [N]; `outputs` joins those of `evaluated`."""
+    """Returns the losses [N]; `outputs` joins the results of `evaluated`."""
     del batch_size
     return outputs["loss"]
 
@@ -120,7 +120,7 @@ class ClassifierModel(Network):
       config, outputs, seed=model_options["seed"]
     )
     self._is_frozen = is_frozen
-    # Skipping empty sequences makes shapes vary, as skipping padding does.
+    # Skip empty sequences only where padding is skipped: both vary the shapes.
     self._skips_empty = model_options.get("skip_padding", False)
 
   def __call__(self, batch, dropout_seed=None):
@@ -220,9 +220,9 @@ def objective(
 ) -> loop.Objective:
   """Returns the objective: the weighted mean of the examples' losses.
 
-  Its metrics are this loss; the accuracy, if one class is correct; and, unless
-  hidden states are stored, the number of tokens per example. `class_weights`
-  has the weight of each class's examples; for multi_label see `example_losses`.
+  Its metrics are this loss; the accuracy, if examples have one correct label;
+  and, unless hidden states are stored, the number of tokens per example.
+  `class_weights` weight the examples; for multi_label see `example_losses`.
   """
   task_kind = model.task_kind
   if class_weights is not None:

@@ -78,7 +78,7 @@ def mistakes(
 ) -> Iterator[tuple]:
   """Yields the queries whose top-ranked passage is irrelevant (relevance 0).
 
-  Each is (score difference, query, first relevant passage, top passage).
+  Each result is (score difference, query, first relevant passage, top passage).
   Queries without a relevant passage are left out.
   """
   gold, values = np.ravel(results.gold), results.predicted
@@ -104,7 +104,7 @@ def _check_scored(examples):
     return
   sentence = (
     f"{examples[np.argmin(best[queries])].place}: {np.sum(best == 0)} of "
-    f"{len(best)} queries (the first: this line) have no relevant passage"
+    f"{len(best)} queries (the first is on this line) have no relevant passage"
   )
   if not best.any():
     raise errors.InputError(f"{sentence}; add rows, or fix the relevances")

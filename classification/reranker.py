@@ -32,7 +32,7 @@ class Reranker(model.ClassifierModel):
 
 
 def pairwise(logits, relevances):
-  """Returns RankNet's mean of log(1 + exp(worse - better)) over pairs, [B]."""
+  """Returns RankNet's loss: mean log(1 + exp(worse - better)) of pairs, [B]."""
   better, worse = relevances[:, :, None], relevances[:, None]
   is_pair = tf.cast((better > worse) & (worse >= 0), tf.float32)  # [B, W, W]
   losses = tf.nn.softplus(logits[:, None] - logits[:, :, None]) * is_pair

@@ -24,7 +24,7 @@ _QUERIES_PER_BLOCK = 256
 def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
   """Converts a network's outputs to `Results.scores`, float32 [N, L].
 
-  Vectors [N, W, D] become the cosines of the first two texts, [N, 1].
+  Vectors [N, W, D] become the cosines of each example's first two texts.
   """
   logits = np.asarray(logits, np.float32)
   if task_kind in data.OF_VECTORS:
@@ -238,7 +238,7 @@ def _ranks(results):
 def recall(count: int, results: Results) -> float:
   """Returns the mean over queries of the recall in the `count` nearest texts.
 
-  A query's recall is the proportion of its correct texts that are among them.
+  A query's recall is the proportion of its correct texts among these texts.
   """
   queries, ranks = _ranks(results)
   shares = np.bincount(queries, ranks <= count) / np.bincount(queries)

@@ -117,7 +117,7 @@ def _sequences(examples, tokenizer, options):
   if options.doc_stride:
     owner, spans = _windows(starts, lengths, options, tokenizer.frame)
   else:
-    # A single text needs only one [SEP], so there is room for one more piece.
+    # A single text needs only one [SEP], so one more word piece fits.
     room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)

@@ -211,7 +211,7 @@ def guess_delimiter(header: str, names: tuple) -> str:
   `names`, or else the most columns. Raises InputError: the names are numbers,
   and several separators give enough columns.
   """
-  # Other lines do not count, because texts may contain any separator.
+  # Only the header counts, because texts in other lines may contain separators.
   with _long_fields():
     columns = {
       delimiter: next(csv.reader([header], delimiter=delimiter), [])
@@ -307,7 +307,7 @@ def check_encoding(name: str) -> None:
 def _byte_as_surrogate(error):
   """Decodes an invalid byte to a lone surrogate, which `_undecodable` finds.
 
-  Python's "surrogateescape" fails for bytes below 0x80, which UTF-16 may have.
+  Python's "surrogateescape" fails for bytes below 0x80, which occur in UTF-16.
   """
   return chr(0xDC00 + error.object[error.start]), error.end
 
@@ -316,8 +316,8 @@ codecs.register_error("not_a_character", _byte_as_surrogate)
 
 
 def _lines(path, encoding):
-  """Yields (number from 1, line) for a file, but no empty lines at its end."""
-  empty, number = [], 0
+  """Yields (line number from 1, line) up to the last line that is not empty."""
+  pending, number = [], 0
   with file_io.open_for_reading(path) as stream:
     if not stream.seekable():
       raise errors.InputError(
@@ -335,12 +335,12 @@ def _lines(path, encoding):
       if number == 1:
         line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
-      empty.append((number, line))
-      # Delay empty lines, because they are not rows at the end of the file.
+      pending.append((number, line))
+      # Hold back empty lines, because at the end of the file they are not rows.
       if line:
-        yield from empty
-        empty.clear()
-  if len(empty) == number:
+        yield from pending
+        pending.clear()
+  if len(pending) == number:
     raise errors.InputError(f"{path}: the file is empty")
 
 
@@ -373,7 +373,7 @@ def _line_end(head, encoding):
 def _undecodable(text, encoding):
   """Returns the error message for a text with invalid bytes, else None."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
-  # In cp1252 these control characters are quotation marks and the euro sign.
+  # In cp1252, these Latin-1 control characters are quotes, the euro sign, etc.
   pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
   match = re.search(pattern, text)
   if not match:
@@ -388,7 +388,7 @@ def _undecodable(text, encoding):
 
 
 def _checked(path, rows, encoding, columns):
-  """Returns a Table of rows; its column names are the first row or numbers."""
+  """Returns a Table of rows; its column names are the first row, or numbers."""
   line, names = next(rows)
   if fault := _undecodable("\t".join(names), encoding):
     raise errors.InputError(f"{path}:{line}: {fault}")

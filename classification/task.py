@@ -39,8 +39,8 @@ class ClassifierTask(NamedTuple):
   """The task of a model.
 
   Attributes:
-    name: "classification, own data", or "classification, " with the name of an
-      official task and, if it has several languages, the language.
+    name: "classification, own data", or "classification, " followed by the name
+      of an official task and, if it has several languages, the language.
     task_kind: one of data.KINDS.
     labels: the classes (str) in order; empty for data.OF_NUMBERS.
     metrics: names of metrics.
@@ -76,7 +76,7 @@ def restore_input_settings(settings):
   Pooling is also read from sentence-transformers' folders.
   """
   names = VECTOR_FLAGS
-  # Training may change the other settings, except the kind of task.
+  # Training may change the input settings, but not the kind of task.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:
@@ -96,7 +96,7 @@ def restore_input_settings(settings):
 def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
-  Without training, its kind, its classes and their order are the model's.
+  Without training, the kind, the classes and their order come from the model.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(run_setup.files_to_read(settings)))
@@ -140,7 +140,7 @@ def _read_official(settings, config, purposes):
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
-  # Training uses the task's order of classes, prediction the model's order.
+  # Without training, the classes have the order of the model's outputs.
   if not settings.do_train:
     _check_kind(task_kind, config)
     labels = _learned_order(official, config.label_names())
@@ -343,7 +343,7 @@ def _check_labels(labels, task_kind, learned):
     raise errors.InputError(
       f"{flag}: with one class there is nothing to learn; pass two or more"
     )
-  # Generic names may be replaced.
+  # Generic names, such as LABEL_0, may be replaced.
   matches_model = (
     learned in (None, [])
     or list(labels) == learned

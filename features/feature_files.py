@@ -162,8 +162,8 @@ def _numpy_archive(stream, layers):
       return len(data)
 
     yield write
-    # zipfile needs a `write` that returns a length, unlike TensorFlow's. The
-    # lack of `seek` and `tell` makes it write without seeking.
+    # zipfile needs a `write` that returns a length, unlike TensorFlow's. If the
+    # target has no `seek` and `tell`, zipfile writes without seeking.
     target = types.SimpleNamespace(write=append, flush=stream.flush)
     with zipfile.ZipFile(target, "w") as archive:
       if layers:
@@ -193,7 +193,7 @@ def _columns(rows):
 
 
 def _write_column(member, file, dtype, shape):
-  """Copies a temporary file to an .npy member; a row has the given shape."""
+  """Copies a temporary file to an .npy member; `shape` is that of a row."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   np.lib.format.write_array_header_1_0(
     member,

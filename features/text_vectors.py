@@ -1,6 +1,6 @@
 """Computes vectors of tokens or texts with an encoder, in batches.
 
-Letters: B batch, T sequence, L layers in --layers, H width, V vocabulary, D
+Letters: B batch, T tokens, L layers in --layers, H width, V vocabulary, D
 width of a text's vector.
 """
 
@@ -37,7 +37,7 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
   """
   if settings.pooling or settings.sparse:
     return []
-  # If the list is empty, parse "", which is an invalid layer.
+  # If the list is empty, parse "", which raises the error for a wrong layer.
   named = f"--layers={','.join(settings.layers)}"
   return [
     sentence_pooling.layer_number(text, depth, named)

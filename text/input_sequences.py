@@ -96,8 +96,8 @@ def fill_batch(
 
   As in the original: an empty second text gets no [SEP].
   `ids` has the concatenated ids of all texts. The spans must fit into
-  max_seq_length. Padding has id 0 in any vocabulary, because no token's output
-  depends on the ids of padding.
+  max_seq_length. Padding gets id 0, whatever id [PAD] has in the vocabulary,
+  because no token's output depends on it.
 
   Returns:
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
@@ -166,8 +166,8 @@ def batch_sizes(
   `batch_size` sequences of `max_length` (more would need more memory).
 
   Args:
-    lengths: tokens of each sequence, or of all sequences of an example, in the
-      order of the batches.
+    lengths: number of tokens of each sequence, or of each example's sequences
+      together, in the order in which they form batches.
     batch_size: the number of sequences in a batch of long sequences.
     max_length: the maximum number of tokens of a sequence.
 
@@ -196,7 +196,7 @@ def batches_by_length(
   """Divides sequences into batches of similar length.
 
   Args:
-    lengths: tokens of each sequence.
+    lengths: number of tokens of each sequence.
     batch_size: number of sequences in each batch except the last.
     max_length: 0, or the maximum length of a sequence: batches of short
       sequences are then larger (see `batch_sizes`).
@@ -246,7 +246,7 @@ def pad_batch(
   Args:
     input_ids: lists of ids, with [CLS] and [SEP].
     segment_ids: a list of segment ids for each list; None: all are 0.
-    rows: B, if rows of padding should fill up the batch; None: no such rows.
+    rows: B, with rows of padding up to this number; None: no padding rows.
     length: T; None: the length of the longest list.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
