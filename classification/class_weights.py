@@ -41,7 +41,7 @@ def parse(
   else:
     raise errors.InputError(
       f"class weights {text!r}: {len(parts)} numbers for {len(labels)} classes"
-      f"; pass one for each of {', '.join(labels)}; name=number; or balanced"
+      f"; pass one for each of {', '.join(labels)}, or name=number, or balanced"
     )
   for name in named:
     if name not in labels:

@@ -65,8 +65,8 @@ class Evaluator:
   ) -> Iterator[dict]:
     """Yields the results of the network's `evaluated`, arrays [n, ...].
 
-    Each item covers the next n = answers.SCORED_TOGETHER examples (the last:
-    the rest). `batch_size` is for all replicas together; batches of short
+    Each item covers the next n = answers.SCORED_TOGETHER examples; the last may
+    cover fewer. `batch_size` is for all replicas together; batches of short
     examples are larger.
     """
     for outputs in self._predictor.windows(

@@ -76,7 +76,7 @@ def restore_input_settings(settings):
   Pooling is also read from sentence-transformers' folders.
   """
   names = VECTOR_FLAGS
-  # Training may change the input settings, but not the kind of task.
+  # Training may change INPUT_FLAGS, but not the kind of task.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:

@@ -14,8 +14,8 @@ from common import errors, file_io
 
 # Number of cosines in memory at a time, 16 MB.
 _BLOCK_COSINES = 1 << 22
-# Two vectors of one text have at least this cosine, even if they come from
-# different batches or from an int8 export.
+# Two vectors of one text may differ slightly, because of the batch or an int8
+# export, but a cosine below this means a different text or model.
 _MIN_COSINE = 0.999
 
 
