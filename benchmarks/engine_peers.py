@@ -1,8 +1,9 @@
 """Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
-The last two run torch's ONNX export. As in sentence-transformers, int8 is ONNX
-Runtime's dynamic quantization with signed weights, or OpenVINO's quantization
-by NNCF, calibrated on 200 examples. A process loads only one engine.
+ONNX Runtime and OpenVINO run torch's ONNX export. As in sentence-transformers,
+int8 is ONNX Runtime's dynamic quantization with signed weights or, for
+OpenVINO, NNCF's quantization, calibrated on 200 examples. A process loads only
+one engine.
 """
 
 import os
@@ -48,10 +49,10 @@ def network(source, head):
   return Network(make(source, attn_implementation="sdpa")).eval()
 
 
-def on_torch(source, head, numbers):
+def on_torch(source, head, dtype):
   """Returns a function from int64 ids, mask, segments [B, T] to the result.
 
-  The network runs in eager mode with scaled-dot-product attention. `numbers` is
+  The network runs in eager mode with scaled-dot-product attention. `dtype` is
   "float32", "bfloat16" (autocast), or "onednn" (oneDNN in float32).
   """
   import torch
@@ -59,37 +60,37 @@ def on_torch(source, head, numbers):
 
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   module = network(source, head)
-  if numbers == "onednn":
+  if dtype == "onednn":
     module = mkldnn.to_mkldnn(module)
 
   def compute(*arrays):
     with (
       torch.inference_mode(),
-      torch.autocast("cpu", torch.bfloat16, enabled=numbers == "bfloat16"),
+      torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"),
     ):
       return module(*map(torch.from_numpy, arrays)).float().numpy()
 
   return compute
 
 
-def on_onnx_runtime(path, numbers):
+def on_onnx_runtime(path, dtype):
   """Like on_torch for a .onnx file; ONNX Runtime optimizes the graph."""
   import onnxruntime
 
-  del numbers  # The file determines the dtype.
+  del dtype  # The file determines the dtype.
   options = onnxruntime.SessionOptions()
   options.intra_op_num_threads = len(os.sched_getaffinity(0))
   session = onnxruntime.InferenceSession(str(path), options)
   return lambda *arrays: session.run(None, dict(zip(_NAMES, arrays)))[0]
 
 
-def on_openvino(path, numbers):
-  """Like on_torch for a .xml file; all threads of the CPU share a batch."""
+def on_openvino(path, dtype):
+  """Like on_torch for a .xml file; all CPU threads work on the same batch."""
   import openvino
 
   core = openvino.Core()
   # Set float32 explicitly: some processors use bfloat16 by default.
-  hint = "bf16" if numbers == "bfloat16" else "f32"
+  hint = "bf16" if dtype == "bfloat16" else "f32"
   model = core.compile_model(
     core.read_model(path),
     "CPU",
@@ -128,14 +129,14 @@ class Texts:
     size = self._batch_size or (64 if lengths.max() <= 16 else 32)
     results = [None] * len(texts)
     for start in range(0, len(texts), size):
-      rows = order[start : start + size]
-      arrays = self.arrays([encoded[row] for row in rows])
-      for row, result in zip(rows, self._engine(*arrays)):
-        results[row] = result
+      indices = order[start : start + size]
+      arrays = self.arrays([encoded[index] for index in indices])
+      for index, result in zip(indices, self._engine(*arrays)):
+        results[index] = result
     return np.stack(results)
 
   def arrays(self, encoded):
-    """Returns ids, mask, segments [B, T], padded to the first text's length."""
+    """Returns ids, mask, segments [B, T]; the first text must be longest."""
     for encoding in encoded:
       encoding.pad(len(encoded[0]))
     names = ("ids", "attention_mask", "type_ids")
@@ -151,7 +152,7 @@ class Texts:
     ]
 
 
-def make(engine, numbers, source, head, path, samples=None):
+def make(engine, dtype, source, head, path, samples=None):
   """Writes the .onnx or .xml file that an engine of ON_FILES loads.
 
   For `source` and `head` see `network`; `samples` is a function that returns
@@ -159,10 +160,10 @@ def make(engine, numbers, source, head, path, samples=None):
   """
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")
-    if engine == "OnnxRuntime" and numbers != "int8":
+    if engine == "OnnxRuntime" and dtype != "int8":
       graph = path
     _export(network(source, head), graph)
-    if engine == "OnnxRuntime" and numbers == "int8":
+    if engine == "OnnxRuntime" and dtype == "int8":
       from onnxruntime import quantization
 
       quantization.quantize_dynamic(
@@ -172,7 +173,7 @@ def make(engine, numbers, source, head, path, samples=None):
       import openvino
 
       model = openvino.Core().read_model(graph)
-      if numbers == "int8":
+      if dtype == "int8":
         import nncf
 
         batches = samples()

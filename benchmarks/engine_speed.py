@@ -28,8 +28,8 @@ BATCHES = ((64, 16), (32, 64), (32, 128))
 SINGLE_TOKENS = 22
 # Number of texts for the calibration of NNCF.
 _SAMPLES = 200
-# {name: (format of this project or peer in engine_peers.py, dtype)}. Rows of
-# the table select contenders by prefixes of names.
+# {name: (engine, dtype)}. This project's engines are lower case, peers'
+# (engine_peers.py) are not. Table rows select contenders by name prefixes.
 CONTENDERS = {
   "here, float32, TensorFlow": ("tensorflow", "float32"),
   "here, float32, `onnx`": ("onnx", "float32"),
@@ -70,16 +70,16 @@ def texts_per_second(size: int, length: int) -> str:
 
 def _path(job):
   """Returns the file that a contender loads: the weights, or `make`'s file."""
-  engine, numbers = CONTENDERS[job.contender]
+  engine, dtype = CONTENDERS[job.contender]
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
   ending = "xml" if engine == "OpenVino" else "onnx"
-  return pathlib.Path(job.files, f"{engine}_{numbers}", f"model.{ending}")
+  return pathlib.Path(job.files, f"{engine}_{dtype}", f"model.{ending}")
 
 
 def make(job: Job) -> None:
   """Writes the file that a contender loads, unless it exists."""
-  engine, numbers = CONTENDERS[job.contender]
+  engine, dtype = CONTENDERS[job.contender]
   path = _path(job)
   if path.parent.exists():
     return
@@ -87,7 +87,7 @@ def make(job: Job) -> None:
     flags = ["--text_pairs"]
     if job.head == "embedding":
       flags = ["--pooling=mean", "--normalize"]
-    if numbers == "int8":
+    if dtype == "int8":
       flags.append("--quantize=int8")
     subprocess.run(
       [
@@ -116,26 +116,26 @@ def make(job: Job) -> None:
     return engine_peers.Texts(None, job.model).samples(texts)
 
   path.parent.mkdir()
-  engine_peers.make(engine, numbers, job.model, job.head, path, samples)
+  engine_peers.make(engine, dtype, job.model, job.head, path, samples)
 
 
 def _load(job):
   """Returns a function from texts or pairs to an array of results [N, n]."""
-  engine, numbers = CONTENDERS[job.contender]
+  engine, dtype = CONTENDERS[job.contender]
   path = _path(job)
   if not engine.islower():
     import engine_peers
 
     if engine == "Torch":
-      peer = engine_peers.on_torch(job.model, job.head, numbers)
+      peer = engine_peers.on_torch(job.model, job.head, dtype)
     else:
-      peer = engine_peers.ON_FILES[engine](path, numbers)
+      peer = engine_peers.ON_FILES[engine](path, dtype)
     return engine_peers.Texts(peer, job.model, job.batch_size).compute
   sys.path.insert(0, str(ROOT))
   from serving import text_models
 
-  # An export's settings name its engine.
-  options = {"dtype": "bfloat16"} if numbers == "bfloat16" else {}
+  # An export's settings already determine the engine and int8.
+  options = {"dtype": "bfloat16"} if dtype == "bfloat16" else {}
   model = text_models.load(str(path.parent), **options)
 
   def compute(texts):
@@ -158,7 +158,7 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns measures or, for job.pairs, answers; job.lines writes a file."""
+  """Returns measures or job.pairs' answers; job.lines writes job.output."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
@@ -167,7 +167,7 @@ def measure(job: Job) -> dict:
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
-    # In SST-2's phrases, only newlines are separators for splitlines.
+    # SST-2's phrases contain no other characters at which splitlines splits.
     lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
     results = compute(lines)
     if job.head == "classification":
@@ -198,11 +198,11 @@ def measure(job: Job) -> dict:
   wall, _ = seconds_of(make_texts(job.model, 1, SINGLE_TOKENS))
   for percent, value in zip((50, 99), np.percentile(wall, (50, 99))):
     measures[f"milliseconds, p{percent}"] = 1000 * value
-  used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   # OpenVINO's weights and LiteRT's graph are next to the file.
   files = _path(job).parent.glob(f"{_path(job).stem}.*")
   disk = sum(file.stat().st_size for file in files)
-  return {**measures, "megabytes": used / 1024, "megabytes, disk": disk / 2**20}
+  return {**measures, "megabytes": memory, "megabytes, disk": disk / 2**20}
 
 
 def run_contender(job: Job, python, threads: int = 0) -> dict | None:

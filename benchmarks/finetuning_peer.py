@@ -36,7 +36,7 @@ GLUE = {
   "sst-2": ((0,), 1, 1),
   "sts-b": ((7, 8), 9, 1),
   "wnli": ((1, 2), 3, 1),
-  # MNLI's dev set has five annotators' labels before the label.
+  # MNLI's dev set has five annotators' labels before the gold label.
   "mnli": ((8, 9), -1, 1),
 }
 
@@ -123,7 +123,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
   outside the window. Adjacent windows share `doc_stride` tokens.
   """
   encoded = tokenizer(
-    # As in run_qa.py: some questions begin with long white space.
+    # As in run_qa.py, because some questions begin with long white space.
     [question.lstrip() for question, _, _ in examples],
     [context for _, context, _ in examples],
     truncation="only_second",
@@ -154,7 +154,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
 def best_span(start, end, offsets, *, max_length=30):
   """Returns the score and character span of a window's best answer.
 
-  It tries all pairs of tokens; run_qa.py only tries the 20 best of each end.
+  It tries all pairs of tokens; run_qa.py tries only 20 starts and 20 ends.
   """
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   lengths = tokens[None, :] - tokens[:, None] + 1

@@ -114,7 +114,7 @@ def run(side, arguments, seed):
 
 
 def all_runs(arguments):
-  """Runs what --runs_file lacks; returns {side: results of all its runs}."""
+  """Runs seeds that --runs_file lacks; returns {side: results of all runs}."""
   path = arguments.runs_file
   lines = path.read_text("utf-8") if path and path.exists() else ""
   stored = list(map(json.loads, lines.splitlines()))

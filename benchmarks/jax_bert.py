@@ -1,7 +1,7 @@
 """A plain BERT in JAX, to compare with the XLA programs of this project.
 
-It is a textbook version: all positions in all layers, dropout from the device's
-generator, softmax and layer norm in float32, gradient clipping, and AdamW.
+It computes all positions in all layers, draws dropout from the device's random
+generator, uses float32 in softmax and layer norm, and trains with AdamW.
 """
 
 import functools
@@ -59,8 +59,8 @@ def predict(w, batch, key=None, *, values, dtype):
     heads = *ids.shape, values["num_attention_heads"], -1
     q, k, v = (_dense(x, w, f"{n}{name}").reshape(heads) for name in "qkv")
     scores = jnp.einsum("bfnd,btnd->bnft", q, k).astype(jnp.float32)
-    shares = jax.nn.softmax(scores / q.shape[-1] ** 0.5 + bias).astype(dtype)
-    y = jnp.einsum("bnft,btnd->bfnd", drop(shares), v).reshape(x.shape)
+    probs = jax.nn.softmax(scores / q.shape[-1] ** 0.5 + bias).astype(dtype)
+    y = jnp.einsum("bnft,btnd->bfnd", drop(probs), v).reshape(x.shape)
     x = _norm(x + drop(_dense(y, w, f"{n}o")), w, f"{n}x")
     y = _dense(jax.nn.gelu(_dense(x, w, f"{n}in")), w, f"{n}out")
     x = _norm(x + drop(y), w, f"{n}y")
@@ -70,12 +70,12 @@ def predict(w, batch, key=None, *, values, dtype):
 
 def _loss(w, batch, key, **options):
   def cross_entropy(logits, labels):
-    shares = jax.nn.log_softmax(logits.astype(jnp.float32))
-    return -jnp.take_along_axis(shares, labels[..., None], -1).mean()
+    log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))
+    return -jnp.take_along_axis(log_probs, labels[..., None], -1).mean()
 
   states, logits = predict(w, batch, key, **options)
   loss = cross_entropy(logits, batch[-1].reshape(-1))
-  if len(batch) > 4:  # Masked words [B, P] at positions [B, P].
+  if len(batch) > 4:  # Positions and ids of masked tokens, [B, P] each.
     x = jnp.take_along_axis(states, batch[3][..., None], 1)
     x = jax.nn.gelu(_dense(x, w, "word"))
     loss += cross_entropy(x @ w["words"].astype(x.dtype).T, batch[4])
@@ -99,7 +99,7 @@ def train(state, batch, step, **options):
 
 
 def step_of(work, values: dict):
-  """Returns a function that runs a Work's next step for its loss or logits."""
+  """Returns a function that runs a Work's next step and returns its result."""
   options, count = {"values": values, "dtype": work.dtype}, itertools.count()
   batch = work.batch(values["vocab_size"])
   keys = iter(jax.random.split(jax.random.key(0), 1000))

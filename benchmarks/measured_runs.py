@@ -54,14 +54,14 @@ def run(command, *, until=None, watches_memory=False):
     process = subprocess.Popen(
       list(map(str, command)), stdout=output, stderr=log
     )
-    most, seconds, is_reached = 0.0, {}, False
+    peak, seconds, is_reached = 0.0, {}, False
     pause = _PAUSE if until or watches_memory else None
     while process.returncode is None and not is_reached:
       if watches_memory:
         check_start = time.monotonic()
         # This misses peaks within a pause, but a batch's peak lasts longer.
         seconds_now, megabytes = usage(process.pid)
-        most, seconds = max(most, megabytes), seconds | seconds_now
+        peak, seconds = max(peak, megabytes), seconds | seconds_now
         # For `usage`, Linux visits all pages of a process. Without longer
         # pauses, that would take a fifth of a core for BERT-base.
         pause = max(_PAUSE, 50 * (time.monotonic() - check_start))
@@ -79,10 +79,10 @@ def run(command, *, until=None, watches_memory=False):
       )
     output.seek(0)
     # os.times counts all children that have ended, so the difference is this
-    # command's time, except processes for which their parent did not wait.
+    # command's time, without descendants that no parent waited for.
     processor = sum(after[2:4]) - sum(before[2:4])
     processor = max(processor, sum(seconds.values()))
-    return output.read(), Cost(wall, processor, most)
+    return output.read(), Cost(wall, processor, peak)
 
 
 def usage(pid):
@@ -98,7 +98,7 @@ def usage(pid):
     with contextlib.suppress(OSError):  # The process may have ended.
       for path in folder.glob("task/*/children"):
         waiting += path.read_text().split()
-      # The second field is the program's name, which may have any character.
+      # The second field is the program's name, which may contain any character.
       fields = (folder / "stat").read_text().rpartition(")")[2].split()
       ticks = int(fields[11]) + int(fields[12])  # User and system time.
       seconds[folder.name] = ticks / os.sysconf("SC_CLK_TCK")

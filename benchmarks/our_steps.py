@@ -76,7 +76,7 @@ class Classifier(_Steps):
     self._last = self.predict_step(*map(tf.constant, batch[:3]))
 
   def _logits(self, ids, mask, segments, **options):
-    # As in run_classifier.py, compute the last layer only where it is pooled.
+    # As in run_classifier.py, the last layer computes only pooled positions.
     first = self._model.pooled_positions(mask)
     output = self._model(ids, mask, segments, positions=first, **options)
     return self._head(output.pooled_output, **options)

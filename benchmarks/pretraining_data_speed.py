@@ -6,7 +6,7 @@
 It runs the script on the whole text, and in shards with one and two processes.
 With --original, it also runs google-research/bert's script, for which
 TensorFlow 2 emulates TensorFlow 1. The columns "start" show the cost for a text
-of two lines, which is mostly the import of TensorFlow.
+of two lines. For google-research/bert, this is mostly TensorFlow's import.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def commands(arguments, text, prefix):
   script = "create_pretraining_data.py"
   ours = [sys.executable, measured_runs.ROOT / script]
   scripts = {"here": ours}
-  # Slightly larger, so that the last few bytes do not become another shard.
+  # Round up, so that the last few bytes do not become another shard.
   size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
   for processes in (1, 2) if arguments.shards else ():
     scripts[f"here, shards, {processes} process(es)"] = [
@@ -69,7 +69,7 @@ def measure(arguments):
       yield (
         name,
         *(
-          # Hide the GPU, which the script does not use: it only adds noise.
+          # Hide the GPU: the script does not use it, but finding it takes time.
           measured_runs.run(
             ["env", "CUDA_VISIBLE_DEVICES=-1", *each], watches_memory=True
           )[1]

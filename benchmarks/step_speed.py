@@ -160,7 +160,7 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
   count = max(1, round(0.5 / seconds_of(1)[0]))
   rounds = [seconds_of(count) for _ in range(rounds)]
   wall, processor = (
-    statistics.median(taken) / count for taken in zip(*rounds, strict=True)
+    statistics.median(times) / count for times in zip(*rounds, strict=True)
   )
   return {"seconds": wall, "processor": processor}
 
@@ -216,9 +216,9 @@ def measure_all(work: Work, arguments) -> dict[str, dict]:
   measures = {}
   for name in contenders(work, arguments.compiled_peers):
     # Only these modules run in --peer_python; all others need TensorFlow.
-    is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
+    runs_in_peer_python = CONTENDERS[name].module in (_HF, "engine_peers")
     taken = run_alone(
-      arguments.peer_python if is_of_peers else sys.executable,
+      arguments.peer_python if runs_in_peer_python else sys.executable,
       script,
       name,
       work,

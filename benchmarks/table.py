@@ -247,7 +247,7 @@ def main(argv):
         # Save after every turn, so that an interruption loses only one turn.
         json_files.write(str(arguments.results_file), runs)
     except Exception as error:
-      # Continue with the other works, because all works take hours.
+      # Continue with the other works, because a complete run takes hours.
       print(f"{work.name} failed: {error}", file=sys.stderr)
       failed.append(work.name)
   show(runs, arguments.print_only)

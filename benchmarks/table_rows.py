@@ -109,9 +109,9 @@ def markdown(outcomes, notes_of):
   lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
   # Rows of the same command share a note.
   notes = list(dict.fromkeys(notes_of[name] for name in outcomes))
-  for name, of_work in outcomes.items():
+  for name, work_outcomes in outcomes.items():
     run = notes.index(notes_of[name]) + 1
-    lines += [f"{_cells(outcome)} {run} |" for outcome in of_work]
+    lines += [f"{_cells(outcome)} {run} |" for outcome in work_outcomes]
   lines.append("")
   lines += [f"{index}. {note}" for index, note in enumerate(notes, 1)]
   return "\n".join(lines)

@@ -69,7 +69,7 @@ _JOBS = {
     {"task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250},
   ),
 }
-_LINES_TOGETHER = 64
+_LINES_BATCH_SIZE = 64
 THREADS = {"all threads": 0, "one thread": 1}
 MODELS = {"minilm": "MiniLM-L6", "base": "BERT-base"}
 _STARTS = {"first_start": "not cached", "next_start": "cached"}
@@ -195,7 +195,7 @@ def _job_turn(arguments, folder, *, name, dtype):
   """Runs whole commands, each from its start to the scores."""
   job = _job(arguments, folder, name, dtype)
   runs = {}
-  # Run the peers first, because their packages may be missing.
+  # Run the peers first, so that a missing package fails early.
   for peer in _JOBS[name][2]:
     if peer != _PADDED or arguments.padded:
       job.pad_to_max_length = int(peer == _PADDED)
@@ -232,7 +232,7 @@ def sentences_with_names(path):
 
 
 def _steps():
-  # The last two are (float32, bfloat16) targets: share of the peak, and ratio.
+  # The last two fields are (float32, bfloat16) targets: share of peak, ratio.
   sizes = {
     "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
     "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
@@ -339,7 +339,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
       "--pooling=mean",
       "--output_format=npz",
       f"--output_file={folder / 'ours.npz'}",
-      f"--batch_size={_LINES_TOGETHER}",
+      f"--batch_size={_LINES_BATCH_SIZE}",
     ]
   else:
     model = _trained(folder, f"--model_dir={arguments.weights}")
@@ -349,7 +349,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
       f"--model_dir={model}",
       f"--predict_file={table}",
       f"--output_dir={folder / 'predictions'}",
-      f"--predict_batch_size={_LINES_TOGETHER}",
+      f"--predict_batch_size={_LINES_BATCH_SIZE}",
     ]
   dtype_flags = [f"--dtype={dtype}"]
   if dtype == "int8":
@@ -368,7 +368,7 @@ def _lines_turn(arguments, folder, *, work, dtype):
     lines=lines,
     output=folder / "theirs",
     head="embedding" if work == "features" else "classification",
-    batch_size=_LINES_TOGETHER,
+    batch_size=_LINES_BATCH_SIZE,
   )
   commands = {
     name: [

@@ -1,8 +1,8 @@
 """Tagging for finetuning_peer.py: reads columns, aligns tags, and scores.
 
 Like finetuning_peer.py, this module shares no code with this project, so that a
-bug cannot affect both sides. It imports neither torch nor transformers, which
-are missing where a test compares its scores with this project's scores.
+bug cannot affect both sides. It imports neither torch nor transformers, so that
+a test can compare its scores with this project's without these packages.
 """
 
 import itertools

@@ -5,7 +5,7 @@
   python benchmarks/xla_program.py compile --target=v5p --methods train
 
 TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its
-device. So the step can run on a GPU or TPU of a machine without TensorFlow. A
+device. So the step can run on the GPU or TPU of a machine without TensorFlow. A
 program is the whole step: forward and backward pass with dropout, gradient
 clipping, and the optimizer's update. `lower` also computes the step and stores
 samples of all results. `run` draws the same weights, compares the results, and
@@ -269,7 +269,7 @@ def costs(program) -> list[str]:
     text = program.hlo_modules()[0].to_string()
   except RuntimeError:  # JAX cannot parse some programs (v5p).
     text = ""
-  # The entry's operations run in sequence, so their cycles add up. A very large
+  # Operations of ENTRY run in sequence, so their cycles add up. A very large
   # number means that the compiler has no estimate.
   entry = text.partition("\nENTRY")[2]
   cycles = map(int, re.findall(r'"estimated_cycles":"(\d+)"', entry))
@@ -306,8 +306,8 @@ _DTYPES = {
 def compile_program(text: str, donated: list[int]):
   """Returns a program as a jitted function of its arguments.
 
-  JAX calls such a function with little work on the host, and it updates the
-  `donated` arguments in place.
+  JAX calls a jitted function with little work on the host. The function updates
+  the `donated` arguments in place.
   """
   import jax
   from jax import export

@@ -50,7 +50,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
       sequence,
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
-    # Apply any classifier to every token: pooling does not matter here.
+    # Apply every classifier per token, because the comparison needs no pooling.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),
   }
   for prefix, (name, head, states) in known_heads.items():

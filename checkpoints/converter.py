@@ -182,7 +182,7 @@ def _write_tensorflow(folder, values, source, to_format):
       return model_garden.write(
         temporary, values, source.config.num_attention_heads
       )
-  # tf1 and tf2 share a layout: TensorFlow 2 also restores values by name.
+  # tf1 and tf2 share a layout, because TensorFlow 2 can also restore by name.
   weight_files.write_tf1(prefix, values)
   return {name: name for name in values}
 

@@ -2,8 +2,8 @@
 
 Existing rows do not change, except the rows of replaced [unused...] tokens. New
 rows are computed from existing rows. If the checkpoint has optimizer moments,
-the moments of new rows are computed in the same way: with a second moment of 0,
-the first updates would be three times too large.
+the moments of new rows are computed in the same way: with moments of 0, the
+first updates would be about three times too large.
 
   a word       the mean of the rows of the word pieces that it was split into
   position p   row 1 + (p - 1) mod (P - 1) of the P old rows: neighbours stay
@@ -82,7 +82,7 @@ def grow(
 
   Raises:
     InputError: the model already has that many positions, lines cannot become
-      tokens (the message lists all), the vocabulary is missing, or the larger
+      tokens (the message lists them), the vocabulary is missing, or the larger
       model does not fit in memory.
   """
   config, vocab_file = source.config, source.vocab_file
@@ -180,7 +180,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
 
 
 def _basic_like(tokenizer, never_split=()):
-  """Returns a copy of a tokenizer's BasicTokenizer with this never_split."""
+  """Returns a copy of a tokenizer's BasicTokenizer with `never_split`."""
   basic = tokenizer.basic_tokenizer
   return tokenization.BasicTokenizer(
     basic.do_lower_case,
@@ -232,7 +232,7 @@ def _fault(word, tokenizer):
     return "has only characters that the tokenizer removes"
   longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
   if len(word) > longest:
-    return f"has over {longest} characters, so the tokenizer makes it [UNK]"
+    return f"has over {longest} characters; such a word becomes [UNK]"
   if _basic_like(tokenizer, [word]).tokenize(word) != [word]:
-    return "has Han characters, each of which the tokenizer makes a word"
+    return "has Han characters, which the tokenizer splits into separate words"
   return ""

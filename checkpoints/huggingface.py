@@ -1,8 +1,8 @@
 """Reads and writes Hugging Face folders.
 
   config.json                          the model configuration
-  model.safetensors                    the weights, or several such files with
-  model.safetensors.index.json         an index of their tensors
+  model.safetensors                    the weights in one file
+  model.safetensors.index.json         or the index of several such files
   pytorch_model.bin                    the weights in older folders, maybe with
                                        an index. Reading them needs PyTorch;
                                        this project never writes them
@@ -157,7 +157,7 @@ def _open(path):
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all model files")
   file_io.refuse_pointer(path)
-  # The name determines the format; the reader checks the content.
+  # The file's name determines the format; opening the file checks the content.
   is_torch = path.endswith(".bin")
   tensors = _open_torch(path) if is_torch else _open_safetensors(path)
   for name, tensor in tensors.items():
@@ -199,7 +199,7 @@ def _damaged_entry(path, _changed_at):
 
 
 def _open_torch(path):
-  # Imported here because only these files need it.
+  # Imported here because only .bin files need PyTorch.
   import torch
 
   try:

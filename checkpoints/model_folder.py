@@ -32,8 +32,8 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 def find(folder: str) -> dict[str, str]:
   """Returns {name of a flag: path} for the files of a model.
 
-  The flags are bert_config_file, init_checkpoint and, if any, vocab_file.
-  Raises InputError: the folder has no configuration.
+  The flags are bert_config_file, init_checkpoint and, if the folder has a
+  vocabulary, vocab_file. Raises InputError: the folder has no configuration.
   """
   if not file_io.is_folder(folder):
     raise errors.InputError(
@@ -76,13 +76,13 @@ def weights_file(path: str) -> str | None:
   """
   paths = [path]
   if file_io.is_folder(path):
-    # Old versions of sentence-transformers write to the second folder.
+    # Old versions of sentence-transformers write weights to the second folder.
     folders = path, os.path.join(path, "0_Transformer")
     paths = [os.path.join(folder, n) for folder in folders for n in _WEIGHTS]
     paths = [name for name in paths if file_io.exists(name)]
   for file in paths:
     ending = re.search(r"\.(bin|safetensors)(\.index\.json)?$", file)
-    # A missing .bin may be the prefix of a TensorFlow checkpoint.
+    # A .bin path without a file may be the prefix of a TensorFlow checkpoint.
     if ending and (ending[0] != ".bin" or file_io.exists(file)):
       if ending[1] == "bin":
         _require_torch(file)

@@ -5,7 +5,7 @@ attributes, such as
 encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel, and the
 checkpoint stores the graph of objects. This module supports the objects of
 `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2` (with a next-sentence
-head), and does not need the package.
+head), and does not need tf-models-official.
 """
 
 import itertools
@@ -44,7 +44,7 @@ class _Objects:
     ]
 
   def find(self, path: str) -> int | None:
-    """Returns the id of a node that a path reaches from any node, or None."""
+    """Returns the id of the first node at a path below any node, or None."""
     reached = [*range(len(self.parts))]
     for name in path.split("/"):
       reached = [

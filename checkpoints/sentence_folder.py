@@ -48,8 +48,8 @@ def write_modules(
       for n, (name, path) in enumerate(zip(names, paths))
     ],
     _LENGTH: {
-      # The tokenizer lower-cases text, so this module must not.
       "max_seq_length": max_length,
+      # The tokenizer's own setting decides whether text is lower-cased.
       "do_lower_case": False,
     },
     _POOLING: {

@@ -27,7 +27,7 @@ def layer_number(text: str, depth: int, named: str) -> int:
 def by_word(vector: np.ndarray, words: Sequence[str]) -> dict[str, float]:
   """Returns {token: weight} for the nonzero weights in a vector [V], sorted.
 
-  The largest come first. A padded embedding table makes the vector longer.
+  The largest come first. With a padded embedding table, V exceeds len(words).
   """
   ids = np.flatnonzero(vector[: len(words)])
   order = ids[np.argsort(-vector[ids], kind="stable")]

@@ -23,7 +23,7 @@ _SPECIALS = {
 }
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
-# Keys of tokenizer_config.json that this project reads, or that change no ids.
+# Keys of tokenizer_config.json that this project reads, or that affect no ids.
 _KNOWN_KEYS = {
   *_SPECIALS,
   *(
@@ -241,7 +241,7 @@ def check(vocab_file: str) -> None:
     if added:
       raise errors.InputError(
         f"{vocab_file} lacks the added tokens {file_io.listed(sorted(added))} "
-        "in the files next to it; recreate it with transformers: "
+        "that the files next to it list; recreate it with transformers: "
         + tokenizer_file.COMMAND
       )
   if not is_file and (reasons := _more_than_a_list(folder)):
@@ -274,7 +274,7 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
 def _more_than_a_list(folder):
   """Describes each setting that a list of word pieces cannot express.
 
-  These are added tokens, other names of special tokens, and do_basic_tokenize.
+  These are added tokens, renamed special tokens, and do_basic_tokenize=false.
   """
   vocab_file = os.path.join(folder, vocabularies.LIST)
   path, values = vocabularies.read_config(vocab_file)
@@ -390,7 +390,7 @@ def likely_case(vocab_file: str) -> bool:
 
 
 def has_capitals(vocab_file: str) -> bool:
-  """Returns whether any token, except those like [CLS], has a capital."""
+  """Returns whether any token not in brackets ([CLS]) has a capital letter."""
   if vocabularies.is_tokenizer_file(vocab_file):
     return False  # The file's own rules decide.
   return any(

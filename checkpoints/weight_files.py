@@ -1,7 +1,7 @@
 """Finds, reads and writes checkpoints, and loads them into variables.
 
-A TensorFlow checkpoint is a pair of files, PREFIX.index (names, shapes,
-checksums) and PREFIX.data-00000-of-00001 (the values, maybe in several shards).
+A TensorFlow checkpoint consists of PREFIX.index (names, shapes, checksums) and
+PREFIX.data-00000-of-00001 (the values, maybe in several shards).
 This project writes name-based checkpoints, as in TensorFlow 1: the key of a
 value is the name of its variable. So the original can read these checkpoints,
 and this project can read the released ones. A `.meta` file is not needed.
@@ -24,7 +24,7 @@ from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# Weights that some programs pad with rows, to a round number of rows.
+# Weights that some programs pad to a round number of rows.
 _PADDED = re.compile(
   r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
 )
@@ -226,9 +226,9 @@ def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes a checkpoint that the original and `open_reader` can read.
 
   The files depend only on the names and values. They get their final names when
-  all are on the disk, the index last, so an incomplete checkpoint never has
-  this prefix. An existing checkpoint is replaced. Raises InputError:
-  the files cannot be written (the message has the reason).
+  all are on the disk, the index last, so an incomplete checkpoint never has an
+  index. An existing checkpoint is replaced. Raises InputError: the files cannot
+  be written (the message has the reason).
   """
   with temporary_prefix(prefix) as temporary:
     write_values(temporary, tensors)
@@ -328,8 +328,8 @@ def load(
   Names and shapes are checked before the first variable changes. The report is
   logged and returned. The checkpoint may lack a variable, such as a new head's,
   if its name matches a regular expression of `allowed_missing`. Raises
-  InputError: any other variable is missing in the file, or has another shape
-  there. Unlike the original: a missing variable is an error. The original
+  InputError: any other variable is missing, or a variable has another shape in
+  the file. Unlike the original: a missing variable is an error. The original
   silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source

@@ -202,7 +202,7 @@ _RENAMED = {
   ),
 }
 # {regular expression of a TF1 name: layout}. The output_weights of heads are
-# [outputs, H] in both, so only the kernels of dense layers are transposed.
+# [outputs, H] in TF1 and PyTorch, so only dense layers' kernels are transposed.
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 # {variant: variant with the same names}
 _FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
@@ -310,8 +310,8 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 # Hugging Face's classes and files
 
 # {suffix of a class's name: prefixes of its TF1 names besides the encoder's}.
-# The first class whose prefixes all occur is the default. So if two classes
-# have the same prefixes, --architecture must name the second class.
+# The first class whose prefixes all occur is the default. A token classifier
+# therefore needs --architecture, or a configuration that says it is a tagger.
 _HEADS = {
   "ForQuestionAnswering": ("cls/squad/",),
   "ForSequenceClassification": ("output_",),
@@ -404,7 +404,7 @@ def find(
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
-      # A classifier's dense layer comes first and gets the pooler's TF1 name.
+      # The classifier's dense layer sorts first and gets the pooler's TF1 name.
       row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived

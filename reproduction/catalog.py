@@ -56,7 +56,7 @@ def _read(kind):
   for lines in read_groups("catalog.csv"):
     first = lines[0]
     rows = (item.split("=") for item in first["rows"].split())
-    texts = "name licence about program flags group"
+    text_fields = "name licence about program flags group"
     if first["kind"] == kind:
       entries[first["name"]] = Entry(
         files=tuple(
@@ -65,7 +65,7 @@ def _read(kind):
         ),
         bytes_after=int(first["bytes"] or 0),
         rows={name: int(count) for name, count in rows},
-        **{name: first[name] for name in texts.split()},
+        **{name: first[name] for name in text_fields.split()},
       )
   return entries
 

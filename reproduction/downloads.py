@@ -25,7 +25,7 @@ _RECORD = "download.json"
 _ARCHIVES = (".zip", ".tar.gz")
 _TIMEOUT = 9, 30  # Seconds to connect, and to wait for the next byte.
 _TRIES = 5
-_PAUSE = 2.0  # Seconds before the second try, doubled before each later one.
+_PAUSE = 2.0  # Seconds before the second try; doubled for each later try.
 # HTTP statuses after which a retry can succeed.
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
@@ -142,7 +142,7 @@ def _transfer(url, part):
       os.remove(part)
       return _transfer(url, part)
     response.raise_for_status()
-    start *= response.status_code == 206  # Else the whole file is sent.
+    start *= response.status_code == 206  # 200: the whole file.
     total = start + int(response.headers.get("Content-Length", 0))
     with (
       open(part, "ab" if start else "wb") as stream,
@@ -190,7 +190,7 @@ def unpack(path: str, folder: str) -> None:
     raise errors.InputError(
       "unpacking archives safely needs Python 3.10.12, 3.11.4 or later"
     )
-  # zipfile writes only inside the folder, and turns links into plain files.
+  # For a .zip, shutil skips paths outside, and writes links as plain files.
   options: dict = {} if path.endswith(".zip") else {"filter": "data"}
   with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
     try:
@@ -220,7 +220,7 @@ def split_mrpc(folder: str) -> None:
   """Writes train.tsv, dev.tsv and test.tsv from the official MRPC files.
 
   GLUE's dev set has the pairs of the official training set whose ids are in
-  mrpc_dev_ids.tsv. GLUE's test set has the official test pairs with an index.
+  mrpc_dev_ids.tsv. In GLUE's test set, an index replaces the official label.
   """
   dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
   header, *rows = _lines(folder, "msr_paraphrase_train.txt")

@@ -39,9 +39,9 @@ def _line(row, metric, results):
   summary, verdict = _summary(metric, scores), NO_BAND
   low, high = metric.low, metric.high
   if scores and (low, high) != (None, None):
-    is_high = low is None or summary["median"] >= low
-    is_low = high is None or summary["median"] <= high
-    verdict = REPRODUCED if is_high and is_low else OUTSIDE
+    is_above_low = low is None or summary["median"] >= low
+    is_below_high = high is None or summary["median"] <= high
+    verdict = REPRODUCED if is_above_low and is_below_high else OUTSIDE
   return {
     "row": row.name,
     "source": row.source,
@@ -85,7 +85,7 @@ def _median_text(line):
   if not grid:
     return text
   best = [" ".join(f"{n}={v}" for n, v in b.items()) for b in line["best"]]
-  # As in the paper, the first metric on the dev set determines the best.
+  # As in the paper, the main metric on the dev set selects the best settings.
   return (
     f"{text}: {'; '.join(best)}, the best of {len(grid['values']) // count} "
     f"settings; median of all {_text(grid)}, {min(grid['values']):.2f} to "

@@ -47,20 +47,20 @@ class Row(NamedTuple):
 
 def _row(lines):
   """Builds a Row from its lines in the CSV file, one line per metric."""
-  texts = "name source model data script hours after note"
-  numbers = "published low high scale"
+  text_fields = "name source model data script hours after note"
+  number_fields = "published low high scale"
   return Row(
     flags=tuple(shlex.split(lines[0]["flags"])),
     metrics=tuple(
       Metric(
         line["result"].strip("-"),
-        **{name: float(line[name]) for name in numbers.split() if line[name]},
+        **{n: float(line[n]) for n in number_fields.split() if line[n]},
       )
       for line in lines
       if line["result"]
     ),
     config=dict(item.split("=") for item in lines[0]["config"].split()),
-    **{name: lines[0][name] for name in texts.split()},
+    **{name: lines[0][name] for name in text_fields.split()},
   )
 
 

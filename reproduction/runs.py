@@ -109,7 +109,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
   needed = {f.partition("{data}/")[2] for f in row.flags if "{data}/" in f}
   for path in [os.path.join(folder, row.data), folder] if folder else []:
     _, folders, files = next(os.walk(path), ("", [], []))
-    # Skip a folder of downloads: it has no files. XNLI's data has only folders.
+    # A folder without files is a folder of downloads, or XNLI's data folder.
     if needed <= {*files} and (files or "XNLI-1.0" in folders):
       return path
   advice = _download("data", row.data, folder)
@@ -200,7 +200,7 @@ def run(plan: Plan, seed: int) -> None:
   grid, results = read_search(folder), {}
   if grid:
     results = grid[0][1]
-  elif "--do_eval" in arguments:  # Other rows write files for a server.
+  elif "--do_eval" in arguments:  # Else a server computes the scores.
     results = read_eval_results(folder)
   weights = _weights(plan, seed)
   json_files.write(
@@ -229,7 +229,7 @@ def _call(arguments):
     try:
       return child.wait()
     finally:
-      # On SIGTERM the script saves its step and ends.
+      # On SIGTERM, a training script saves a checkpoint and ends.
       child.terminate()
       child.wait()
 
