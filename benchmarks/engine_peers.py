@@ -1,9 +1,8 @@
 """Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
 ONNX Runtime and OpenVINO run torch's ONNX export. As in sentence-transformers,
-int8 is ONNX Runtime's dynamic quantization with signed weights or, for
-OpenVINO, NNCF's quantization, calibrated on 200 examples. A process loads only
-one engine.
+int8 is ONNX Runtime's dynamic quantization with signed weights, or NNCF's,
+calibrated on 200 examples, for OpenVINO. A process loads only one engine.
 """
 
 import os

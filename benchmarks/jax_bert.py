@@ -1,7 +1,7 @@
 """A plain BERT in JAX, to compare with the XLA programs of this project.
 
-It computes all positions in all layers, draws dropout from the device's random
-generator, uses float32 in softmax and layer norm, and trains with AdamW.
+It computes all positions in all layers, uses the device's random generator for
+dropout, float32 for softmax and layer norm, gradient clipping, and AdamW.
 """
 
 import functools

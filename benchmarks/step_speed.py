@@ -1,8 +1,8 @@
 """Measures a contender's training step or inference of BERT-base.
 
-Weights are random, and sequences have no padding. Each contender computes each
-work in its own process: first two steps to compile, then rounds of steps
-without waiting between steps, as in training. The result is the median round. A
+Weights are random, and sequences have no padding. Each contender runs each Work
+in its own process: first two steps to compile, then rounds of steps without
+waiting between steps, as in training. The result is the median round. A
 round is one step, or as many as half a second allows.
 """
 

@@ -238,7 +238,7 @@ def main(argv):
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
-  print(f"works: {len(works)}; last time, a turn of all took {minutes:.0f} min")
+  print(f"works: {len(works)}; stored results: {minutes:.0f} min for one turn")
   failed = []
   for work in works:
     try:

@@ -6,7 +6,7 @@
   tokenizer_config.json                         do_lower_case, if known
 
 The released models have the same layout, so the original can read the folder.
-The last file has Hugging Face's format.
+tokenizer_config.json has Hugging Face's format.
 """
 
 import os
@@ -143,7 +143,7 @@ def with_input_settings(
 def input_settings(values: dict) -> dict:
   """Returns {name of a flag: value} for the input of a trained model.
 
-  `values` come from its bert_config.json. Raises InputError: the file's
+  `values` are from the model's bert_config.json. Raises InputError: the file's
   entry is not a dict, or has a removed setting.
   """
   for key in INPUT_KEYS:

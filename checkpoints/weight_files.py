@@ -87,7 +87,7 @@ def open_reader(path: str) -> Reader:
 def step_of(path: str) -> int:
   """Returns the number of training steps of a model folder's weights, or 0.
 
-  As in the original: the number is 0 for checkpoints with optimizer state.
+  As in the original: the step of a checkpoint with optimizer state is ignored.
   """
   reader = open_reader(path)
   is_training = any(name.endswith("/adam_m") for name in reader.shapes)

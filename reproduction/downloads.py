@@ -183,14 +183,14 @@ def _check(path, file, url):
 def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into a folder, without the archive's single top folder.
 
-  Raises InputError: the archive is damaged, too large for the disk, or has a
-  member that is a device or would be outside the folder.
+  Raises InputError: the archive is damaged or too large for the disk, or a .tar
+  member is a device or would be outside the folder.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(
       "unpacking archives safely needs Python 3.10.12, 3.11.4 or later"
     )
-  # For a .zip, shutil skips paths outside, and writes links as plain files.
+  # For a .zip, shutil skips paths outside the folder and writes links as files.
   options: dict = {} if path.endswith(".zip") else {"filter": "data"}
   with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
     try:
