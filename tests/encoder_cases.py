@@ -1,4 +1,4 @@
-"""Small encoders of several sizes, and batches with padding and holes."""
+"""Small encoders of several sizes; batches with padding and mask holes."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,10 @@ SHAPES = [(1, 2, 8, 5), (2, 4, 16, 9), (3, 1, 12, 12), (2, 3, 24, 7)]
 
 
 def mask_with_holes(rng, rows, length):
-  """Returns a random mask [B, T] with padding, holes and an empty last row."""
+  """Returns a random mask [B, T] with padding, holes and an empty last row.
+
+  A hole is a position with mask 0 in front of a token.
+  """
   lengths = rng.randint(1, length + 1, [rows])
   mask = np.arange(length) < lengths[:, None]
   mask &= rng.uniform(size=mask.shape) > 0.2
@@ -41,7 +44,7 @@ class Case:
     self.mask = mask_with_holes(rng, *shape)
     ids, segments = rng.randint(0, 30, shape), rng.randint(0, 2, shape)
     self.batch = [tf.constant(x, tf.int32) for x in (ids, self.mask, segments)]
-    # Only tokens are predicted; in the empty row, only position 0.
+    # Only positions with mask 1 are predicted; in the empty row, position 0.
     tokens = [np.flatnonzero(row) if row.any() else [0] for row in self.mask]
     predicted = [rng.choice(choices, 3) for choices in tokens]
     self.positions = tf.constant(np.array(predicted), tf.int32)
@@ -74,7 +77,8 @@ class Case:
 def check_same(outputs, expected, tolerance=1e-5):
   """Compares arrays [B, ...], with a tolerance of 2e-3 for the empty last row.
 
-  Its attention scores are around -10000, where float32 has steps of 1e-3.
+  The empty row's attention scores are around -10000, where neighboring float32
+  values are 1e-3 apart.
   """
   assert_close(outputs[:-1], expected[:-1], tolerance)
   assert_close(outputs[-1], expected[-1], 2e-3)

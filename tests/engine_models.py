@@ -94,5 +94,5 @@ def feed(config, inputs):
   return dict(zip(names, arrays))
 
 
-# A short and a long batch, with padding.
+# In each batch, row n ends with n padding tokens.
 BATCHES = (batch(3, 8), batch(1, 1), batch(2, 12, seed=1))

@@ -1,4 +1,4 @@
-"""A local web server that cuts off or refuses answers as a test demands."""
+"""A local web server that can cut off or refuse responses."""
 
 import contextlib
 import http.server
@@ -8,9 +8,9 @@ import threading
 class Handler(http.server.BaseHTTPRequestHandler):
   """Serves `server.files`, {path: bytes}.
 
-  Of the server's other attributes, `cut_after` is the number of bytes after
-  which each of the first `cuts` answers ends; `statuses` are error codes to
-  answer first; `requests` lists (path, Range) of all requests.
+  Other attributes of the server: the first `cuts` responses end after
+  `cut_after` bytes; `statuses` are the error codes of the first responses;
+  `requests` lists the path and the Range header of every request.
   """
 
   def do_GET(self):
@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     self.close_connection = True
 
   def log_message(self, *_):
-    """Logs nothing, while the default writes to standard error."""
+    """Logs nothing; the overridden method writes to standard error."""
 
 
 @contextlib.contextmanager

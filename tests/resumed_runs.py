@@ -8,7 +8,7 @@ import stored_weights
 
 
 def assert_same_weights(run_steps, folder):
-  """Takes steps 4 to 6 of a run a second time and compares the weights.
+  """Repeats steps 4 to 6 of a run and compares the weights.
 
   Args:
     run_steps: function that trains six steps in an output folder, saves after

@@ -44,8 +44,8 @@ def defined(verb):
 def classifier_parser(folder):
   """Yields a function that parses flags of run_classifier.py.
 
-  The flags stay defined until its next call. A tiny model's configuration is
-  written to `folder`.
+  The flags stay defined until that function's next call. A tiny model's
+  configuration is written to `folder`.
   """
   path = folder / "bert_config.json"
   config = tiny_model.tiny(vocab_size=11, max_position_embeddings=16)

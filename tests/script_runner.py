@@ -155,7 +155,7 @@ def start(script, **flags):
 
 
 def _environment():
-  """Returns variables for the CPU alone, few log lines and all tracebacks."""
+  """Returns environment variables: CPU only, few log lines, tracebacks."""
   return {
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "2",

@@ -12,7 +12,7 @@ from serving import batching, server
 
 
 def application(model, limits, *hosts):
-  """Returns the aiohttp application that serves `model` as m."""
+  """Returns the aiohttp application that serves `model` under the name m."""
   batcher = batching.Batcher(model.answer, limits)
   return server.make_application(model, "m", batcher, limits, frozenset(hosts))
 

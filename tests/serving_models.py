@@ -32,20 +32,20 @@ def config():
 
 def make(head, **options):
   """Returns the raw_text.RawText of a head."""
-  full = tokenizer()
+  full_tokenizer = tokenizer()
   has_labels = head in ("classification", "tagging")
   settings = export_settings_of(
     {
       "max_seq_length": LENGTH,
       "doc_stride": 128 * (head == "span"),
-      "vocab_file": full.vocab_file,
+      "vocab_file": full_tokenizer.vocab_file,
       "output_activation": "softmax",
       "head": head,
       "labels": LABELS if has_labels else [],
       **options,
     }
   )
-  model = models.KINDS[head](config(), settings, full)
+  model = models.KINDS[head](config(), settings, full_tokenizer)
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
@@ -150,6 +150,6 @@ def assert_close(values, expected):
 
 
 def export_settings_of(flags=()):
-  """Returns run_settings.Settings of passed `flags`, a dict, and defaults."""
+  """Returns run_settings.Settings of `flags`, a dict, and the defaults."""
   flags = dict(flags)
   return run_settings.Settings({**export_options.DEFAULTS, **flags}, flags)

@@ -1,4 +1,4 @@
-"""Plans of six shards of two small files, for the tests of shard writers."""
+"""Runs that write two small files as six shards, to test shard writers."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ def make_record_options(folder, **options):
 
 
 def make_run(folder, output="out/a.tfrecord", **options):
-  """Plans six shards of two files in `folder`."""
+  """Returns a run that writes two files in `folder` as six shards."""
   files = [
     small_corpus.write_text(folder, f"{name}.txt", 20, seed=seed)
     for seed, name in enumerate("ab")

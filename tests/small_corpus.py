@@ -45,7 +45,7 @@ def released_vocab(folder, name="uncased"):
 
 
 def record_options(**changed):
-  """Returns RecordOptions of the script's default flags and `changed` ones."""
+  """Returns RecordOptions: the script's default flags with `changed` ones."""
   return instance_maker.RecordOptions(
     **{
       "max_seq_length": 128,

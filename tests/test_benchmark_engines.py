@@ -17,7 +17,7 @@ def test_texts_have_the_requested_number_of_pieces():
     assert len(tokenizer.tokenize(text)) == 14
 
 
-def measures(threads, speed):
+def made_up_results(threads, speed):
   results = {
     "milliseconds, p50": 1.25,
     "milliseconds, p99": 2.0,
@@ -37,8 +37,8 @@ def test_tables_of_engines_and_scores():
   speeds = [
     {
       "here, float32, TensorFlow": {},
-      int8: measures("one thread", speed),
-      peer: measures("one thread", 7),
+      int8: made_up_results("one thread", speed),
+      peer: made_up_results("one thread", 7),
     }
     for speed in (10, 30, 20)
   ]
@@ -51,7 +51,7 @@ def test_tables_of_engines_and_scores():
   runs = {name: {"turns": turns} for name, turns in works.items()}
   notes = {**dict.fromkeys(works, "a machine"), "engines/scores/mrpc": "other"}
   tables = dict(TABLE["engine_tables"](runs, notes))
-  # Works that were not measured have no table.
+  # Benchmarks without results have no table.
   assert [*tables] == ["engines, MiniLM-L6", "engines, scores"]
   text = "\n".join(tables.values())
   # The median of three turns. Without runs on all threads, there is no table.
@@ -67,7 +67,7 @@ def test_tables_of_engines_and_scores():
 
 
 @pytest.mark.slow
-def test_contenders_in_processes_of_their_own(tmp_path):
+def test_each_contender_runs_in_its_own_process(tmp_path):
   model, engine_folder = tmp_path / "model", tmp_path / "engine"
   engine_folder.mkdir()
   serving_models.trained(model, None, stored={})

@@ -14,7 +14,7 @@ from tagging import data, scores, windowing
 
 
 def test_any_prediction_scores_the_same_in_both_programs():
-  """Includes predictions that break IOB2: a network may predict I after O."""
+  """Some predictions break IOB2, since a network may predict I after O."""
   rng = random.Random(1)
   tags = ["O", "B-NAME", "I-NAME", "B-PLACE", "I-PLACE"]
   for _ in range(300):
@@ -33,16 +33,16 @@ class Encoded(dict):
     return self["words"][number]
 
 
-def words_of_pieces(tokenizer, sentences, max_seq_length):
+def encode_words(tokenizer, sentences, max_seq_length):
   """Stands in for a fast tokenizer of transformers; returns Encoded."""
-  ids, numbers = [], []
+  ids, word_ids = [], []
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   for words in sentences:
     pieces = [(n, p) for n, w in enumerate(words) for p in tokenizer.encode(w)]
     pieces = pieces[: max_seq_length - 2]
     ids.append([cls_id, *(piece for _, piece in pieces), sep_id])
-    numbers.append([None, *(number for number, _ in pieces), None])
-  return Encoded(input_ids=ids, words=numbers)
+    word_ids.append([None, *(number for number, _ in pieces), None])
+  return Encoded(input_ids=ids, words=word_ids)
 
 
 @pytest.fixture
@@ -67,19 +67,19 @@ near O
 def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
   path = tmp_path / "names.conll"
   path.write_text(COLUMNS)
-  rows, columns = data.read(str(path)), tagging_peer.read_columns(path)
-  assert columns == [(s.words, s.labels) for s in rows]
-  names = data.label_list(rows)
-  numbers = data.label_ids(rows, names, path)
-  windows = windowing.make_windows(rows, tokenizer, 16)
+  sentences, columns = data.read(str(path)), tagging_peer.read_columns(path)
+  assert columns == [(s.words, s.labels) for s in sentences]
+  names = data.label_list(sentences)
+  label_ids = data.label_ids(sentences, names, path)
+  windows = windowing.make_windows(sentences, tokenizer, 16)
 
   def encode(sentences, **options):
     assert options.pop("is_split_into_words") and options.pop("truncation")
-    return words_of_pieces(tokenizer, sentences, options["max_length"])
+    return encode_words(tokenizer, sentences, options["max_length"])
 
   encoded = tagging_peer.tokenize(encode, columns, 16)
   for window, (row, pieces), labels in zip(
-    windows, encoded, numbers, strict=True
+    windows, encoded, label_ids, strict=True
   ):
     assert row["input_ids"] == window.input_ids
     assert pieces == window.positions
@@ -138,7 +138,7 @@ def test_a_shortened_task_has_the_first_rows_but_is_scored_on_all(
   assert (shortened / "train.tsv").read_text() == "names\none\ntwo\nthree\n"
 
 
-def test_the_first_sentences_and_questions():
+def test_a_shortened_file_has_the_first_sentences_or_questions():
   assert finetuning_scores.first_examples(COLUMNS, "ner", 2) == (
     "-DOCSTART- O\n\nwarsaw B-NAME\nlies O\nnear O\nwarsaw B-NAME\n"
   )

@@ -23,11 +23,11 @@ def test_a_masked_words_label_is_the_token_at_its_position():
   batch = step_speed.Work("pretrain", "float32", 3, 16, 4).batch(50)
   tokens = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
   np.testing.assert_array_equal(tokens, batch.masked_lm_ids)
-  for positions in batch.masked_lm_positions:  # Ascending, none twice.
+  for positions in batch.masked_lm_positions:  # Strictly ascending.
     assert (np.diff(positions) > 0).all()
 
 
-def test_operations_of_the_products_by_hand():
+def test_flop_count_by_hand():
   # Multiply-adds (2 operations) per token: 4 · 8 · 8 for query, key, value and
   # output; 2 · 8 · 16 for feed-forward. Attention: 2 products of 16 · 16 · 8.
   layer = 2 * 16 * (4 * 64 + 2 * 128) + 2 * 2 * 16 * 16 * 8
@@ -59,14 +59,15 @@ def test_our_steps_train(compiled):
     assert any(changed) == (method != "predict")
 
 
-def test_contenders_of_a_work():
+def test_which_contenders_take_part():
   predict = step_speed.Work("predict", "float32", 8, 128)
   # In prediction, torch.compile takes part even without compiled peers.
   for method, takes_part in (("predict", True), ("train", False)):
     work = predict._replace(method=method)
     names = step_speed.contenders(work, compiled=False)
     assert ("Hugging Face, torch.compile" in names) == takes_part
-  # ONNX Runtime has no bfloat16, for which torch uses oneDNN by default.
+  # ONNX Runtime has no bfloat16. With bfloat16, torch uses oneDNN by default,
+  # so oneDNN is no separate contender.
   in_float32, in_bfloat16 = (
     {*step_speed.contenders(predict._replace(dtype=dtype), compiled=True)}
     for dtype in ("float32", "bfloat16")
@@ -76,7 +77,7 @@ def test_contenders_of_a_work():
 
 
 @pytest.mark.slow
-def test_each_contender_has_a_process_of_its_own(monkeypatch):
+def test_each_contender_runs_in_its_own_process(monkeypatch):
   monkeypatch.setattr(step_speed, "contenders", lambda work, compiled: ["here"])
   options = argparse.Namespace(
     peer_python="no/python", rounds=1, num_hidden_layers=1, compiled_peers=False

@@ -1,4 +1,4 @@
-"""benchmarks/table.py: from measured numbers to tables in the pages."""
+"""benchmarks/table.py turns measurements into tables of the documentation."""
 
 import json
 import runpy
@@ -136,7 +136,7 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
   assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_works_differ_and_the_short_form_takes_less_than_an_hour():
+def test_names_are_unique_and_the_short_form_takes_at_most_an_hour():
   works = table_work.all_works()
   names = {work.name for work in works}
   assert len(names) == len(works) and set(table_work.SHORT) <= names
@@ -194,7 +194,7 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
     TABLE["main"]([*flags, "--rows=nothing"])
 
 
-def test_names_in_columns(tmp_path):
+def test_capitalized_words_become_tagged_names(tmp_path):
   path = tmp_path / "dev.json"
   contexts = ["In New York, he met Ada. He ran on. Is.", "It is 5° there."]
   path.write_text(
@@ -224,7 +224,7 @@ def test_shown_commands_name_no_folder_of_a_machine():
   assert shown == "benchmarks/table.py --rows=job/* --glue=glue"
 
 
-def test_the_cost_of_a_command():
+def test_time_and_memory_of_a_command_are_measured():
   loop = "import time; s = time.process_time\nwhile s() < 0.2: pass"
   output, cost = measured_runs.run(
     [sys.executable, "-c", f"{loop}\nprint('done')"], watches_memory=True

@@ -103,7 +103,7 @@ def test_a_users_modules_of_the_same_name_are_not_replaced(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_editable_installation_has_the_package_alone(tmp_path):
+def test_an_editable_installation_has_only_the_package(tmp_path):
   test_package.python("-m", "venv", "--without-pip", "env", folder=tmp_path)
   interpreter_without_pip = tmp_path / "env" / "bin" / "python"
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]

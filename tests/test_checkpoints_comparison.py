@@ -78,7 +78,7 @@ def test_transformers_computes_the_same_with_the_written_files(tmp_path, name):
     check=True,
   )
   expected = comparison.outputs(source)
-  # comparison.outputs computes labels of tokens for this class, too.
+  # For this class, comparison.outputs classifies tokens instead of sequences.
   if name == "BertForSequenceClassification":
     del expected["labels"]
   with np.load(outputs) as arrays:

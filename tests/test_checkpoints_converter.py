@@ -16,8 +16,8 @@ from resumed_runs import assert_same_checkpoints
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
-TRAINING = "tests/golden/checkpoints/model.ckpt-12"
-LINEAR = "tests/golden/models/linear_L1_H32/bert_config.json"
+TRAINING_CHECKPOINT = "tests/golden/checkpoints/model.ckpt-12"
+LINEAR_CONFIG = "tests/golden/models/linear_L1_H32/bert_config.json"
 VOCABULARY = "\n".join(["[PAD]", "[UNK]", "word", "##s", "été"]) + "\n"
 
 
@@ -52,9 +52,11 @@ def test_a_round_trip_through_all_formats_loses_nothing(model, tmp_path):
 
 
 def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
-  source = converter.open_source(TRAINING, bert_config_file=LINEAR)
+  source = converter.open_source(
+    TRAINING_CHECKPOINT, bert_config_file=LINEAR_CONFIG
+  )
   converter.convert(source, f"{tmp_path}/all", "tf1")
-  assert_same_checkpoints(TRAINING, tmp_path / "all")
+  assert_same_checkpoints(TRAINING_CHECKPOINT, tmp_path / "all")
   for to in ("huggingface", "model_garden"):
     conversion = converter.convert(source, f"{tmp_path}/{to}", to)
     converted = stored_weights.read(f"{tmp_path}/{to}")
@@ -65,8 +67,8 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
 
 
 def test_the_folder_of_a_run_needs_no_configuration_file(tmp_path):
-  weights = stored_weights.read(TRAINING)
-  config = configuration.read(LINEAR)
+  weights = stored_weights.read(TRAINING_CHECKPOINT)
+  config = configuration.read(LINEAR_CONFIG)
   run_folder.check_output_dir(
     f"{tmp_path}/run",
     {"task": "x", "bert_config": config},
@@ -79,7 +81,7 @@ def test_the_folder_of_a_run_needs_no_configuration_file(tmp_path):
   assert len(converted.shapes) == 30
 
 
-def test_weights_that_bert_does_not_have(model, tmp_path):
+def test_weights_that_bert_lacks_are_left_out_or_kept(model, tmp_path):
   path = model / "model.safetensors"
   tensors = safetensors.numpy.load_file(path)
   tensors["adapter.up"] = np.ones(2, np.float32)
@@ -96,7 +98,7 @@ def test_weights_that_bert_does_not_have(model, tmp_path):
   assert conversion.left_out == {"mine": "huggingface has no place for it"}
 
 
-def case_of(folder):
+def stored_do_lower_case(folder):
   return tokenizer_files.read_do_lower_case(str(folder / "vocab.txt"))
 
 
@@ -108,19 +110,19 @@ def test_the_case_is_inferred_from_the_vocabulary(
 ):
   (model / "vocab.txt").write_text(words, encoding="utf-8")
   convert(model, tmp_path / "out", "huggingface")
-  assert case_of(tmp_path / "out") is lower
+  assert stored_do_lower_case(tmp_path / "out") is lower
   convert(model, tmp_path / "told", "huggingface", do_lower_case=not lower)
-  assert case_of(tmp_path / "told") is not lower
+  assert stored_do_lower_case(tmp_path / "told") is not lower
   # A stored do_lower_case overrides what the words suggest.
   convert(tmp_path / "told", tmp_path / "tf1", "tf1")
   convert(tmp_path / "tf1", tmp_path / "again", "huggingface")
-  assert case_of(tmp_path / "again") is not lower
+  assert stored_do_lower_case(tmp_path / "again") is not lower
 
 
-def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
+def test_a_tagger_of_run_ner_becomes_a_token_classifier(tmp_path):
   model = HUGGINGFACE / "BertForTokenClassification"
   source = converter.open_source(str(model))
-  # A tagger trained from a classifier inherits its problem_type.
+  # A tagger trained from a classifier inherits the classifier's problem_type.
   values = {
     **source.config.to_dict(),
     "problem_type": "single_label_classification",
@@ -143,7 +145,7 @@ def test_a_tagger_of_run_ner_has_the_class_for_tokens(tmp_path):
     ("model_garden", "build the Model Garden encoder with this"),
   ],
 )
-def test_the_report_says_which_gelu_it_is(tmp_path, to, note):
+def test_the_report_says_which_gelu_the_model_has(tmp_path, to, note):
   conversion = convert(HUGGINGFACE / "BertModel", tmp_path / "out", to)
   assert note in " ".join(conversion.notes)
 
@@ -164,7 +166,7 @@ def test_existing_files_are_not_overwritten(model, tmp_path):
   check_fails(tmp_path, message, convert, model, "gs://x/y", "tf1")
 
 
-def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
+def test_a_damaged_checkpoint_leaves_no_output(model, tmp_path):
   convert(model, tmp_path / "tf1", "tf1")
   data = tmp_path / "tf1/bert_model.ckpt.data-00000-of-00001"
   data.write_bytes(data.read_bytes()[:-50])
@@ -210,7 +212,7 @@ def test_inconsistent_models_are_refused(model, tmp_path):
     stream.write("a\n" * 26)
   for path, message in (
     (tmp_path / "garden", "has 2 attention heads.* 4;"),
-    (TRAINING, "pass --bert_config_file"),
+    (TRAINING_CHECKPOINT, "pass --bert_config_file"),
     (model, "31 tokens .*vocab_size 30"),
   ):
     with pytest.raises(errors.InputError, match=message):

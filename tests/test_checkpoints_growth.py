@@ -14,32 +14,37 @@ from checkpoints import converter, growth, tokenizer_files, weight_files
 from common import errors
 
 # From an interrupted TensorFlow 1 run: weights, adam_m, adam_v, global_step.
-TRAINING = "tests/golden/checkpoints/model.ckpt-12"
-SHAPE = "tests/golden/models/linear_L1_H32/bert_config.json"
+TRAINING_CHECKPOINT = "tests/golden/checkpoints/model.ckpt-12"
+CONFIG = "tests/golden/models/linear_L1_H32/bert_config.json"
 MODEL = pathlib.Path("tests/golden/pretraining_run/model")
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[unused5]", "[MASK]", "la"]
 PIECES += ["[unused6]", "##mp", "##s", "c", "+", "the", "", "##light"]
-NEW = ["lamps", "c++", "lamplight"]
-PIECES_OF_NEW = [[6, 8, 9], [10, 11, 11], [6, 8, 14]]
-WORDS = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
-POSITIONS = "bert/embeddings/position_embeddings"
+NEW_WORDS = ["lamps", "c++", "lamplight"]
+PIECES_OF_NEW_WORDS = [[6, 8, 9], [10, 11, 11], [6, 8, 14]]
+WORD_WEIGHTS = (
+  "bert/embeddings/word_embeddings",
+  "cls/predictions/output_bias",
+)
+POSITION_WEIGHTS = "bert/embeddings/position_embeddings"
 
 
 @pytest.fixture
 def source(tmp_path):
-  """The checkpoint TRAINING, whose word table is larger than the vocabulary."""
+  """The checkpoint TRAINING_CHECKPOINT, whose word table is larger than the vocabulary."""
   (tmp_path / "old.txt").write_text("\n".join(PIECES))
   return converter.open_source(
-    TRAINING, bert_config_file=SHAPE, vocab_file=str(tmp_path / "old.txt")
+    TRAINING_CHECKPOINT,
+    bert_config_file=CONFIG,
+    vocab_file=str(tmp_path / "old.txt"),
   )
 
 
-def words_file(tmp_path, words=NEW):
+def words_file(tmp_path, words=NEW_WORDS):
   (tmp_path / "words.txt").write_text("".join(f"{w}\n" for w in words), "utf-8")
   return str(tmp_path / "words.txt")
 
 
-def grown(source, tmp_path, words=NEW, **options):
+def grown(source, tmp_path, words=NEW_WORDS, **options):
   folder = tmp_path / "grown"
   folder.mkdir(exist_ok=True)
   path = words_file(tmp_path, words) if words else None
@@ -51,7 +56,7 @@ def converted(source, output, **options):
   return stored_weights.read(str(output))
 
 
-def is_of(name, weights):
+def belongs_to(name, weights):
   return any(name in (w, f"{w}/adam_m", f"{w}/adam_v") for w in weights)
 
 
@@ -62,9 +67,11 @@ def test_new_words_start_as_the_mean_of_their_pieces(
   new, words = grown(source, tmp_path, use_unused_tokens=use_unused)
   # An empty line has a token id, too.
   token_ids = [4, 7, 15] if use_unused else [15, 16, 17]
-  assert words == list(map(growth.NewWord, NEW, token_ids, PIECES_OF_NEW))
+  assert words == list(
+    map(growth.NewWord, NEW_WORDS, token_ids, PIECES_OF_NEW_WORDS)
+  )
   lines = [*PIECES, *[""] * (1 if use_unused else 3)]
-  for word, token_id in zip(NEW, token_ids):
+  for word, token_id in zip(NEW_WORDS, token_ids):
     lines[token_id] = word
   vocabulary = pathlib.Path(new.vocab_file).read_text()
   assert vocabulary == "".join(f"{line}\n" for line in lines)
@@ -72,12 +79,12 @@ def test_new_words_start_as_the_mean_of_their_pieces(
   old = {name: source.reader.read(name) for name in source.reader.shapes}
   weights = converted(new, tmp_path / "out")
   assert weights.keys() == old.keys()
-  changed = {name for name in old if is_of(name, WORDS)}
+  changed = {name for name in old if belongs_to(name, WORD_WEIGHTS)}
   assert len(changed) == 6
   for name, value in old.items():
     expected = value.copy()
     if name in changed:
-      for token_id, pieces in zip(token_ids, PIECES_OF_NEW):
+      for token_id, pieces in zip(token_ids, PIECES_OF_NEW_WORDS):
         expected[token_id] = sum(value[n] for n in pieces) / 3
       np.testing.assert_allclose(weights[name], expected, rtol=1e-6, atol=1e-9)
       other_ids = np.delete(np.arange(len(value)), token_ids)
@@ -87,7 +94,7 @@ def test_new_words_start_as_the_mean_of_their_pieces(
     np.testing.assert_array_equal(value, expected)
 
 
-def test_a_table_that_is_full_gets_rows(source, tmp_path):
+def test_a_full_embedding_table_gets_rows(source, tmp_path):
   (tmp_path / "old.txt").write_text("\n".join([*PIECES, *map(str, range(49))]))
   new, words = grown(source, tmp_path)
   assert [word.token_id for word in words] == [64, 65, 66]
@@ -99,7 +106,7 @@ def test_a_table_that_is_full_gets_rows(source, tmp_path):
     )
     assert (
       len(weights[name]) == 67
-      if is_of(name, WORDS)
+      if belongs_to(name, WORD_WEIGHTS)
       else (weights[name].shape == old.shape)
     )
   config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
@@ -107,12 +114,12 @@ def test_a_table_that_is_full_gets_rows(source, tmp_path):
 
 
 @pytest.mark.parametrize("positions", [33, 70])
-def test_positions_are_repeated_without_the_first(source, tmp_path, positions):
+def test_new_positions_repeat_all_but_the_first(source, tmp_path, positions):
   new, words = grown(source, tmp_path, None, max_position_embeddings=positions)
   assert words == [] and new.vocab_file == source.vocab_file
   assert new.config.max_position_embeddings == positions
   weights = converted(new, tmp_path / "out")
-  names = [name for name in weights if is_of(name, [POSITIONS])]
+  names = [name for name in weights if belongs_to(name, [POSITION_WEIGHTS])]
   assert len(names) == 3
   rows = [*range(32), *range(1, 32), *range(1, 32)][:positions]
   for name, value in weights.items():

@@ -38,7 +38,7 @@ def rewrite(model, change):
   safetensors.numpy.save_file(tensors, path)
 
 
-def test_files_are_a_function_of_the_weights(tmp_path):
+def test_files_do_not_depend_on_the_order_of_the_weights(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "BertModel"))
   weights = stored_weights.read(str(GOLDEN / "BertModel"))
   for folder, order in (("a", weights), ("b", dict(reversed(weights.items())))):
@@ -94,7 +94,7 @@ def test_old_names_of_weights_are_read(model):
   ]
 
 
-def test_a_single_file_of_an_encoder_with_a_prefix(model, tmp_path):
+def test_names_in_an_encoders_single_file_may_have_a_prefix(model, tmp_path):
   expected = stored_weights.read(str(GOLDEN / "BertModel"))
   tensors = transformers_goldens.tensors_of(GOLDEN / "BertModel")
   path = f"{tmp_path}/weights.safetensors"
@@ -144,7 +144,7 @@ def test_a_sentence_transformers_folder_is_read(model, subfolder, tmp_path):
   )
 
 
-def test_a_head_with_a_table_of_its_own_is_refused(model):
+def test_a_head_with_its_own_embedding_table_is_refused(model):
   name = "cls.predictions.decoder.weight"
   rewrite(model, lambda t: {**t, name: np.zeros((30, 8), np.float32)})
   with pytest.raises(errors.InputError, match=f"{name} differs from bert"):
@@ -172,12 +172,25 @@ def test_missing_shards_are_named(tmp_path):
     weight_files.open_reader(str(model))
 
 
-VALUES = (None, True, 0, -1.5, "", "x", "../x", [], [1], [[]], {}, {"x": {}})
+JSON_VALUES = (
+  None,
+  True,
+  0,
+  -1.5,
+  "",
+  "x",
+  "../x",
+  [],
+  [1],
+  [[]],
+  {},
+  {"x": {}},
+)
 
 
 def wrong_shapes(values):
   """Yields copies of a JSON value with one part replaced or left out."""
-  yield from VALUES
+  yield from JSON_VALUES
   if isinstance(values, (dict, list)):
     keys = values if isinstance(values, dict) else range(len(values))
     for key in keys:

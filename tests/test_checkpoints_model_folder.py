@@ -25,7 +25,7 @@ def test_a_run_can_start_from_the_folder(tmp_path):
   vocab = tmp_path / "words.txt"
   vocab.write_text("[PAD]\ncafé\n", encoding="utf-8")
   folder = tmp_path / "final_model"
-  for _ in range(2):  # The second call overwrites the first.
+  for _ in range(2):  # The second call overwrites the first call's files.
     model_writer.write(str(folder), model.variables, config, str(vocab))
   assert sorted(path.name for path in folder.iterdir()) == [
     "bert_config.json",
@@ -53,7 +53,7 @@ def test_the_step_is_stored_and_read_back(tmp_path):
   assert not (tmp_path / "vocab.txt").exists()
 
 
-def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
+def test_do_lower_case_is_stored_beside_the_vocabulary(tmp_path):
   vocab = tmp_path / "vocab.txt"
   read = tokenizer_files.read_do_lower_case
   assert read(str(vocab)) is None
@@ -77,7 +77,7 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
     read(str(tmp_path / "m/vocab.txt"))
 
 
-def test_the_configuration_says_how_the_input_was_made():
+def test_the_configuration_stores_input_settings():
   trained = model_folder.with_input_settings(tiny(), {"max_seq_length": 64})
   values = trained.to_dict()
   assert model_folder.input_settings(values) == {"max_seq_length": 64}

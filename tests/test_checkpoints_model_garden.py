@@ -1,4 +1,4 @@
-"""Reads and writes Model Garden checkpoints; the package checks the results."""
+"""Model Garden checkpoints, compared with the models of tf-models-official."""
 
 import numpy as np
 import pytest

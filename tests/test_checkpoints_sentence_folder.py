@@ -1,4 +1,4 @@
-"""Settings of vectors are read from and written to sentence folders."""
+"""Embedding settings in folders of sentence-transformers."""
 
 import functools
 import json
@@ -23,7 +23,8 @@ def write_modules(folder, names, pooling):
   pooling_folder = folder / "_".join(["1", *names[1:2]])
   pooling_folder.mkdir(exist_ok=True)
   (pooling_folder / "config.json").write_text(json.dumps(pooling))
-  # Types of version 6; in all versions, a type ends in the class's name.
+  # Types as in sentence-transformers 6. In every version, a type ends in the
+  # name of the class.
   (folder / "modules.json").write_text(
     json.dumps(
       [
@@ -39,17 +40,20 @@ def write_modules(folder, names, pooling):
   return str(folder)
 
 
-OLD = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-THREE = "Transformer Pooling Normalize"
+OLD_POOLING = {
+  "pooling_mode_cls_token": False,
+  "pooling_mode_mean_tokens": True,
+}
+THREE_MODULES = "Transformer Pooling Normalize"
 
 
 @pytest.mark.parametrize(
   "names, pooling, expected",
   [
-    ("Transformer Pooling", OLD, ("mean", False)),
-    (THREE, OLD, ("mean", True)),
+    ("Transformer Pooling", OLD_POOLING, ("mean", False)),
+    (THREE_MODULES, OLD_POOLING, ("mean", True)),
     ("Transformer Pooling", {"pooling_mode": "cls"}, ("cls", False)),
-    (THREE, {"pooling_mode": ["max"]}, ("max", True)),
+    (THREE_MODULES, {"pooling_mode": ["max"]}, ("max", True)),
   ],
 )
 def test_the_pooling_is_read_from_the_modules(
@@ -65,32 +69,52 @@ def test_the_pooling_is_read_from_the_modules(
   [
     (
       "Transformer Pooling Dense Normalize",
-      OLD,
+      OLD_POOLING,
       {},
       "the modules are Transformer, Pooling, Dense, Normalize",
     ),
-    ("MLMTransformer SpladePooling", OLD, {}, "MLMTransformer, SpladePooling"),
+    (
+      "MLMTransformer SpladePooling",
+      OLD_POOLING,
+      {},
+      "MLMTransformer, SpladePooling",
+    ),
     (
       "Transformer Pooling Normalize Normalize",
-      OLD,
+      OLD_POOLING,
       {},
       "Normalize, Normalize",
     ),
-    ("Transformer", OLD, {}, "the modules are Transformer"),
-    ("", OLD, {}, "the modules are none"),
-    (THREE, {"pooling_mode": "lasttoken"}, {}, "the pooling is lasttoken"),
+    ("Transformer", OLD_POOLING, {}, "the modules are Transformer"),
+    ("", OLD_POOLING, {}, "the modules are none"),
     (
-      THREE,
+      THREE_MODULES,
+      {"pooling_mode": "lasttoken"},
+      {},
+      "the pooling is lasttoken",
+    ),
+    (
+      THREE_MODULES,
       {"pooling_mode_mean_sqrt_len_tokens": True},
       {},
       "is mean_sqrt_len_tokens",
     ),
-    (THREE, {**OLD, "pooling_mode_max_tokens": True}, {}, "is mean, max"),
-    (THREE, {"pooling_mode": ["cls", "mean"]}, {}, "is cls, mean"),
-    (THREE, {"pooling_mode_cls_token": False}, {}, "the pooling is none"),
     (
-      THREE,
-      OLD,
+      THREE_MODULES,
+      {**OLD_POOLING, "pooling_mode_max_tokens": True},
+      {},
+      "is mean, max",
+    ),
+    (THREE_MODULES, {"pooling_mode": ["cls", "mean"]}, {}, "is cls, mean"),
+    (
+      THREE_MODULES,
+      {"pooling_mode_cls_token": False},
+      {},
+      "the pooling is none",
+    ),
+    (
+      THREE_MODULES,
+      OLD_POOLING,
       {
         "config_sentence_transformers": {
           "prompts": {"q": "query: "},
@@ -100,14 +124,14 @@ def test_the_pooling_is_read_from_the_modules(
       "each text gets the prompt 'query: '",
     ),
     (
-      THREE,
-      OLD,
+      THREE_MODULES,
+      OLD_POOLING,
       {"config_sentence_transformers": {"truncate_dim": 64}},
       "vectors are truncated to 64 dimensions",
     ),
     (
-      THREE,
-      OLD,
+      THREE_MODULES,
+      OLD_POOLING,
       {
         "sentence_bert_config": {"do_lower_case": True},
         "tokenizer_config": {"do_lower_case": False},
@@ -174,14 +198,14 @@ def test_unsupported_vectors_are_refused(
   ],
 )
 def test_the_length_is_read_from_the_folder(tmp_path, files, length):
-  folder = write_modules(tmp_path, THREE.split(), OLD)
+  folder = write_modules(tmp_path, THREE_MODULES.split(), OLD_POOLING)
   for name, values in files.items():
     (tmp_path / f"{name}.json").write_text(json.dumps(values))
   assert sentence_folder.read(folder).get("max_seq_length") == length
 
 
 def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
-  folder = write_modules(tmp_path, THREE.split(), OLD)
+  folder = write_modules(tmp_path, THREE_MODULES.split(), OLD_POOLING)
   (tmp_path / "config_sentence_transformers.json").write_text(
     json.dumps(
       {
@@ -197,7 +221,7 @@ def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
     assert caplog.text.count(text) == 1
 
 
-# Every way to compute vectors must give those of sentence-transformers.
+# Every way to compute vectors must give the vectors of sentence-transformers.
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "sentence_vectors"
 EXPECTED = json.loads((GOLDEN / "vectors.json").read_text())
@@ -256,7 +280,7 @@ WAYS = {
 @pytest.mark.parametrize(
   "way, case",
   [
-    # LiteRT's own tests check the outputs of every head.
+    # LiteRT's cases are slow; other tests check its outputs for every head.
     pytest.param(way, case, marks=[pytest.mark.slow] * (way == "litert"))
     for way in WAYS
     for case in EXPECTED["cases"]
@@ -269,7 +293,7 @@ def test_vectors_equal_sentence_transformers(tmp_path, case, way):
   np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
+def test_similarity_uses_the_pooling_of_the_folder(tmp_path):
   folder = write_case(tmp_path / "model", "mean")
   a, b = EXPECTED["texts"][:2]
   (tmp_path / "pairs.txt").write_text(f"{a} ||| {b}\n")
@@ -285,8 +309,8 @@ def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
   assert abs(similarity - vectors[0] @ vectors[1]) < 1e-5
   # A folder without modules.json stores no pooling.
   (tmp_path / "model" / "modules.json").unlink()
-  sentence = "--similarity needs --pooling"
-  script_runner.refuse("extract_features.py", sentence, **flags)
+  message = "--similarity needs --pooling"
+  script_runner.refuse("extract_features.py", message, **flags)
 
 
 def test_a_passed_pooling_overrides_the_folder(tmp_path, caplog):
@@ -317,7 +341,9 @@ def test_a_folder_without_modules_has_no_settings(tmp_path):
     ("mean", ((-1,),), {"variant": "left_to_right"}, False),
   ],
 )
-def test_poolings_of_sentence_transformers(mode, layers, changes, expected):
+def test_which_poolings_sentence_transformers_supports(
+  mode, layers, changes, expected
+):
   config = modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
   pooling = sentence_pooling.Pooling(mode, layers)
   assert model_writer.is_for_sentences(config, pooling) == expected

@@ -72,16 +72,16 @@ def test_configured_rules_replace_those_of_a_tokenizer_file(name, tmp_path):
       pytest.param(name, True, marks=pytest.mark.slow)
       for name in LISTS
       if "None" not in name
-    ),  # None means True or False.
+    ),  # Left out: rules of None, which behave like True or False.
   ],
 )
 def test_the_graph_has_the_same_rules(name, every_character, tmp_path):
-  full = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
-  graph = graph_tokenizer.GraphTokenizer(full)
+  tokenizer = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
+  graph = graph_tokenizer.GraphTokenizer(tokenizer)
   ids = graph.tokenize(tf.constant(GOLDEN["texts"])).ids.to_list()
   assert ids == CASES[name]["ids"]
   if every_character:
-    graph_tokenizer.check_same(graph, full)
+    graph_tokenizer.check_same(graph, tokenizer)
 
 
 @pytest.mark.parametrize("to", ["huggingface", "tf1", "tf2"])
@@ -159,7 +159,7 @@ def test_unsupported_rules_are_refused(tmp_path, files, message):
     tokenizer_of(write_folder(tmp_path, files))
 
 
-def test_added_tokens_that_a_list_can_hold(tmp_path):
+def test_added_tokens_that_a_vocab_txt_can_hold(tmp_path):
   specials = {str(n): {"content": GOLDEN["vocab"][n]} for n in range(5)}
   vocab_file = write_folder(
     tmp_path,

@@ -1,4 +1,4 @@
-"""tokenizer.json gives the ids of tokenization.py, but for rare characters."""
+"""tokenizer.json gives tokenization.py's ids, except for rare characters."""
 
 import gzip
 import json
@@ -44,8 +44,9 @@ def test_ordinary_text_has_equal_ids(pair):
 
 
 def test_characters_that_differ_are_rare(pair):
-  # Left out: private-use characters, white space here (as in the original) but
-  # letters in tokenizers; and large blocks, whose characters are all alike.
+  # Left out are large uniform blocks, unassigned characters and private-use
+  # characters. The latter are letters here (as in the original), but tokenizers
+  # removes them.
   codes = [
     code
     for code in (
@@ -65,7 +66,8 @@ def test_characters_that_differ_are_rare(pair):
   ]
   # The first is an Arabic mark that Unicode 14 added.
   assert min(different) >= 0x61D
-  # 759 and 375 with Python 3.11; newer versions know more characters.
+  # With Python 3.11, 759 (uncased) and 375 (cased) characters differ. Newer
+  # versions of Python know more characters.
   assert len(different) < (850 if pair[0] else 450)
 
 

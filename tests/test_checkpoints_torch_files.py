@@ -118,7 +118,7 @@ def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "version, sentence",
+  "version, message",
   [
     ("", r"installed: none\): run pip install"),
     ("2.5.1+cpu", r"installed: 2.5.1.cpu\): run pip install"),
@@ -126,21 +126,21 @@ def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
     ("3.0", None),
   ],
 )
-def test_torch_is_needed_for_its_files_alone(
-  tmp_path, version, sentence, monkeypatch
+def test_torch_is_needed_only_for_its_own_files(
+  tmp_path, version, message, monkeypatch
 ):
   monkeypatch.setattr(program, "installed_version", lambda package: version)
   path = tmp_path / "0_Transformer" / "pytorch_model.bin"
   path.parent.mkdir()
   path.touch()
-  if sentence:
-    with pytest.raises(errors.InputError, match=f"^{path} .*{sentence}"):
+  if message:
+    with pytest.raises(errors.InputError, match=f"^{path} .*{message}"):
       weight_files.open_reader(str(tmp_path))
   else:
     assert model_folder.weights_file(str(tmp_path)) == str(path)
-  better = tmp_path / "model.safetensors"
-  safetensors.numpy.save_file({"bert.a": np.ones(2, np.float32)}, better)
-  assert model_folder.weights_file(str(tmp_path)) == str(better)
+  preferred = tmp_path / "model.safetensors"
+  safetensors.numpy.save_file({"bert.a": np.ones(2, np.float32)}, preferred)
+  assert model_folder.weights_file(str(tmp_path)) == str(preferred)
   assert list(weight_files.open_reader(str(tmp_path)).shapes) == ["bert.a"]
 
 

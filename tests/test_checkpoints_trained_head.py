@@ -86,7 +86,7 @@ def test_a_head_is_used_for_its_task_alone(folders, trained, head):
     trained_head.require(head, settings)
 
 
-PREDICTS = {
+PREDICTION_FLAGS = {
   "do_predict": True,
   "predict_file": "README.md",
   "output_dir": "nowhere",
@@ -96,10 +96,10 @@ PREDICTS = {
 @pytest.mark.parametrize(
   "script, trained, flags",
   [
-    ("run_squad.py", "classification", PREDICTS),
-    ("run_ner.py", "classification", PREDICTS),
-    ("run_classifier.py", "tagging", PREDICTS),
-    ("run_classifier.py", "span", PREDICTS),
+    ("run_squad.py", "classification", PREDICTION_FLAGS),
+    ("run_ner.py", "classification", PREDICTION_FLAGS),
+    ("run_classifier.py", "tagging", PREDICTION_FLAGS),
+    ("run_classifier.py", "span", PREDICTION_FLAGS),
     ("fill_mask.py", "embedding", {"text": "the [MASK]"}),
     (
       "export_saved_model.py",
@@ -109,9 +109,9 @@ PREDICTS = {
   ],
 )
 def test_scripts_say_what_the_model_does(folders, script, trained, flags):
-  sentence = MESSAGES[trained].replace("\\", "").removesuffix(", ").strip()
+  message = MESSAGES[trained].replace("\\", "").removesuffix(", ").strip()
   finished = script_runner.refuse(
-    script, sentence, model_dir=folders[trained], **flags
+    script, message, model_dir=folders[trained], **flags
   )
   assert finished.out == ""
 
@@ -153,12 +153,12 @@ def test_a_task_with_other_classes_is_refused(folders, tmp_path):
 
 
 def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
-  inside = tmp_path / "minilm" / "package" / "model"
-  inside.parent.mkdir(parents=True)
-  inside.symlink_to(folders["span"])
+  nested = tmp_path / "minilm" / "package" / "model"
+  nested.parent.mkdir(parents=True)
+  nested.symlink_to(folders["span"])
   with pytest.raises(errors.InputError) as refused:
     text_models.load(str(tmp_path / "minilm"))
-  assert str(refused.value).endswith(f"pass --model_dir={inside}")
+  assert str(refused.value).endswith(f"pass --model_dir={nested}")
   with pytest.raises(errors.InputError, match="python download.py --list"):
     text_models.load(str(tmp_path / "bert-base-uncased"))
 
@@ -169,7 +169,7 @@ TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 @pytest.mark.parametrize(
   "engine",
   [
-    # LiteRT's own tests cover all families and heads.
+    # LiteRT's cases are slow; other tests cover its families and heads.
     pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
     for engine in flag_values.ENGINES
   ],
@@ -236,8 +236,8 @@ def test_defaults_that_transformers_does_not_write(values, labels, problem):
   assert config.to_dict().get("problem_type") == problem
 
 
-def test_one_output_is_a_number(tmp_path):
-  """Like every cross-encoder, the model gives a logit as its score."""
+def test_a_classifier_with_one_output_gives_a_score(tmp_path):
+  """As in every cross-encoder, the score is a logit."""
   folder = serving_models.trained(
     tmp_path / "model", classifier(1), stored={"max_seq_length": 16}
   )

@@ -29,7 +29,7 @@ def prefix(tmp_path):
   return path
 
 
-def test_every_value_of_the_originals_training_checkpoint():
+def test_every_tensor_of_the_originals_checkpoint_is_read():
   run = "tests/golden/optimizer/pre_linear_warm_longer_than_total.npz"
   with np.load(run) as arrays:
     expected = {
@@ -181,7 +181,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_is_a_file(tmp_path):
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(errors.InputError, match="cannot write the checkpoint"):
     weight_files.write_tf1(f"{tmp_path}/file/model", VALUES)
@@ -257,7 +257,7 @@ def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
   )
 
 
-def test_names_are_literal(tmp_path):
+def test_special_characters_in_paths_are_literal(tmp_path):
   for folder in ("mod[el]", "back\\slash", "a*"):
     path = f"{tmp_path}/{folder}/bert[1].ckpt"
     weight_files.write_tf1(path, VALUES)

@@ -16,8 +16,8 @@ NAMES = {
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
 }
-# Weights without a name: in Model Garden, those of other tasks' heads; in
-# DistilBERT, those of segments and of next-sentence prediction.
+# The number of weights without a counterpart: in Model Garden, other tasks'
+# heads; in DistilBERT, segment embeddings and the next-sentence head.
 MISSING = {"bert": 0, "model_garden": 4, "distilbert": 3}
 
 
@@ -28,7 +28,7 @@ def test_names_are_complete_and_one_to_one(program):
   assert len(rows) == len(NAMES) - MISSING[program]
   names = {row.name for row in rows}
   assert len(names) == len(rows)
-  # The layers can be inferred from the program's own names, too.
+  # `rows` also accepts the program's own names.
   assert weight_names.rows(program, names) == rows
 
 

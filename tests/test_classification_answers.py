@@ -26,7 +26,10 @@ def vocab_file(tmp_path_factory):
 
 
 def make(vocab_file, task_kind, max_seq_length=12, batches=None, **options):
-  """Returns a function of texts; it adds each batch's lengths to `batches`."""
+  """Returns a function that classifies texts.
+
+  The function appends each batch's lengths to `batches`.
+  """
   input_options = sequences.InputOptions(
     task_kind=task_kind,
     labels=LABELS[task_kind],
@@ -47,7 +50,7 @@ def make(vocab_file, task_kind, max_seq_length=12, batches=None, **options):
 
 @functools.cache
 def logits_of(task):
-  """Returns a compiled function of a batch with one sequence per example."""
+  """Returns a compiled network whose batches have one sequence per example."""
   network = model.ClassifierModel(
     tiny_model.tiny(), task, model.num_outputs(task, LABELS[task]), seed=3
   )
@@ -104,7 +107,7 @@ def test_long_texts_have_windows(vocab_file):
   assert cut["probability"] != pytest.approx(long["probability"], abs=1e-4)
 
 
-def test_every_kind_answers_in_its_form(vocab_file):
+def test_each_task_kind_has_its_form_of_answers(vocab_file):
   (number,) = make(vocab_file, "regression")([("w1",)], 1)
   assert number.keys() == {"score"} and isinstance(number["score"], float)
   (classes,) = make(vocab_file, "multi_label")([("w1",)], 1)

@@ -1,7 +1,7 @@
 """Bi-encoders: losses, vectors, ranks, and training on pairs of texts.
 
-Expected losses are those of `vectors()` in sentence-transformers 6.2, computed
-by compute_loss_from_embeddings of MultipleNegativesRankingLoss (scale 20) and
+The expected losses for `vectors()` come from sentence-transformers 6.2, from
+compute_loss_from_embeddings of MultipleNegativesRankingLoss (scale 20) and of
 CosineSimilarityLoss.
 """
 
@@ -89,12 +89,12 @@ def test_an_equal_text_is_no_candidate():
   assert not np.allclose(losses, in_batch(values, None, 0.5))
 
 
-def test_a_cosine_is_learned_by_its_squared_error():
+def test_the_similarity_loss_is_the_squared_error_of_the_cosine():
   gold = np.float32([0, 0.25, 0.5, 1])
   values = tf.constant(unit(vectors()[:, :2]))
   network = make("similarity")
   losses = network.example_losses(values, tf.constant(gold))
-  # As in sentence-transformers.
+  # From sentence-transformers.
   assert np.mean(losses) == pytest.approx(0.9216019511222839)
   cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
   assert_close(network.evaluated(values.numpy(), gold)["scores"], cosines)
@@ -150,7 +150,7 @@ def test_variables_without_effect_are_not_trained(pooling, layers, count):
     ({"train_batch_size": 1, "do_train": False}, None),
   ],
 )
-def test_settings_that_teach_nothing_are_refused(changes, fault):
+def test_unusable_settings_are_refused(changes, fault):
   settings, _ = settings_and_task(
     "retrieval",
     **{
@@ -220,8 +220,8 @@ def step(folder, replicas, parts, *, changed=lambda _, same: same, **options):
 
 
 @pytest.fixture(scope="module")
-def uncut(tmp_path_factory):
-  return step(tmp_path_factory.mktemp("uncut"), 1, 1)
+def whole(tmp_path_factory):
+  return step(tmp_path_factory.mktemp("whole"), 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,18 @@ def uncut(tmp_path_factory):
   ],
 )
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(
-  tmp_path, uncut, replicas, parts, options
+  tmp_path, whole, replicas, parts, options
 ):
   loss, metrics, norm, moments = step(tmp_path, replicas, parts, **options)
-  assert [loss, norm] == pytest.approx([uncut[0], uncut[2]], rel=1e-5)
-  assert_close(metrics["classifier_loss"], uncut[1]["classifier_loss"])
-  assert moments.keys() == uncut[3].keys() and len(moments) == 37
+  assert [loss, norm] == pytest.approx([whole[0], whole[2]], rel=1e-5)
+  assert_close(metrics["classifier_loss"], whole[1]["classifier_loss"])
+  assert moments.keys() == whole[3].keys() and len(moments) == 37
   for name, value in moments.items():
-    assert_close(value, uncut[3][name], 1e-6)
+    assert_close(value, whole[3][name], 1e-6)
   assert 0 < np.abs(moments["bert/embeddings/word_embeddings/adam_m"]).max()
 
 
-def test_both_passes_drop_the_same_units(tmp_path, uncut):
+def test_both_passes_drop_the_same_units(tmp_path, whole):
   def with_gap(network, _):
     passes = []
 
@@ -268,11 +268,11 @@ def test_both_passes_drop_the_same_units(tmp_path, uncut):
     return dataclasses.replace(objective, compare=compare, sums=sums)
 
   loss, metrics, _, _ = step(tmp_path, 2, 2, changed=with_gap, config={})
-  assert abs(loss - uncut[0]) > 0.01 and float(metrics["gap"][0]) < 1e-5
+  assert abs(loss - whole[0]) > 0.01 and float(metrics["gap"][0]) < 1e-5
 
 
 def test_ranks_are_those_of_a_plain_search():
-  """Vectors of integers make equal similarities exact ties."""
+  """Integer vectors make equal similarities exact ties."""
   rng = np.random.RandomState(1)
   # Five queries, most of them with several right texts.
   gold = np.stack(
@@ -306,7 +306,7 @@ NEGATIVE = {**COLUMNS, "negative_column": "n"}
 
 
 def write_pairs(folder, name="pairs.tsv", count=4, score=""):
-  """Writes rows; only the second text shares a word with the first."""
+  """Writes rows in which p shares a word with q, but n does not."""
   head = "q\tp\tn" + "\tscore" * bool(score)
   rows = [
     f"w1 w{n}\tw2 w{n} w3\tw{n + 7}" + f"\t{score}" * bool(score)
@@ -371,7 +371,7 @@ def test_kinds_of_official_tasks(tmp_path):
       kind_of(name, task_kind=kind)
   with pytest.raises(errors.InputError, match="pairs of texts; pass --text_b"):
     read_task(purposes=["eval"], task_kind="similarity", eval_file="a.csv")
-  # A classifier's weights were not trained for vectors.
+  # Weights trained for regression are not evaluated as an embedding model.
   with pytest.raises(errors.InputError, match="was trained for regression"):
     read_task(
       config(problem_type="regression"),

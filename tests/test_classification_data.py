@@ -24,13 +24,13 @@ SETTINGS = {
   "encoding": None,
   "on_bad_row": "error",
 }
-ALL = {
+ALL_COLUMNS = {
   "text_column": "question",
   "text_b_column": "answer",
   "label_column": "kind",
   "id_column": "key",
 }
-SKIP = {"on_bad_row": "skip"}
+SKIP_BAD_ROWS = {"on_bad_row": "skip"}
 FILES = {
   "csv": 'key,kind,question,answer,note\nq1,yes,"Is it, then?",It is.,x\n'
   'q2,no,"Is ""it""\nso?",Never.,\n',
@@ -78,7 +78,7 @@ def labelled(*labels):
 @pytest.mark.parametrize("file_format", FILES)
 def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   name = f"data.{file_format}"
-  first, second = read(tmp_path, FILES[file_format], name, **ALL)
+  first, second = read(tmp_path, FILES[file_format], name, **ALL_COLUMNS)
   path = tmp_path / name
   line = 1 if file_format == "jsonl" else 2
   assert first == Example(
@@ -128,7 +128,7 @@ def test_lists_as_other_programs_write_them(tmp_path, value, expected):
     labels_of(tmp_path, [value], **options)
 
 
-def test_a_column_that_no_row_has_is_one_sentence(tmp_path):
+def test_a_column_that_no_row_has_is_reported_once(tmp_path):
   lines = '{"text": "x"}\n' * 3
   with pytest.raises(errors.InputError) as refused:
     read(tmp_path, lines, "d.jsonl")
@@ -187,10 +187,10 @@ def test_labels_of_every_kind(tmp_path, task_kind, values, expected):
   assert labels_of(tmp_path, values, **options) == expected
 
 
-ONE = "text,label\nOne.,a\n"
-FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
-TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
-FLAGS = {"task_kind": "multi_label", **TOXIC}
+ONE_ROW = "text,label\nOne.,a\n"
+CLASS_TABLE = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
+CLASS_COLUMNS = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
+MULTI_LABEL = {"task_kind": "multi_label", **CLASS_COLUMNS}
 FASTTEXT = {"file_format": "fasttext"}
 
 
@@ -220,14 +220,24 @@ def columns(text, label):
     ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is not a class"),
     ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' contains half"),
     ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
-    ("d.csv", ONE, "two flags name the same column", {"label_column": "text"}),
     (
       "d.csv",
-      ONE,
+      ONE_ROW,
+      "two flags name the same column",
+      {"label_column": "text"},
+    ),
+    (
+      "d.csv",
+      ONE_ROW,
       "--separator=;;: expected one character",
       {"separator": ";;"},
     ),
-    ("d.csv", ONE, "--encoding=latin-0: unknown enc", {"encoding": "latin-0"}),
+    (
+      "d.csv",
+      ONE_ROW,
+      "--encoding=latin-0: unknown enc",
+      {"encoding": "latin-0"},
+    ),
     # Columns by number.
     (
       "d.csv",
@@ -252,11 +262,11 @@ def columns(text, label):
     # A column for each class.
     (
       "d.csv",
-      FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"),
+      CLASS_TABLE.replace("8,Two.,0,0", "8,Two.,-1,0"),
       ":3: 'toxic' is '-1'; a ",
-      FLAGS,
+      MULTI_LABEL,
     ),
-    ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", FLAGS),
+    ("d.csv", "id,text,toxic\n7,One.,1\n", "no column 'obscene'", MULTI_LABEL),
     (
       "d.train",
       "__label__a __label__b One.",
@@ -316,21 +326,21 @@ def test_lists_of_classes_are_checked(tmp_path, value, separator, message):
 
 # Many bad rows.
 
-DIRTY = "text;label\nOne.;a\nTwo\n;b\nFour.;c\nFive.;b\n"
+BAD_ROWS = "text;label\nOne.;a\nTwo\n;b\nFour.;c\nFive.;b\n"
 
 
 def test_a_file_may_have_another_encoding(tmp_path):
   path = tmp_path / "data.csv"
   path.write_bytes("text,label\nZürich,a\nOne.\nTwo.,b\n".encode("latin-1"))
   examples = data.read(
-    str(path), settings(encoding="latin-1", **SKIP), "single"
+    str(path), settings(encoding="latin-1", **SKIP_BAD_ROWS), "single"
   )
   assert [e.text_a for e in examples] == ["Zürich", "Two."]
 
 
 def test_all_bad_rows_are_listed_at_once(tmp_path):
   with pytest.raises(errors.InputError) as caught:
-    read(tmp_path, DIRTY, options={"labels": ("a", "b")})
+    read(tmp_path, BAD_ROWS, options={"labels": ("a", "b")})
   first, *rows = str(caught.value).split("\n")
   assert "3 of 5 rows are bad; fix them, or pass --on_bad_row=skip" in first
   path = tmp_path / "data.csv"
@@ -350,14 +360,16 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
 
 def test_skipped_rows_are_counted_and_use_up_ids(tmp_path, caplog):
   caplog.set_level("DEBUG", "absl")
-  examples = read(tmp_path, DIRTY, options={"labels": ("a", "b")}, **SKIP)
+  examples = read(
+    tmp_path, BAD_ROWS, options={"labels": ("a", "b")}, **SKIP_BAD_ROWS
+  )
   assert [e.guid for e in examples] == ["train-1", "train-5"]
   assert "3 of 5 rows are bad and skipped" in caplog.text
   path = tmp_path / "data.csv"
   for line, message in zip((3, 4, 5), caplog.messages[-3:]):
     assert message.startswith(f"{path}:{line}: ")
   with pytest.raises(errors.InputError, match="2 of 2 rows .* no row is left"):
-    read(tmp_path, "text,label\nx\ny\n", **SKIP)
+    read(tmp_path, "text,label\nx\ny\n", **SKIP_BAD_ROWS)
 
 
 # Streams.
@@ -377,7 +389,7 @@ STREAMS = {
 @pytest.mark.parametrize("file_format", STREAMS)
 def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
   path = write(tmp_path, STREAMS[file_format], f"data.{file_format}")
-  flags = settings(id_column=ids, **SKIP)
+  flags = settings(id_column=ids, **SKIP_BAD_ROWS)
   options = {"split": "predict", "has_labels": False}
   examples = data.read(path, flags, "single", **options)
   # Bad rows: an empty text, a row without a key, and the second "a".
@@ -490,7 +502,7 @@ def test_a_header_may_consist_of_numbers(tmp_path):
   columns = {"label_column": "0", "text_column": "1"}
   (row,) = read(tmp_path, "0,1,2\na,One.,x\n", **columns)
   assert row[1:4] == ("One.", None, "a")
-  # The first row of data may contain numbers of columns.
+  # The first data row may contain values that are also column numbers.
   columns = {"label_column": "1", "text_column": "2"}
   first, _ = read(tmp_path, "1,2 stars,2\n3,x,4\n", **columns)
   assert first[1:4] == ("2 stars", None, "1")
@@ -513,11 +525,13 @@ def test_rows_that_annotators_disagreed_on_are_left_out(tmp_path, caplog):
 
 
 def test_one_column_for_each_class(tmp_path):
-  examples = read(tmp_path, FLAGGED, task_kind="multi_label", **TOXIC)
+  examples = read(
+    tmp_path, CLASS_TABLE, task_kind="multi_label", **CLASS_COLUMNS
+  )
   assert [e.label for e in examples] == [("toxic",), (), ("toxic", "obscene")]
   (unlabelled, *_) = data.ExampleStream(
     write(tmp_path, "id,text\n7,One.\n"),
-    settings(**TOXIC),
+    settings(**CLASS_COLUMNS),
     "multi_label",
     has_labels=False,
   )

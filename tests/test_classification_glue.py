@@ -148,7 +148,7 @@ def test_a_cut_row_that_cannot_be_joined_is_left_out(tmp_path, caplog):
   assert message in caplog.text
 
 
-def test_more_broken_rows_than_official_are_refused(tmp_path):
+def test_too_many_broken_rows_are_refused(tmp_path):
   (tmp_path / "en").mkdir()
   rows = ["1\tA .\tB .\t1"] * 9 + ["2\tA .\tNS\t1"] * 11
   text = "\n".join(["id\tsentence1\tsentence2\tlabel", *rows])
@@ -162,8 +162,8 @@ def test_empty_texts_are_kept_where_the_original_keeps_them(tmp_path, name):
   for path in (DATA / name).iterdir():
     if path.is_file():
       text = path.read_text(encoding="utf-8")
-      for second in ("He was late for work.", "他 累 了 。"):
-        text = text.replace(second, "")
+      for text_b in ("He was late for work.", "他 累 了 。"):
+        text = text.replace(text_b, "")
       (tmp_path / path.name).write_text(text, encoding="utf-8")
   task = glue.find(name)
   split = glue.splits(task, "eval")[0]
@@ -307,7 +307,7 @@ def test_every_test_set_of_glue_has_its_file(tmp_path):
   ]
 
 
-def test_scores_are_cut_to_the_scale_and_have_three_decimals(tmp_path):
+def test_scores_are_clipped_and_have_three_decimals(tmp_path):
   path = submitted(tmp_path, "sts-b", [-0.3, 5.2, 3.14159, 0.0])
   assert path.read_text() == (
     "index\tprediction\n0\t0.000\n1\t5.000\n2\t3.142\n3\t0.000\n"

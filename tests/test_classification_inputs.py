@@ -102,7 +102,7 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
     [CLS, *ids("abcdef"), SEP],
     [CLS, *ids("x"), SEP, *ids("abcd"), SEP],
     [CLS, *ids("x"), SEP, *ids("def"), SEP],
-    # The shorter text has at most half the room.
+    # The shorter text gets at most half of the room.
     [CLS, *ids("abc"), SEP, *ids("xy"), SEP],
     [CLS, *ids("de"), SEP, *ids("xy"), SEP],
   ]
@@ -173,7 +173,9 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
 
 
-def test_records_are_rewritten_if_something_differs(vocab_file, tmp_path):
+def test_records_are_rewritten_if_content_or_options_differ(
+  vocab_file, tmp_path
+):
   path = tmp_path / "train.tf_record"
   examples = [Example("1", "a", None, "yes", place="here.tsv:1")]
   write_times = []
@@ -235,14 +237,14 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
 
 
 @pytest.mark.parametrize(
-  "changes, sentence",
+  "changes, message",
   [
     ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
     ({"doc_stride": 2, "task_kind": "choice"}, "has no effect on choice"),
   ],
 )
-def test_invalid_options_are_refused(vocab_file, changes, sentence):
-  with pytest.raises(errors.InputError, match=sentence):
+def test_invalid_options_are_refused(vocab_file, changes, message):
+  with pytest.raises(errors.InputError, match=message):
     options(vocab_file, **changes)
 
 
@@ -267,7 +269,7 @@ def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
   assert sequences.encode([Example("1", "the house", "it")], enough)[1] > 0
 
 
-def test_no_examples_are_refused(vocab_file, tmp_path):
+def test_an_empty_list_of_examples_is_refused(vocab_file, tmp_path):
   with pytest.raises(errors.InputError, match="no examples"):
     inputs.prepare(str(tmp_path / "a"), [], options(vocab_file))
 

@@ -14,7 +14,7 @@ LABELS = ("bad", "good")
 
 @pytest.fixture(scope="module")
 def task():
-  """Seven texts of one to four windows."""
+  """Seven texts of one to three windows."""
   examples = [
     Example(
       f"x{n}", " ".join(tiny_model.WORDS[: 2 * n + 1]), None, LABELS[n % 3 // 2]
@@ -93,19 +93,19 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
 
 
 @pytest.mark.parametrize("skip_padding, computed", [(True, 13), (False, 21)])
-def test_no_window_of_padding_is_computed(
+def test_skip_padding_skips_windows_without_tokens(
   data, monkeypatch, skip_padding, computed
 ):
   """The texts have 1, 1, 1, 2, 2, 3 and 3 windows."""
   network = make(skip_padding=skip_padding)
-  encode, sequences = network.bert.encode, []
+  encode, batch_sizes = network.bert.encode, []
 
   def counted(batch, *arguments, **options):
-    sequences.append(len(batch["input_ids"]))
+    batch_sizes.append(len(batch["input_ids"]))
     return encode(batch, *arguments, **options)
 
   monkeypatch.setattr(network.bert, "encode", counted)
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
-  assert network(batch).shape == (7, 2) and sequences == [computed]
+  assert network(batch).shape == (7, 2) and batch_sizes == [computed]

@@ -55,7 +55,7 @@ def test_variables_have_the_names_of_the_original():
   assert all(name.startswith(("bert/", "output_")) for name in names)
 
 
-def test_one_class_of_several_is_cross_entropy():
+def test_the_single_class_loss_is_cross_entropy():
   network, data = make("single"), batch([0, 2, 1])
   logits = network(data).numpy()
   assert logits.shape == (3, 3)
@@ -71,7 +71,7 @@ def test_one_class_of_several_is_cross_entropy():
   assert_close(loss, (losses * [1, 0.5, 2]).sum() / 3.5)
 
 
-def test_a_number_is_learned_by_its_squared_error():
+def test_the_regression_loss_is_the_squared_error():
   network, data = make("regression", 1), batch([0.5, 2.0])
   logits = network(data).numpy()
   loss, metrics = loss_of(network, data)
@@ -81,7 +81,7 @@ def test_a_number_is_learned_by_its_squared_error():
   assert_close(scores.of_logits("regression", logits), logits)
 
 
-def test_several_classes_at_once_have_a_sigmoid_each():
+def test_the_multi_label_loss_has_a_sigmoid_per_class():
   network = make("multi_label")
   labels = np.array([[1, 0, 1], [0, 0, 1]])
   data = batch(labels)
@@ -159,7 +159,7 @@ def test_stored_states_of_half_precision_are_exact():
   assert_close(network(cached), network(data), 0)
 
 
-def test_a_batch_whose_classes_weigh_nothing_teaches_nothing():
+def test_a_batch_of_zero_weight_classes_has_zero_gradients():
   network, data = make("single"), batch([1, 1])
   objective = model.objective(network, [1.0, 0.0, 2.0])
   with tf.GradientTape() as tape:

@@ -133,7 +133,7 @@ def test_reciprocal_ranks():
   assert metrics == {"mrr@10": pytest.approx((1 / 2 + 0 + 1 + 0) / 4)}
 
 
-def test_of_equal_scores_the_less_relevant_comes_first():
+def test_among_equal_scores_the_less_relevant_comes_first():
   results = results_of([1, 1, 1, 0], [0, 2, 1, 0], [0] * 4)
   ideal = 2 + 1 / np.log2(3)
   assert scores.compute(results, ["mrr@10", "ndcg@10"]) == pytest.approx(
@@ -145,7 +145,7 @@ def test_of_equal_scores_the_less_relevant_comes_first():
 
 
 def rows(*relevances_of_queries):
-  """Returns examples of q0, q1, ...; each argument has a query's relevances."""
+  """Returns examples of q0, q1, ...; an argument lists a query's relevances."""
   return [
     data.Example(
       f"{query}-{place}",
@@ -168,7 +168,7 @@ def test_passages_of_a_query_become_one_example():
   mixed = [examples[number] for number in (3, 0, 4, 2, 1)]
   first, second = sorted(grouped(mixed, 3), key=lambda group: group.text_a)
   assert first[1:5] == ("q0", None, (2.0, 1.0, 0.0), ("p0 1", "p0 2", "p0 0"))
-  # Filled up to the size of the largest group.
+  # Labels are padded with -1 to the size of the largest group.
   assert second[1:5] == ("q1", None, (1.0, 0.0, -1.0), ("p1 0", "p1 1"))
 
 
@@ -179,7 +179,7 @@ def test_a_large_group_is_split_by_relevance(caplog):
   for group in groups:
     by_query.setdefault(group.text_a, []).append(group)
     assert group.label[0] == 1 and set(group.label[1:]) <= {0, -1}
-  # Each relevant passage has three others, which is all that q2 can use.
+  # A relevant passage is grouped with three others, so q2 uses three of eight.
   passages = [text for group in by_query["q0"] for text in group.endings]
   assert len(by_query["q0"]) == 2 and sorted(passages) == [
     f"p0 {n}" for n in range(8)
@@ -194,7 +194,7 @@ def test_nothing_to_compare_is_refused():
     grouped(rows([0, 0], [1]), 4)
 
 
-def test_a_query_is_in_one_part():
+def test_a_query_is_in_one_part_of_a_split():
   examples = rows(*[[1, 0, 0]] * 10)
   parts = ranking.split_off(examples, 0.3, 1)
   sizes = [len({example.text_a for example in part}) for part in parts]
@@ -210,7 +210,7 @@ def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
     [example.label for example in examples],
     data.query_numbers(examples),
   )
-  # The last query's scores are equal; the third has no relevant passage.
+  # q3's scores are equal, which is a mistake; q2 has no relevant passage.
   assert sorted(ranking.mistakes(results, examples)) == [
     (0, "q3", "p3 1", "p3 0"),
     (pytest.approx(0.5), "q0", "p0 3", "p0 1"),
@@ -238,13 +238,13 @@ LISTS = [
   {"query": "d", "passages": ["e"], "relevances": [1], "id": "x"},
   {"query": "a", "passages": "f", "relevances": 2, "id": "y"},
 ]
-OF_LISTS = {
+LIST_COLUMNS = {
   "text_column": "query",
   "text_b_column": "passages",
   "label_column": "relevances",
 }
 NESTED = {
-  **OF_LISTS,
+  **LIST_COLUMNS,
   "text_b_column": "passages.passage_text",
   "label_column": "passages.is_selected",
 }
@@ -263,8 +263,8 @@ def write_lists(folder, rows=LISTS, ending="jsonl"):
   return str(path)
 
 
-def test_a_list_of_passages_is_a_row_for_each(tmp_path):
-  settings = read_settings(**OF_LISTS, id_column="id")
+def test_each_passage_of_a_list_becomes_a_row(tmp_path):
+  settings = read_settings(**LIST_COLUMNS, id_column="id")
   path = write_lists(tmp_path)
   examples = data.read(path, settings, "ranking")
   assert [example[:4] for example in examples] == [
@@ -334,11 +334,13 @@ def test_lists_in_an_object(tmp_path, ending):
 def test_bad_lists_are_named(tmp_path, changes, message):
   path = write_lists(tmp_path, [LISTS[1], LISTS[0] | changes])
   with pytest.raises(errors.InputError, match=re.escape(f"{path}:2: ")) as bad:
-    data.read(path, read_settings(**OF_LISTS), "ranking")
+    data.read(path, read_settings(**LIST_COLUMNS), "ranking")
   assert message in str(bad.value)
   # Only rankers read lists of texts.
   with pytest.raises(errors.InputError, match="not a text"):
-    data.read(write_lists(tmp_path), read_settings(**OF_LISTS), "regression")
+    data.read(
+      write_lists(tmp_path), read_settings(**LIST_COLUMNS), "regression"
+    )
 
 
 @pytest.mark.parametrize(
@@ -406,11 +408,11 @@ def test_a_folder_scores_as_in_sentence_transformers(
     )
     path.write_text(json.dumps(values))
   if stored == "converted":
-    for way in ("tf1", "huggingface"):
+    for to in ("tf1", "huggingface"):
       script_runner.succeed(
-        "convert_checkpoint.py", input=folder, output=tmp_path / way, to=way
+        "convert_checkpoint.py", input=folder, output=tmp_path / to, to=to
       )
-      folder = tmp_path / way
+      folder = tmp_path / to
     values = json.loads((folder / "config.json").read_text())
     section = {"activation_fn": f"torch.nn.{activation}"}
     assert values["sentence_transformers"] == section
@@ -527,8 +529,8 @@ def test_parts_add_up_to_the_batch(loss):
     name: tf.reshape(values[:, :4], [4, 3, 4])
     for name, values in zip(names, tiny_model.batch(12, 16))
   }
-  absent = tf.constant([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]])
-  batch["input_mask"] = tf.ones([4, 3, 4], tf.int32) * absent[..., None]
+  present = tf.constant([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]])
+  batch["input_mask"] = tf.ones([4, 3, 4], tf.int32) * present[..., None]
   batch["label_ids"] = tf.constant(
     [[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [1.0, 0.0, -1.0], [3.0, 0.0, -1.0]]
   )
@@ -555,7 +557,7 @@ def test_parts_add_up_to_the_batch(loss):
 
 
 def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
-  """Trains from a folder of sentence-transformers, whose scores stay logits."""
+  """Trains from a sentence-transformers folder; the scores stay logits."""
   folder = tmp_path / "folder"
   shutil.copytree(GOLDEN / "folder", folder)
   path = folder / "config_sentence_transformers.json"

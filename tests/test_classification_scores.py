@@ -189,7 +189,7 @@ def test_a_multi_label_report_has_no_confusions():
   assert float(mean.split()[-1]) == expected["macro avg"]["support"] == 5
 
 
-def test_an_error_is_what_the_correct_class_or_number_lacks():
+def test_error_sizes_by_hand():
   probabilities = np.array([[0.75, 0.25], [0.25, 0.75]], np.float32)
   single = scores.Results("single", ["a", "b"], np.array([0, 0]), probabilities)
   assert scores.error_sizes(single).tolist() == [0, 0.75]

@@ -72,7 +72,7 @@ read_csv = functools.partial(read_as, "csv")
     ),
   ],
 )
-def test_columns_stand_between_tabs(tmp_path, text, options, expected):
+def test_columns_are_separated_by_tabs(tmp_path, text, options, expected):
   assert read_tsv(tmp_path, text, **options)[:3] == expected
 
 
@@ -152,7 +152,7 @@ def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, fault):
 def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
   lines = ["text,label", "Zürich 雪,a", "\U0001f600,b", ""]
   path = write(tmp_path, end.join(lines), encoding)
-  # A byte-order mark overrides the encoding that is passed for all files.
+  # A byte-order mark overrides the encoding that is passed.
   has_mark = encoding in ("utf-8-sig", "utf-16", "utf-32")
   for passed in [None, "latin-1"][: 1 + has_mark]:
     assert read(tables.open_table(path, "csv", encoding=passed)) == Read(

@@ -126,20 +126,20 @@ def test_unknown_class_names_are_reported(caplog, name, learned):
 
 
 def test_a_model_of_another_kind_is_refused(files):
-  numbers = config(problem_type="regression")
+  regressor = config(problem_type="regression")
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
-    read_task(numbers, task_name="mrpc")
+    read_task(regressor, task_name="mrpc")
   evaluated = {"eval": files["eval"]}
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
-    read_own(evaluated, numbers, task_kind="single", labels=["good", "bad"])
+    read_own(evaluated, regressor, task_kind="single", labels=["good", "bad"])
   # Training may change the model's kind, but only if --task_kind says so.
-  trained = read_own(files, task_kind="single", model=numbers)
+  trained = read_own(files, task_kind="single", model=regressor)
   assert trained.task_kind == "single"
   with pytest.raises(errors.InputError, match="'good' is not a number"):
-    read_own(files, model=numbers)
+    read_own(files, model=regressor)
 
 
-def test_a_task_of_several_languages_says_which():
+def test_the_name_of_a_multilingual_task_has_the_language():
   for language, name in ((None, "zh"), ("de", "de")):
     assert read_task(task_name="XNLI", language=language).name == (
       f"classification, xnli, {name}"
@@ -150,7 +150,7 @@ def test_a_task_of_several_languages_says_which():
   "purpose, message",
   [("train", "AX has no train data"), ("eval", "AX has no eval data, only")],
 )
-def test_a_diagnostic_set_has_nothing_to_learn(tmp_path, purpose, message):
+def test_a_diagnostic_set_has_only_test_data(tmp_path, purpose, message):
   with pytest.raises(errors.InputError, match=message):
     read_task(purposes=[purpose], task_name="ax", data_dir=str(tmp_path))
 
@@ -261,7 +261,7 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
 
 
 def make_task(train, evaluated=None):
-  """Returns a task of {text: label} for training and evaluation."""
+  """Returns a task; both arguments are dicts of text -> label."""
 
   def examples(texts):
     return [data.Example(text, text, label=texts[text]) for text in texts]

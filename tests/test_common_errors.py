@@ -93,7 +93,7 @@ def test_a_lost_process_of_several_is_named(capsys, monkeypatch):
   assert text.startswith("run_thing.py: error: another process of this run ")
 
 
-def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
+def test_tracebacks_are_shown_on_request(capsys, monkeypatch):
   monkeypatch.setenv("BERT_TRACEBACK", "1")
   assert "raise error" in report(OSError("gone"), capsys)[1]
   assert "raise error" not in report(errors.InputError("a"), capsys)[1]

@@ -21,7 +21,7 @@ def write_records(path, values):
   return str(path)
 
 
-def test_patterns_are_sorted_and_kept_in_the_order_of_the_flag(tmp_path):
+def test_matches_are_sorted_but_patterns_keep_their_order(tmp_path):
   for name in ["b.txt", "a.txt", "z"]:
     (tmp_path / name).touch()
   patterns = f"{tmp_path}/z, {tmp_path}/*.txt"
@@ -76,7 +76,7 @@ def test_bad_utf8_names_file_and_line(tmp_path):
     list(file_io.read_lines(str(path)))
 
 
-def test_a_packed_text_is_named(tmp_path):
+def test_a_compressed_text_is_named(tmp_path):
   path = tmp_path / "text.gz"
   path.write_bytes(gzip.compress(b"a\n"))
   with pytest.raises(errors.InputError, match="text.gz is compressed"):
@@ -276,8 +276,8 @@ def test_damaged_records_are_named(tmp_path):
   assert tfrecord.count_records(path) == 0
 
 
-def test_two_writers_of_one_name_do_not_collide(tmp_path, monkeypatch):
-  # In two containers, processes may have the same number.
+def test_two_writers_of_one_path_do_not_collide(tmp_path, monkeypatch):
+  # Processes in two containers may have the same id.
   monkeypatch.setattr(file_io.os, "getpid", lambda: 1)
   path = str(tmp_path / "a")
   with file_io.atomic_write(path) as first:
@@ -297,7 +297,8 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   prefix = f"{own_path.rpartition('-')[0]}-"
   dead = f"{prefix}{gone.pid}"
   remaining = {
-    # Of running processes, one of them another user's, and of another machine.
+    # Files of this process, of another user's running process (1) and of a
+    # process on another machine.
     own_path,
     f"{prefix}1",
     f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
@@ -342,7 +343,7 @@ def fill(path):
 def test_an_empty_folder_that_cannot_be_removed_is_filled(
   tmp_path, monkeypatch
 ):
-  """Such as a link, the working directory or a mounted volume."""
+  """The folder is a link, the working directory or a mounted volume."""
   (tmp_path / "real").mkdir()
   (tmp_path / "link").symlink_to("real")
   fill(tmp_path / "link")

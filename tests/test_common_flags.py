@@ -15,11 +15,11 @@ TRAINING = (
   "freeze_encoder"
 )
 FINE_TUNING = TRAINING + " bucket_by_length"
-ORIGINALS = (
+ORIGINAL_FLAGS = (
   "train_batch_size=8 learning_rate=1 num_train_epochs=2 warmup_proportion=0 "
   "save_checkpoints_steps=9 iterations_per_loop=1"
 )
-TRAINED = [
+TRAINING_CASES = [
   (
     "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations",
     "do_train freeze_encoder",
@@ -32,19 +32,19 @@ TRAINED = [
     "do_train save_best=f1 eval_steps=1",
   ),
 ]
-CLASSES = "head=classification "
-SPANS = (
+CLASSIFIER = "head=classification "
+SPAN_FLAGS = (
   "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
 )
 ONNX, LITERT = "format=onnx ", "format=litert "
 VECTORS = "output_file=a pooling=mean "
-OFFICIAL = "task_name=MRPC "
-SIMILAR, RETRIEVED = "task_kind=similarity ", "task_kind=retrieval "
-RANKED = "task_kind=ranking "
+OFFICIAL_TASK = "task_name=MRPC "
+SIMILARITY, RETRIEVAL = "task_kind=similarity ", "task_kind=retrieval "
+RANKING = "task_kind=ranking "
 MODEL_DIR = "model_dir=a "
-ALL = MODEL_DIR + "output_dir=a "
+MODEL_AND_OUTPUT = MODEL_DIR + "output_dir=a "
 # Each action needs its input file, and a folder for the results.
-FILES = [
+FILE_CASES = [
   ("do_train", "train_file=a", "train_file=a output_dir=a"),
   ("do_train", "output_dir=a", "train_file=a output_dir=a"),
   ("do_eval", "output_dir=a", "eval_file=a output_dir=a"),
@@ -53,20 +53,20 @@ FILES = [
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
   ("do_predict", "predict_file=a", "predict_file=a output_dir=a"),
 ]
-LAYERED = ("pooled", "last_four_concat")
-# script: [(flags, others that rule each of them out, others that allow it)]
+FIXED_LAYER_POOLINGS = ("pooled", "last_four_concat")
+# {script: [(flags, flags that rule out each of them, flags that allow each)]}
 CASES = {
   "run_pretraining": [
     (TRAINING, "do_eval", "do_train"),
-    *TRAINED,
+    *TRAINING_CASES,
     ("eval_input_file=a", "do_train", "do_eval"),
     ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
   ],
   "run_classifier": [
-    *FILES,
+    *FILE_CASES,
     ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
-    *TRAINED,
+    *TRAINING_CASES,
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
     ("bucket_by_length", "do_train freeze_encoder", "do_train"),
     (
@@ -74,18 +74,18 @@ CASES = {
       "text_column=text text_b_column=b label_column=x id_column=id "
       "file_format=csv label_separator=; separator=; on_bad_row=skip "
       "encoding=latin-1",
-      OFFICIAL,
+      OFFICIAL_TASK,
       "",
     ),
     (
       "label_columns=a",
-      OFFICIAL + "task_kind=multi_label",
+      OFFICIAL_TASK + "task_kind=multi_label",
       "task_kind=multi_label",
     ),
     ("eval_file=a", "eval_fraction=.1", ""),
-    ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
+    ("eval_fraction=.1", OFFICIAL_TASK + "do_eval", "do_eval train_file=a"),
     ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
-    ("data_dir=x language=x", "", OFFICIAL),
+    ("data_dir=x language=x", "", OFFICIAL_TASK),
     ("max_windows=1", "", "doc_stride=1"),
     ("class_weights=balanced", "do_eval", "do_train train_file=a"),
     ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),
@@ -100,37 +100,41 @@ CASES = {
       "task_kind=multi_label",
     ),
     ("label_column=x", "task_kind=multi_label label_columns=a,b", ""),
-    ("seeds=1", OFFICIAL + "do_predict glue_submission_dir=x", OFFICIAL),
-    ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
-    ("glue_submission_dir=x", OFFICIAL, OFFICIAL + "do_predict"),
+    (
+      "seeds=1",
+      OFFICIAL_TASK + "do_predict glue_submission_dir=x",
+      OFFICIAL_TASK,
+    ),
+    ("glue_submission_dir=x", "do_predict", OFFICIAL_TASK + "do_predict"),
+    ("glue_submission_dir=x", OFFICIAL_TASK, OFFICIAL_TASK + "do_predict"),
     *(
       ("pooling=max pooling_layer=-2 normalize", "do_train", task)
-      for task in (SIMILAR, RETRIEVED)
+      for task in (SIMILARITY, RETRIEVAL)
     ),
     *(
-      ("pooling_layer=-2", SIMILAR + f"pooling={mode}", SIMILAR)
-      for mode in LAYERED
+      ("pooling_layer=-2", SIMILARITY + f"pooling={mode}", SIMILARITY)
+      for mode in FIXED_LAYER_POOLINGS
     ),
-    ("temperature=.1", SIMILAR, RETRIEVED),
-    ("negative_column=a", RETRIEVED, RETRIEVED + "text_b_column=a"),
+    ("temperature=.1", SIMILARITY, RETRIEVAL),
+    ("negative_column=a", RETRIEVAL, RETRIEVAL + "text_b_column=a"),
     (
       "negative_column=a",
-      SIMILAR + "text_b_column=a",
-      RETRIEVED + "text_b_column=a",
+      SIMILARITY + "text_b_column=a",
+      RETRIEVAL + "text_b_column=a",
     ),
-    ("label_column=a", RETRIEVED, SIMILAR),
-    ("ranking_loss=pairwise", "do_train " + SIMILAR, "do_train " + RANKED),
-    ("ranking_loss=pairwise", RANKED, "do_train " + RANKED),
+    ("label_column=a", RETRIEVAL, SIMILARITY),
+    ("ranking_loss=pairwise", "do_train " + SIMILARITY, "do_train " + RANKING),
+    ("ranking_loss=pairwise", RANKING, "do_train " + RANKING),
     *(
       (
         "group_size=4",
-        f"do_train {RANKED}{loss}",
-        f"do_train {RANKED}ranking_loss=listwise",
+        f"do_train {RANKING}{loss}",
+        f"do_train {RANKING}ranking_loss=listwise",
       )
       for loss in ("", "ranking_loss=pointwise")
     ),
     *(
-      (flag, "do_train " + RANKED, "do_train train_file=a")
+      (flag, "do_train " + RANKING, "do_train train_file=a")
       for flag in ("class_weights=1,2", "doc_stride=8")
     ),
     *(
@@ -139,7 +143,7 @@ CASES = {
         "do_train " + task,
         "do_train train_file=a",
       )
-      for task in (SIMILAR, RETRIEVED)
+      for task in (SIMILARITY, RETRIEVAL)
     ),
     ("engine=onnx", "do_eval", "do_predict"),
     *(
@@ -148,10 +152,10 @@ CASES = {
     ),
   ],
   "run_ner": [
-    *FILES,
+    *FILE_CASES,
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
-    (ORIGINALS, "do_eval", "do_train"),
-    *TRAINED,
+    (ORIGINAL_FLAGS, "do_eval", "do_train"),
+    *TRAINING_CASES,
     ("train_file=a seed=1", "do_eval", "do_train"),
     ("freeze_encoder", "do_eval", "do_eval feature_layers=last"),
     ("eval_file=a", "do_train", "do_train eval_steps=2"),
@@ -184,21 +188,34 @@ CASES = {
       "train_file=a",
       "train_file=a bert_config_file=a vocab_file=a output_dir=a",
     ),
-    ("do_train", ALL, ALL + "train_file=a"),
-    ("do_train", ALL + "train_file=a evaluate_only", ALL + "train_file=a"),
-    ("do_predict", "output_dir=a predict_file=a", ALL + "predict_file=a"),
-    ("do_eval", "output_dir=a eval_file=a", ALL + "eval_file=a"),
-    ("do_predict", ALL, ALL + "predict_file=a"),
-    ("do_predict", MODEL_DIR + "predict_file=a", ALL + "predict_file=a"),
-    ("do_eval", ALL, ALL + "eval_file=a"),
-    ("do_eval", MODEL_DIR + "eval_file=a", ALL + "eval_file=a"),
+    ("do_train", MODEL_AND_OUTPUT, MODEL_AND_OUTPUT + "train_file=a"),
+    (
+      "do_train",
+      MODEL_AND_OUTPUT + "train_file=a evaluate_only",
+      MODEL_AND_OUTPUT + "train_file=a",
+    ),
+    (
+      "do_predict",
+      "output_dir=a predict_file=a",
+      MODEL_AND_OUTPUT + "predict_file=a",
+    ),
+    ("do_eval", "output_dir=a eval_file=a", MODEL_AND_OUTPUT + "eval_file=a"),
+    ("do_predict", MODEL_AND_OUTPUT, MODEL_AND_OUTPUT + "predict_file=a"),
+    (
+      "do_predict",
+      MODEL_DIR + "predict_file=a",
+      MODEL_AND_OUTPUT + "predict_file=a",
+    ),
+    ("do_eval", MODEL_AND_OUTPUT, MODEL_AND_OUTPUT + "eval_file=a"),
+    ("do_eval", MODEL_DIR + "eval_file=a", MODEL_AND_OUTPUT + "eval_file=a"),
     ("eval_steps=1", "do_train", "do_train eval_file=a"),
     ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
     (FINE_TUNING, "do_predict", "do_train eval_file=a"),
-    *TRAINED,
+    *TRAINING_CASES,
     ("seed=1 jit_compile=true", "do_predict", "do_train"),
     (
-      ORIGINALS + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
+      ORIGINAL_FLAGS
+      + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
       "evaluate_only",
       "do_train version_2_with_negative",
     ),
@@ -264,7 +281,7 @@ CASES = {
         f"output_file=a pooling={mode}",
         "output_file=a pooling=mean",
       )
-      for mode in LAYERED
+      for mode in FIXED_LAYER_POOLINGS
     ),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
     ("similarity", "attention_html=a", VECTORS),
@@ -323,30 +340,30 @@ CASES = {
       for form in (ONNX, LITERT)
     ),
     *(("version=2 dtype=bfloat16", form, "") for form in (ONNX, LITERT)),
-    ("labels=a", "head=span", CLASSES),
-    ("labels=a", CLASSES + "output_activation=linear", "head=tagging"),
-    ("output_activation=sigmoid", "head=tagging", CLASSES),
+    ("labels=a", "head=span", CLASSIFIER),
+    ("labels=a", CLASSIFIER + "output_activation=linear", "head=tagging"),
+    ("output_activation=sigmoid", "head=tagging", CLASSIFIER),
     ("text_pairs", "head=span", "head=embedding"),
-    ("pooling=mean normalize", CLASSES, "head=embedding"),
-    ("pooling_layer=-2", CLASSES, "head=embedding pooling=mean"),
+    ("pooling=mean normalize", CLASSIFIER, "head=embedding"),
+    ("pooling_layer=-2", CLASSIFIER, "head=embedding pooling=mean"),
     *(
       (
         "pooling_layer=-2",
         f"head=embedding pooling={mode}",
         "head=embedding pooling=mean",
       )
-      for mode in LAYERED
+      for mode in FIXED_LAYER_POOLINGS
     ),
-    ("top_k=3", CLASSES, "head=masked_lm"),
+    ("top_k=3", CLASSIFIER, "head=masked_lm"),
     (
       "sparse_pooling=sum sparse_activation=log1p_relu",
       "head=masked_lm",
       "head=sparse",
     ),
-    ("doc_stride=3", "head=tagging", CLASSES),
-    ("max_windows=3", CLASSES, CLASSES + "doc_stride=4"),
-    ("max_windows=3", "head=span doc_stride=4", CLASSES + "doc_stride=4"),
-    (SPANS, CLASSES, "head=span"),
+    ("doc_stride=3", "head=tagging", CLASSIFIER),
+    ("max_windows=3", CLASSIFIER, CLASSIFIER + "doc_stride=4"),
+    ("max_windows=3", "head=span doc_stride=4", CLASSIFIER + "doc_stride=4"),
+    (SPAN_FLAGS, CLASSIFIER, "head=span"),
     (
       "null_score_diff_threshold=0",
       "head=span",
@@ -395,23 +412,26 @@ def refusing(settings, name):
 def test_every_rule_refuses_and_accepts(verb):
   seen = set()
   with script_flags.defined(verb):
-    for flag, ignored, used in (
+    for flag, ruled_out_by, allowed_by in (
       (flag, *row)
       for flags, *row in CASES.get(verb, ())
       for flag in flags.split()
     ):
       name = flag.partition("=")[0]
-      refusals = refusing(read(verb, flag, ignored), name)
-      assert refusals, (flag, ignored)
-      assert not refusing(read(verb, flag, used), name), (flag, used)
+      refusals = refusing(read(verb, flag, ruled_out_by), name)
+      assert refusals, (flag, ruled_out_by)
+      assert not refusing(read(verb, flag, allowed_by), name), (
+        flag,
+        allowed_by,
+      )
       seen |= refusals
       with pytest.raises(errors.InputError, match=f"--{name} .*; "):
-        run_settings.refuse_ignored(read(verb, flag, ignored))
+        run_settings.refuse_ignored(read(verb, flag, ruled_out_by))
     rules = {
       rule
       for name in absl_flags.FLAGS
       for rule in getattr(absl_flags.FLAGS[name], "rules", ())
-      # Nearly all flags have this rule, so CASES tests it for a sample.
+      # Nearly all flags have this rule, so CASES tests it only for some.
       if rule.not_with != "evaluate_only"
     }
   assert rules <= seen
@@ -420,13 +440,13 @@ def test_every_rule_refuses_and_accepts(verb):
 @pytest.mark.parametrize("verb", test_layout.VERBS)
 def test_numbers_are_finite(verb):
   with script_flags.defined(verb):
-    numbers = [
+    numeric_flags = [
       absl_flags.FLAGS[name]
       for name in absl_flags.FLAGS
       if hasattr(absl_flags.FLAGS[name], "rules")
       and absl_flags.FLAGS[name].flag_type() in ("int", "float")
     ]
-    for flag in numbers:
+    for flag in numeric_flags:
       for text in ("nan", "inf", "-inf", "1e999", "9" * 20 + "e400"):
         with pytest.raises(absl_flags.IllegalFlagValueError):
           flag.parse(text)
@@ -479,7 +499,7 @@ def test_a_flag_that_asks_for_nothing_passes():
   with script_flags.defined("run_classifier"):
     for flag in ("nobucket_by_length", "save_best=", "optimizer=lamb do_train"):
       run_settings.refuse_ignored(
-        read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)
+        read("run_classifier", OFFICIAL_TASK + "output_dir=a do_eval", flag)
       )
     # Unlike an empty value, 0 has an effect. The error names all faults.
     with pytest.raises(errors.InputError) as refused:

@@ -10,7 +10,7 @@ import pytest
 import test_layout
 from common import program
 
-# In place of the real packages, whose import takes seconds.
+# Stand-ins for the real packages, whose import takes seconds.
 TENSORFLOW = f"""
 __version__ = "{importlib.metadata.version("tensorflow")}"
 try:

@@ -10,7 +10,8 @@ from common import errors, overwriting, run_settings
 
 
 @pytest.fixture
-def inside(tmp_path, monkeypatch):
+def working_folder(tmp_path, monkeypatch):
+  """Changes into a folder with input files, links to them and a model."""
   monkeypatch.chdir(tmp_path)
   for name in ("a.txt", "b.txt", "vocab.txt"):
     (tmp_path / name).write_text(f"{name}\n")
@@ -62,7 +63,7 @@ def inside(tmp_path, monkeypatch):
     ),
   ],
 )
-def test_an_output_that_is_an_input_is_refused(inside, values, message):
+def test_an_output_that_is_an_input_is_refused(working_folder, values, message):
   with pytest.raises(errors.InputError, match=message):
     overwriting.refuse(run_settings.Settings(values))
 
@@ -77,7 +78,7 @@ def test_an_output_that_is_an_input_is_refused(inside, values, message):
     {"input_file": "a.txt", "output_file": "gs://a/c"},
   ],
 )
-def test_other_outputs_pass(inside, values):
+def test_other_outputs_pass(working_folder, values):
   overwriting.refuse(run_settings.Settings(values))
 
 
@@ -98,7 +99,7 @@ def test_other_outputs_pass(inside, values):
     ("gs://bucket/none,c.txt", "c.txt"),
   ],
 )
-def test_missing_inputs_are_named(inside, value, missing):
+def test_missing_inputs_are_named(working_folder, value, missing):
   for name in (
     "shards.tfrecord-00000-of-00002",
     "unfinished.tfrecord.manifest.json",
@@ -127,7 +128,9 @@ def test_missing_inputs_are_named(inside, value, missing):
     ),
   ],
 )
-def test_scripts_refuse_before_anything_is_written(inside, script, flags):
+def test_scripts_refuse_before_anything_is_written(
+  working_folder, script, flags
+):
   before = {name: open(name).read() for name in os.listdir() if "." in name}
   script_runner.refuse(
     script,

@@ -24,7 +24,7 @@ def die(number):
   os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_one_process_works_here_and_reads_no_further_than_needed():
+def test_one_process_is_the_caller_and_reads_only_what_it_needs():
   blocks_read = []
 
   def blocks():
@@ -38,7 +38,7 @@ def test_one_process_works_here_and_reads_no_further_than_needed():
   assert [value for value, _ in results] == [n * n for n in range(1, 10)]
 
 
-def test_one_block_or_none_starts_no_process():
+def test_fewer_than_two_blocks_start_no_process():
   results = process_pool.in_order(square_and_pid, [5], processes=4)
   assert list(results) == [(25, os.getpid())]
   assert not list(process_pool.in_order(die, [], processes=2))
@@ -61,7 +61,7 @@ def test_a_killed_worker_is_an_input_error():
     list(process_pool.in_order(die, range(3), processes=2))
 
 
-def test_workers_have_ended_with_their_block():
+def test_workers_have_ended_after_close():
   before = set(multiprocessing.active_children())
   naps = process_pool.in_order(time.sleep, [0, 0.3, 0.3], processes=2)
   next(naps)

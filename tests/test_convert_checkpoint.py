@@ -6,15 +6,15 @@ import script_runner
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 MODEL = GOLDEN / "huggingface" / "BertForSequenceClassification"
-TRAINING = GOLDEN / "checkpoints" / "model.ckpt-12"
-LINEAR = GOLDEN / "models" / "linear_L1_H32" / "bert_config.json"
+TRAINING_CHECKPOINT = GOLDEN / "checkpoints" / "model.ckpt-12"
+LINEAR_CONFIG = GOLDEN / "models" / "linear_L1_H32" / "bert_config.json"
 
 
 def convert(**flags):
   return script_runner.succeed("convert_checkpoint.py", **flags)
 
 
-def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
+def test_every_weight_is_reported_and_both_models_are_compared(tmp_path):
   flags = dict(input=MODEL, to="tf1", verify=True)
   finished = convert(**flags, output=tmp_path / "o", verbose=True)
   lines = finished.out.strip().split("\n")
@@ -39,12 +39,12 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   ]
 
 
-def test_optimizer_state_is_left_out_on_request(tmp_path):
+def test_optimizer_state_is_left_out_of_a_huggingface_folder(tmp_path):
   finished = convert(
-    input=TRAINING,
+    input=TRAINING_CHECKPOINT,
     output=tmp_path / "o",
     to="huggingface",
-    bert_config_file=LINEAR,
+    bert_config_file=LINEAR_CONFIG,
     architecture="BertForPreTraining",
   )
   assert re.search("left out: .*, [.]{3}, .* [(]optimizer state", finished.out)
@@ -56,7 +56,7 @@ def test_optimizer_state_is_left_out_on_request(tmp_path):
 def test_faults_are_one_sentence(tmp_path):
   for flags, message in (
     (dict(input=tmp_path / "none"), "no checkpoint at "),
-    (dict(input=TRAINING), "pass --bert_config_file"),
+    (dict(input=TRAINING_CHECKPOINT), "pass --bert_config_file"),
     (dict(input=MODEL, architecture="BertModel"), "--architecture needs --to="),
   ):
     script_runner.refuse(

@@ -107,7 +107,7 @@ def test_dynamic_masking_goes_through_the_text_once(small):
     "word_starts",
   ]
   words = pathlib.Path(small["input_file"]).read_text().split()
-  # Each word once, in sequences that are nearly full.
+  # Every word occurs once, and the sequences are nearly full.
   assert features["word_starts"].sum() == len(words)
   assert features["input_mask"].sum(1).mean() > 24
 
@@ -163,7 +163,7 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
   )
 
 
-def test_a_model_folder_says_how_text_is_read(small, tmp_path):
+def test_a_model_folder_sets_the_text_options(small, tmp_path):
   folder = tmp_path / "model"
   folder.mkdir()
   words = small_corpus.WORDS
@@ -212,7 +212,7 @@ def test_a_model_folder_says_how_text_is_read(small, tmp_path):
     ),
   ],
 )
-def test_bad_input_leaves_nothing(small, tmp_path, flags, message):
+def test_bad_input_leaves_no_files(small, tmp_path, flags, message):
   (tmp_path / "blank.txt").write_text("\n\n")
   before = set(os.listdir(tmp_path))
   flags = {
@@ -249,8 +249,10 @@ def test_bounds_of_numbers(name, least, most):
     ({"masked_lm_prob": 0.0}, 5, {1}),
   ],
 )
-def test_what_the_original_accepts(small, flags, num_positions, num_masked):
-  """20 predictions (the default) in 16 tokens, none, or a probability of 0."""
+def test_extreme_values_that_the_original_accepts(
+  small, flags, num_positions, num_masked
+):
+  """20 predictions (the default) in 16 tokens; no predictions; probability 0."""
   run(**{**small, **flags})
   weights = read_features(small["output_file"])["masked_lm_weights"]
   assert weights.shape[1] == num_positions

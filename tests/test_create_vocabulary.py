@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, monkeypatch):
-  """Returns a function that runs the script in `folder`; it returns the log."""
+  """Returns a function that runs the script in `folder` and returns the log."""
   monkeypatch.chdir(folder)
 
   def run_script(**flags):
@@ -85,8 +85,8 @@ def test_two_runs_write_the_same_bytes(folder, run, monkeypatch):
 
 def test_no_word_of_the_sample_is_unknown(folder, run):
   run(input_file=SAMPLE, output_file="cased.txt", do_lower_case=False)
-  full = tokenization.FullTokenizer(str(folder / "cased.txt"), False)
-  tokens = full.tokenize(SAMPLE.read_text(encoding="utf-8"))
+  tokenizer = tokenization.FullTokenizer(str(folder / "cased.txt"), False)
+  tokens = tokenizer.tokenize(SAMPLE.read_text(encoding="utf-8"))
   assert "[UNK]" not in tokens and "The" in tokens
 
 

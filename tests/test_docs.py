@@ -15,7 +15,7 @@ from test_layout import ROOT, SOURCES, VERBS, flags_of
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
-# docs/serving.md's example reads a model that its commands have exported.
+# docs/serving.md is left out: its example loads a model that commands export.
 PAGES_WITH_PYTHON = ["python.md", "migrating.md", "from_transformers.md"]
 # Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
@@ -144,7 +144,7 @@ def test_python_examples_run(name):
 
 
 def known_flags(script):
-  """Returns the names of a script's flags, also of one in benchmarks/."""
+  """Returns the names of a script's flags; it may be in benchmarks/."""
   if script.removesuffix(".py") in VERBS:
     return flags_of(script.removesuffix(".py"))
   source = (ROOT / script).read_text(encoding="utf-8")

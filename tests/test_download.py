@@ -93,7 +93,7 @@ def download(server, folder, file=FILE):
     ("table", [None] * 3),
   ],
 )
-def test_cut_connections_are_continued(
+def test_cut_downloads_are_continued(
   server, tmp_path, monkeypatch, name, starts
 ):
   pauses = []
@@ -115,7 +115,7 @@ def test_another_command_continues_an_archive(server, tmp_path):
     download(server, tmp_path)
   assert (tmp_path / "file.zip.part").read_bytes() == DATA[: 5 * (1 << 16)]
   assert download(server, tmp_path) == DATA
-  # A part as long as the file is downloaded again.
+  # If the partial file is as long as the whole, the download starts again.
   os.rename(tmp_path / "file.zip", tmp_path / "file.zip.part")
   assert download(server, tmp_path) == DATA
 
@@ -147,8 +147,8 @@ def test_a_busy_server_is_asked_again_but_not_after_404(server, tmp_path):
 
 def test_without_a_network_the_error_says_where_to_put_the_file(tmp_path):
   path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
-  sentence = f"no connection.*file as MIRROR{PATH}; or copy .* to {path}$"
-  with pytest.raises(errors.InputError, match=sentence):
+  message = f"no connection.*file as MIRROR{PATH}; or copy .* to {path}$"
+  with pytest.raises(errors.InputError, match=message):
     downloads.download(FILE, str(tmp_path), url)
   path.write_bytes(DATA)
   assert downloads.download(FILE, str(tmp_path), url) == str(path)
@@ -189,7 +189,7 @@ def unpacked(path):
   "write, name", [(write_zip, "a.zip"), (write_tar, "a.tar.gz")]
 )
 @pytest.mark.parametrize(
-  "inside, expected",
+  "names_inside, expected",
   [
     (["top/a.txt", "top/top/b.txt", "__MACOSX/x"], ["a.txt", "top/b.txt"]),
     (["a/b.txt", "c.txt"], ["a/b.txt", "c.txt"]),
@@ -200,9 +200,9 @@ def unpacked(path):
   ],
 )
 def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
-  tmp_path, write, name, inside, expected
+  tmp_path, write, name, names_inside, expected
 ):
-  path = write(tmp_path / name, inside)
+  path = write(tmp_path / name, names_inside)
   if expected:
     assert unpacked(path) == expected
     return
@@ -217,11 +217,11 @@ def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
 def test_links_to_outside_and_damage_are_refused(tmp_path):
   target = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
   link = write_tar(tmp_path / "link.tar.gz", ["x"], **target)
-  torn = write_tar(tmp_path / "torn.tar.gz", ["x"])
-  torn.write_bytes(torn.read_bytes()[:-20])
+  truncated = write_tar(tmp_path / "truncated.tar.gz", ["x"])
+  truncated.write_bytes(truncated.read_bytes()[:-20])
   changed = write_zip(tmp_path / "changed.zip", ["x"])
   changed.write_bytes(changed.read_bytes().replace(b"text of x", b"text of y"))
-  for path in (link, torn, changed):
+  for path in (link, truncated, changed):
     with pytest.raises(errors.InputError, match="be unpacked .*download it"):
       unpacked(path)
   assert not (tmp_path / "out").exists()

@@ -27,7 +27,7 @@ def write_file(path):
 def write(
   tmp_path, head, config=None, write_model=write_file, pooling=None, **values
 ):
-  """Writes tmp_path/"out"."""
+  """Writes an export to tmp_path/"out"."""
   settings = run_settings.Settings(
     {
       **SETTINGS,
@@ -50,10 +50,10 @@ def read_json(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-  "form, network", [("onnx", "model.onnx"), ("litert", "model.tflite")]
+  "file_format, network", [("onnx", "model.onnx"), ("litert", "model.tflite")]
 )
-def test_a_folder_has_what_transformers_reads(form, network, tmp_path):
-  write(tmp_path, "classification", format=form)
+def test_a_folder_has_what_transformers_reads(file_format, network, tmp_path):
+  write(tmp_path, "classification", format=file_format)
   assert sorted(os.listdir(tmp_path / "out")) == [
     "config.json",
     network,
@@ -139,7 +139,9 @@ def test_embeddings_get_the_files_of_sentence_transformers(tmp_path):
     ("mean", ((-1, -2),), False),
   ],
 )
-def test_no_modules_json_for_poolings_of_this_project(pooling, tmp_path):
+def test_no_modules_json_for_poolings_that_only_this_project_has(
+  pooling, tmp_path
+):
   write(tmp_path, "embedding", pooling=pooling)
   assert not (tmp_path / "out" / "modules.json").exists()
 

@@ -27,13 +27,15 @@ def fillings(logits, num_words, top_k, positions):
 
 
 def test_padding_rows_of_the_table_are_no_fillings():
-  logits = [[[0.0, 1.0, 99.0], [2.0, 0.0, 99.0]]]  # Row 2 of V is padding.
+  logits = [
+    [[0.0, 1.0, 99.0], [2.0, 0.0, 99.0]]
+  ]  # Row 2 of the table is padding.
   words, probabilities = fillings(logits, 2, 3, [[1, 0]])
   assert words == [[[0, 1], [1, 0]]]
   np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-6)
 
 
-def test_of_equal_fillings_the_first_comes_first():
+def test_equal_fillings_are_in_order_of_their_ids():
   # An unstable sort would reorder this many equal logits.
   logits = np.zeros([1, 1, 100], np.float32)
   logits[..., 60] = 1

@@ -24,7 +24,7 @@ print(os.environ["ORT_DISABLE_TELEMETRY"])
 
 
 @pytest.mark.parametrize("value, used", [(None, "1"), ("0", "0")])
-def test_nothing_is_written_below_the_user_s_folder(value, used, tmp_path):
+def test_telemetry_writes_nothing_to_the_home_folder(value, used, tmp_path):
   path = tmp_path / "model.onnx"
   config = engine_models.config_of(num_hidden_layers=1)
   weights = engine_models.network(config, "embedding")[-1]

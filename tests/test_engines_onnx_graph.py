@@ -49,7 +49,7 @@ def test_a_regression_has_one_output(tmp_path):
   assert logits.shape == ["batch_size", 1]
 
 
-# The mean of the last layer alone is in the test of all heads.
+# The test of all heads covers the mean of the last layer.
 @pytest.mark.parametrize(
   "mode, layers, normalize",
   [
@@ -103,7 +103,7 @@ def test_missing_weights_and_unknown_activations_are_refused():
     onnx_graph.make("embedding", weights, config)
 
 
-def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
+def test_weights_too_large_for_one_file_are_in_a_second(tmp_path):
   config = engine_models.config_of(vocab_size=300)
   check_equal(config, "masked_lm", tmp_path, write={"most_bytes": 10_000})
   assert (tmp_path / onnx_graph.DATA_FILE).stat().st_size > 300 * 16 * 4

@@ -100,7 +100,7 @@ def test_the_originals_features(tmp_path, flags):
     assert_close(values_of(record), values_of(golden_record))
 
 
-def test_npz_holds_the_same_numbers_and_so_does_xla(tmp_path):
+def test_npz_and_xla_give_the_same_numbers(tmp_path):
   extract(tmp_path, layers="-1,0", output_format="npz", jit_compile="true")
   archive = np.load(tmp_path / "out")
   vectors = np.split(archive["values"], np.cumsum(archive["lengths"])[:-1])
@@ -193,11 +193,11 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     expected = [(query, 1.0), *nearest(query, means, 99)]
     assert_results(line, number, expected, lines)
   assert number == 1
-  stored = {"search": queries, "vectors_file": tmp_path / "out"}
+  search_flags = {"search": queries, "vectors_file": tmp_path / "out"}
   refuse(
     tmp_path,
     "out has a different vector for the first line than this",
-    **stored,
+    **search_flags,
     pooling="max",
     output_file=None,
   )
@@ -205,7 +205,11 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   refuse(tmp_path, message, search=queries, pooling="max", output_file=queries)
   queries.write_text("")
   refuse(
-    tmp_path, f"{queries} is empty", **stored, pooling="mean", output_file=None
+    tmp_path,
+    f"{queries} is empty",
+    **search_flags,
+    pooling="mean",
+    output_file=None,
   )
 
 

@@ -88,7 +88,7 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   assert document.count("<canvas") == 2 * 3
   assert "Layer 1, head 2: who attends" in document
   assert document.count("<rect") == 4 * 4
-  # Left and right of the lines, left of the matrix and above it.
+  # The token is left and right of the lines, left of the matrix and above it.
   assert document.count(">a&lt;b</text>") == 4
   lines = (FIRST[1][1, 2] * 255).round() / 255 >= 0.02
   assert document.count("<line") == lines.sum()

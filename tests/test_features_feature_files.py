@@ -34,7 +34,7 @@ SIMILARITIES = [
 
 
 def written(path, rows, layers=()):
-  """Writes rows in two portions; returns the path as a string."""
+  """Writes rows in two parts; returns the path as a string."""
   with feature_files.open_writer(str(path), path.suffix[1:], layers) as write:
     write(rows[:1])
     write(rows[1:])
@@ -91,7 +91,9 @@ def test_numpy_archives(tmp_path):
 
 
 @pytest.mark.parametrize("output_format", feature_files.FORMATS)
-def test_a_run_that_fails_or_is_killed_leaves_nothing(tmp_path, output_format):
+def test_a_run_that_fails_or_is_killed_leaves_no_output(
+  tmp_path, output_format
+):
   path = tmp_path / f"a.{output_format}"
   with pytest.raises(ZeroDivisionError):
     with feature_files.open_writer(str(path), output_format) as write:
@@ -104,7 +106,7 @@ def test_a_run_that_fails_or_is_killed_leaves_nothing(tmp_path, output_format):
       os._exit(0)
   os.waitpid(child, 0)
   assert [name for name in os.listdir(tmp_path) if ".tmp-" in name]
-  # The next run removes it.
+  # The next run removes the temporary file.
   written(path, VECTORS)
 
 

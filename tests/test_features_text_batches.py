@@ -1,4 +1,4 @@
-"""Tests of how lines of text become batches."""
+"""Tests how lines of text become batches."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_the_last_separator_splits_a_line(line, texts):
   assert text_batches.split_pair(line) == texts
 
 
-def test_lines_are_cut_to_the_longest_sequence(tmp_path, tokenizer):
+def test_lines_are_cut_to_the_maximum_length(tmp_path, tokenizer):
   path = tmp_path / "lines.txt"
   path.write_text("up up up up up\nup ||| on on on on on\n")
   encode = text_batches.make_line_encoder(tokenizer, 6)

@@ -34,7 +34,7 @@ def test_short_texts_share_larger_batches(is_static, replicas):
       )
     ),
   )
-  # Text i is i, i, ...: two long texts among short ones.
+  # Text i repeats the id i. Two of the texts are long.
   lengths = [3, 32, 4, 4, 30, 2, 3, 1]
   examples = [
     text_batches.Example(i, [i] * length, [0] * length)

@@ -13,7 +13,7 @@ LINES = [f"line {number}" for number in range(23)]
 
 
 def check(results, queries, top_k, *, is_itself=False):
-  """Compares with cosines in float64, sorted as a whole."""
+  """Compares results with a full sort of all cosines in float64."""
   cosines = np.stack(
     [
       text_vectors.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)

@@ -6,8 +6,8 @@
   served       a SavedModel: in Python, over HTTP, and its graph for strings
   scripts      the predictions that the task's script writes
 
-No flag gives the scripts and exports a length or stride: they load the input
-settings from the model folder.
+For the models in ROWS, the tests pass no length or stride: the scripts and
+exports load the input settings from the model folder.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ pytest.importorskip("ai_edge_litert")
 
 # Optimizing a graph takes longer than running it a few times.
 @pytest.fixture(autouse=True, scope="module")
-def _graphs_as_they_are():
+def _unoptimized_graphs():
   tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
   yield
   tf.config.optimizer.set_experimental_options(
@@ -70,7 +70,7 @@ SENTENCES = [LONG * 2, "gold", "abcdefghijk" * 4 + " it's is"]
 CONTEXTS = [LONG, "Gold  Street\nwas up.", LONG.upper(), "he was in it"]
 QUESTIONS = ["who was it?", "which street is it on", "what", "is he in"]
 MASKS = ["the [MASK] is on [MASK]", "[MASK]", "he was in it [MASK]"]
-# Weights that nobody evaluated have no stored threshold.
+# The model folder stores no threshold, since its weights were not evaluated.
 THRESHOLD = {"null_score_diff_threshold": -28.0}
 
 
@@ -121,7 +121,7 @@ class Row(NamedTuple):
 
 
 def assert_same(value, expected):
-  """Compares floats within 1e-5 (relative above 1), the rest exactly."""
+  """Compares floats within 1e-5 (relative above 1), other values exactly."""
   if isinstance(value, dict):
     assert value.keys() == expected.keys()
     for key in value:
@@ -496,7 +496,7 @@ def test_an_export_answers_as_its_model(name, trained, tmp_path):
 
 
 def saved(folder, target, head, **flags):
-  """Writes a SavedModel in this process; returns it loaded."""
+  """Writes a SavedModel in this process; returns the loaded model."""
   settings = serving_models.export_settings_of({"head": head, **flags})
   settings = settings.replace(**model_folder.find(str(folder)))
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
@@ -524,13 +524,13 @@ def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
   flags = {"tag_words": "white_space"} if row.head == "tagging" else row.flags
   model = saved(folder, tmp_path / "export", row.head, **flags)
   rows = model.answer(list(zip(*row.texts.values())))
-  plain = [next(iter(r.values())) if len(r) == 1 else r for r in rows]
+  unwrapped = [next(iter(r.values())) if len(r) == 1 else r for r in rows]
   status, answer = response(model, row.instances())
   assert status == 200, answer
-  assert_same(answer["predictions"], plain)
-  for answer in plain if row.head == "tagging" else ():
+  assert_same(answer["predictions"], unwrapped)
+  for answer in unwrapped if row.head == "tagging" else ():
     assert answer.pop("num_words") == len(answer["words"])
-  assert_same(plain, answers)
+  assert_same(unwrapped, answers)
   assert_the_graph_answers(model, row, answers)
 
 

@@ -40,7 +40,7 @@ def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
   np.testing.assert_array_equal(dropped, head(ones, True, dropout_seed=[1, 2]))
 
 
-# Five layers of two sequences; the first has two tokens and one of padding.
+# Five layers of two sequences. The first sequence has two tokens and a pad.
 LAYERS = np.random.RandomState(0).randn(5, 2, 3, 4).astype(np.float32)
 
 MASK = np.array([[1, 1, 0], [1, 1, 1]])

@@ -226,7 +226,7 @@ def test_files_are_short_and_say_what_they_are():
     assert ast.get_docstring(tree_of(path)), path
 
 
-def test_scripts_say_a_users_errors_in_one_sentence():
+def test_scripts_report_a_users_errors_in_one_sentence():
   for path in VERBS.values():
     assert "command.run(main" in path.read_text(encoding="utf-8"), path
 
@@ -274,7 +274,7 @@ def project_modules(path):
 def references(path, node):
   """Yields (file, name) of each definition that a piece of code refers to.
 
-  It refers to names of its own file and to `module.name` of imported modules.
+  Code refers to names of its own file and to `module.name` of its imports.
   """
   modules = project_modules(path)
   for part in ast.walk(node):
@@ -350,7 +350,7 @@ def test_every_golden_area_is_described():
 
 
 def test_marks_of_the_original_can_be_found():
-  """`grep -rn "the original:"` lists every quirk kept and every departure."""
+  """`grep -rn "the original:"` lists every kept quirk and every departure."""
   gap = r"\s+(?:# )?"
   mark = re.compile(
     rf"\b(unlike|as in){gap}the{gap}original\b(?!'s)", re.IGNORECASE

@@ -75,13 +75,14 @@ def huggingface(**changes):
 
 
 @pytest.mark.parametrize(
-  "name, ours", [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")]
+  "name, name_here",
+  [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")],
 )
-def test_an_activation_changes_its_name_and_stays(name, ours, tmp_path):
+def test_an_activation_is_renamed_but_stays_the_same(name, name_here, tmp_path):
   path = tmp_path / "config.json"
   path.write_text(json.dumps(huggingface(hidden_act=name)))
   config = modeling.BertConfig.from_json_file(path)
-  assert config == tiny(hidden_act=ours)
+  assert config == tiny(hidden_act=name_here)
   # Both formats keep the activation.
   assert modeling.BertConfig.from_dict(config.to_dict()) == config
   exported = configuration.to_huggingface(config.to_dict(), "BertModel")
@@ -89,7 +90,7 @@ def test_an_activation_changes_its_name_and_stays(name, ours, tmp_path):
   assert modeling.BertConfig.from_dict(exported) == config
 
 
-def test_pad_token_id_moves_no_positions_of_a_bert():
+def test_pad_token_id_does_not_change_the_positions_of_a_bert():
   config = tiny(max_position_embeddings=512)
   config.pad_token_id = 0
   exported = configuration.to_huggingface(config.to_dict(), "BertModel")
@@ -134,7 +135,7 @@ def test_a_model_that_no_machine_can_hold_is_refused(name, value):
     config.check_memory()
 
 
-def test_this_machine_holds_what_it_can(monkeypatch):
+def test_a_model_is_compared_with_the_memory(monkeypatch):
   assert memory.total_bytes() > 10**8
   needed = 4 * tiny().num_parameters()
   for total in (needed, None):  # None: unknown, so nothing is refused.
@@ -143,7 +144,7 @@ def test_this_machine_holds_what_it_can(monkeypatch):
   monkeypatch.setattr(memory, "total_bytes", lambda: needed - 1)
   with pytest.raises(errors.InputError, match="such as vocab_size 30$"):
     tiny().check_memory()
-  # A limit on address space counts.
+  # A limit on the address space counts as the memory.
   monkeypatch.undo()
   monkeypatch.setattr("resource.getrlimit", lambda which: (10**6, -1))
   assert memory.total_bytes() == 10**6
@@ -158,7 +159,7 @@ def test_a_key_that_hides_a_method_is_refused(key):
 
 
 def test_a_regression_has_one_label_for_transformers():
-  # Without names, it assumes two labels and refuses the weights.
+  # Without label names, transformers assumes two and refuses the weights.
   config = {**tiny().to_dict(), "problem_type": "regression"}
   named = configuration.to_huggingface(config, "BertForSequenceClassification")
   assert named["id2label"] == {"0": "LABEL_0"}

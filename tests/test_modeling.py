@@ -1,4 +1,4 @@
-"""Compares the network with the original's outputs; tests its properties."""
+"""Compares the network's outputs with the original's; tests its properties."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def check_golden(name, case, **options):
   for number, layer in enumerate(output.all_encoder_layers):
     hidden[f"encoder_layer_{number}"] = layer
   for key, value in hidden.items():
-    # The last row of `static` has an all-zero mask: accurate only to 1e-3.
+    # The last row of `static` has an all-zero mask, so its tolerance is 1e-3.
     rows = 5 if case == "static" else None
     assert_close(value[:rows], data[key][:rows])
     assert_close(value, data[key], 1e-3)
@@ -128,7 +128,7 @@ def head_shapes(config, task):
     ),
   ],
 )
-def test_names_and_shapes_equal_the_released(checkpoint, task, sizes):
+def test_names_and_shapes_equal_the_released_ones(checkpoint, task, sizes):
   config = modeling.BertConfig(
     **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
   )
@@ -165,7 +165,7 @@ def test_every_variable_is_in_the_table_and_trainable():
     assert {v.dtype for v in module.variables} == {tf.float32}
 
 
-def test_names_hold_in_a_strategy_and_in_a_name_scope():
+def test_names_stay_the_same_in_a_strategy_and_in_a_name_scope():
   strategy = two_replicas.strategy()
   plain = [v.name for m in make_everything(tiny()) for v in m.variables]
   with tf.name_scope("outer"), strategy.scope():
@@ -265,11 +265,11 @@ def test_dropout_is_a_function_of_the_seed():
       assert np.abs(later - earlier).max() > 1e-2
 
 
-def test_without_probabilities_training_drops_nothing():
+def test_with_dropout_probabilities_of_0_training_drops_nothing():
   config = tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
   model = modeling.BertModel(config)
-  # Equal up to rounding: inference uses TensorFlow's GELU, and training one
-  # whose gradient needs fewer passes.
+  # Inference uses TensorFlow's GELU. Training uses a GELU whose gradient needs
+  # fewer passes, so the states are equal only up to rounding.
   np.testing.assert_allclose(
     hidden(model, [1, 2]), hidden(model, [1, 2], training=False), atol=5e-6
   )

@@ -22,7 +22,7 @@ def test_the_last_layer_at_some_positions_equals_the_full_one(number):
 
 def rows_of_products(monkeypatch, *data, skip_padding=False, **options):
   """Returns how many rows each matrix product of a one-layer model has."""
-  # Inline the layers: get_operations() omits those of inner functions.
+  # Inline the layers: get_operations() omits operations of inner functions.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
   config = tiny(num_hidden_layers=1)
   model = modeling.BertModel(config, skip_padding=skip_padding)
@@ -40,7 +40,7 @@ def rows_of_products(monkeypatch, *data, skip_padding=False, **options):
   return sorted(int(number) for number in rows(*data))
 
 
-def test_products_run_for_the_needed_rows_alone(monkeypatch):
+def test_products_run_only_for_the_needed_rows(monkeypatch):
   rows = functools.partial(rows_of_products, monkeypatch)
   ids, needed = tf.zeros([3, 8], tf.int32), tf.zeros([3, 1], tf.int32)
   assert rows(ids) == [3] + [24] * 7

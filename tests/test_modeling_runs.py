@@ -59,7 +59,7 @@ def test_all_layers_of_a_graph_share_one_trace(layer_calls, options, traces):
 
 
 @pytest.mark.parametrize("skip_padding, traces", [(True, 1), (False, 5)])
-def test_layers_that_xla_trains_are_no_calls(layer_calls, skip_padding, traces):
+def test_layers_that_xla_trains_are_inlined(layer_calls, skip_padding, traces):
   """XLA would treat all inputs of such calls as constants, even the batch."""
   model = modeling.BertModel(
     tiny(num_hidden_layers=5), skip_padding=skip_padding
@@ -85,7 +85,7 @@ def test_recomputation_is_not_optimized_away():
 
 
 def test_word_gradients_are_rows_until_words_are_predicted():
-  # Clipping depends on it: if a token occurs twice in the batch, the norm of
+  # Clipping depends on this: if a token occurs twice in the batch, the norm of
   # the rows differs from the norm of the table.
   model, head = classifier()
   gradients = classifier_step(model, head, *batch())[1]
@@ -129,27 +129,29 @@ def test_static_shapes_are_kept():
 
 
 @pytest.mark.parametrize(
-  "dtype, band", [(tf.bfloat16, 0.04), (tf.float16, 0.005)]
+  "dtype, tolerance", [(tf.bfloat16, 0.04), (tf.float16, 0.005)]
 )
-def test_half_precision_follows_float32(dtype, band):
+def test_half_precision_follows_float32(dtype, tolerance):
   config = tiny(initializer_range=0.1)
   exact, half = classifier(config), classifier(config, compute_dtype=dtype)
   loss, gradients = classifier_step(*exact, *batch())
   half_loss, half_gradients = classifier_step(*half, *batch())
   assert half_loss.dtype == tf.float32
-  assert abs(loss - half_loss) < band * abs(loss)
+  assert abs(loss - half_loss) < tolerance * abs(loss)
   for slices, rounded in zip(gradients, half_gradients):
     full, rounded = map(tf.convert_to_tensor, (slices, rounded))
     assert rounded.dtype == tf.float32
     # Key biases have no gradient: they shift all of a query's scores alike.
-    allowed = band * tf.norm(full) + 1e-3 * tf.linalg.global_norm(gradients)
+    allowed = tolerance * tf.norm(full) + 1e-3 * tf.linalg.global_norm(
+      gradients
+    )
     assert tf.norm(full - rounded) < allowed
   assert {v.dtype for v in half[0].variables} == {tf.float32}
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
-  # Inline the layers: get_operations() omits those of inner functions.
+  # Inline the layers: get_operations() omits operations of inner functions.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
   model = modeling.BertModel(tiny(), compute_dtype=dtype)
   masked_lm = heads.MaskedLMHead(tiny(), model.word_embeddings)
@@ -166,8 +168,9 @@ def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
     if operation.type in types:
       types[operation.type].append(operation.outputs[0].dtype)
   # float32: the segment lookup, forward and backward. `dtype`: 14 products, six
-  # in each of 2 layers and two in the masked-LM head. Each has two backward,
-  # and all but the last have one more for a bias. The pooler runs only forward.
+  # in each of 2 layers and two in the masked-LM head. The backward pass has two
+  # for each product, and one more for each bias (the last product has none).
+  # The pooler runs only forward.
   assert sorted(types["MatMul"], key=str) == sorted(
     [tf.float32] * 2 + [dtype] * (3 * 14 + 13 + 1), key=str
   )

@@ -47,7 +47,7 @@ def tiny(**changes):
 
 
 def batch(rows=3, length=8, seed=0):
-  """Returns ids [rows, length], a mask and segments; row n has n pads."""
+  """Returns ids, mask and segments [rows, length]; row n ends with n pads."""
   rng = np.random.RandomState(seed)
   ids = rng.randint(0, 30, [rows, length])
   mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import transformers
 
-# For each class of transformers: {its name of the logits: name here}.
+# {end of the class name: {output name in transformers: output name here}}.
 OUTPUTS = {
   "PreTraining": {
     "prediction_logits": "masked_lm",

@@ -5,7 +5,7 @@ from common import run_settings
 
 
 def settings_and_task(task_kind, *, labels=(), splits=None, **changes):
-  """Returns run_settings.Settings and a ClassifierTask of a user's data."""
+  """Returns run_settings.Settings and a ClassifierTask for a user's data."""
   settings = run_settings.Settings(
     {
       "pooling": "mean",
