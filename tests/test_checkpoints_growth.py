@@ -30,7 +30,7 @@ POSITION_WEIGHTS = "bert/embeddings/position_embeddings"
 
 @pytest.fixture
 def source(tmp_path):
-  """The checkpoint TRAINING_CHECKPOINT, whose word table is larger than the vocabulary."""
+  """A checkpoint whose word table is larger than the vocabulary."""
   (tmp_path / "old.txt").write_text("\n".join(PIECES))
   return converter.open_source(
     TRAINING_CHECKPOINT,

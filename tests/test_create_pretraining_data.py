@@ -252,7 +252,7 @@ def test_bounds_of_numbers(name, least, most):
 def test_extreme_values_that_the_original_accepts(
   small, flags, num_positions, num_masked
 ):
-  """20 predictions (the default) in 16 tokens; no predictions; probability 0."""
+  """The cases: 20 predictions in 16 tokens, no predictions, probability 0."""
   run(**{**small, **flags})
   weights = read_features(small["output_file"])["masked_lm_weights"]
   assert weights.shape[1] == num_positions
