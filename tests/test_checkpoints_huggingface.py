@@ -188,13 +188,13 @@ JSON_VALUES = (
 )
 
 
-def wrong_shapes(values):
+def wrong_structures(values):
   """Yields copies of a JSON value with one part replaced or left out."""
   yield from JSON_VALUES
   if isinstance(values, (dict, list)):
     keys = values if isinstance(values, dict) else range(len(values))
     for key in keys:
-      for part in wrong_shapes(values[key]):
+      for part in wrong_structures(values[key]):
         changed = copy.copy(values)
         changed[key] = part
         yield changed
@@ -226,13 +226,13 @@ def wrong_shapes(values):
     ),
   ],
 )
-def test_json_of_any_shape_is_read_or_refused(tmp_path, name, values):
+def test_json_of_any_structure_is_read_or_refused(tmp_path, name, values):
   bias = {"bert.pooler.dense.bias": np.zeros(2, np.float32)}
   safetensors.numpy.save_file(bias, tmp_path / "pooler.safetensors")
   index = {"weight_map": dict.fromkeys(bias, "pooler.safetensors")}
   (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
   outcomes = set()
-  for wrong in (values, *wrong_shapes(values)):
+  for wrong in (values, *wrong_structures(values)):
     (tmp_path / name).write_text(json.dumps(wrong))
     try:
       reader = weight_files.open_reader(str(tmp_path))

@@ -16,8 +16,8 @@ GOLDEN = json.loads(
   (ROOT / "tests" / "golden" / "text_rules" / "rules.json").read_text("utf-8")
 )
 CASES = {case["name"]: case for case in GOLDEN["cases"]}
+# Cases whose vocabulary file is a list of word pieces, vocab.txt.
 LISTS = [name for name in CASES if name.startswith("lower")]
-ADDED = [name for name in CASES if name.startswith("added")]
 
 
 def write_folder(folder, files):

@@ -73,7 +73,7 @@ def settings_of(folder, **changes):
 
 @pytest.mark.parametrize("trained", MODELS)
 @pytest.mark.parametrize("head", flag_values.SERVING_HEADS)
-def test_a_head_is_used_for_its_task_alone(folders, trained, head):
+def test_a_head_is_used_only_for_its_task(folders, trained, head):
   settings = settings_of(folders[trained])
   assert trained_head.of(settings) == trained
   if head in (trained, "embedding") or (trained, head) == (

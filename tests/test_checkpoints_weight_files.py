@@ -123,7 +123,7 @@ def test_damaged_files_are_named(prefix, read, part, message, change):
     read(prefix)
 
 
-def test_missing_data_are_named(prefix, tmp_path):
+def test_missing_data_files_are_named(prefix, tmp_path):
   data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
   data.rename(tmp_path / "bert_model.ckpt.data-00001-of-00002")
   with pytest.raises(errors.InputError, match="00000-of-00002 is missing"):

@@ -56,7 +56,7 @@ def test_the_screen_shows_the_levels_of_its_mode(screen, prepare, lines):
   assert shown(screen) == lines
 
 
-def test_the_file_has_everything_from_the_start(screen, tmp_path):
+def test_the_log_file_has_everything_from_the_start(screen, tmp_path):
   console.start(logging.INFO)
   absl_logging.debug("before the folder is known \udcff")
   console.keep_in(str(tmp_path / "none"))

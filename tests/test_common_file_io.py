@@ -291,29 +291,32 @@ def test_two_writers_of_one_path_do_not_collide(tmp_path, monkeypatch):
 
 def test_temporary_files_of_ended_processes_are_removed(tmp_path):
   path = str(tmp_path / "a")
-  gone = subprocess.Popen(["true"])
-  gone.wait()
+  ended = subprocess.Popen(["true"])
+  ended.wait()
   own_path = file_io.temporary_path(path)
   prefix = f"{own_path.rpartition('-')[0]}-"
-  dead = f"{prefix}{gone.pid}"
+  ended_path = f"{prefix}{ended.pid}"
   remaining = {
     # Files of this process, of another user's running process (1) and of a
     # process on another machine.
     own_path,
     f"{prefix}1",
-    f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
+    f"{path}.tmp-other-host-0a1b2c3d-{ended.pid}",
     # Temporary files of b, ab and a.a, and a copy of one.
-    *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
-    f"{dead}~",
+    *(
+      ended_path.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")
+    ),
+    f"{ended_path}~",
   }
-  part = f"{dead}.data-00000-of-00001.tempstate1"
-  for name in (dead, f"{prefix}{1 << 80}", part, *remaining):
+  shard_path = f"{ended_path}.data-00000-of-00001.tempstate1"
+  for name in (ended_path, f"{prefix}{1 << 80}", shard_path, *remaining):
     pathlib.Path(name).touch()
-  os.mkdir(f"{dead}.folder")
-  pathlib.Path(f"{dead}.folder/file").touch()
-  old = f"{path}.tmp-other-host-0a1b2c3d-1"
-  pathlib.Path(old).touch()
-  os.utime(old, (0, 0))
+  os.mkdir(f"{ended_path}.folder")
+  pathlib.Path(f"{ended_path}.folder/file").touch()
+  # A file of another machine is removed when it is a day old.
+  old_path = f"{path}.tmp-other-host-0a1b2c3d-1"
+  pathlib.Path(old_path).touch()
+  os.utime(old_path, (0, 0))
   file_io.write_text(path, "whole")
   assert {str(entry) for entry in tmp_path.iterdir()} == {path, *remaining}
 

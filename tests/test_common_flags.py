@@ -438,7 +438,7 @@ def test_every_rule_refuses_and_accepts(verb):
 
 
 @pytest.mark.parametrize("verb", test_layout.VERBS)
-def test_numbers_are_finite(verb):
+def test_numeric_flags_must_be_finite(verb):
   with script_flags.defined(verb):
     numeric_flags = [
       absl_flags.FLAGS[name]

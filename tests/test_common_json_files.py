@@ -46,7 +46,7 @@ def test_the_outermost_type_is_checked(tmp_path):
     json_files.read(str(path), list)
 
 
-def test_plain_is_what_would_be_read_back(tmp_path):
+def test_plain_returns_what_would_be_read_back(tmp_path):
   values = {"a": (1, 2), 3: None}
   path = str(tmp_path / "a.json")
   json_files.write(path, {"a": (1, 2), "3": None})

@@ -27,7 +27,7 @@ FILES = {
 
 
 def refusal(folder, **versions):
-  """Returns the message for versions in metadata and in TensorFlow's files."""
+  """Returns the message for package versions; `files`: tf.__version__."""
   files = {
     f"{name}-{version}.dist-info/METADATA": (
       f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"

@@ -36,7 +36,7 @@ def test_telemetry_writes_nothing_to_the_home_folder(value, used, tmp_path):
   env.pop("ORT_DISABLE_TELEMETRY", None)
   if value:
     env["ORT_DISABLE_TELEMETRY"] = value
-  done = subprocess.run(
+  finished = subprocess.run(
     [sys.executable, "-B", "-c", RUN, str(path)],
     cwd=ROOT,
     env=env,
@@ -44,7 +44,7 @@ def test_telemetry_writes_nothing_to_the_home_folder(value, used, tmp_path):
     capture_output=True,
     check=True,
   )
-  assert done.stdout == f"{used}\n"
+  assert finished.stdout == f"{used}\n"
   if used == "1":
     # Other libraries, such as Keras, may write there.
     assert not list(home.rglob("*[Mm]icrosoft*"))

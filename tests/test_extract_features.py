@@ -92,8 +92,8 @@ def without_values(record):
   ids=["as the original", "two devices"],
 )
 def test_the_originals_features(tmp_path, flags):
-  done = extract(tmp_path, layers="-1,0", **flags)
-  assert "100.0%  11/11 lines" in done.err
+  finished = extract(tmp_path, layers="-1,0", **flags)
+  assert "100.0%  11/11 lines" in finished.err
   records, golden_records = read_lines(tmp_path / "out"), golden()
   for record, golden_record in zip(records, golden_records, strict=True):
     assert without_values(record) == without_values(golden_record)
@@ -132,8 +132,10 @@ def test_the_mean_of_the_last_layer(tmp_path, bare_encoder):
 
 
 def test_the_pooled_vector_needs_a_pooler(tmp_path, bare_encoder):
-  done = extract(tmp_path, 1, init_checkpoint=bare_encoder, pooling="pooled")
-  assert "has no bert/pooler/dense/bias" in done.last_line
+  finished = extract(
+    tmp_path, 1, init_checkpoint=bare_encoder, pooling="pooled"
+  )
+  assert "has no bert/pooler/dense/bias" in finished.last_line
 
 
 def test_similarity_of_pairs(tmp_path):
@@ -170,8 +172,8 @@ def assert_results(record, number, expected, lines):
 def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   lines = LINES.read_text(encoding="utf-8").removesuffix("\n").split("\n")
   means = np.array(mean_vectors())
-  done = extract(tmp_path, search=LINES, pooling="mean", top_k=3)
-  answers = [json.loads(line) for line in done.out.splitlines()]
+  finished = extract(tmp_path, search=LINES, pooling="mean", top_k=3)
+  answers = [json.loads(line) for line in finished.out.splitlines()]
   for number, (line, query) in enumerate(zip(answers, lines, strict=True)):
     assert line["query"] == query
     assert_results(line, number, nearest(number, means, 3), lines)
@@ -179,7 +181,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
   assert_close(stored, means)
   queries = tmp_path / "queries.txt"
   queries.write_bytes(f"{lines[5]}\r\n{lines[1]}".encode())
-  done = extract(
+  finished = extract(
     tmp_path,
     search=queries,
     pooling="mean",
@@ -187,7 +189,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     output_file=None,
     top_k=99,
   )
-  for number, line in enumerate(map(json.loads, done.out.splitlines())):
+  for number, line in enumerate(map(json.loads, finished.out.splitlines())):
     query = (5, 1)[number]
     assert line["query"] == lines[query]
     expected = [(query, 1.0), *nearest(query, means, 99)]
@@ -283,10 +285,10 @@ def test_an_empty_file_gives_an_empty_file(tmp_path):
   """As in the original."""
   empty = tmp_path / "empty.txt"
   empty.write_text("")
-  done = extract(tmp_path, input_file=empty, layers="0")
+  finished = extract(tmp_path, input_file=empty, layers="0")
   assert (tmp_path / "out").read_bytes() == b""
-  assert "the input has no line" in done.err
-  done = extract(
+  assert "the input has no line" in finished.err
+  finished = extract(
     tmp_path,
     1,
     input_file=empty,
@@ -294,4 +296,4 @@ def test_an_empty_file_gives_an_empty_file(tmp_path):
     output_file=tmp_path / "npz",
     output_format="npz",
   )
-  assert "empty.txt is empty" in done.last_line
+  assert "empty.txt is empty" in finished.last_line

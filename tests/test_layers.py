@@ -203,7 +203,7 @@ def test_attention_bias():
   assert layers.attention_bias(None) is None
 
 
-def test_dropout_of_a_call():
+def test_of_call_uses_or_draws_a_seed():
   of_call = layers.Dropout.of_call
   assert of_call(False, [1, 2]).seed is None
   np.testing.assert_array_equal(of_call(True, [1, 2]).seed, [1, 2])

@@ -299,7 +299,7 @@ def test_shapes_that_cannot_be_used():
       model(np.zeros(shape, np.int32))
 
 
-def test_a_vocabulary_has_the_size_of_the_model(caplog):
+def test_a_vocabulary_is_compared_with_the_model(caplog):
   config = tiny()
   config.check_vocabulary(30)
   assert not caplog.messages
