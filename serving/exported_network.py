@@ -1,7 +1,7 @@
 """Turns texts into answers with an export in the format onnx or litert.
 
-The network runs without TensorFlow. `answers` turns texts into ids and outputs
-into answers, as for every other network.
+The network runs without TensorFlow. As for every other network, `answers`
+converts texts to ids, and the network's outputs to answers.
 """
 
 import os
@@ -91,7 +91,7 @@ class Served(NamedTuple):
     head, texts: the head's name and the names of an example's texts.
     answer: the function that answers.make returned.
     mask: the token that marks a word to fill in.
-    version: the folder's name if it is a number, else 1.
+    version: of a SavedModel, its folder's name if this is a number; else 1.
   """
 
   folder: str

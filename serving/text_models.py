@@ -93,8 +93,8 @@ class TextModel:
   Texts are a list of str or of pairs (str, str). For a single text or pair, a
   method returns a single answer. The methods' options are flags of
   export_saved_model.py; a missing option has the training's value, or else the
-  flag's default. All methods raise InputError: the folder lacks the head, an
-  option is unknown or has no effect, or a text is not a string.
+  flag's default. All methods raise InputError if the folder lacks the head, if
+  an option is unknown or has no effect, or if a text is not a string.
 
   Attributes:
     config: configuration.BertConfig.
@@ -310,7 +310,7 @@ class TextModel:
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
         "only TensorFlow computes hidden states, attention and likelihoods: "
-        "load the folder with the model's weights, without engine="
+        "load the model's own folder, not an export, without engine="
       )
     _, head = self._heads.get(name, ({}, None))
     return head if head and head.model else self._head(name, options)

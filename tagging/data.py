@@ -331,8 +331,8 @@ def _parse_object(line, place):
     words = text_spans.words_of(values["text"])
   if not _are_texts(words) or not words or not all(map(str.strip, words)):
     raise errors.InputError(
-      f"{place}: no list of non-empty words called {' or '.join(_WORDS)}; "
-      f"{_EXPECTED}"
+      f"{place}: no list of non-empty words under "
+      f"{' or '.join(map(repr, _WORDS))}; {_EXPECTED}"
     )
   return values
 

@@ -224,7 +224,7 @@ GOOD = {"words": ["a"], "labels": ["O"]}
     ("[1]", "file.jsonl:2: no list of non-empty words"),
     (
       {"txt": "a"},
-      "no list of non-empty words called words or tokens; expected",
+      "no list of non-empty words under 'words' or 'tokens'; expected",
     ),
     ({"text": " "}, "no list of non-empty words"),
     ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
