@@ -17,7 +17,7 @@ from variants import vocabularies
 PIECES = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "c", "+", ","]
 PIECES += [".", "node", "js", "a", "b", "#", "C", "new-york", "e", "A"]
 NEVER = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "[MASK]"]
-# The tokens of Hugging Face's BertTokenizer: with do_lower_case, and without.
+# Tokens from Hugging Face's BertTokenizer; a pair is (lower-cased, cased).
 EXPECTED = {
   "a c++ b": ["a", "c++", "b"],
   "C++": (["c++"], ["C", "+", "+"]),
@@ -74,7 +74,7 @@ def test_texts_without_these_words_are_tokenized_as_usual(tokenizer):
       assert tokenizer.tokenize(text) == plain.tokenize(text)
 
 
-def test_a_graph_is_refused(tokenizer):
+def test_the_graph_tokenizer_refuses_the_list(tokenizer):
   with pytest.raises(errors.InputError, match="cannot keep words whole"):
     graph_tokenizer.GraphTokenizer(tokenizer)
 
@@ -123,7 +123,7 @@ def test_words_that_cannot_stay_whole(word, tokenizer):
   assert f"never_split: {word!r}, 'x+' cannot stay whole" in str(raised.value)
 
 
-def test_a_tokenizer_json_has_no_such_list():
+def test_never_split_is_refused_with_a_tokenizer_json():
   with pytest.raises(
     errors.InputError, match="tokenizer.json: leave the flag out"
   ):

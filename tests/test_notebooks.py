@@ -39,7 +39,7 @@ def test_there_are_notebooks_and_a_page_links_each():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_stored_and_show_no_path_of_a_machine(path):
+def test_outputs_are_stored_and_show_no_local_path(path):
   all_cells = cells(path)
   assert len(all_cells) <= 25 and all_cells[0]["cell_type"] == "markdown"
   code = [cell for cell in all_cells if cell["cell_type"] == "code"]
@@ -68,7 +68,7 @@ def write_sentences(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
+def test_a_notebook_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
   import nbclient
   import nbformat
 

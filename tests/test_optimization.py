@@ -84,8 +84,8 @@ def test_unknown_names_are_refused_with_the_known_ones():
     RATE(0, num_train_steps=0)
 
 
-def test_no_name_of_the_original_has_another_meaning():
-  """The original's create_optimizer takes a loss and returns an operation."""
+def test_the_originals_create_optimizer_has_no_namesake():
+  """The original's create_optimizer takes a loss and returns a training op."""
   assert not hasattr(optimization, "create_optimizer")
 
 
@@ -149,7 +149,7 @@ def test_updates_equal_float64_over_many_random_steps(rule, jit_compile):
 
 
 @pytest.mark.parametrize("rule", ["bertadam", "adamw"])
-def test_both_paths_take_the_exact_step_a_thousand_times(rule):
+def test_kernel_and_formula_stay_exact_for_a_thousand_steps(rule):
   rng = np.random.RandomState(0)
   grads, values = 1.0 + rng.randn(1000, 40), []
   state = (0.1 * rng.randn(40), np.zeros(40), np.zeros(40))

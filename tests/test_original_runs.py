@@ -1,7 +1,7 @@
 """Continues fine-tuning runs of the original in their own folders.
 
-The original itself is not run. Its checkpoint of step 2 is simulated: it is one
-of this project, reduced to the variables that the original stores.
+The original itself is not run. A step-2 checkpoint of this project, reduced to
+the variables that the original stores, replaces the original's checkpoint.
 """
 
 import gzip
@@ -26,7 +26,7 @@ TRAINING = {
 
 
 def classifier(folder):
-  """Returns the script and what it is given, but for training."""
+  """Returns the script and its flags, except those in TRAINING."""
   rows = ["text,label"] + [
     f"{'a good' if n % 2 else 'no'} film number {n},{n % 2}" for n in range(32)
   ]
@@ -43,7 +43,7 @@ def classifier(folder):
 
 
 def squad(folder):
-  """Returns the script and what it is given, but for training."""
+  """Returns the script and its flags, except those in TRAINING."""
   data = GOLDEN / "squad" / "run"
   train = json.loads(gzip.decompress((data / "train.json.gz").read_bytes()))
   for paragraphs in (article["paragraphs"] for article in train["data"]):

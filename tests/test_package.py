@@ -156,7 +156,7 @@ def installed(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_no_loose_one(installed):
+def test_the_wheel_holds_every_module_inside_the_package(installed):
   [wheel] = installed.glob("*.whl")
   names = zipfile.ZipFile(wheel).namelist()
   package = {name for name in names if ".dist-info/" not in name}
@@ -223,7 +223,7 @@ def test_every_script_is_a_command_and_a_module(installed, tmp_path, name):
 
 @pytest.mark.slow
 def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
-  """Only the wheel is installed; this environment has its requirements."""
+  """Only the wheel is installed; PYTHONPATH supplies its requirements."""
   python("-m", "venv", "--without-pip", "env", folder=tmp_path)
   bare = tmp_path / "env" / "bin" / "python"
   [wheel] = installed.glob("*.whl")

@@ -1,6 +1,6 @@
 """Simulates what Windows and macOS lack.
 
-These tests never ran on Windows: each assumes one difference.
+These tests have never run on Windows: each simulates one known difference.
 """
 
 import builtins
@@ -47,7 +47,7 @@ def test_files_are_written_whole_on_windows(windows, tmp_path):
   assert os.listdir(tmp_path / "new") == ["a.txt"]
 
 
-def test_temporary_files_go_after_a_day_on_windows(windows, tmp_path):
+def test_temporary_files_are_removed_after_a_day_on_windows(windows, tmp_path):
   young, old = (file_io.temporary_path(str(tmp_path / "a")) for _ in "ab")
   for path in (young, old):
     open(path, "w").close()
@@ -57,12 +57,12 @@ def test_temporary_files_go_after_a_day_on_windows(windows, tmp_path):
   assert sorted(os.listdir(tmp_path)) == ["a", os.path.basename(young)]
 
 
-def test_a_backslash_is_no_pattern_on_windows(windows):
+def test_a_backslash_in_a_path_is_kept_on_windows(windows):
   assert file_io.literal_name(r"C:\models\bert") == r"C:\models\bert"
 
 
 def test_a_locked_file_cannot_be_read_on_windows(tmp_path, monkeypatch):
-  """The lock holds, but an error cannot name the process that has it."""
+  """The lock works, but the error cannot name the process that holds it."""
   folder = str(tmp_path)
   builtin_open = builtins.open
 

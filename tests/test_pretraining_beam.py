@@ -13,8 +13,10 @@ from pretraining import beam
 
 SCRIPT = "create_pretraining_data.py"
 # DirectRunner falls back to this if it cannot download another runner.
-ONE = "--runner=FnApiRunner"
-THREADS = f"{ONE} --direct_num_workers=2 --direct_running_mode=multi_threading"
+ONE_THREAD = "--runner=FnApiRunner"
+THREADS = (
+  f"{ONE_THREAD} --direct_num_workers=2 --direct_running_mode=multi_threading"
+)
 PROCESSES = THREADS.replace("threading", "processing")
 
 
@@ -45,9 +47,10 @@ def folders(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  "options", [ONE, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)]
+  "options",
+  [ONE_THREAD, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)],
 )
-def test_the_same_bytes_and_only_what_is_missing(
+def test_bytes_are_the_same_and_only_missing_shards_are_made(
   tmp_path, apache_beam, expected, options
 ):
   run = sharded_runs.make_run(tmp_path / "beam")
@@ -62,7 +65,7 @@ def test_the_same_bytes_and_only_what_is_missing(
 
 
 def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
-  """Finished files are kept, and an old file of results is not used."""
+  """Finished shards are kept, and a stale results file is ignored."""
   run = sharded_runs.make_run(tmp_path / "beam")
   run.make()
   pathlib.Path(run.manifest).write_text(
@@ -72,19 +75,19 @@ def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
   pathlib.Path(f"{run.manifest}.results").write_text("[]")
   os.remove(run.shards[3].output)
   unchanged = os.stat(run.shards[0].output)
-  run.make(beam_options=ONE)
+  run.make(beam_options=ONE_THREAD)
   sharded_runs.assert_expected(run, expected)
   assert os.stat(run.shards[0].output) == unchanged
 
 
-def test_bad_text_is_one_sentence_and_the_other_shards_are_made(
+def test_bad_text_gives_one_sentence_and_other_shards_are_made(
   tmp_path, apache_beam
 ):
   run = sharded_runs.make_run(tmp_path / "beam")
   with open(tmp_path / "beam" / "b.txt", "r+b") as stream:
     stream.write(b"\xff")
   with pytest.raises(errors.InputError, match=r"^\S*b.txt:1: not UTF-8 \("):
-    run.make(beam_options=ONE)
+    run.make(beam_options=ONE_THREAD)
   names = sorted(os.listdir(tmp_path / "beam" / "out"))
   assert len(names) == 6 and names[-1] == "a.tfrecord.manifest.json"
 
@@ -93,7 +96,7 @@ def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
   message = r"pipeline failed \(ZeroDivisionError.*Run the same command"
   with pytest.raises(errors.InputError, match=message):
     beam.in_order(
-      ONE, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
+      ONE_THREAD, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
     )
 
 
@@ -122,7 +125,7 @@ def test_a_missing_package_is_reported_before_anything_is_read(
   }
   (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-  with script_runner.start(SCRIPT, beam_options=ONE, **flags) as process:
+  with script_runner.start(SCRIPT, beam_options=ONE_THREAD, **flags) as process:
     message = process.communicate()[1]
   assert message.startswith(f"{SCRIPT}: error: this needs apache_beam: run ")
   assert 'pip install "bert-tf2[beam]"' in message and process.returncode == 1

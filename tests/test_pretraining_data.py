@@ -40,7 +40,7 @@ def test_blocks_of_lines_are_one_text(monkeypatch):
 
 
 @pytest.mark.parametrize("lines", [[], ["", " \n"], ["\u200b"]])
-def test_no_sentence(lines):
+def test_text_without_sentences(lines):
   corpus = data.read_corpus(lines, count_letters, VOCABULARY)
   assert corpus.num_documents == corpus.num_sentences == len(corpus.ids) == 0
 
@@ -63,7 +63,7 @@ def test_vocabulary_without_a_special_token(token):
 
 
 @pytest.mark.parametrize("flags", [None, b"\x00\x00"])
-def test_word_flags_are_the_vocabularys_unless_segmented(flags):
+def test_the_vocabulary_marks_continuations_unless_segmented(flags):
   corpus = data.read_corpus(["ab"], lambda _: ([4, 5], [2], flags), VOCABULARY)
   assert corpus.continues == (flags or b"\x00\x01")
 
@@ -117,7 +117,7 @@ def test_every_document_is_in_one_piece_wherever_it_is_cut(tmp_path, text):
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_carriage_returns_move_no_cut(tmp_path, scheme):
-  """They count as bytes of the file, and those inside a line are kept."""
+  """Carriage returns count as bytes, and those inside a line are kept."""
   text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
   path = scheme + write(tmp_path / "a", text)
   for size in range(12, len(text)):
@@ -164,7 +164,7 @@ def test_bad_utf8_names_the_line_of_the_file(tmp_path):
     ("", [""]),
   ],
 )
-def test_objects_of_json_are_documents(line, expected):
+def test_json_objects_are_documents(line, expected):
   assert data.text_lines("a.txt", line) == expected
 
 

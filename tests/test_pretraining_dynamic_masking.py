@@ -13,7 +13,7 @@ ROWS, LENGTH, PREDICTIONS = 64, 128, 20
 
 
 def sequences(rows=ROWS, length=LENGTH):
-  """Returns random [CLS] ... [SEP]; a third of the tokens continue words."""
+  """Returns random [CLS] ... [SEP]; a third of the tokens continue a word."""
   rng = np.random.default_rng(0)
   used = rng.integers(3, length + 1, rows)
   position, last = np.arange(length), used[:, None] - 1
@@ -106,29 +106,29 @@ def test_words_are_masked_wholly_or_not_at_all():
 
 
 @pytest.mark.parametrize(
-  "shares, is_mask, is_kept",
+  "shares, mask_share, kept_share",
   [(SHARES, 0.8, 0.1), (SHARES._replace(mask=0.0, keep=0.2), 0.0, 0.2)],
 )
-def test_shares_of_mask_kept_and_random_tokens(shares, is_mask, is_kept):
+def test_shares_of_mask_kept_and_random_tokens(shares, mask_share, kept_share):
   batch = sequences(rows=2048)
   masked = apply(batch, shares=shares)
   rows, slots = np.nonzero(masked["masked_lm_weights"])
   positions = masked["masked_lm_positions"][rows, slots]
   now = masked["input_ids"][rows, positions]
   before = batch["input_ids"][rows, positions]
-  share_masked = np.mean(now == MASK)
-  share_kept = np.mean(now == before)
+  actual_mask_share = np.mean(now == MASK)
+  actual_kept_share = np.mean(now == before)
   # Five standard deviations of 19,000 draws are 0.015 and 0.011.
   assert len(rows) > 15000
-  assert share_masked == pytest.approx(is_mask, abs=0.015)
+  assert actual_mask_share == pytest.approx(mask_share, abs=0.015)
   # A random token may equal the one before.
-  assert share_kept == pytest.approx(is_kept, abs=0.015)
+  assert actual_kept_share == pytest.approx(kept_share, abs=0.015)
   replaced = now[(now != MASK) & (now != before)]
   assert replaced.min() < 20 and replaced.max() > VOCAB - 20
   assert replaced.max() < VOCAB
 
 
-def test_the_largest_draw_is_the_last_word():
+def test_the_largest_draw_gives_the_last_token():
   largest, ids = np.float32(1 - 2**-23), tf.constant([0])
   for size in (5, 10, 1000, *range(2**15 - 3, 2**15 + 3)):
     token = masking(size)._replacements(ids, tf.constant([0.85]), largest)
@@ -184,7 +184,7 @@ def test_words_equal_those_of_a_plain_loop():
 
 
 @pytest.mark.parametrize("options", [{}, WORDS])
-def test_replicas_see_their_rows_of_the_whole_batch(options):
+def test_replicas_mask_their_rows_as_in_the_whole_batch(options):
   batch = sequences()
   whole = apply(batch, step=5, **options)
   half = ROWS // 2

@@ -1,4 +1,4 @@
-"""Tests batches of pre-training records, masked or not, pairs or not."""
+"""Tests batches of pre-training records, with and without masks and pairs."""
 
 import itertools
 
@@ -20,7 +20,7 @@ ONE_DEVICE = tf.distribute.get_strategy()
 
 
 def write(path, count=6, *, masked=True, pairs=True, **changes):
-  """Writes records [CLS] 5+i 6+i 7+i [SEP]; `changes` apply to the last."""
+  """Writes records [CLS] 5+i 6+i 7+i [SEP]; `changes` affect only the last."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
       features = {
@@ -110,7 +110,7 @@ def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
+def test_untrimmed_batches_have_one_shape(tmp_path, vocab_file, masked):
   """Fixed shapes let XLA compile a step only once."""
   path = write(tmp_path / "a.tfrecord", masked=masked)
   data = open_input(path, vocab_file=vocab_file)
@@ -137,7 +137,7 @@ def test_unmasked_records_are_masked_anew_every_epoch(tmp_path, vocab_file):
       assert batch["masked_lm_ids"][row].numpy().tolist() == expected
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_unsuitable_records_are_refused(tmp_path):
   pairs = write(tmp_path / "pairs.tfrecord")
   packed = write(tmp_path / "packed.tfrecord", pairs=False)
   unmasked = write(tmp_path / "unmasked.tfrecord", masked=False)
@@ -171,7 +171,9 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
   ],
 )
-def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, fault):
+def test_values_out_of_range_are_named(
+  tmp_path, monkeypatch, name, values, fault
+):
   good = write(tmp_path / "good")
   bad = write(tmp_path / "bad", **{name: values})
   expected = f"bad: record 6: {name} holds {fault}"

@@ -104,7 +104,7 @@ def update(digest, features):
   ],
 )
 def test_a_longer_text_with_many_random_draws(masking, expected):
-  """Compares the SHA-256 of the original's records of 257 sentences."""
+  """Expects the SHA-256 of the original's records of 257 sentences."""
   rng = random.Random(5)
   words = [word for word in WORDS if not word.startswith("[")]
   sentences = [
@@ -154,8 +154,8 @@ def random_text(rng):
   ],
 )
 def test_random_options(masking, packing, expected, monkeypatch):
-  """Compares the SHA-256 of records made with plain loops over token lists."""
-  # Converts the masks of a text to arrays in several parts.
+  """Expects the SHA-256 of records that plain loops over token lists made."""
+  # So small that masks become arrays in several parts.
   monkeypatch.setattr(masks, "_TOGETHER", 7)
   rng, digest = random.Random(f"{masking} {packing}"), hashlib.sha256()
   for _ in range(25):

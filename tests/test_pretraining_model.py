@@ -88,7 +88,7 @@ class Run:
     return np.concatenate([v.numpy().ravel() for v in self.trainer._trained])
 
   def distance_from(self, other):
-    """Returns the largest relative error of a loss and that of the update."""
+    """Returns relative errors: the largest of the losses, and the update's."""
     distance = np.linalg.norm(other.end - other.start)
     return (
       np.max(np.abs(self.losses / other.losses - 1.0)),
@@ -147,7 +147,7 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
   assert losses < BANDS[tf.float16][0] and weights < BANDS[tf.float16][1]
 
 
-def test_the_names_of_an_evaluations_results(plain):
+def test_the_names_of_evaluation_results(plain):
   model = PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
   goal = objective(model)
   losses, metrics = goal.sums(batch(), None)
@@ -168,7 +168,9 @@ def test_the_names_of_an_evaluations_results(plain):
     pytest.param(2, tf.float32, marks=pytest.mark.slow),
   ],
 )
-def test_accumulated_steps_of_blocks_of_any_length(tmp_path, replicas, dtype):
+def test_block_lengths_do_not_change_accumulated_steps(
+  tmp_path, replicas, dtype
+):
   strategy = (
     tf.distribute.get_strategy() if replicas == 1 else two_replicas.strategy()
   )
@@ -183,7 +185,7 @@ def test_accumulated_steps_of_blocks_of_any_length(tmp_path, replicas, dtype):
   start = {name: value.numpy() for name, value in state.items()}
 
   def state_after(*block_lengths):
-    # With the same trainer, the loop is compiled only once.
+    # Reusing the trainer avoids compiling the loop again.
     for name, value in start.items():
       state[name].assign(value)
     iterator = iter(batches(strategy))

@@ -100,7 +100,7 @@ def test_pieces_are_the_frequent_parts_up_to_the_size():
 def test_pieces_are_as_frequent_as_min_frequency():
   assert longer_pieces({"ab": 1, "cd": 1}, min_frequency=2) == []
   assert longer_pieces({"ab": 2, "cd": 1}, min_frequency=2) == ["ab"]
-  # A part may occur more often than any word.
+  # Pieces count over all words: "ing" occurs twice.
   pieces = longer_pieces({"xing": 1, "ying": 1}, min_frequency=2)
   assert pieces == ["##in", "##ing"]
   # A single word with a high count.

@@ -42,7 +42,7 @@ def test_the_second_time_nothing_is_written(path):
   assert make.calls == 1
 
 
-def test_another_fingerprint_makes_them_anew(path):
+def test_another_fingerprint_makes_new_records(path):
   cached_records.ensure(path, {"flags": 1}, Maker())
   make = Maker([4])
   assert cached_records.ensure(path, {"flags": 2}, make)["num_records"] == 1

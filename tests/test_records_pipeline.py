@@ -86,7 +86,7 @@ def test_a_window_as_large_as_the_data_shuffles_all_of_it(files):
     assert len(set(order[:, position])) >= COUNT - 2
 
 
-def test_a_small_window_shuffles_near_neighbours_alone(files):
+def test_a_small_window_shuffles_only_near_neighbours(files):
   order = numbers_of(shuffled(files[:1], window=2), SIZES[0])
   pairs = [sorted(order[i : i + 2]) for i in range(0, SIZES[0], 2)]
   assert pairs == [[0, 1], [2, 3], [4, 5], [6]]
@@ -167,10 +167,10 @@ def labels_per_replica(strategy, batches):
 def test_a_batch_on_one_device_and_on_two(examples_file):
   strategy = tf.distribute.OneDeviceStrategy("CPU:0")
   batches = batches_of(strategy, examples_file, 4)
-  # With autotuning, the end of an iterator could take as long as its use.
+  # With autotuning, ending an iterator could take as long as using it.
   assert batches.options().autotune.enabled is False
   batches = list(batches)
-  # 8 and 9 would not fill a batch.
+  # Records 8 and 9 would not fill a batch.
   assert labels_per_replica(strategy, batches) == [
     [[0, 1, 2, 3]],
     [[4, 5, 6, 7]],
@@ -209,7 +209,7 @@ def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
 
   def add_position(batch, step, *, rows, first_row):
     row = first_row + tf.range(tf.shape(batch["label"])[0])
-    return {"place": step * rows + tf.cast(row, tf.int64)}
+    return {"position": step * rows + tf.cast(row, tf.int64)}
 
   inputs = batches_of(
     SeveralProcesses(num_processes, num_replicas=4),
@@ -219,7 +219,7 @@ def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
     first_step=3,
   )
   positions = [
-    batch["place"].tolist()
+    batch["position"].tolist()
     for process in inputs
     for batch in process.as_numpy_iterator()
   ]
@@ -260,7 +260,7 @@ def padded_batch(lengths, width):
     ([0, 0], 32, 1),
   ],
 )
-def test_trimming_cuts_common_padding_alone(lengths, width, expected):
+def test_trimming_cuts_only_common_padding(lengths, width, expected):
   batch = padded_batch(lengths, width)
   trimmed = pipeline.trim_to_longest(batch)
   for name in ("input_ids", "input_mask", "segment_ids"):
@@ -313,7 +313,7 @@ def test_several_sequences_of_an_example_are_trimmed_together():
     (b"no example", "record 1 is not a tf.train.Example"),
   ],
 )
-def test_misfits_are_named(tmp_path, examples_file, record, message):
+def test_unsuitable_records_are_named(tmp_path, examples_file, record, message):
   path = write_records(tmp_path / "other.tfrecord", [record])
   with pytest.raises(errors.InputError) as raised:
     pipeline.check_records([examples_file, path], FEATURES)
@@ -356,7 +356,7 @@ def test_other_errors_are_not_renamed(files):
 
 
 def write_lengths(path, lengths):
-  """Writes records numbered 0, 1, ... with these numbers of tokens of 64."""
+  """Writes numbered records of 64 positions with these numbers of tokens."""
   mask = np.arange(64) < np.array(lengths)[:, None]
   return write_records(
     path,
@@ -409,7 +409,7 @@ def bucketed(files, first_record=0):
   return dataset.map(number_and_length).as_numpy_iterator()
 
 
-def test_buckets_hold_like_lengths_and_can_be_entered_anywhere(tmp_path):
+def test_buckets_hold_similar_lengths_and_can_be_entered_anywhere(tmp_path):
   path = write_lengths(tmp_path / "a", [n * 37 % 64 + 1 for n in range(70)])
   stream = bucketed([path])
   rows = [next(stream) for _ in range(280)]

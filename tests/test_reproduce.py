@@ -1,4 +1,4 @@
-"""Tests reproduce.py: runs, their deviations, and the report's claims."""
+"""Tests reproduce.py: runs, their deviations, and the report's verdicts."""
 
 import json
 import os
@@ -68,7 +68,7 @@ TINY = {"row": "mrpc-tiny", "results": {"eval_f1": 0.8, "eval_accuracy": 0.7}}
     ({"deviations": [["smoke run", "stopped"]]}, "smoke run", "84 to 88.5"),
   ],
 )
-def test_the_verdict_is_the_first_deviation_or_that_of_the_band(
+def test_the_first_deviation_or_else_the_band_gives_the_verdict(
   tmp_path, change, verdict, band
 ):
   write_results(tmp_path, result(**change))
@@ -260,7 +260,7 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   write(model / "bert_config.json", "{}")
   write(model / "bert_model.ckpt.index")
   write(data / "train.tsv")
-  # The data's own folder, or the folder of all downloads.
+  # --data_dir may be the data's own folder or the folder of all downloads.
   assert runs.find_data(rows.ROWS["mrpc-base"], str(data)) == str(data)
   done = script_runner.succeed(
     "reproduce.py",
@@ -317,7 +317,7 @@ def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
     ),
   ],
 )
-def test_mistakes(arguments, flags, message):
+def test_wrong_arguments_are_refused(arguments, flags, message):
   done = script_runner.run("reproduce.py", *arguments, **flags)
   assert done.code == 1 and message in done.last_line
 

@@ -30,8 +30,8 @@ def test_models_data_and_chains_exist():
     assert first.model or first.config or not first.script, row.name
 
 
-# The published tables, in the order of rows.csv. A cell has the row's metrics,
-# such as F1/accuracy, F1/exact match or Pearson/Spearman.
+# The published tables, in the order of rows.csv. A slash separates the metrics
+# of a row: F1/accuracy, F1/exact match or Pearson/Spearman.
 PUBLISHED = {
   # mnli qqp qnli sst-2 cola sts-b mrpc rte: base, large; then both averages.
   "paper, table 1": """
@@ -44,7 +44,7 @@ PUBLISHED = {
   "paper, table 5": """
     84.4 88.4 86.7 92.7 83.9 84.9 86.5 92.6 87.9
     82.1 84.3 77.5 92.1 77.8""",
-  # Losses of the sizes and of 80-10-10; then mnli mrpc sst-2 of each size.
+  # Losses of pretrain-base and of the sizes; then mnli mrpc sst-2 of each size.
   "paper, table 6": " ".join(
     [f"{math.log(p):.3f}" for p in (3.99, 5.84, 5.24, 4.68, 3.99, 3.54, 3.23)]
   )

@@ -1,4 +1,4 @@
-"""Tests training in processes that are killed, and in several at once."""
+"""Tests training that is killed, and training in several processes."""
 
 import json
 import pathlib
@@ -54,7 +54,7 @@ def newest_step(folder):
 def kill_somewhere(process, folder, rng, *, while_saving):
   """Kills a process at a random moment or close to a save; returns its status.
 
-  The wait lasts at most 80 steps: no machine may finish before the tenth kill.
+  It waits for at most 80 steps, so that no run finishes before the tenth kill.
   """
   before = newest_step(folder)
   steps, seconds = 80, rng.uniform(0.0, 12.0)

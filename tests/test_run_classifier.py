@@ -252,7 +252,7 @@ def test_seeds_are_compared_in_a_table(trained):
   assert not np.array_equal(*weights)
 
 
-def test_the_best_weights_may_be_used(trained, folder, tmp_path):
+def test_use_best_ends_with_the_best_weights(trained, folder, tmp_path):
   """A high learning rate spoils the last weights; the best ones are used."""
   classify(
     folder,
@@ -319,8 +319,8 @@ def test_a_search_keeps_the_best_of_its_runs(folder, tmp_path):
   assert np.array_equal(copied, searched)
 
 
-def test_the_input_of_the_training_is_remembered(trained, tmp_path):
-  """The stored column applies to tables, and plain text needs none."""
+def test_a_model_folder_stores_the_input_settings(trained, tmp_path):
+  """The stored text column applies to tables; plain text needs no column."""
   model = trained[0] / "seed_3" / "final_model"
   (tmp_path / "new.csv").write_text("text,review\nx,the film was lovely\n")
   (tmp_path / "new.txt").write_text("the film was lovely\n")
@@ -350,7 +350,7 @@ def test_the_input_of_the_training_is_remembered(trained, tmp_path):
   assert "--max_seq_length=12 (trained with 16)" in done.err
 
 
-def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
+def test_a_frozen_encoder_does_not_change(trained, folder, tmp_path):
   model = trained[0] / "seed_3" / "final_model"
   rows = (folder / "train.csv").read_text().replace(",good", ";good")
   dirty = tmp_path / "dirty.csv"

@@ -1,4 +1,4 @@
-"""Runs run_pretraining.py without next sentences, and to predict next words."""
+"""Runs run_pretraining.py without next sentences, and on next words."""
 
 import json
 import pathlib
@@ -107,7 +107,7 @@ def test_stop_step_does_not_change_the_schedule(files, tmp_path):
   resumed_runs.assert_same_checkpoints(
     tmp_path / "whole" / "model.ckpt-6", stopped / "model.ckpt-6"
   )
-  # Short sequences and other data at first do not change the schedule.
+  # A start with short sequences and other data does not change the schedule.
   short = {"max_seq_length": 16, "max_predictions_per_seq": 3}
   succeed(
     "create_pretraining_data.py",

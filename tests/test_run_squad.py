@@ -120,17 +120,19 @@ def scored(**flags):
 
 
 def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
-  """The null odds are in a file next to the predictions, if at all."""
+  """The null odds come from a file next to the predictions, if it exists."""
   folder, out = predicted
   expected = results_in(out)
   del expected["global_step"], expected["null_score_diff_threshold"]
   flags = {**V2, "predict_file": files / "dev.json"}
-  nearby = folder / "predictions.json"
-  assert scored(**flags, predictions_file=nearby) == expected
-  alone = shutil.copy(nearby, tmp_path)
-  without = {k: v for k, v in expected.items() if not k.startswith("best_")}
-  assert len(without) < len(expected)
-  assert scored(**flags, predictions_file=alone) == without
+  with_odds = folder / "predictions.json"
+  assert scored(**flags, predictions_file=with_odds) == expected
+  without_odds = shutil.copy(with_odds, tmp_path)
+  without_best = {
+    k: v for k, v in expected.items() if not k.startswith("best_")
+  }
+  assert len(without_best) < len(expected)
+  assert scored(**flags, predictions_file=without_odds) == without_best
   path = tmp_path / "v1.json"
   path.write_text(json.dumps(unpacked("v1")["predictions"]))
   v1 = scored(predict_file=files / "dev_v1.json", predictions_file=path)
@@ -184,7 +186,7 @@ def trained(files, encoder, tmp_path_factory):
   return folder, done
 
 
-def test_training_learns_and_leaves_these_files(trained):
+def test_training_learns_and_writes_its_files(trained):
   folder, done = trained
   losses = [
     row["loss"] for row in script_runner.logged(folder) if "loss" in row
@@ -210,7 +212,7 @@ def test_training_learns_and_leaves_these_files(trained):
     if name in ("exact", "f1"):
       assert f">{name}</td>" in page and f"| {name} | {value:.6g} |" in card
   assert "model.answer(" in card and page.count("<td>(no answer)</td>")
-  assert "dev.tf_record" not in names  # eval.tf_record has it.
+  assert "dev.tf_record" not in names  # eval.tf_record has its records.
 
 
 @pytest.mark.slow
@@ -279,7 +281,9 @@ def predictions_of(files, folder, **flags):
   return done, json.loads((folder / "predictions.json").read_text())
 
 
-def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
+def test_predictions_use_the_input_settings_of_training(
+  trained, files, encoder, tmp_path
+):
   folder, _ = trained
   expected = json.loads((folder / "predictions.json").read_text())
   model = folder / "final_model"
@@ -308,7 +312,9 @@ def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
   assert "--max_seq_length=32 (trained with 64), --max_ans" in done.err
 
 
-def test_a_threshold_goes_with_its_weights(trained, files, encoder, tmp_path):
+def test_further_training_removes_the_threshold(
+  trained, files, encoder, tmp_path
+):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
   done = squad(
@@ -328,7 +334,7 @@ def test_a_threshold_goes_with_its_weights(trained, files, encoder, tmp_path):
   assert not (folder / "null_threshold.json").exists()
 
 
-def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
+def test_a_folder_belongs_to_one_version_of_squad(trained, files, encoder):
   done = squad(
     code=1,
     vocab_file=WEIGHTS["vocab_file"],

@@ -97,7 +97,7 @@ def read_results(path):
   ],
   ids=["one file", "two files", "two devices"],
 )
-def test_the_originals_evaluation(tmp_path, golden, flags):
+def test_evaluation_results_are_the_originals(tmp_path, golden, flags):
   pretrain(
     **{**RECORDS, **flags},
     do_eval=True,

@@ -102,7 +102,7 @@ def test_many_connections_and_a_request_during_sigterm(saved_model):
     may_end.write_text("")
     assert ask(url) == (200, {"predictions": [[1]]})
     started.unlink()
-    started.mkdir()  # TensorFlow cannot write it.
+    started.mkdir()  # TensorFlow cannot write this file.
     status, refusal = ask(url)
     assert status == 500 and "its log has the details" in refusal["error"]
     started.rmdir()

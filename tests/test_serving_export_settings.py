@@ -1,4 +1,4 @@
-"""Tests which settings of an export the model and the defaults determine."""
+"""Tests which settings an export takes from the model, and the defaults."""
 
 import pytest
 

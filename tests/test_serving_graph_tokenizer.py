@@ -114,7 +114,9 @@ def test_offsets_of_long_words_and_of_later_texts(graph_tokenizers):
 
 
 @pytest.mark.parametrize("setting", ["cased", "multi_cased"])
-def test_pieces_are_their_slices(setting, full_tokenizers, graph_tokenizers):
+def test_pieces_equal_their_slices_of_the_text(
+  setting, full_tokenizers, graph_tokenizers
+):
   full = full_tokenizers[setting]
   for text in filter(no_surrogates, goldens.random_texts(seed=6, count=100)):
     tokens = graph_tokenizers[setting](tf.constant([text]))
@@ -125,13 +127,13 @@ def test_pieces_are_their_slices(setting, full_tokenizers, graph_tokenizers):
         assert "".join(words) == piece.removeprefix("##")
 
 
-def test_lines_that_match_nothing(vocab_file):
+def test_vocabulary_lines_that_match_nothing(vocab_file):
   tokens = ["[UNK]", "a", "", "##", "##b", "a", "c d", "", "\r"]
   full = tokenization.FullTokenizer(vocab_file(tokens))
   graph = graph_tokenizer.GraphTokenizer(full)
   text = "a ab ## c d cd"
   assert graph.tokenize([text]).ids.to_list() == [full.encode(text)]
-  # The last id of a token that occurs twice counts.
+  # A token that occurs twice has the id of its last line.
   assert graph.tokenize(["a"]).ids.to_list() == [[5]]
   lines = vocabularies.lines(full)
   assert lines == ["[UNK]", "", "", "##", "##b", "a", "c d", "", ""]

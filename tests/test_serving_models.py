@@ -108,7 +108,7 @@ def test_every_pair_is_truncated_as_by_input_sequences():
   rows = []
   for a, b in lengths:
     row_a, row_b = ragged(a, b).to_list()
-    # As in the original: a second text without pieces counts as none.
+    # As in the original: a second text without pieces is treated as missing.
     input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
     rows.append(
       input_sequences.build_inputs(

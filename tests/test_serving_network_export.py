@@ -91,8 +91,8 @@ def grid(rows, *in_default):
 
 # These variants have no head for pairs.
 WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
-# The models have the exact GELU, for which LiteRT has no erf. ELECTRA's
-# classifier has an activation, and DistilBERT has no segments.
+# LiteRT runs two special cases by default: ELECTRA's classifier, which has an
+# activation, and DistilBERT, without segments. LiteRT lacks erf for their GELU.
 GRID = grid(
   [
     (form, variant, head)
@@ -146,7 +146,7 @@ def test_8_bit_exports_are_small_and_close(form, head, tmp_path, capsys):
   assert 0 < measured.mean() <= measured.max() < 0.3
   file = {"litert": "model.tflite", "onnx": "model.onnx"}[form]
   weights = sum(v.numpy().nbytes for v in model.variables)
-  # The nodes are as large as some of these narrow matrices.
+  # Not 0.25: the nodes are as large as some of these narrow matrices.
   assert os.path.getsize(tmp_path / "out" / file) < 0.6 * weights
 
 

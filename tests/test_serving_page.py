@@ -90,7 +90,7 @@ def test_the_page_allows_only_its_own_script_and_style():
   assert "http:" not in html and "https:" not in html
 
 
-def served_to(use, model, *arguments):
+def run_with_server(use, model, *arguments):
   async def test():
     async with served.asking(model, batching.Limits()) as ask:
       return await use(ask.port, *arguments)
@@ -108,14 +108,14 @@ async def get_page(port):
 
 def test_the_server_sends_the_page_with_its_policy():
   model = model_of("span", {"question": "", "context": ""}, {})
-  headers, text = served_to(get_page, model)
+  headers, text = run_with_server(get_page, model)
   assert headers["Content-Security-Policy"] == page.security_policy()
   assert headers["X-Content-Type-Options"] == "nosniff"
   assert headers["Content-Type"] == "text/html; charset=utf-8"
   assert text == page.make("m", "span", ["question", "context"])
 
 
-async def used(port, inputs):
+async def use_page(port, inputs):
   """Types the inputs; returns the page's text, its title and its errors."""
   from playwright import async_api
 
@@ -160,7 +160,7 @@ def test_every_head_in_a_browser(head):
   pytest.importorskip("playwright")
   inputs, answer, expected = HEADS[head]
   model = model_of(head, inputs, answer)
-  page_text, title, problems = served_to(used, model, inputs)
+  page_text, title, problems = run_with_server(use_page, model, inputs)
   plain = " ".join(page_text.split())
   for text in expected:
     assert text in plain
@@ -176,5 +176,5 @@ def test_a_refusal_is_shown():
     raise KeyError("secret")
 
   model = model_of("classification", {"text": ""}, {})._replace(answer=refuse)
-  page_text, _, _ = served_to(used, model, {"text": "a"})
+  page_text, _, _ = run_with_server(use_page, model, {"text": "a"})
   assert "the server failed" in page_text and "secret" not in page_text

@@ -104,7 +104,7 @@ def folder(pair_model, tmp_path_factory):
 
 
 def encoder_loss(raw, text):
-  """Returns the loss and the norm of the first gradient, as OTHER_PROGRAM."""
+  """Returns the loss and the first gradient's norm, as OTHER_PROGRAM does."""
   inputs = raw.make_inputs(*[tf.constant([text])] * len(raw.model.text_inputs))
   model = raw.model
   with tf.GradientTape() as tape:
@@ -161,12 +161,12 @@ def test_another_program_gets_the_same_numbers(folder, pair_model):
 
 
 def test_warmup_requests(folder):
-  """tensorflow-serving-api 2.19.1 read them; lengths have 1 and 2 bytes."""
+  """tensorflow-serving-api 2.19.1 reads them. A length takes 1 or 2 bytes."""
   first, second = tfrecord.read_serialized(
     os.path.join(folder, saved_model.WARMUP_FILE)
   )
   spec = b"\n\x18\n\x05pairs\x1a\x0fserving_default"
-  string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # A tensor [1].
+  string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # A tensor of shape [1].
   assert first == (
     b"2K\nI"
     + spec
@@ -227,7 +227,7 @@ def test_a_failed_export_leaves_no_files(pair_model, tmp_path, monkeypatch):
       str(tmp_path / "1"), pair_model, warmup_texts=[("a", "b")]
     )
   assert os.listdir(tmp_path) == []
-  # TensorFlow raises its own errors, here for a path through a file.
+  # TensorFlow raises its own errors, here because `file` is not a folder.
   (tmp_path / "file").write_text("")
   monkeypatch.setattr(
     tf.saved_model, "save", lambda _, path, **__: tf.io.gfile.makedirs(path)

@@ -103,7 +103,7 @@ def test_refusals(path, request_, status, sentence):
   serve(test, max_batch_size=2, max_queue=2)
 
 
-def test_too_many_and_too_slow():
+def test_too_many_requests_and_too_slow_answers():
   async def test(ask, model):
     model.may_finish.clear()
 
@@ -266,19 +266,19 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
   async def test(ask, model):
     await ask("m:predict", body("a", "bc"))
     await ask("m:predict", b"{")
-    await ask("m")  # No prediction.
+    await ask("m")  # Not a prediction.
     counts = await numbers(ask.port)
     assert counts['bert_requests_total{status="200"}'] == "1"
     assert counts['bert_requests_total{status="400"}'] == "1"
     assert counts["bert_request_duration_seconds_count"] == "2"
     model.may_finish.clear()
-    waits = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
+    waiting_request = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
     await asyncio.get_running_loop().run_in_executor(
       None, lambda: [model.started.acquire() for _ in range(3)]
     )
     assert (await numbers(ask.port))["bert_queue_texts"] == "2"
     model.may_finish.set()
-    assert (await waits)[0] == 200
+    assert (await waiting_request)[0] == 200
     assert (await numbers(ask.port))["bert_queue_texts"] == "0"
 
   serve(test, max_batch_size=1)

@@ -74,7 +74,7 @@ def test_embeddings_are_computed_from_the_hidden_states(bert):
   serving_models.assert_close(bert.embed(TEXTS, pooling="mean"), means)
   unit = bert.embed(TEXTS, pooling="mean", normalize=True)
   serving_models.assert_close(np.linalg.norm(unit, axis=1), np.ones(3))
-  pooled = bert.embed("gold")  # By default, the pooler's.
+  pooled = bert.embed("gold")  # The default is the pooled output.
   serving_models.assert_close(pooled, bert.encode("gold").pooled)
   layers = {"pooling": "mean", "pooling_layer": [-2, "-1+0"]}
   vectors = bert.embed(TEXTS, **layers)
@@ -133,7 +133,7 @@ def test_only_real_masks_are_filled(bert):
 
 
 def test_a_likelihood_predicts_each_piece_from_all_others(bert):
-  """One piece is masked at a time, and NumPy computes the softmax."""
+  """The reference masks one piece at a time; NumPy computes its softmax."""
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
   head = heads.MaskedLMHead(config, model.word_embeddings)
@@ -344,7 +344,7 @@ def test_settings_of_an_export_cannot_change(tmp_path):
   with pytest.raises(errors.InputError, match="64"):
     text_models.load(path, max_seq_length=65)
   (tmp_path / "out" / "vocab.txt").rename(tmp_path / "vocab.txt")
-  # The other tokenizer file of an export, which could also be read.
+  # An export could also be read with its other tokenizer file.
   (tmp_path / "out" / "tokenizer.json").unlink()
   with pytest.raises(errors.InputError, match=r"lacks vocab\.txt or"):
     text_models.load(path)

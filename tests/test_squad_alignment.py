@@ -114,17 +114,19 @@ def test_only_the_given_words_are_searched(predicted, first, last, answer):
 
 
 @pytest.mark.parametrize(
-  "context, place, text",
+  "context, offsets, text",
   [
     (" a  bc\nd ", (0, 1), "a"),
     (" a  bc\nd ", (2, 6), "bc\nd"),
     ("ab \tab", (3, 5), "ab"),
   ],
 )
-def test_offsets_among_words_are_converted_to_the_context(context, place, text):
-  start, end = alignment.in_context(context, place)
+def test_offsets_among_words_are_converted_to_the_context(
+  context, offsets, text
+):
+  start, end = alignment.in_context(context, offsets)
   assert context[start:end] == text
-  assert start == (context.rindex(text) if place[0] else context.index(text))
+  assert start == (context.rindex(text) if offsets[0] else context.index(text))
 
 
 @pytest.fixture
@@ -146,8 +148,8 @@ def tokenizer(tmp_path):
   ],
 )
 def test_pieces_have_their_offsets_in_the_word(tokenizer, word, texts):
-  places = alignment.written_places(word, tokenizer)
-  assert [word[start:end] for start, end in places] == texts
+  offsets = alignment.written_places(word, tokenizer)
+  assert [word[start:end] for start, end in offsets] == texts
   assert len(tokenizer.tokenize(word)) == len(texts)
 
 

@@ -105,7 +105,7 @@ WINDOW = windowing.Window(
 )
 QUESTION = data.Question("id1", "q", WORDS, place="dev.json, question 1")
 LOW = -50.0
-TOKENIZER = object.__new__(tokenization.FullTokenizer)  # It only spells.
+TOKENIZER = object.__new__(tokenization.FullTokenizer)  # Needs no vocabulary.
 TOKENIZER.basic_tokenizer = tokenization.BasicTokenizer()
 
 
@@ -136,8 +136,8 @@ def test_of_equal_texts_only_the_best_is_kept():
   assert [c.text for c in twice.candidates] == ["two"]
 
 
-def test_the_best_answers_come_with_their_characters():
-  """Offsets count the white space of the passage, which words do not have."""
+def test_the_best_answers_have_offsets_in_the_passage():
+  """Offsets count the white space of the passage, which the words lack."""
   context, starts, ends = "One  two,\nthree", {3: 3.0, 4: 2.0}, {5: 1.0, 6: 0.5}
   best = answers.n_best(answer(starts, ends), context, 3)
   assert [item["score"] for item in best] == [4.0, 3.5, 3.0]
@@ -162,7 +162,7 @@ def test_the_best_answers_come_with_their_characters():
   assert (nothing["answer"], nothing["start"], nothing["end"]) == ("", 0, 0)
 
 
-def test_large_logits_have_probabilities_too():
+def test_large_logits_do_not_overflow():
   result = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
   assert [c.probability for c in result.candidates] == [0.5, 0.5]
 

@@ -63,7 +63,7 @@ def test_only_the_originals_white_space_separates_words(write):
     ("", 3, None),
   ],
 )
-def test_an_answer_is_found_or_listed(write, answer, start, words):
+def test_an_answer_is_found_or_listed_as_skipped(write, answer, start, words):
   path = write(entry(answer=answer, start=start), entry())
   file = data.read(path, training=True)
   if words:
@@ -112,16 +112,16 @@ def test_questions_without_an_answer_need_version_2(write):
   assert file.questions[1][3:6] == ("", -1, -1)
 
 
-BLIND = {"id": "q2", "question": "Who?"}
+UNLABELLED = {"id": "q2", "question": "Who?"}
 
 
 @pytest.mark.parametrize(
   "entries, version_2, is_labelled",
   [
     ([entry()], False, True),
-    ([BLIND], False, False),
-    ([BLIND], True, False),
-    ([entry(), BLIND], False, False),
+    ([UNLABELLED], False, False),
+    ([UNLABELLED], True, False),
+    ([entry(), UNLABELLED], False, False),
     # An empty list is a label if the question is impossible.
     ([entry(is_impossible=False), unanswered(is_impossible=True)], True, True),
     ([entry(is_impossible=False), unanswered()], True, False),
@@ -246,7 +246,7 @@ NO_ANSWER = {"text": [], "answer_start": []}
 )
 @pytest.mark.parametrize("version_2", [False, True])
 def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
-  """The datasets package writes such files; neighbours share a passage."""
+  """The datasets package writes flat files; equal neighbours share a passage."""
   path = tmp_path / "flat.json"
   entries = [flat(), flat(id="q2", question="Why?")]
   nested = [entry(), entry("Why?")]

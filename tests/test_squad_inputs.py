@@ -28,7 +28,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-  """A function that unpacks a golden file; it returns the path."""
+  """A function that unpacks a golden file and returns its path."""
   folder = tmp_path_factory.mktemp("squad")
 
   def path_of(path):

@@ -126,7 +126,7 @@ def test_weights_are_identified_by_their_values(tmp_path):
   assert null_threshold.digest_of_checkpoint(prefix) is None
 
 
-def test_it_is_stored_next_to_a_model_that_was_only_evaluated(tmp_path):
+def test_a_threshold_is_stored_next_to_an_evaluated_model(tmp_path):
   model = tmp_path / "model"
   weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
   threshold = threshold_of(null_threshold.digest(head()))
@@ -139,10 +139,10 @@ def test_it_is_stored_next_to_a_model_that_was_only_evaluated(tmp_path):
   assert (model / FILE).exists()
 
 
-def test_a_folder_that_cannot_be_written_is_only_reported(tmp_path, caplog):
+def test_a_folder_without_a_checkpoint_is_only_reported(tmp_path, caplog):
   caplog.set_level("WARNING")
   (tmp_path / "bert_config.json").write_text("{}")
-  threshold_of().write_next_to(str(tmp_path))  # It has no checkpoint.
+  threshold_of().write_next_to(str(tmp_path))
   assert "is not stored in" in caplog.text
 
 

@@ -17,14 +17,14 @@ def question(qas_id, *answers):
   "text, normal",
   [
     ("  The Cat,\tsat\u00a0on\u3000A mat ", "cat sat on mat"),
-    # Articles are whole words, and found after punctuation is gone.
+    # Articles are whole words; they are removed after punctuation.
     ("Theatre and another", "theatre and another"),
     ("a-b The. (an)", "ab"),
     ("U.S.A.", "usa"),
     ("T.h.e", ""),
     # Punctuation joins the words around it: it leaves no space.
     ("1,000–2,000 well-known", "1000–2000 wellknown"),
-    # Only ASCII punctuation is removed. An article next to other marks is, too.
+    # Only ASCII punctuation is removed; other marks delimit articles.
     ("“the end”—a…", "“ end”— …"),
     ("$5 & 3%", "5 3"),
     ("ÉCOLE", "école"),
@@ -43,7 +43,7 @@ def test_normalized(text, normal):
   [
     ("the Cat", ["cat!"], 1, 1),
     ("cat", ["dog"], 0, 0),
-    # 2 * 1 common / (2 + 1 words).
+    # 2 * 1 common word / (2 + 1 words).
     ("black cat", ["cat"], 0, 2 / 3),
     # Words count as often as they occur in both.
     ("a b b b", ["b b c"], 0, 4 / 6),
@@ -63,11 +63,11 @@ def test_the_best_answer_counts(version_2, prediction, answers, exact, f1):
 @pytest.mark.parametrize(
   "prediction, answers, v1, v2",
   [
-    # Without words: equal, but no common word (1.1); no answer at all (2.0).
+    # Neither has words: an exact match with F1 0 (1.1), or no answer (2.0).
     ("the", ["..."], (1, 0), (1, 1)),
     ("", ["an"], (1, 0), (1, 1)),
     ("cat", ["the"], (0, 0), (0, 0)),
-    # Such an answer is ignored if there are others (2.0).
+    # An answer without words is ignored if there are others (2.0).
     ("", ["the", "cat"], (1, 0), (0, 0)),
     ("cat", ["the", "cat"], (1, 1), (1, 1)),
     # Without answers, only a prediction without words is right.
@@ -158,12 +158,12 @@ def test_predictions_of_another_file_are_refused():
 @pytest.mark.parametrize(
   "odds, exact, f1",
   [
-    # Points with the first 0, 1, ... questions answered, F1 (exact):
+    # Sums of F1 (and exact) if the first 0, 1, ... questions are answered:
     # 3, 4 (4), 4.5 (4), 4.5, 3.5, 2.5.
     ([-5, -4, -3, -2, -1], (80, -5), (90, -4)),
     # 3, 3, 2, 1, 2, 2.5: answering none is best; the script reports 0.
     ([-2, -1, -5, -4, -3], (60, 0), (60, 0)),
-    # The script may split equal odds: after the first -4 there are 4.5 points.
+    # The script may split equal odds: after the first -4, the F1 sum is 4.5.
     ([-5, -4, 0, -4, -4], (80, -5), (90, -4)),
   ],
 )

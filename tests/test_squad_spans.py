@@ -7,7 +7,7 @@ from squad import answers, spans, windowing
 
 
 def window(question=0, start=0, length=4, is_max_context=None, first=3):
-  """A window of `length` pieces from `start` on, at position `first`."""
+  """Returns a window of pieces from `start` on; `first` is their position."""
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
   return windowing.Window(

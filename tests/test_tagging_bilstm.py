@@ -56,7 +56,7 @@ def test_every_variable_has_a_gradient(features):
 @pytest.mark.parametrize(
   "features, needed", list(zip(bilstm.FEATURES, (0, 2, 1, 4, 4, 1)))
 )
-def test_a_model_needs_the_layers_that_are_read(features, needed):
+def test_a_model_needs_the_layers_that_features_use(features, needed):
   bilstm.check_features(features, needed)
   if needed:
     with pytest.raises(errors.InputError, match=f"needs {needed} layers"):

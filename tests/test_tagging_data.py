@@ -119,7 +119,7 @@ def test_which_labels_may_follow(before, label):
       ["DT", "-LRB-"],
     ),
     ("a\nb\n", {"labelled": False}, ["a", "b"], None),
-    # Lines may end as in Windows, and words may contain no-break spaces.
+    # Lines may end as on Windows, and words may contain no-break spaces.
     ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
   ],
 )
@@ -280,15 +280,15 @@ def test_predictions_keep_all_other_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "scheme, long, wrong",
+  "scheme, sequence, wrong",
   [
     ("iobes", "B-X I-X I-X E-X S-X S-Y", "L-X"),
     ("bilou", "B-X I-X I-X L-X U-X U-Y", "E-X"),
     ("bmes", "B-X M-X M-X E-X S-X S-Y", "I-X"),
   ],
 )
-def test_schemes_of_other_letters(tmp_path, scheme, long, wrong):
-  labels = long.split()
+def test_schemes_with_other_letters(tmp_path, scheme, sequence, wrong):
+  labels = sequence.split()
   text = "".join(f"w {label}\n" for label in labels)
   (sentence,) = read(tmp_path, text, scheme=scheme)
   assert sentence.labels == labels

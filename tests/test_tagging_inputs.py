@@ -36,7 +36,7 @@ def sentences_of(*documents):
 
 
 def texts_of(tokenizer, windows):
-  """Returns windows as texts; words that are labelled there are upper-case."""
+  """Returns windows as texts, in which labelled words are capitalized."""
   texts = []
   for window in windows:
     pieces = tokenizer.convert_ids_to_tokens(window.input_ids)

@@ -12,7 +12,7 @@ def test_scores_of_a_hand_counted_case():
   gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
   predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
   results = scores.evaluate(gold, predicted, 0.0, "iob2").results
-  # Of the predicted PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2), LOC(3,4) is right.
+  # Predicted: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2). Only LOC(3,4) is right.
   assert results["precision"] == 1 / 4
   assert results["recall"] == 1 / 3
   assert results["f1"] == pytest.approx(2 / 7)

@@ -16,7 +16,7 @@ from text import input_sequences
     (3, 2, 9, (3, 2)),
     (9, 2, 5, (3, 2)),
     (2, 9, 5, (2, 3)),
-    (5, 5, 5, (3, 2)),  # Of equal texts, the second loses first.
+    (5, 5, 5, (3, 2)),  # Of equally long texts, the second is cut.
     (2, 2, 1, (1, 0)),
     (1, 1, 0, (0, 0)),
   ],
@@ -107,7 +107,7 @@ def test_batches_are_sorted_by_length_and_hold_everything():
 @pytest.mark.parametrize("max_length", [16, 512])
 def test_batches_of_short_sequences_are_larger(batch_size, max_length):
   random = np.random.default_rng(0)
-  # The lengths are sorted in two windows: long ones follow short ones once.
+  # Each half descends, so that long lengths follow short ones once.
   lengths = np.concatenate(
     [-np.sort(-random.integers(1, max_length + 1, 500)) for _ in range(2)]
   )
@@ -151,7 +151,7 @@ def test_batches_have_one_size_if_shapes_are_fixed():
     ),
   ],
 )
-def test_padding_has_no_mask(rows, shape, ids, mask, segments):
+def test_padding_has_mask_zero(rows, shape, ids, mask, segments):
   batch = input_sequences.pad_batch(*rows, **shape)
   np.testing.assert_array_equal(batch["input_ids"], ids)
   np.testing.assert_array_equal(batch["input_mask"], mask)

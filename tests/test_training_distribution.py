@@ -57,7 +57,7 @@ def test_several_devices_are_mirrored(name):
 
 
 def give_devices(monkeypatch, **devices):
-  """Makes TensorFlow list these devices: GPU=["GPU:0"]."""
+  """Makes TensorFlow list the given devices, such as GPU=["GPU:0"]."""
   by_type = {
     device_type: [types.SimpleNamespace(name=name) for name in names]
     for device_type, names in devices.items()
@@ -117,7 +117,7 @@ def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
 
 
 class FakeTpu:
-  """Acts as two hosts of four cores and records the requests."""
+  """Fakes a TPU with two hosts of four cores each, and records the calls."""
 
   # Chips at (0..1, 0..1, 0) with two cores each, two chips per host.
   topology = tf.tpu.experimental.Topology(
@@ -181,7 +181,7 @@ def test_all_cores_of_a_tpu(tpu, options):
   "tpu_name, master, address",
   [(None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)],
 )
-def test_the_name_precedes_the_address(tpu, tpu_name, master, address):
+def test_the_tpus_name_overrides_its_address(tpu, tpu_name, master, address):
   distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)
   assert tpu.calls[0][1]["tpu"] == address
 

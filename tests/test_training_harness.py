@@ -1,4 +1,4 @@
-"""Flags become trainers, schedules and evaluations in training/harness.py."""
+"""Tests training/harness.py: trainers, schedules, evaluations from flags."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ NAMES = [
 
 @pytest.fixture
 def parse(tmp_path):
-  """A function that parses flags of run_classifier.py until the next call."""
+  """A function that parses flags of run_classifier.py."""
   with script_flags.classifier_parser(tmp_path) as parse_flags:
     yield parse_flags
 
@@ -101,13 +101,13 @@ def test_schedule(parse):
   assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
 
 
-def test_a_stop_changes_only_the_last_step_of_a_start(parse):
+def test_a_stop_step_does_not_change_the_schedule(parse):
   stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
   for step in (1, 2, 4, 9):
     assert stopped._learning_rate(step) == whole._learning_rate(step)
   for stop, end in ((0, 10), (4, 4), (10, 10)):
     assert make_trainer(parse(stop_step=stop))._options.num_train_steps == end
-  # The last step of the schedule is always evaluated, a stop is not.
+  # The last step of the schedule is always evaluated; a stop step is not.
   settings = parse(stop_step=4, eval_steps=3)
   periodic = harness.periodic_evaluation(settings, make_spec(settings), None)
   assert [step for step in range(11) if periodic.is_due(step)] == [3, 6, 9, 10]
@@ -145,7 +145,7 @@ def test_training_options(parse, tmp_path, caplog):
     (500, {"log_steps": 100}, 100),
   ],
 )
-def test_short_runs_get_curves(parse, num_train_steps, values, interval):
+def test_short_runs_log_more_often(parse, num_train_steps, values, interval):
   settings = parse(**values)
   trainer = make_trainer(settings, num_train_steps=num_train_steps)
   assert trainer._options.log_steps == interval
@@ -250,6 +250,6 @@ def test_the_final_weights_are_logged(parse, caplog, best, message):
     ({"warmup_proportion": 1.5}, (343, 514)),
   ],
 )
-def test_the_length_of_mrpc(parse, values, expected):
+def test_the_numbers_of_steps_for_mrpc(parse, values, expected):
   settings = parse(train_batch_size=32, **values)
   assert harness.training_length(settings, 3668) == expected

@@ -126,7 +126,7 @@ def assert_same(state, expected, tolerance=0.0):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-  """A function of (devices, dropout rate); returns the state after a run."""
+  """A function of devices and dropout rate that returns the final state."""
   return functools.cache(
     lambda devices=ONE, rate=0.3: run(
       tmp_path_factory.mktemp("whole"), devices=devices, rate=rate
@@ -220,15 +220,15 @@ def test_all_processes_stop_at_the_same_step(tmp_path, monkeypatch):
   monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
   stop = loop.StopRequest()
   strategy = tf.distribute.get_strategy()
-  count = strategy.run
+  original_run = strategy.run
 
-  def count_and_be_signalled(function):
-    counts = count(function)
+  def run_and_be_signalled(function):
+    results = original_run(function)
     stop.note(signal.SIGTERM, None)
-    return counts
+    return results
 
-  monkeypatch.setattr(strategy, "run", count_and_be_signalled)
-  # A signal during the exchange is only known to the other processes later.
+  monkeypatch.setattr(strategy, "run", run_and_be_signalled)
+  # If a signal arrives during an exchange, the others learn of it at the next.
   assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.by
   assert trainer._agreed(stop, 0.25) == (True, 0.25)
 

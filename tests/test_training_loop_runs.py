@@ -22,8 +22,8 @@ from squad import model as squad_model
 from training import loop, run_folder
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
-# Adding to all keys, or (for spans) to all tokens of the last layer, changes no
-# softmax. These gradients are rounding errors, which Adam amplifies.
+# A constant added to all keys, or (for spans) to all tokens of the last layer,
+# changes no softmax. The gradients are rounding errors, which Adam amplifies.
 NO_GRADIENT = "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias"
 STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
 
@@ -82,11 +82,11 @@ class GoldenRun:
     examples = tf.data.Dataset.from_tensor_slices(stacked).unbatch().repeat()
     share = self.batch_size // strategy.num_replicas_in_sync
     return strategy.distribute_datasets_from_function(
-      lambda context: examples.map(int32_inside).batch(share)
+      lambda context: examples.map(integers_as_int32).batch(share)
     )
 
 
-def int32_inside(example):
+def integers_as_int32(example):
   return {
     name: value if value.dtype == tf.float32 else tf.cast(value, tf.int32)
     for name, value in example.items()
@@ -151,8 +151,8 @@ def test_whole_runs_of_the_original(tmp_path, name, devices, parts):
     log_values = [line[key] for line in logged(tmp_path)]
     np.testing.assert_allclose(log_values, steps[golden], rtol=5e-5, atol=1e-9)
   state, compared = trainer.state(), 0
-  of_spans = name.startswith("squad")
-  ignored = NO_GRADIENT if of_spans else "/self/key/bias"
+  is_squad = name.startswith("squad")
+  ignored = NO_GRADIENT if is_squad else "/self/key/bias"
   for name, expected in run.part("final").items():
     if not re.search(ignored, name):
       scale = np.abs(expected).max()
@@ -160,7 +160,7 @@ def test_whole_runs_of_the_original(tmp_path, name, devices, parts):
         state[name].numpy(), expected, rtol=0, atol=5e-5 * scale, err_msg=name
       )
       compared += 1
-  assert compared > (30 if of_spans else 50)
+  assert compared > (30 if is_squad else 50)
 
 
 def test_a_run_of_the_original_resumes_with_its_moments(tmp_path):

@@ -325,7 +325,7 @@ def test_a_folder_that_cannot_be_used(tmp_path):
 
 
 def test_runs_of_version_0_1_continue(tmp_path, caplog):
-  """They have neither checksums nor training settings."""
+  """Version 0.1 stored neither checksums nor training settings."""
   claim(tmp_path, RUN, TRAINS)
   save(tmp_path, 5, extra={"best": 1})
   path = tmp_path / "model.ckpt-5.commit"
@@ -350,7 +350,7 @@ def save_as_the_original(folder, *steps):
 def test_a_run_of_the_original_continues(tmp_path, caplog):
   folder = str(tmp_path)
   save_as_the_original(folder, 10, 20)
-  claim(folder, RUN)  # To evaluate.
+  claim(folder, RUN)  # As for an evaluation.
   with caplog.at_level(logging.INFO, logger="absl"):
     start = run_folder.starting_point(folder, None)
   assert "another program, such as" in caplog.text
@@ -415,7 +415,7 @@ def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
     refusal = rf"in use by process {holder.pid} on \S+, since"
     with pytest.raises(errors.InputError, match=refusal):
       claim(folder, RUN, TRAINS)
-    claim(folder, RUN)  # To predict.
+    claim(folder, RUN)  # Prediction needs no lock.
     assert names(folder) == before
     holder.kill()
   claim(folder, RUN, TRAINS)

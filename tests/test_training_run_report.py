@@ -99,11 +99,11 @@ def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
   assert '<td>eval_f1</td><td class="number">0.5</td>' in page
   assert "<pre>f1 of &lt;b&gt;</pre>" in page
-  # The first of two losses is the upper left end of its curve.
   assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
     "loss",
     "eval/f1",
   ]
+  # The first of two losses is the upper left end of its curve.
   assert 'points="136.7,20.0 390.0,130.0"' in page
   assert "<title>step 3: 0.5</title>" in page
   assert re.findall(r"rgba\(26,115,232,(.*?)\)\">(\d+)<", page) == [
@@ -120,7 +120,7 @@ def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
     str(n) for n in range(29, 9, -1)
   ]
   assert not re.search(r"https?://|src=|<script|@import|url\(|<b>", page)
-  # Long words do not leave the window.
+  # Long words wrap, so the table fits into the window.
   assert "td { overflow-wrap: anywhere;" in page
 
 

@@ -1,4 +1,4 @@
-"""Flags become strategies, options and run folders in training/run_setup.py."""
+"""Tests training/run_setup.py: strategies, options, run folders from flags."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from training import run_folder, run_setup
 
 @pytest.fixture
 def parse(tmp_path):
-  """A function that parses flags of run_classifier.py until the next call."""
+  """A function that parses flags of run_classifier.py."""
   with script_flags.classifier_parser(tmp_path) as parse_flags:
     yield parse_flags
 

@@ -15,7 +15,7 @@ SPEED = "examples_per_second"
 
 
 class World:
-  """Replaces the clock and the logger: stores a set time and all messages."""
+  """Replaces the clock, which tests set, and the logger: stores messages."""
 
   def __init__(self):
     self.now = 1000.0
@@ -52,7 +52,7 @@ def open_log(folder, *, first_step=0, writes_files=True, **options):
   )
 
 
-def done(
+def log_block(
   log,
   step,
   losses,
@@ -64,7 +64,7 @@ def done(
   scale=1.0,
   **metrics,
 ):
-  """Logs a block with one step per loss; `step` is the last one."""
+  """Logs a block with one step per loss; `step` is the last step."""
   metrics = metrics or {"accuracy": (0.0, 1.0)}
   log.block_done(
     step,
@@ -88,9 +88,9 @@ def written(folder):
 
 def test_values_are_means_since_the_last_logged_step(tmp_path):
   log = open_log(tmp_path, log_steps=4)
-  done(log, 2, [1.0, 2.0], accuracy=(2.0, 4.0))
-  done(log, 4, [3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
-  done(log, 8, [1.0] * 4, accuracy=(1.0, 2.0))
+  log_block(log, 2, [1.0, 2.0], accuracy=(2.0, 4.0))
+  log_block(log, 4, [3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
+  log_block(log, 8, [1.0] * 4, accuracy=(1.0, 2.0))
   log.close()
   first, second = written(tmp_path)
   assert first.pop(SPEED) >= 0
@@ -107,9 +107,9 @@ def test_values_are_means_since_the_last_logged_step(tmp_path):
 
 def test_a_block_is_logged_when_the_next_one_is_queued(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  done(log, 1, [1.0])
+  log_block(log, 1, [1.0])
   assert written(tmp_path) == []
-  done(log, 2, [1.0])
+  log_block(log, 2, [1.0])
   assert [line["step"] for line in written(tmp_path)] == [1]
   log.close()
   assert [line["step"] for line in written(tmp_path)] == [1, 2]
@@ -117,8 +117,8 @@ def test_a_block_is_logged_when_the_next_one_is_queued(tmp_path):
 
 def test_the_last_step_is_logged_whatever_its_number(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  done(log, 10, [1.0] * 10)
-  done(log, 13, [2.0] * 3)
+  log_block(log, 10, [1.0] * 10)
+  log_block(log, 13, [2.0] * 3)
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
     (10, 1.0),
@@ -128,7 +128,7 @@ def test_the_last_step_is_logged_whatever_its_number(tmp_path):
 
 def test_values_are_logged_even_after_an_evaluation(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  done(log, 7, [2.0])
+  log_block(log, 7, [2.0])
   log.evaluated(7, {"loss": 1.0})
   log.close()
   lines = written(tmp_path)
@@ -141,7 +141,7 @@ def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for seconds, step in ((60.0, 2), (1.0, 4), (3.0, 6), (1.0, 8)):
     world.now += seconds
-    done(log, step, [1.0, 1.0])
+    log_block(log, step, [1.0, 1.0])
   assert log.seconds_per_step == 0.5
   log.close()
   # Two steps of 8 examples take one second; then four steps take four seconds.
@@ -161,20 +161,20 @@ def test_a_device_is_timed_by_its_results(tmp_path, world, monkeypatch):
 
     monkeypatch.setattr(log, "flush", flush)
     log.block_begins(0)
-    done(log, num_steps, [1.0] * num_steps)
+    log_block(log, num_steps, [1.0] * num_steps)
     seconds.append(log.seconds_per_step)
   assert seconds == [0.0, 1.0, 1.0]
 
 
 def test_an_evaluation_does_not_slow_the_training_down(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
-  done(log, 2, [1.0, 1.0])
+  log_block(log, 2, [1.0, 1.0])
   world.now += 1.0
-  done(log, 4, [1.0, 1.0])
+  log_block(log, 4, [1.0, 1.0])
   world.now += 500.0
   log.evaluated(4, {"loss": 0.5, "accuracy": 0.75})
   world.now += 2.0
-  done(log, 6, [1.0, 1.0])
+  log_block(log, 6, [1.0, 1.0])
   assert log.seconds_per_step == 1.0
   log.close()
   lines = written(tmp_path)
@@ -189,7 +189,7 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   nan = float("nan")
   in_row = []
   for step, losses in ((3, [1.0, nan, nan]), (5, [nan, nan]), (6, [3.0])):
-    done(log, step, losses)
+    log_block(log, step, losses)
     in_row.append(log.bad_steps_in_row)
   log.close()
   assert in_row == [0, 2, 4]  # Known one block late.
@@ -204,7 +204,9 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
 def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, world):
   log = open_log(tmp_path, log_steps=2, loss_scaling=True)
   nan = float("nan")
-  done(log, 2, [nan, nan], overflows=[True, False], updates=0, scale=2.0**13)
+  log_block(
+    log, 2, [nan, nan], overflows=[True, False], updates=0, scale=2.0**13
+  )
   log.close()
   assert log.bad_steps_in_row == 1
   assert world.infos[0].startswith("step 1 skipped: its gradient overflowed")
@@ -216,7 +218,7 @@ def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, world):
 
 def test_values_that_are_not_finite_are_null_in_json(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  done(log, 1, [np.nan], norms=[np.inf])
+  log_block(log, 1, [np.nan], norms=[np.inf])
   log.evaluated(1, {"loss": np.nan, "f1": 0.5})
   log.close()
   text = (tmp_path / "train_log.jsonl").read_text()
@@ -229,7 +231,7 @@ def test_values_that_are_not_finite_are_null_in_json(tmp_path):
 def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step in (2, 4):
-    done(log, step, [1.0, 1.0], tokens_per_example=(600.0, 6.0))
+    log_block(log, step, [1.0, 1.0], tokens_per_example=(600.0, 6.0))
     world.now += 1.0
   log.close()
   (values,) = written(tmp_path)
@@ -240,13 +242,13 @@ def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
 def test_a_resumed_run_continues_the_log_where_it_resumes(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   for step in (1, 2, 3):
-    done(log, step, [float(step)])
+    log_block(log, step, [float(step)])
   log.close()
   with open(tmp_path / "train_log.jsonl", "a") as stream:
     stream.write('{"st\x00p": 2}\nnull\n')  # Damaged lines.
     stream.write('{"step": 4, "lo')  # The run was killed while it wrote.
   log = open_log(tmp_path, log_steps=1, first_step=2)
-  done(log, 3, [30.0])
+  log_block(log, 3, [30.0])
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
     (1, 1.0),
@@ -257,7 +259,7 @@ def test_a_resumed_run_continues_the_log_where_it_resumes(tmp_path):
 
 def test_tensorboard_gets_the_same_values(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  done(log, 1, [1.5], accuracy=(3.0, 4.0))
+  log_block(log, 1, [1.5], accuracy=(3.0, 4.0))
   log.close()
   (path,) = tmp_path.glob("events.out.tfevents.*")
   by_tag = {}
@@ -276,7 +278,7 @@ def test_tensorboard_gets_the_same_values(tmp_path):
 def test_only_the_chief_writes_files(tmp_path):
   folder = tmp_path / "run"
   log = open_log(folder, log_steps=1, writes_files=False)
-  done(log, 1, [1.0])
+  log_block(log, 1, [1.0])
   log.evaluated(1, {"loss": 1.0})
   log.close()
   assert not folder.exists()
@@ -296,7 +298,7 @@ def test_the_profiler_runs_for_the_requested_steps(tmp_path, monkeypatch):
   for step in range(0, 12, 2):
     log.block_begins(step)
     calls.append(step)
-    done(log, step + 2, [1.0, 1.0])
+    log_block(log, step + 2, [1.0, 1.0])
   log.close()
   assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
 
@@ -305,7 +307,7 @@ def test_lines_are_shown_at_intervals_and_at_the_end(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step, seconds in ((1, 1.0), (3, 40.0), (4, 1.0), (8, 1.0), (100, 1.0)):
     world.now += seconds
-    done(log, step, [1.0])
+    log_block(log, step, [1.0])
   log.close()
   steps = [line.split()[1] for line in (*world.infos, *world.details)]
   infos, details = steps[:2], steps[2:]
@@ -315,9 +317,9 @@ def test_lines_are_shown_at_intervals_and_at_the_end(tmp_path, world):
 
 def test_a_line_has_values_speed_and_the_remaining_time(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
-  done(log, 1, [1.0])
+  log_block(log, 1, [1.0])
   world.now += 40.0
-  done(log, 2, [3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
+  log_block(log, 2, [3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
   log.close()
   assert world.details + world.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
@@ -336,7 +338,7 @@ def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
   monkeypatch.setenv("COLUMNS", "120")
   log = open_log(tmp_path, first_step=48, log_steps=2)
   for step in (49, 50):
-    done(log, step, [np.pi])
+    log_block(log, step, [np.pi])
   log.close()
   assert "\n" not in terminal.getvalue().rstrip("\n")
   last = terminal.getvalue().rstrip("\n").split("\r")[-1]
@@ -357,9 +359,9 @@ def tags_of(folder):
 
 def test_tags_of_evaluations_have_a_prefix(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  done(log, 5, [1.0] * 5)
+  log_block(log, 5, [1.0] * 5)
   log.evaluated(5, {"eval_f1": 0.25, "loss": 2.0})
-  done(log, 8, [1.0] * 3)
+  log_block(log, 8, [1.0] * 3)
   log.close()
   evaluations = [line for line in written(tmp_path) if "eval/f1" in line]
   assert evaluations == [{"step": 5, "eval/f1": 0.25, "eval/loss": 2.0}]
@@ -372,7 +374,7 @@ def test_the_compilation_of_the_first_step_is_announced(tmp_path, world):
   log.block_begins(6)
   (message,) = world.infos
   assert message.startswith("compiling") and message.endswith("step 7 is done")
-  done(log, 7, [1.0])
+  log_block(log, 7, [1.0])
   log.block_begins(7)
   assert len(world.infos) == 1
   log.close()

@@ -54,7 +54,7 @@ def test_embedding_gradients_have_the_norm_of_the_padded_batch():
     with tf.GradientTape() as tape:
       loss = tf.reduce_sum(case.model(*case.batch).pooled_output)
     gradients = tape.gradient(loss, case.model.variables[:3])
-    # The gradient of positions is dense: its rows are already summed.
+    # The position table's gradient is dense: its rows are already summed.
     assert [isinstance(g, tf.IndexedSlices) for g in gradients] == [
       True,
       False,

@@ -45,12 +45,12 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
   first, second = (
     v for v in model.variables if "attention_1/self/value/kernel" in v.name
   )
-  for kernel, changed in ((second, 3), (first, 0)):
+  for kernel, first_changed in ((second, 3), (first, 0)):
     before = model(*batch()).all_encoder_layers
     kernel.assign_add(tf.ones_like(kernel))
     after = model(*batch()).all_encoder_layers
     equal = [bool(np.array_equal(old, new)) for old, new in zip(before, after)]
-    assert equal == [True] * changed + [False] * (5 - changed)
+    assert equal == [True] * first_changed + [False] * (5 - first_changed)
 
 
 def test_names_equal_those_in_the_released_checkpoints():
@@ -58,8 +58,8 @@ def test_names_equal_those_in_the_released_checkpoints():
   inner = "bert/encoder/transformer/group_0/inner_group_0"
   assert names["bert/embeddings/word_embeddings"] == (30, 6)
   assert names["bert/encoder/embedding_hidden_mapping_in/kernel"] == (6, 16)
-  of_layer = {n.removeprefix(f"{inner}/") for n in names if inner in n}
-  assert of_layer == {
+  layer_names = {n.removeprefix(f"{inner}/") for n in names if inner in n}
+  assert layer_names == {
     *(
       f"attention_1/self/{part}/{end}"
       for part in ("query", "key", "value")
@@ -126,7 +126,7 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   settings = run_settings.Settings({**values, "do_lower_case": True}, flags)
   with pytest.raises(errors.InputError, match="lacks vocab.txt or tokeni"):
     model_settings.resolve(settings)
-  # run_pretraining.py reads ids, and a given vocabulary is read.
+  # run_pretraining.py needs no vocabulary. A given --vocab_file is used.
   resolved = model_settings.resolve(run_settings.Settings(values, flags))
   assert resolved.init_checkpoint == str(tmp_path)
   vocab_file = tmp_path / "own.txt"

@@ -34,7 +34,7 @@ HEADS = [
 ]
 
 
-def of_each(folders):
+def for_each_folder(folders):
   return pytest.mark.parametrize("folder", folders, ids=lambda path: path.name)
 
 
@@ -42,7 +42,7 @@ def variant_of(folder):
   return TITLES.get(folder.name[:4], VARIANTS[folder.parent.name])
 
 
-@of_each(FOLDERS)
+@for_each_folder(FOLDERS)
 def test_names_determine_the_variant_and_the_class(folder):
   names = transformers_goldens.tensors_of(folder)
   variant = weight_names.variant_of(names)
@@ -53,22 +53,22 @@ def test_names_determine_the_variant_and_the_class(folder):
   architecture = weight_names.architecture_of(reader.shapes, variant_of(folder))
   expected = folder.name
   if family in ("bert", "albert"):
-    # Both classes have the same names.
+    # Token and sequence classifiers have the same names.
     expected = expected.replace("ForTokenC", "ForSequenceC")
   assert architecture == expected
 
 
-@of_each(FOLDERS)
+@for_each_folder(FOLDERS)
 def test_hidden_states_equal_transformers(folder):
   transformers_goldens.Loaded(folder).check_hidden_states()
 
 
-@of_each(HEADS)
+@for_each_folder(HEADS)
 def test_heads_equal_transformers(folder):
   transformers_goldens.Loaded(folder).check_head()
 
 
-@of_each([path for path in FOLDERS if path.name.endswith("MaskedLM")])
+@for_each_folder([path for path in FOLDERS if path.name.endswith("MaskedLM")])
 def test_padding_and_unread_positions_can_be_left_out(folder):
   whole = transformers_goldens.Loaded(folder)
   model = registry.make_encoder(whole.config, skip_padding=True)
@@ -90,7 +90,7 @@ def test_padding_and_unread_positions_can_be_left_out(folder):
   )
 
 
-@of_each(FOLDERS)
+@for_each_folder(FOLDERS)
 def test_conversions_are_bit_for_bit(folder, tmp_path):
   source = converter.open_source(str(folder))
   converter.convert(source, f"{tmp_path}/tf1", "tf1")

@@ -16,7 +16,6 @@ from checkpoints import converter, huggingface, weight_files
 from common import errors
 
 GOLDEN = pathlib.Path("tests/golden/distilbert")
-TYPES = "bert/embeddings/token_type_embeddings"
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def model(tmp_path):
   return copy
 
 
-def test_the_encoder_alone_and_copies_of_tied_weights(model):
+def test_a_copy_of_tied_weights_is_skipped_if_it_is_equal(model):
   path = model / "model.safetensors"
   tensors = safetensors.numpy.load_file(path)
   table = tensors["distilbert.embeddings.word_embeddings.weight"]
@@ -89,7 +88,7 @@ def test_a_pooler_is_written_only_for_the_classifier(tmp_path):
     str(GOLDEN / "DistilBertForTokenClassification")
   )
   weights = {name: reader.read(name) for name in reader.shapes}
-  # A tagger of run_ner.py has a pooler, which was not trained.
+  # A tagger of run_ner.py has an untrained pooler.
   weights["bert/pooler/dense/kernel"] = np.zeros([8, 8], np.float32)
   weights["bert/pooler/dense/bias"] = np.zeros([8], np.float32)
   for suffix, expected in (("Token", False), ("Sequence", True)):

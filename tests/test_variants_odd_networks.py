@@ -79,8 +79,8 @@ def test_onnx_has_the_network(name, tmp_path):
   assert_same(logits, name)
 
 
-def renamed(tmp_path, change):
-  """Copies BERT's golden folder with other tensors; returns the folder."""
+def copy_with(tmp_path, change):
+  """Copies BERT's golden folder with changed tensors; returns the copy."""
   folder = tmp_path / "model"
   shutil.copytree(GOLDEN / "bert", folder)
   path = folder / "model.safetensors"
@@ -91,7 +91,7 @@ def renamed(tmp_path, change):
 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "module.model."])
 def test_a_common_prefix_of_names_is_removed(tmp_path, prefix):
-  folder = renamed(
+  folder = copy_with(
     tmp_path,
     lambda tensors: {prefix + name: value for name, value in tensors.items()},
   )
@@ -107,7 +107,7 @@ def test_rows_that_pad_a_table_are_left_out(tmp_path, caplog):
       for name, value in tensors.items()
     }
 
-  assert_same(logits_of(renamed(tmp_path, padded)), "bert")
+  assert_same(logits_of(copy_with(tmp_path, padded)), "bert")
   assert "has 26 rows, but the vocabulary has 20 entries" in caplog.text
 
 
@@ -131,7 +131,7 @@ def test_another_network_is_refused_by_name(tmp_path, key, value):
       configuration.read(str(path))
 
 
-def test_a_configuration_of_albert_in_tf1_is_alberts(tmp_path):
+def test_albert_config_json_selects_albert(tmp_path):
   path = tmp_path / "albert_config.json"
   values = {"vocab_size": 9, "embedding_size": 6, "num_hidden_groups": 1}
   path.write_text(json.dumps({**values, "inner_group_num": 1}))

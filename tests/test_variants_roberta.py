@@ -38,7 +38,7 @@ def test_positions_begin_after_the_padding_position():
   model = registry.make_encoder(config)
   ids, mask, segments = tiny_model.batch()
   expected = model(ids, mask, segments).sequence_output
-  # BERT has the same weights, without the first two positions.
+  # BERT gets the same weights, without the first two positions.
   bert = modeling.BertModel(config_of())
   for variable, source in zip(bert.variables, model.variables):
     variable.assign(source[2:] if POSITIONS in source.name else source)
@@ -84,7 +84,7 @@ def test_configurations_are_converted_both_ways(model_type):
   assert again.to_dict() == config.to_dict()
   back = configuration.to_huggingface(again.to_dict(), "RobertaModel")
   assert back.items() >= huggingface_values.items()
-  # The default of transformers.
+  # The default of transformers is 512 rows.
   bare = configuration.from_huggingface({"model_type": model_type})
   assert bare["max_position_embeddings"] == 510
   with pytest.raises(errors.InputError, match="pad_token_id is None"):
@@ -133,7 +133,7 @@ def test_other_vocabulary_files_are_not_read(tmp_path):
   assert model_folder.find(str(tmp_path))["vocab_file"] == str(path)
 
 
-def test_new_positions_repeat_the_rows_of_tokens(tmp_path):
+def test_new_positions_repeat_all_positions_but_the_first(tmp_path):
   source = converter.open_source(str(GOLDEN / "RobertaModel"))
   old_table = source.reader.read(POSITIONS)
   grown, _ = growth.grow(source, str(tmp_path), max_position_embeddings=30)

@@ -203,7 +203,7 @@ def settings_with(**flags):
   return run_settings.Settings(values, flags)
 
 
-def test_features_that_such_a_file_lacks(tmp_path):
+def test_features_that_tokenizer_json_lacks(tmp_path):
   known = tokenizer_files.with_known_case(settings_with())
   assert known.do_lower_case is False
   with pytest.raises(errors.InputError, match="leave out --do_lower_case"):

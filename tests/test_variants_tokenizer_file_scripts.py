@@ -19,7 +19,7 @@ from variants import vocabularies
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "roberta"
 TRAINING = {**test_variants_scripts.TRAINING, "max_seq_length": 32}
-# HerBERT is a BERT with a tokenizer.json.
+# "words" is like HerBERT, a BERT with a tokenizer.json.
 VARIANTS = {"bpe": "roberta", "unigram": "camembert", "words": "bert"}
 
 
@@ -172,13 +172,13 @@ def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["static", "dynamic"])
-def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+def test_pretraining_masks_whole_words_and_resumes(roberta, masking, tmp_path):
   records = tmp_path / "records.tfrecord"
   vocab_file = roberta / "tokenizer.json"
   flags = {"vocab_file": vocab_file, "max_seq_length": 64}
   masks = {"max_predictions_per_seq": 10, "do_whole_word_mask": True}
-  data = {"dynamic_masking": True} if how == "dynamic" else masks
+  data = {"dynamic_masking": True} if masking == "dynamic" else masks
   run(
     "create_pretraining_data.py",
     **flags,
@@ -188,9 +188,9 @@ def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
     output_file=records,
     packing="full_sentences",
   )
-  if how == "static":
+  if masking == "static":
     check_whole_words(records, vocab_file)
-  elif how == "dynamic":
+  elif masking == "dynamic":
     flags["do_whole_word_mask"] = True
   training = {
     **flags,
@@ -213,7 +213,7 @@ def test_pretraining_masks_whole_words_and_resumes(roberta, how, tmp_path):
 
 
 def check_whole_words(records, vocab_file):
-  cut = 0
+  num_continuations = 0
   tokenizer = vocabularies.make_tokenizer(str(vocab_file))
   for record in tfrecord.read_records(str(records)):
     ids = record["input_ids"].tolist()
@@ -231,6 +231,6 @@ def check_whole_words(records, vocab_file):
         and pieces[position].isalpha()
         and (pieces[position][0] != "Ġ")
       ):
-        cut += 1
+        num_continuations += 1
         assert (position in positions) == (position - 1 in positions)
-  assert cut > 100
+  assert num_continuations > 100

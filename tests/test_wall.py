@@ -1,6 +1,6 @@
 """Tests that modules for texts and numbers do not import TensorFlow or Keras.
 
-Each check runs in a new process in which the package cannot be imported.
+Each check runs in a new process in which one of them cannot be imported.
 """
 
 import json
@@ -21,14 +21,14 @@ from test_head_answers import TEXTS, assert_same
 
 pytest.importorskip("onnxruntime")
 
-# Modules whose docstring says "No TensorFlow". ANSWERS lists more modules.
+# Modules whose docstring says "No TensorFlow", and more modules.
 MODULES = sorted(
   path
   for path in test_layout.SOURCES
   if "No TensorFlow"
   in (test_layout.ast.get_docstring(test_layout.tree_of(path)) or "")
 )
-ANSWERS = [
+MORE_MODULES = [
   "classification.answers",
   "classification.data",
   "classification.scores",
@@ -74,7 +74,7 @@ def test_texts_and_answers_import_no_tensorflow():
     for path in MODULES
   ]
   assert len(names) > 7
-  imports = [f"import {name}" for name in sorted({*names, *ANSWERS})]
+  imports = [f"import {name}" for name in sorted({*names, *MORE_MODULES})]
   assert without("tensorflow", [*imports, "print(0)"]) == 0
 
 
@@ -105,7 +105,7 @@ def test_records_are_made_without_tensorflow(tmp_path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-  """A function of a head; returns (its model folder, its export)."""
+  """A function of a head that returns its model folder and its export."""
   models_and_exports = {}
 
   def of_head(head):
