@@ -97,8 +97,8 @@ def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   assert outputs["number"].tolist() == list(range(count))
   expected = [2] * count
   if not on_tpu:
-    # A batch holds 2 records of 600 tokens or 24 records of up to 48 tokens. The
-    # last one has 20. The record of 49 tokens shares a batch with one of 600.
+    # A batch holds 2 records of 600 tokens or 24 of up to 48 tokens. The last
+    # batch has 20. The record of 49 tokens shares a batch with one of 600.
     expected[5:49] = [20] * 20 + [24] * 24
   assert outputs["rows"].tolist() == expected
 
