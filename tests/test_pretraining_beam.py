@@ -13,9 +13,9 @@ from pretraining import beam
 
 SCRIPT = "create_pretraining_data.py"
 # DirectRunner falls back to this if it cannot download another runner.
-ONE_THREAD = "--runner=FnApiRunner"
+LOCAL = "--runner=FnApiRunner"
 THREADS = (
-  f"{ONE_THREAD} --direct_num_workers=2 --direct_running_mode=multi_threading"
+  f"{LOCAL} --direct_num_workers=2 --direct_running_mode=multi_threading"
 )
 PROCESSES = THREADS.replace("threading", "processing")
 
@@ -47,8 +47,7 @@ def folders(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  "options",
-  [ONE_THREAD, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)],
+  "options", [LOCAL, THREADS, pytest.param(PROCESSES, marks=pytest.mark.slow)]
 )
 def test_bytes_are_the_same_and_only_missing_shards_are_made(
   tmp_path, apache_beam, expected, options
@@ -75,7 +74,7 @@ def test_a_run_that_was_stopped_is_finished(tmp_path, apache_beam, expected):
   pathlib.Path(f"{run.manifest}.results").write_text("[]")
   os.remove(run.shards[3].output)
   unchanged = os.stat(run.shards[0].output)
-  run.make(beam_options=ONE_THREAD)
+  run.make(beam_options=LOCAL)
   sharded_runs.assert_expected(run, expected)
   assert os.stat(run.shards[0].output) == unchanged
 
@@ -87,7 +86,7 @@ def test_bad_text_gives_one_sentence_and_other_shards_are_made(
   with open(tmp_path / "beam" / "b.txt", "r+b") as stream:
     stream.write(b"\xff")
   with pytest.raises(errors.InputError, match=r"^\S*b.txt:1: not UTF-8 \("):
-    run.make(beam_options=ONE_THREAD)
+    run.make(beam_options=LOCAL)
   names = sorted(os.listdir(tmp_path / "beam" / "out"))
   assert len(names) == 6 and names[-1] == "a.tfrecord.manifest.json"
 
@@ -96,7 +95,7 @@ def test_a_failing_pipeline_names_the_fault(tmp_path, apache_beam):
   message = r"pipeline failed \(ZeroDivisionError.*Run the same command"
   with pytest.raises(errors.InputError, match=message):
     beam.in_order(
-      ONE_THREAD, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
+      LOCAL, functools.partial(divmod, 1), [0], results=str(tmp_path / "r")
     )
 
 
@@ -125,7 +124,7 @@ def test_a_missing_package_is_reported_before_anything_is_read(
   }
   (tmp_path / "apache_beam.py").write_text("raise ImportError(name=__name__)")
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-  with script_runner.start(SCRIPT, beam_options=ONE_THREAD, **flags) as process:
+  with script_runner.start(SCRIPT, beam_options=LOCAL, **flags) as process:
     message = process.communicate()[1]
   assert message.startswith(f"{SCRIPT}: error: this needs apache_beam: run ")
   assert 'pip install "bert-tf2[beam]"' in message and process.returncode == 1

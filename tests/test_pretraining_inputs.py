@@ -171,9 +171,7 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
   ],
 )
-def test_values_out_of_range_are_named(
-  tmp_path, monkeypatch, name, values, fault
-):
+def test_bad_values_are_named(tmp_path, monkeypatch, name, values, fault):
   good = write(tmp_path / "good")
   bad = write(tmp_path / "bad", **{name: values})
   expected = f"bad: record 6: {name} holds {fault}"

@@ -168,9 +168,7 @@ def test_the_names_of_evaluation_results(plain):
     pytest.param(2, tf.float32, marks=pytest.mark.slow),
   ],
 )
-def test_block_lengths_do_not_change_accumulated_steps(
-  tmp_path, replicas, dtype
-):
+def test_accumulation_ignores_the_length_of_blocks(tmp_path, replicas, dtype):
   strategy = (
     tf.distribute.get_strategy() if replicas == 1 else two_replicas.strategy()
   )

@@ -56,9 +56,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
 
 
 @pytest.mark.parametrize("num_processes", [2, 3])
-def test_the_number_of_processes_changes_nothing(
-  tmp_path, expected, num_processes
-):
+def test_any_number_of_processes(tmp_path, expected, num_processes):
   run = make_run(tmp_path)
   run.make(num_processes)
   assert_expected(run, expected)

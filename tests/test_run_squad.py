@@ -128,11 +128,9 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
   with_odds = folder / "predictions.json"
   assert scored(**flags, predictions_file=with_odds) == expected
   without_odds = shutil.copy(with_odds, tmp_path)
-  without_best = {
-    k: v for k, v in expected.items() if not k.startswith("best_")
-  }
-  assert len(without_best) < len(expected)
-  assert scored(**flags, predictions_file=without_odds) == without_best
+  basic = {k: v for k, v in expected.items() if not k.startswith("best_")}
+  assert len(basic) < len(expected)
+  assert scored(**flags, predictions_file=without_odds) == basic
   path = tmp_path / "v1.json"
   path.write_text(json.dumps(unpacked("v1")["predictions"]))
   v1 = scored(predict_file=files / "dev_v1.json", predictions_file=path)
@@ -281,9 +279,7 @@ def predictions_of(files, folder, **flags):
   return done, json.loads((folder / "predictions.json").read_text())
 
 
-def test_predictions_use_the_input_settings_of_training(
-  trained, files, encoder, tmp_path
-):
+def test_answers_use_the_stored_settings(trained, files, encoder, tmp_path):
   folder, _ = trained
   expected = json.loads((folder / "predictions.json").read_text())
   model = folder / "final_model"
@@ -312,9 +308,7 @@ def test_predictions_use_the_input_settings_of_training(
   assert "--max_seq_length=32 (trained with 64), --max_ans" in done.err
 
 
-def test_further_training_removes_the_threshold(
-  trained, files, encoder, tmp_path
-):
+def test_training_removes_the_threshold(trained, files, encoder, tmp_path):
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
   done = squad(

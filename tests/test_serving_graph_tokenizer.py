@@ -114,9 +114,7 @@ def test_offsets_of_long_words_and_of_later_texts(graph_tokenizers):
 
 
 @pytest.mark.parametrize("setting", ["cased", "multi_cased"])
-def test_pieces_equal_their_slices_of_the_text(
-  setting, full_tokenizers, graph_tokenizers
-):
+def test_pieces_equal_text_slices(setting, full_tokenizers, graph_tokenizers):
   full = full_tokenizers[setting]
   for text in filter(no_surrogates, goldens.random_texts(seed=6, count=100)):
     tokens = graph_tokenizers[setting](tf.constant([text]))

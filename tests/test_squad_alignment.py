@@ -114,19 +114,17 @@ def test_only_the_given_words_are_searched(predicted, first, last, answer):
 
 
 @pytest.mark.parametrize(
-  "context, offsets, text",
+  "context, span, text",
   [
     (" a  bc\nd ", (0, 1), "a"),
     (" a  bc\nd ", (2, 6), "bc\nd"),
     ("ab \tab", (3, 5), "ab"),
   ],
 )
-def test_offsets_among_words_are_converted_to_the_context(
-  context, offsets, text
-):
-  start, end = alignment.in_context(context, offsets)
+def test_offsets_among_words_are_converted_to_the_context(context, span, text):
+  start, end = alignment.in_context(context, span)
   assert context[start:end] == text
-  assert start == (context.rindex(text) if offsets[0] else context.index(text))
+  assert start == (context.rindex(text) if span[0] else context.index(text))
 
 
 @pytest.fixture
