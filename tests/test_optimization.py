@@ -84,7 +84,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
     RATE(0, num_train_steps=0)
 
 
-def test_the_originals_create_optimizer_has_no_namesake():
+def test_create_optimizer_is_not_redefined():
   """The original's create_optimizer takes a loss and returns a training op."""
   assert not hasattr(optimization, "create_optimizer")
 

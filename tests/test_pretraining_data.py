@@ -194,6 +194,6 @@ def corpus_of(*documents):
     ([[12, 3], [9, 8]], ""),
   ],
 )
-def test_unsuitable_text_is_warned_of(documents, warning, caplog):
+def test_unsuitable_text_gives_a_warning(documents, warning, caplog):
   data.warn_of_shape(corpus_of(*documents), 10)
   assert (warning in caplog.text) if warning else not caplog.text

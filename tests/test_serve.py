@@ -152,7 +152,7 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
   assert '\nbert_requests_total{status="200"} 1\n' in numbers
 
 
-def test_errors(saved_model, tmp_path):
+def test_startup_errors(saved_model, tmp_path):
   def error_of(**flags):
     finished = script_runner.run("serve.py", **flags)
     assert finished.code == 1

@@ -59,7 +59,7 @@ async def start_one(batcher, model):
   return task
 
 
-async def waiting(batcher, *requests):
+async def submit_each(batcher, *requests):
   """Submits requests; returns their tasks."""
   tasks = [
     asyncio.create_task(submit(batcher, *request)) for request in requests
@@ -75,7 +75,7 @@ async def waiting(batcher, *requests):
 def test_requests_that_wait_are_computed_together(limits, batches):
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1], [2, 3], [4])
+    tasks = await submit_each(batcher, [1], [2, 3], [4])
     model.may_finish.set()
     answers = await asyncio.gather(first, *tasks)
     assert answers == [[0], [2], [4, 6], [8]]
@@ -85,7 +85,7 @@ def test_requests_that_wait_are_computed_together(limits, batches):
 
 def test_a_full_batch_does_not_wait_for_its_delay():
   async def scenario(batcher, model):
-    tasks = await waiting(batcher, [1], [2])
+    tasks = await submit_each(batcher, [1], [2])
     assert await asyncio.gather(*tasks) == [[2], [4]]
 
   model = run(scenario, max_batch_delay_ms=AN_HOUR, max_batch_size=2)
@@ -95,7 +95,7 @@ def test_a_full_batch_does_not_wait_for_its_delay():
 def test_a_bad_request_does_not_fail_other_requests():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    good, bad = await waiting(batcher, [1], [-1])
+    good, bad = await submit_each(batcher, [1], [-1])
     model.may_finish.set()
     assert await good == [2]
     with pytest.raises(ValueError, match="negative"):
@@ -108,11 +108,11 @@ def test_a_bad_request_does_not_fail_other_requests():
 def test_the_queue_is_bounded():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1, 2])
+    tasks = await submit_each(batcher, [1, 2])
     batcher.require_room()
     with pytest.raises(batching.QueueFull):
       await submit(batcher, 3, 4)
-    tasks += await waiting(batcher, [3])
+    tasks += await submit_each(batcher, [3])
     with pytest.raises(batching.QueueFull):
       batcher.require_room()
     model.may_finish.set()
@@ -124,7 +124,7 @@ def test_the_queue_is_bounded():
 def test_a_cancelled_request_is_not_computed():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    cancelled, remaining = await waiting(batcher, [1], [2])
+    cancelled, remaining = await submit_each(batcher, [1], [2])
     cancelled.cancel()
     await asyncio.sleep(0)
     model.may_finish.set()
@@ -136,7 +136,7 @@ def test_a_cancelled_request_is_not_computed():
 def test_closing_finishes_waiting_requests_and_refuses_new_ones():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1])
+    tasks = await submit_each(batcher, [1])
     closing = asyncio.create_task(batcher.close())
     await asyncio.sleep(0)
     with pytest.raises(batching.Closed):
@@ -150,7 +150,7 @@ def test_closing_finishes_waiting_requests_and_refuses_new_ones():
 
 def test_closing_does_not_wait_for_a_fuller_batch():
   async def scenario(batcher, model):
-    (task,) = await waiting(batcher, [1])
+    (task,) = await submit_each(batcher, [1])
     await batcher.close()
     assert await task == [2]
 
@@ -178,7 +178,7 @@ def test_requests_that_waited_during_a_batch_do_not_wait_again():
 
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    (second,) = await waiting(batcher, [1])
+    (second,) = await submit_each(batcher, [1])
     await asyncio.sleep(delay)
     model.may_finish.set()
     await first

@@ -171,7 +171,7 @@ def test_spans(context):
   assert not any(covered[:5]) and not any(covered[5 + len(pieces) :])
 
 
-def test_errors(tmp_path):
+def test_unsuitable_lengths_and_vocabularies_are_refused(tmp_path):
   with pytest.raises(errors.InputError, match="max_position_embeddings"):
     make("embedding", max_seq_length=65)
   path = tmp_path / "vocab.txt"

@@ -64,7 +64,7 @@ def test_several_inputs():
     ({"names": PAIR, "inputs": {"a": ["x"], "b": []}}, "a has 1, b has 0"),
   ],
 )
-def test_errors(request_, sentence):
+def test_invalid_requests(request_, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     parse(**request_)
 

@@ -275,7 +275,7 @@ def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
     ),
   ],
 )
-def test_options_that_make_no_sense(options, sentence):
+def test_invalid_options_are_refused(options, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     text_models.load(MODEL, **options)
 

@@ -59,8 +59,8 @@ def test_batches_do_not_change_a_label(tmp_path):
   ],
 )
 def test_words(text, at_punctuation, words):
-  places = text_spans.word_places(text, at_punctuation=at_punctuation)
-  assert [text[start:end] for start, end in places] == words
+  offsets = text_spans.word_places(text, at_punctuation=at_punctuation)
+  assert [text[start:end] for start, end in offsets] == words
   if at_punctuation:
     tokens = tokenization.BasicTokenizer(False).tokenize(text)
     assert tokens == [word.replace("\u200b", "") for word in words]

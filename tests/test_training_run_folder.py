@@ -224,7 +224,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
   save(tmp_path, 5)
   before = names(tmp_path)
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-  for limit in (10, 300):  # Stops the data, then the .commit file.
+  for limit in (10, 300):  # Too small for the data, then for .commit.
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     message = "step 10 could not be saved in .*too large.*make room and run"
     try:
@@ -429,7 +429,7 @@ def test_where_a_run_starts_from(tmp_path):
   assert random == ("random", None, 0, {})
   assert run_folder.starting_point(folder, "x") == ("init", "x", 0, {})
   save(folder, 5)
-  found = run_folder.starting_point(folder, "x")
-  assert found == ("resume", f"{folder}/model.ckpt-5", 5, {})
+  resumed = run_folder.starting_point(folder, "x")
+  assert resumed == ("resume", f"{folder}/model.ckpt-5", 5, {})
   (tmp_path / "run/model.ckpt-5.commit").unlink()
   assert run_folder.starting_point(folder, "x").origin == "init"

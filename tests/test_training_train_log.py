@@ -14,7 +14,7 @@ from training import loop, train_log
 SPEED = "examples_per_second"
 
 
-class World:
+class Fakes:
   """Replaces the clock, which tests set, and the logger: stores messages."""
 
   def __init__(self):
@@ -35,11 +35,11 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch):
-  world = World()
-  monkeypatch.setattr(train_log, "time", world)
-  monkeypatch.setattr(train_log, "logging", world)
-  return world
+def fakes(monkeypatch):
+  fakes = Fakes()
+  monkeypatch.setattr(train_log, "time", fakes)
+  monkeypatch.setattr(train_log, "logging", fakes)
+  return fakes
 
 
 def open_log(folder, *, first_step=0, writes_files=True, **options):
@@ -137,10 +137,10 @@ def test_values_are_logged_even_after_an_evaluation(tmp_path):
   assert lines[1]["loss"] == 2.0
 
 
-def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
+def test_speed_counts_from_the_end_of_the_first_block(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=4)
   for seconds, step in ((60.0, 2), (1.0, 4), (3.0, 6), (1.0, 8)):
-    world.now += seconds
+    fakes.now += seconds
     log_block(log, step, [1.0, 1.0])
   assert log.seconds_per_step == 0.5
   log.close()
@@ -148,7 +148,7 @@ def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
   assert [line[SPEED] for line in written(tmp_path)] == [16.0, 8.0]
 
 
-def test_a_device_is_timed_by_its_results(tmp_path, world, monkeypatch):
+def test_a_device_is_timed_by_its_results(tmp_path, fakes, monkeypatch):
   """The call of a block takes no time; its results take 1 s per step."""
   log = open_log(tmp_path, log_steps=100)
   original_flush = log.flush
@@ -156,7 +156,7 @@ def test_a_device_is_timed_by_its_results(tmp_path, world, monkeypatch):
   for waiting_steps, num_steps in ((0, 1), (1, 4), (4, 2)):
 
     def flush(steps=waiting_steps):
-      world.now += 1.0 * steps
+      fakes.now += 1.0 * steps
       original_flush()
 
     monkeypatch.setattr(log, "flush", flush)
@@ -166,14 +166,14 @@ def test_a_device_is_timed_by_its_results(tmp_path, world, monkeypatch):
   assert seconds == [0.0, 1.0, 1.0]
 
 
-def test_an_evaluation_does_not_slow_the_training_down(tmp_path, world):
+def test_an_evaluation_does_not_slow_the_training_down(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=2)
   log_block(log, 2, [1.0, 1.0])
-  world.now += 1.0
+  fakes.now += 1.0
   log_block(log, 4, [1.0, 1.0])
-  world.now += 500.0
+  fakes.now += 500.0
   log.evaluated(4, {"loss": 0.5, "accuracy": 0.75})
-  world.now += 2.0
+  fakes.now += 2.0
   log_block(log, 6, [1.0, 1.0])
   assert log.seconds_per_step == 1.0
   log.close()
@@ -181,10 +181,10 @@ def test_an_evaluation_does_not_slow_the_training_down(tmp_path, world):
   assert [line["step"] for line in lines] == [2, 4, 4, 6]
   assert lines[2] == {"step": 4, "eval/loss": 0.5, "eval/accuracy": 0.75}
   assert lines[3][SPEED] == 8.0
-  assert "evaluation at step 4  accuracy 0.75  loss 0.5" in world.infos
+  assert "evaluation at step 4  accuracy 0.75  loss 0.5" in fakes.infos
 
 
-def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
+def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=6)
   nan = float("nan")
   in_row = []
@@ -192,16 +192,16 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
     log_block(log, step, losses)
     in_row.append(log.bad_steps_in_row)
   log.close()
-  assert in_row == [0, 2, 4]  # Known one block late.
+  assert in_row == [0, 2, 4]  # Counted one block late.
   assert log.bad_steps_in_row == 0
-  assert [line.split(":")[0] for line in world.warnings] == [
+  assert [line.split(":")[0] for line in fakes.warnings] == [
     f"step {step} skipped" for step in (2, 3, 4, 5)
   ]
-  assert world.warnings[-1].endswith("(4 in a row)")
+  assert fakes.warnings[-1].endswith("(4 in a row)")
   assert written(tmp_path)[0]["loss"] == 2.0
 
 
-def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, world):
+def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=2, loss_scaling=True)
   nan = float("nan")
   log_block(
@@ -209,11 +209,11 @@ def test_an_overflow_of_the_loss_scale_is_not_a_bad_step(tmp_path, world):
   )
   log.close()
   assert log.bad_steps_in_row == 1
-  assert world.infos[0].startswith("step 1 skipped: its gradient overflowed")
-  assert [line[:14] for line in world.warnings] == ["step 2 skipped"]
+  assert fakes.infos[0].startswith("step 1 skipped: its gradient overflowed")
+  assert [line[:14] for line in fakes.warnings] == ["step 2 skipped"]
   (line,) = written(tmp_path)
   assert (line["skipped_steps"], line["loss_scale"]) == (2, 2.0**13)
-  assert "skipped_steps 2" in world.details[-1]
+  assert "skipped_steps 2" in fakes.details[-1]
 
 
 def test_values_that_are_not_finite_are_null_in_json(tmp_path):
@@ -228,11 +228,11 @@ def test_values_that_are_not_finite_are_null_in_json(tmp_path):
   assert evaluation == {"step": 1, "eval/loss": None, "eval/f1": 0.5}
 
 
-def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
+def test_tokens_per_second_come_from_tokens_per_example(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=4)
   for step in (2, 4):
     log_block(log, step, [1.0, 1.0], tokens_per_example=(600.0, 6.0))
-    world.now += 1.0
+    fakes.now += 1.0
   log.close()
   (values,) = written(tmp_path)
   assert values["tokens_per_example"] == 100
@@ -303,25 +303,25 @@ def test_the_profiler_runs_for_the_requested_steps(tmp_path, monkeypatch):
   assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
 
 
-def test_lines_are_shown_at_intervals_and_at_the_end(tmp_path, world):
+def test_lines_are_shown_at_intervals_and_at_the_end(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=4)
   for step, seconds in ((1, 1.0), (3, 40.0), (4, 1.0), (8, 1.0), (100, 1.0)):
-    world.now += seconds
+    fakes.now += seconds
     log_block(log, step, [1.0])
   log.close()
-  steps = [line.split()[1] for line in (*world.infos, *world.details)]
+  steps = [line.split()[1] for line in (*fakes.infos, *fakes.details)]
   infos, details = steps[:2], steps[2:]
-  assert infos == ["3/100", "100/100"] and len(world.infos) == 2
+  assert infos == ["3/100", "100/100"] and len(fakes.infos) == 2
   assert details == ["4/100", "8/100"]
 
 
-def test_a_line_has_values_speed_and_the_remaining_time(tmp_path, world):
+def test_a_line_has_values_speed_and_the_remaining_time(tmp_path, fakes):
   log = open_log(tmp_path, log_steps=2)
   log_block(log, 1, [1.0])
-  world.now += 40.0
+  fakes.now += 40.0
   log_block(log, 2, [3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
   log.close()
-  assert world.details + world.infos == [
+  assert fakes.details + fakes.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
     "gradient_norm 1  0.2 examples/s  1:05:20 left"
   ]
@@ -332,7 +332,7 @@ class Terminal(io.StringIO):
     return True
 
 
-def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
+def test_a_terminal_has_one_bar(tmp_path, fakes, monkeypatch):
   terminal = Terminal()
   monkeypatch.setattr("sys.stderr", terminal)
   monkeypatch.setenv("COLUMNS", "120")
@@ -345,7 +345,7 @@ def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
   assert last.startswith(" 50.0%|############            |  step 50/100  los")
   assert "loss 3.142  learning_rate 0.1  " in last
   assert "examples/s  ETA " in last
-  assert world.infos == [] and len(world.details) == 1
+  assert fakes.infos == [] and len(fakes.details) == 1
 
 
 def tags_of(folder):
@@ -369,12 +369,12 @@ def test_tags_of_evaluations_have_a_prefix(tmp_path):
   assert tags == {(5, "eval/f1"), (5, "eval/loss")}
 
 
-def test_the_compilation_of_the_first_step_is_announced(tmp_path, world):
+def test_the_compilation_of_the_first_step_is_announced(tmp_path, fakes):
   log = open_log(tmp_path, first_step=6)
   log.block_begins(6)
-  (message,) = world.infos
+  (message,) = fakes.infos
   assert message.startswith("compiling") and message.endswith("step 7 is done")
   log_block(log, 7, [1.0])
   log.block_begins(7)
-  assert len(world.infos) == 1
+  assert len(fakes.infos) == 1
   log.close()

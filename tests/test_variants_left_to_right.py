@@ -116,7 +116,7 @@ def test_a_classifier_reads_the_last_token():
 
 
 def records():
-  """Returns rows with two masked words each; the second row has only one."""
+  """Returns a batch of three rows with two, one and two masked words."""
   batch = tiny_model.pretraining_batch(
     [[1, 4], [3, 0], [2, 1]], [[1, 1], [1, 0], [1, 1]], 3, 8
   )

@@ -138,7 +138,7 @@ def test_albert_config_json_selects_albert(tmp_path):
   assert configuration.read(str(path))["variant"] == "albert"
 
 
-def test_ernie_with_tasks_is_another_network():
+def test_ernie_with_tasks_is_refused():
   with pytest.raises(errors.InputError, match="model_type is 'ernie'"):
     configuration.from_huggingface({"model_type": "ernie", "use_task_id": True})
 
