@@ -130,7 +130,7 @@ def test_a_grid_is_reported_by_its_best_setting_and_its_spread(tmp_path):
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-  """A plan of mrpc-base whose script succeeds at its second start."""
+  """A plan of mrpc-base after a failed start; the next start succeeds."""
   write(tmp_path / BASE / "config.json", "{}")
   write(tmp_path / BASE / "model.safetensors", "x")
   write(
@@ -209,7 +209,7 @@ def test_another_configuration_and_earlier_deviations_are_reported(
   write(tmp_path / BASE / "config.json", '{"num_hidden_layers": 2}')
   reported = deviations(changed)
   assert ("recipe changed", "num_hidden_layers 2 instead of 3") in reported
-  for seed in 1, 2:  # Both start from seed 1.
+  for seed in 1, 2:  # Both runs start from the model of seed 1.
     write(tmp_path / "out/size-3-768-12/seed_1/final_model/config.json", "{}")
     next_row = rows.ROWS["size-3-768-12-mnli"]
     runs.run(plan._replace(row=next_row, model="", data="d"), seed)

@@ -131,7 +131,7 @@ def test_a_threshold_is_stored_next_to_an_evaluated_model(tmp_path):
   weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
   threshold = threshold_of(null_threshold.digest(head()))
   threshold.write_next_to(str(model))
-  assert not (model / FILE).exists()  # It might be a run's folder.
+  assert not (model / FILE).exists()  # It has no bert_config.json.
   (model / "bert_config.json").write_text("{}")
   threshold_of(null_threshold.digest(head(2.0))).write_next_to(str(model))
   assert not (model / FILE).exists()

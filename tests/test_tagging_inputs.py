@@ -138,7 +138,7 @@ SENTENCES = [
 WINDOWS = [
   windowing.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
   windowing.Window([2, 13, 3], 1, 0, [1]),
-  # The window of the second word of the first sentence.
+  # The window for the first sentence's second word.
   windowing.Window([2, 12, 3], 0, 1, [1]),
 ]
 

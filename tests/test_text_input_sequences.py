@@ -16,7 +16,7 @@ from text import input_sequences
     (3, 2, 9, (3, 2)),
     (9, 2, 5, (3, 2)),
     (2, 9, 5, (2, 3)),
-    (5, 5, 5, (3, 2)),  # Of equally long texts, the second is cut.
+    (5, 5, 5, (3, 2)),  # Of equally long texts, the second is cut first.
     (2, 2, 1, (1, 0)),
     (1, 1, 0, (0, 0)),
   ],

@@ -1,4 +1,4 @@
-"""Compares a trained masked-LM head with transformers, in every way to run it.
+"""Compares a trained masked-LM head with transformers: Python, scripts, exports.
 
 The weights come from a Python package, whose code is not run:
 
