@@ -1,4 +1,4 @@
-"""Compares a trained masked-LM head with transformers: Python, scripts, exports.
+"""Compares a trained masked-LM head with transformers: Python, scripts, export.
 
 The weights come from a Python package, whose code is not run:
 
