@@ -1,7 +1,7 @@
 """Values of flags whose implementations are slow to import.
 
 Because they are listed here, --help and mistyped flags are answered before
-TensorFlow is loaded. A test compares them with the implementations.
+TensorFlow is loaded. A test compares some of them with the implementations.
 """
 
 DISTRIBUTION_STRATEGIES = tuple(

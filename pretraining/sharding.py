@@ -154,8 +154,8 @@ class ShardedRun:
     if not any(result.records for result in results.values()):
       file_io.remove(self.manifest)
       raise errors.InputError(
-        f"no record for {self.manifest}: pass text with one sentence per line "
-        "and blank lines between documents"
+        f"{self.manifest}: the text gives no records; pass text with one "
+        "sentence per line and blank lines between documents"
       )
     results = {shard.name: results[shard.name] for shard in self.shards}
     self._write_manifest(results)

@@ -78,7 +78,7 @@ def find_model(row: rows.Row, folder: str | None) -> str:
     f"--model_dir={folder or ''}; {_download('model', row.model, folder)}"
     if row.model
     else f"--row={row.name} has no released model to start from: --model_dir "
-    "must be a folder with bert_config.json, vocab.txt and any weights"
+    "must be a folder with bert_config.json and vocab.txt; weights are optional"
   )
 
 

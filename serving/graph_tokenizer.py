@@ -160,7 +160,7 @@ class GraphTokenizer(tf.Module):
       chars = _final_sigmas(chars, roles)
     rules = self._rules
     classes = rules.classes_of(chars)  # [C]
-    # A replacement has 0 (for an accent) to about 20 code points: repeat the
+    # A replacement has 0 (for an accent) to 3 code points: repeat the
     # origin for each of them, and number them within the replacement.
     # "É," becomes "e" and " , ": lengths are 1 3, origins 0 1 1 1, and `within`
     # is 0 0 1 2.
@@ -350,7 +350,7 @@ def _roles(char, lowered):
 def check_same(
   graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
 ) -> None:
-  """Checks that the graph gives the same ids as the training's tokenizer.
+  """Checks that the graph gives the same ids as the tokenizer of the training.
 
   It tries every character within a word, every token of the vocabulary, and
   random texts, mostly of difficult characters. Raises InputError: the ids of a

@@ -123,7 +123,7 @@ def load(
 ) -> exported_network.Served:
   """Loads an export; its answers equal the answers of the scripts.
 
-  So it splits long texts into windows where TensorFlow Serving truncates them.
+  So it splits long texts into windows; TensorFlow Serving truncates them.
 
   Args:
     folder: a folder with a saved_model.pb; or a folder with versions 1, 2,

@@ -134,8 +134,8 @@ def test_windows_cover_the_passage(num_pieces, room, stride, spans):
 
 def test_a_piece_counts_in_the_window_with_most_context():
   (_, _, first), (_, _, second) = windowing.cut_passage(7, 5, 2)
-  # Pieces 2 to 4 are in both windows. In both, the smaller context of piece 3 is
-  # one piece (left or right); in a tie, the first window counts.
+  # Pieces 2 to 4 are in both windows. In both, piece 3 has one piece on its
+  # shorter side; in a tie, the first window counts.
   assert first.tolist() == [True, True, True, True, False]
   assert second.tolist() == [False, False, True, True, True]
 

@@ -118,6 +118,10 @@ NAMED = [
   "tasks",
   [
     [exported(*NAMED, {"choices": ["good"]}, cancelled=NAMED[:1])] * 2,
+    [
+      {name: exported(*NAMED)[name] for name in ("annotations", "data")},
+      exported(*NAMED),
+    ],
     [{"id": 3, "text": TEXT, "label": NAMED}] * 2,  # JSON-MIN.
   ],
 )
