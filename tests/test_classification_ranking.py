@@ -351,7 +351,7 @@ def test_bad_lists_are_named(tmp_path, changes, message):
     (
       "3",
       {"do_train": True, "ranking_loss": "pointwise"},
-      "from 0 to 1; fix the row, .*--ranking_loss=listwise",
+      "from 0 to 1; fix the row; .*--ranking_loss=listwise",
     ),
     ("3", {"do_train": True, "ranking_loss": "listwise"}, None),
     ("3", {"do_train": False, "ranking_loss": "pointwise"}, None),
