@@ -507,7 +507,7 @@ def test_official_tasks_are_learned_scored_and_predicted(
         "max_seq_length": None,
         "bert_config_file": "length.json",
       },
-      "max_seq_length is 'x', which --max",
+      "max_seq_length does not accept the value 'x'",
     ),
     (
       {
