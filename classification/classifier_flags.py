@@ -35,10 +35,10 @@ def define_task_flags():
   flags.DEFINE_list(
     "metrics",
     [],
-    "Metrics to report besides the loss: accuracy, precision, recall, f1 (each "
-    "also with _macro or _micro), matthews, auc, pearson, spearman, recall@1, "
-    "recall@5, recall@10, mrr, mrr@10, ndcg@10. Each --task_kind supports some "
-    "of them. By default an official task's metrics, or for your own files the "
+    "Metrics to report besides the loss: accuracy, precision, recall, f1 (the "
+    "last three also with _macro or _micro), matthews, auc, pearson, spearman, "
+    "recall@1, recall@5, recall@10, mrr, mrr@10, ndcg@10. Each --task_kind "
+    "supports some of them. By default an official task's metrics, or for your own files the "
     "usual metrics of the --task_kind. With two classes, precision, recall and "
     "f1 refer to the second class in the order of --labels.",
   )
@@ -53,7 +53,10 @@ def define_task_flags():
 def define_own_data_flags():
   """Defines the flags that describe the user's files."""
   flags.DEFINE_string(
-    "train_file", None, "Your own training examples: .csv, .tsv or .jsonl."
+    "train_file",
+    None,
+    "Your own training examples, such as a .csv, .tsv or .jsonl file (see "
+    "--file_format).",
   )
   flags.DEFINE_string(
     "eval_file", None, "Your own evaluation examples.", not_with="eval_fraction"

@@ -2,8 +2,8 @@
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 
-`needs`, `not_with` and `why` are fields of run_settings.Rule. They become part
-of the flag's help, and run_settings.refuse_ignored applies them.
+`needs`, `not_with` and `why` are fields of run_settings.Rule. The first two
+become part of the flag's help, and run_settings.refuse_ignored applies all.
 """
 
 import functools

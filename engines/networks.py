@@ -24,7 +24,7 @@ _OUTPUTS = {
 def engine_of(folder: str) -> str | None:
   """Returns the engine for a folder, or None if it is not an export.
 
-  Other programs write files with these names too, but no network_file.SETTINGS.
+  Other programs also write model.onnx, for example, but not the settings file.
   """
   if os.path.exists(os.path.join(folder, network_file.SETTINGS)):
     for engine, name in network_file.FILES.items():

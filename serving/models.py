@@ -260,7 +260,7 @@ class WordWeigher(MaskFiller):
 class PairScorer(ServedModel):
   """Computes `log_probabilities` [B, 2]: the second text follows, or does not.
 
-  Exported graphs add `probability` [B], that the second text follows.
+  Exported graphs add `probability` [B]: how likely the second text follows.
   """
 
   text_inputs = ("text_a", "text_b")

@@ -8,10 +8,11 @@
   GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
 
-Every refusal is a JSON object with the key "error". Its status is 400 for an
-invalid request, 403 for a Host that is not allowed, 404 for an unknown model or
-version, 413 for a body that is too large, 500 for an internal error, 503 for
-too many requests or connections or during a shutdown, and 504 for a timeout.
+Every refusal of an HTTP request is a JSON object with the key "error". Its
+status is 400 for an invalid request, 403 for a Host that is not allowed, 404
+for an unknown model or version, 405 for another method, 413 for a body that is
+too large, 500 for an internal error, 503 for too many requests or connections
+or during a shutdown, and 504 for a timeout.
 The server closes a connection on which no complete request arrives in time.
 """
 
@@ -44,7 +45,7 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# Maximum seconds from a signal to the end of the process.
+# Seconds after a signal until the process ends, even if it is busy.
 _SECONDS_TO_END = 22.0
 # Maximum seconds aiohttp waits for answers, and again for clients to read them.
 _SECONDS_TO_FINISH = 8.0
@@ -67,7 +68,7 @@ class _LimitedLog:
     if self._count <= _LOG_LINES:
       logging.warning(line, *values)
 
-  # aiohttp calls `exception` for a request that is not HTTP.
+  # aiohttp calls `exception` for a malformed request.
 
   def exception(self, line, *values, exc_info=None):
     self.warning(f"{line}: %.200a", *values, str(exc_info))

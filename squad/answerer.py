@@ -24,7 +24,7 @@ def window_logits(
       The logits from T' to T are then -inf.
     mask_padding: whether to set the logits of padding to -inf.
       Unlike the original: there, padding competes for the n best positions of a
-      window. With `trim`, the answers would then depend on T'.
+      window. This needs `trim` to be False, or the answers depend on T'.
   """
   length = tf.shape(batch["input_ids"])[1]
   if trim:

@@ -73,8 +73,8 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
       predicted = tf.argmax(logits, axis=-1, output_type=gold.dtype)
       correct = tf.reduce_sum(tf.cast(tf.equal(predicted, gold), tf.float32))
       metrics[f"{name}_accuracy"] = (correct, examples)
-      # As in the original: the mean of the start and end losses. The loop
-      # divides this sum over a replica's examples by `weights`.
+      # As in the original: the mean of the start and end losses. This is a sum
+      # over the replica's examples; the loop divides it by the whole batch's.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

@@ -43,8 +43,8 @@ def read_by_id(path: str, value_type: type) -> dict:
 def normalized(text: str) -> str:
   """Returns a text normalized for comparison.
 
-  It lower-cases the text, then removes ASCII punctuation, but not marks such as
-  “, and then the words a, an and the. "well-known" becomes "wellknown".
+  It lower-cases the text, removes ASCII punctuation (typographic quotes stay),
+  and removes the words a, an and the. "well-known" becomes "wellknown".
   """
   text = text.lower().translate(_PUNCTUATION_REMOVED)
   return " ".join(_ARTICLE.sub(" ", text).split())

@@ -535,7 +535,7 @@ def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
 
 
 def graph_outputs(model, row):
-  """Returns the outputs of the graph for each row: {name: lists}."""
+  """Returns a dict of the graph's outputs for each row."""
   loaded = tf.saved_model.load(model.folder)
   outputs = loaded.signatures["serving_default"](
     **{name: tf.constant(texts) for name, texts in row.texts.items()}

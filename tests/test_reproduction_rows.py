@@ -31,7 +31,7 @@ def test_models_data_and_chains_exist():
 
 
 # The published tables, in the order of rows.csv. A slash separates the metrics
-# of a row: F1/accuracy, F1/exact match or Pearson/Spearman.
+# of a row, such as MNLI matched/mismatched, F1/accuracy or F1/exact match.
 PUBLISHED = {
   # mnli qqp qnli sst-2 cola sts-b mrpc rte: base, large; then both averages.
   "paper, table 1": """
@@ -77,7 +77,8 @@ PUBLISHED = {
     27.8 89.7 83.4/76.2 78.8/77.0 68.1/87.0 77.6/77.0 86.4 61.8 62.3
     38.0 89.6 86.6/81.6 80.4/78.4 69.6/87.9 80.0/79.1 87.7 62.2 62.3
     64.2 21.0 65.8 26.1 71.2 28.6 73.5 30.5""",
-  # en zh es de ar ur of both multilingual models, Chinese, both transfers.
+  # en zh es de ar ur of both multilingual models; Chinese; then zh es de ar ur,
+  # zero-shot and with translated tests.
   "multilingual.md": """
     81.9 76.6 77.8 75.9 70.7 61.6 81.4 74.2 77.3 75.2 70.5 61.7 77.2
     63.8 74.3 70.5 62.1 58.3 70.1 74.9 74.4 70.4 62.1""",

@@ -344,7 +344,7 @@ def damaged(tmp_path):
     ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
     (
       {"max_predictions_per_seq": 20},
-      ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
+      ["a.tfrecord: masked_lm_", "has 10 values", "require 20"],
     ),
     ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
     ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),

@@ -88,7 +88,7 @@ def test_embeddings_are_computed_from_the_hidden_states(bert):
 
 
 def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
-  monkeypatch.setattr(text_models, "_SEARCHED", 2)
+  monkeypatch.setattr(text_models, "_LINES_AT_ONCE", 2)
   options = {"pooling": "mean", "pooling_layer": [-2]}
   lines = [*TEXTS, "up the street", "gold"]
   vectors = bert.embed(lines, **options)
