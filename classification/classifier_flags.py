@@ -38,9 +38,9 @@ def define_task_flags():
     "Metrics to report besides the loss: accuracy, precision, recall, f1 (the "
     "last three also with _macro or _micro), matthews, auc, pearson, spearman, "
     "recall@1, recall@5, recall@10, mrr, mrr@10, ndcg@10. Each --task_kind "
-    "supports some of them. By default an official task's metrics, or for your own files the "
-    "usual metrics of the --task_kind. With two classes, precision, recall and "
-    "f1 refer to the second class in the order of --labels.",
+    "supports some of them. By default an official task's metrics, or for your "
+    "own files the usual metrics of the --task_kind. With two classes, "
+    "precision, recall and f1 refer to the second class in the order of --labels.",
   )
   flags.DEFINE_string(
     "glue_submission_dir",
