@@ -40,7 +40,8 @@ def define_task_flags():
     "recall@1, recall@5, recall@10, mrr, mrr@10, ndcg@10. Each --task_kind "
     "supports some of them. By default an official task's metrics, or for your "
     "own files the usual metrics of the --task_kind. With two classes, "
-    "precision, recall and f1 refer to the second class in the order of --labels.",
+    "precision, recall and f1 refer to the second class in the order of "
+    "--labels.",
   )
   flags.DEFINE_string(
     "glue_submission_dir",
