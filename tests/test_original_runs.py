@@ -112,7 +112,7 @@ def test_a_folder_is_continued_and_evaluated(tmp_path, task, make):
   log, results = run(
     script, tmp_path / "continued", train_file=train_file, **flags, **TRAINING
   )
-  assert "then the run continues at its step 2" in log
+  assert "then the run continues at step 2" in log
   assert results == expected
   resumed_runs.assert_same_checkpoints(
     tmp_path / "whole" / "model.ckpt-4", tmp_path / "continued" / "model.ckpt-4"
