@@ -106,7 +106,9 @@ def test_a_failing_writer_leaves_the_old_file(tmp_path, remote):
     writer.write(b"half")
     raise KeyError
   assert tfrecord.count_records(path) == 1
-  assert tf.io.gfile.listdir(f"{folder}/new") == ["file"]
+  tf.io.gfile.makedirs(f"{folder}/new")  # ram:// makes files without folders.
+  assert file_io.names_in(f"{folder}/new") == ["file"]
+  assert file_io.names_in(f"{folder}/old") == []
 
 
 def test_links_are_followed_and_stay(tmp_path):

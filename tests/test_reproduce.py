@@ -175,6 +175,20 @@ def test_a_finished_seed_is_not_run_again(plan, monkeypatch):
     runs.run(plan._replace(max_steps=3), 1)
 
 
+def test_the_best_run_of_a_search_gives_the_results(plan):
+  write(pathlib.Path(plan.folder(1), "search_results.tsv"), TABLE)
+  runs.run(plan, 1)
+  [record] = runs.finished(plan.output)
+  assert record["results"]["eval_f1"] == 0.81 and len(record["grid"]) == 3
+
+
+@pytest.mark.parametrize("count, cores", [(1, ", 1 core"), (2, ", 2 cores")])
+def test_the_machine_has_cores(monkeypatch, count, cores):
+  monkeypatch.setattr(runs.process_pool, "default_processes", lambda: count)
+  monkeypatch.setattr(runs.shutil, "which", lambda name: None)
+  assert runs.machine().endswith(cores)
+
+
 def deviations(plan):
   runs.run(plan, 1)
   return [tuple(pair) for pair in runs.finished(plan.output)[0]["deviations"]]
