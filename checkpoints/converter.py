@@ -60,7 +60,7 @@ def open_source(
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default the configuration in the checkpoint's folder.
-    vocab_file: by default the first of vocabularies.NAMES in that folder.
+    vocab_file: by default tokenizer_files.vocabulary_of that folder.
 
   Raises:
     InputError: a file is missing or damaged, or the files do not match.

@@ -45,13 +45,13 @@ def make_encoder(
 
   It takes a text and an optional second text, truncates them to max_seq_length
   (pairs as `truncate_pair` does), and returns (input_ids, segment_ids).
-  Raises InputError: no room for [CLS] and two [SEP].
+  Raises InputError: no room for the special tokens of a pair.
   """
   frame = tokenizer.frame
   if frame.room(max_seq_length) < 0:
     raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room for text next to "
-      f"[CLS] and two [SEP]; pass {3 + frame.between} or more"
+      f"--max_seq_length={max_seq_length} is too short for the special tokens "
+      f"of a pair and a text; pass {3 + frame.between} or more"
     )
 
   def encode(text_a, text_b=None):

@@ -116,9 +116,9 @@ def make_compute(
 
 
 def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-  """Returns the cosine of each row of a with the same row of b, float64 [N].
+  """Returns the cosines of the rows of `a` and `b` in pairs, float64 [N].
 
-  a and b are [N, D]. The cosine with a zero vector is 0.
+  `a` and `b` are [N, D]. The cosine with a zero vector is 0.
   """
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
   norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)

@@ -137,8 +137,8 @@ def read(
     _check_ids(questions)
   if not questions:
     why = skipped and (
-      f": all {len(skipped)} are skipped, such as {skipped[0].qas_id!r}: "
-      f"{skipped[0].reason}; fix the file"
+      f": all {len(skipped)} are skipped; for example, question "
+      f"{skipped[0].qas_id!r}: {skipped[0].reason}; fix the file"
     )
     raise errors.InputError(f"{path} has no usable question{why or ''}")
   _report(path, questions, skipped)
@@ -260,8 +260,8 @@ def _nested(entry, place, version_2):
   )
   if len(texts) != len(starts):
     raise errors.InputError(
-      f"{place}: answers has {len(texts)} text and {len(starts)} answer_start; "
-      "expected one answer_start for each text"
+      f"{place}: the lists in answers differ in length: text {len(texts)}, "
+      f"answer_start {len(starts)}; expected one answer_start for each text"
     )
   entry = {
     **entry,
@@ -318,8 +318,8 @@ def _with_answer(question, entry, passage):
     for character in (offset, offset + len(text) - 1)
   )
   touched = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
-  # As in the original: search for the answer in its whole words, joined by
-  # single spaces, after replacing the answer's white space with single spaces.
+  # As in the original: the words that the answer touches, joined by single
+  # spaces, must contain the answer, in which white space is a single space.
   cleaned = " ".join(text.split())
   if cleaned and cleaned in touched:
     return question._replace(
@@ -341,7 +341,7 @@ def _with_answer(question, entry, passage):
 
 
 def _check_ids(questions):
-  """Refuses repeated ids. Unlike the original: there, the last one counts."""
+  """Refuses repeated ids; in the original, an id's last question counts."""
   seen = set()
   for question in questions:
     if question.qas_id in seen:

@@ -103,8 +103,8 @@ def count_entities(
 ) -> Counts:
   """Counts entities; a correct entity has the gold type, start and end.
 
-  `find` returns the entities in a sentence's labels: `entities`, or `words`
-  for labels of single words.
+  `find` is the function that finds the entities in a sentence's labels: pass
+  `entities`, or `words` if each word counts as an entity.
   """
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):

@@ -49,7 +49,9 @@ def test_lines_are_cut_to_the_maximum_length(tmp_path, tokenizer):
 
 
 def test_a_sequence_without_room_is_refused(tokenizer):
-  with pytest.raises(errors.InputError, match="--max_seq_length=2 leaves no"):
+  with pytest.raises(
+    errors.InputError, match="--max_seq_length=2 is too short"
+  ):
     text_batches.make_encoder(tokenizer, 2)
 
 

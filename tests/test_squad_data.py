@@ -272,7 +272,7 @@ def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
     (json.dumps(flat()) + "\n\n7\n", ":3: line is 7; expected an object"),
     (
       json.dumps(flat(answers={"text": ["a"], "answer_start": []})),
-      ":1: answers has 1 text and 0 answer_start; expected one",
+      "in length: text 1, answer_start 0; expected one",
     ),
     (
       json.dumps(flat(answers={"text": "a", "answer_start": [1]})),
