@@ -127,9 +127,9 @@ def write(
   """Writes a checkpoint that Model Garden models can restore.
 
   Without a masked-LM head, the root's "encoder" and "model" are the encoder.
-  With the head, "model" is a pretrainer, and fine-tuning loads "masked_lm" and
-  "next_sentence.pooler_dense". Call this function in a block of
-  `weight_files.temporary_prefix`, which provides `prefix`.
+  With the head, "model" is a pretrainer, and the root also has "encoder",
+  "masked_lm" and, with a next-sentence head, "next_sentence.pooler_dense". Call
+  this in a block of `weight_files.temporary_prefix`, which provides `prefix`.
 
   Returns:
     {TF1 name: path} for all weights with a path.

@@ -214,7 +214,7 @@ class ShardedRun:
       manifest = json_files.read(self.manifest)
     except errors.InputError as error:
       raise errors.InputError(
-        f"{error}; remove it and the files next to it"
+        f"{error}; remove this manifest and its shard files"
       ) from error
     # The error names the first difference.
     for name, now in self._source.items():
@@ -222,8 +222,8 @@ class ShardedRun:
       if before != now:
         raise errors.InputError(
           f"{self.manifest}: the files next to it were made with {name} "
-          f"{before}, now it is {now}: pass the former value, or another "
-          "--output_file, or remove those files with their manifest"
+          f"{before}, now it is {now}: restore the former value, pass another "
+          "--output_file, or remove those files and their manifest"
         )
     entries = json_files.field(
       manifest, "shards", dict[str, dict], self.manifest, {}

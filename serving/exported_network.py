@@ -91,7 +91,7 @@ class Served(NamedTuple):
     head, texts: the head's name and the names of an example's texts.
     answer: the function that answers.make returned.
     mask: the token that marks a word to fill in.
-    version: of a SavedModel, its folder's name if this is a number; else 1.
+    version: for a SavedModel, its folder's name if that is a number; else 1.
   """
 
   folder: str

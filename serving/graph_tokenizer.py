@@ -48,8 +48,9 @@ class Tokens(NamedTuple):
   Attributes:
     starts, ends: the range of the text's code points that a piece covers; a
       stripped accent belongs to its letter.
-    words: index of the piece's word; all pieces of a word share it.
-    chunks: index of the piece's chunk, a string without white space.
+    words: number of the piece's word, counted over all texts.
+    chunks: number of the piece's chunk (a string without white space), counted
+      over all texts, with gaps.
   """
 
   ids: tf.RaggedTensor
@@ -72,14 +73,14 @@ class GraphTokenizer(tf.Module):
     if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
       raise errors.InputError(
         f"{tokenizer.vocab_file} is not a list of BERT's word pieces, the only "
-        "vocabulary that an exported graph supports; export with --format=onnx "
-        "or litert, which serve.py serves too"
+        "vocabulary that a SavedModel's graph supports; export with "
+        "--format=onnx or litert, which serve.py serves too"
       )
     if tokenizer.never_split:
       raise errors.InputError(
-        f"--never_split={','.join(tokenizer.never_split)}: an exported graph "
-        "cannot keep words whole; export with --format=onnx or litert, which "
-        "serve.py serves too"
+        f"--never_split={','.join(tokenizer.never_split)}: a SavedModel's "
+        "graph cannot keep words whole; export with --format=onnx or litert, "
+        "which serve.py serves too"
       )
     wordpiece = tokenizer.wordpiece_tokenizer
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])

@@ -117,7 +117,7 @@ class TextModel:
 
   @property
   def max_seq_length(self) -> int:
-    """The longest sequence for masked-language modeling, in word pieces."""
+    """The longest sequence in tokens, unless a head has its own maximum."""
     return self._settings.max_seq_length
 
   @property

@@ -101,8 +101,8 @@ def read(
   Args:
     file_format: one of flag_values.TAGGING_FORMATS; None infers it from the
       file's name.
-    labelled: True requires labels, False ignores them, None reads labels if the
-      file has any.
+    labelled: True requires labels, False ignores them. None reads labels if the
+      first JSON object has them, or if there are at least two columns.
     scheme: one of SCHEMES; labels must follow it. "none" accepts any labels,
       such as parts of speech. "plain" has types without tags.
     lenient: whether to accept labels in an order that the scheme does not
@@ -408,7 +408,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Returns (number, JSON) of each object: its line or array index, from 1."""
+  """Returns (number, JSON) for each object; lines and entries count from 1."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):
