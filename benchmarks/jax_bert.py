@@ -98,19 +98,25 @@ def train(state, batch, step, **options):
   return loss, [{n: new[n][i] for n in new} for i in range(3)]
 
 
+def _jitted(work, values):
+  """Returns `predict`, or `train` with a state that is updated in place."""
+  options = {"values": values, "dtype": work.dtype}
+  if work.method == "predict":
+    return jax.jit(functools.partial(predict, **options))
+  return jax.jit(functools.partial(train, **options), donate_argnums=0)
+
+
 def step_of(work, values: dict):
   """Returns a function that runs a Work's next step and returns its result."""
-  options, count = {"values": values, "dtype": work.dtype}, itertools.count()
+  compute, count = _jitted(work, values), itertools.count()
   batch = work.batch(values["vocab_size"])
-  keys = iter(jax.random.split(jax.random.key(0), 1000))
+  key = jax.random.key(0)
   weights = {
-    name: 0.02 * jax.random.normal(next(keys), shape)
-    for name, shape in shapes(values).items()
+    name: 0.02 * jax.random.normal(jax.random.fold_in(key, index), shape)
+    for index, (name, shape) in enumerate(shapes(values).items())
   }
   if work.method == "predict":
-    compute = jax.jit(functools.partial(predict, **options))
     return lambda: compute(weights, jax.device_put(batch))[1]
-  compute = jax.jit(functools.partial(train, **options), donate_argnums=0)
   zeros = [jax.tree.map(jnp.zeros_like, weights) for _ in range(2)]
   state = [[weights, *zeros]]
 
@@ -127,11 +133,7 @@ def compiled(work, values: dict, device):
   spec = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
   weights = {n: spec(s, jnp.float32) for n, s in shapes(values).items()}
   batch = [spec(x.shape, x.dtype) for x in work.batch(values["vocab_size"])]
-  options = {"values": values, "dtype": work.dtype}
+  arguments = [[weights] * 3, batch, spec((), jnp.int32)]
   if work.method == "predict":
-    step = jax.jit(functools.partial(predict, **options)).lower(weights, batch)
-  else:
-    step = jax.jit(functools.partial(train, **options), donate_argnums=0).lower(
-      [weights] * 3, batch, spec((), jnp.int32)
-    )
-  return step.compile().runtime_executable()
+    arguments = [weights, batch]
+  return _jitted(work, values).lower(*arguments).compile().runtime_executable()

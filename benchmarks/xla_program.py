@@ -159,6 +159,7 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   results += [
     read[replaces[result] - len(inputs)].numpy() for result in sorted(replaces)
   ]
+  note["results"] = [[r.shape, str(r.dtype)] for r in results]
   np.savez_compressed(
     path,
     program=np.array(text),
@@ -293,21 +294,12 @@ def costs(program) -> list[str]:
 # Functions that need only JAX.
 
 
-_DTYPES = {
-  "f32": "float32",
-  "bf16": "bfloat16",
-  "i32": "int32",
-  "i64": "int64",
-  "ui64": "uint64",
-  "i1": "bool",
-}
-
-
-def compile_program(text: str, donated: list[int]):
+def compile_program(text: str, arguments: list, results: list, donated: list):
   """Returns a program as a jitted function of its arguments.
 
   JAX calls a jitted function with little work on the host. The function updates
-  the `donated` arguments in place.
+  the arguments with the indices `donated` in place. `results` has the shape and
+  the dtype of each result.
   """
   import jax
   from jax import export
@@ -315,32 +307,16 @@ def compile_program(text: str, donated: list[int]):
   from jax._src.interpreters import mlir
   from jaxlib.mlir import ir
 
-  def specs(types):
-    tensors = map(ir.RankedTensorType, types)
-    return [
-      jax.ShapeDtypeStruct(tuple(t.shape), _DTYPES[str(t.element_type)])
-      for t in tensors
-    ]
-
   with mlir.make_ir_context():
-    module = ir.Module.parse(text)
-    [main] = [
-      function
-      for function in module.body.operations
-      if ir.StringAttr(function.attributes["sym_name"]).value == "main"
-    ]
-    signature = ir.TypeAttr(main.attributes["function_type"]).value
-    signature = ir.FunctionType(signature)
-    inputs, outputs = specs(signature.inputs), specs(signature.results)
-    code = _export._module_to_bytecode(module)
+    code = _export._module_to_bytecode(ir.Module.parse(text))
 
   # JAX exports only its own functions, so export this one and swap its code.
   @functools.partial(jax.jit, keep_unused=True)
   def zeros(*arguments):
     del arguments
-    return [jax.numpy.zeros(x.shape, x.dtype) for x in outputs]
+    return [jax.numpy.zeros(shape, dtype) for shape, dtype in results]
 
-  exported = export.export(zeros)(*inputs)
+  exported = export.export(zeros)(*arguments)
   exported = dataclasses.replace(exported, mlir_module_serialized=code)
   return jax.jit(exported.call, donate_argnums=donated)
 
@@ -376,22 +352,25 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   """Returns a program's note, with differences and the seconds per step."""
   import jax
 
-  device, saved = jax.devices()[0], np.load(path)
+  saved = np.load(path)
   note = json.loads(str(saved["note"]))
-  donated = list(note["replaces"].values())
-  compute = compile_program(str(saved["program"]), donated)
   # The arguments are the step number and the batch, then the weights.
   count = sum(name.startswith("given") for name in saved.files)
   batch = [saved[f"given{i}"] for i in range(count)]
   weights = [draw(i, *entry) for i, entry in enumerate(note["variables"])]
-  arguments = jax.device_put([*batch, *weights], device)
+  weights = jax.device_put(weights)
+  compute = compile_program(
+    str(saved["program"]),
+    [*batch, *weights],
+    note["results"],
+    list(note["replaces"].values()),
+  )
 
   def step():
     # As in training, each step transfers its batch to the device.
-    arguments[:count] = jax.device_put(batch, device)
-    results = compute(*arguments)
+    results = compute(*jax.device_put(batch), *weights)
     for result, argument in note["replaces"].items():
-      arguments[argument] = results[int(result)]
+      weights[argument - count] = results[int(result)]
     return results
 
   note["differences"] = differences(saved, step())

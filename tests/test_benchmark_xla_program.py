@@ -45,7 +45,10 @@ def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
     "--dtype=float32",
     *options,
   )
-  row = call("run", tmp_path, "--steps=2", "--rounds=1").splitlines()[2]
+  table = call("run", tmp_path, "--steps=2", "--rounds=1", "--plain_jax")
+  _, _, row, plain, *_ = table.splitlines()
+  # Plain JAX has no LAMB.
+  assert plain.startswith(f"| tiny, {method}, plain JAX | 4") != bool(options)
   cells = [cell.strip() for cell in row.split("|")[1:-1]]
   assert cells[0].startswith(f"tiny, {method}") and cells[1] == "4 × 32"
   first, median, _ = map(float, cells[-1].split(", "))
