@@ -352,13 +352,14 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   """Returns a program's note, with differences and the seconds per step."""
   import jax
 
-  saved = np.load(path)
+  # Name the device: for an array without one, JAX compiles a second time.
+  device, saved = jax.devices()[0], np.load(path)
   note = json.loads(str(saved["note"]))
   # The arguments are the step number and the batch, then the weights.
   count = sum(name.startswith("given") for name in saved.files)
   batch = [saved[f"given{i}"] for i in range(count)]
   weights = [draw(i, *entry) for i, entry in enumerate(note["variables"])]
-  weights = jax.device_put(weights)
+  weights = jax.device_put(weights, device)
   compute = compile_program(
     str(saved["program"]),
     [*batch, *weights],
@@ -368,7 +369,7 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
 
   def step():
     # As in training, each step transfers its batch to the device.
-    results = compute(*jax.device_put(batch), *weights)
+    results = compute(*jax.device_put(batch, device), *weights)
     for result, argument in note["replaces"].items():
       weights[argument - count] = results[int(result)]
     return results
