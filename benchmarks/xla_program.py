@@ -32,24 +32,17 @@ import numpy as np
 
 import step_speed
 
+_NAMES = "num_hidden_layers", "num_attention_heads", "hidden_size"
 SIZES = {
-  "tiny": {
-    **step_speed.VALUES,
-    "vocab_size": 100,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-  },
-  "base": step_speed.VALUES,
-  "large": {
-    **step_speed.VALUES,
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-  },
+  name: step_speed.VALUES
+  | {**dict(zip(_NAMES, sizes)), "intermediate_size": 4 * sizes[-1]}
+  for name, sizes in (
+    ("tiny", (2, 2, 32)),
+    ("base", (12, 12, 768)),
+    ("large", (24, 16, 1024)),
+  )
 }
+SIZES["tiny"]["vocab_size"] = 100
 METHODS = ("train", "predict", "pretrain")
 # The number of values to store per result, because whole results are too large.
 _SAMPLES = 512
@@ -78,13 +71,8 @@ def sample(values: np.ndarray) -> np.ndarray:
 
 def work_of(method: str, options: argparse.Namespace, size: int):
   """Returns the step_speed.Work of a method."""
-  return step_speed.Work(
-    method,
-    options.dtype,
-    size,
-    options.length,
-    options.predictions if method == "pretrain" else 0,
-  )
+  words = options.predictions if method == "pretrain" else 0
+  return step_speed.Work(method, options.dtype, size, options.length, words)
 
 
 def make_step(
@@ -177,17 +165,10 @@ def compile_all(options: argparse.Namespace) -> None:
   """Prints a Markdown table of the programs for a TPU, and of plain JAX's."""
   import jax_bert
 
-  columns = (
-    "step",
-    "batch × length",
-    "program",
-    "GFLOP",
-    "GB",
-    "cycles, 10^6",
-    "ms",
-    "arguments, temporary, results, GB",
+  print(
+    "| step | batch × length | program | GFLOP | GB | cycles, 10^6 | ms "
+    "| arguments, temporary, results, GB |\n|---|---|---|---|---|---|---|---|"
   )
-  print("|", " | ".join(columns), "|\n" + "|---" * len(columns) + "|")
   device = tpu(options.target)
   for method in options.methods:
     for size in options.batch_sizes:
@@ -388,8 +369,8 @@ def measure_plain(note: dict, rounds: int, steps: int) -> dict:
   step = jax_bert.step_of(work, SIZES[note["network"]])
   step().block_until_ready()
   seconds = seconds_of(step, rounds, steps)
-  plain = {"optimizer": "plain JAX", "differences": [], "seconds": seconds}
-  return {**note, **plain}
+  plain = {"optimizer": "plain JAX", "differences": []}
+  return {**note, **plain, "seconds": seconds}
 
 
 def measure_peak(dtype: str) -> float:
@@ -466,20 +447,16 @@ def main():
   add("--length", type=int, default=128, help="tokens per sequence")
   add("--predictions", type=int, default=20, help="masked words per sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
-  parsers = {
-    name: commands.add_parser(name, parents=[program], help=meaning)
-    for name, meaning in (
-      ("lower", "write programs; needs TensorFlow"),
-      ("compile", "print costs on a TPU; needs TensorFlow and JAX"),
-    )
-  }
-  parsers["lower"].add_argument(
-    "folder", type=pathlib.Path, help="folder for the new .npz files"
-  )
-  parsers["compile"].add_argument(
-    "--target", choices=("v4", "v5e", "v5p", "v6e"), required=True
-  )
-  add = commands.add_parser("run", help="measure; needs JAX").add_argument
+
+  def add_command(name, meaning, *parents):
+    return commands.add_parser(name, parents=parents, help=meaning).add_argument
+
+  add = add_command("lower", "write programs; needs TensorFlow", program)
+  add("folder", type=pathlib.Path, help="folder for the new .npz files")
+  meaning = "print costs on a TPU; needs TensorFlow and JAX"
+  add = add_command("compile", meaning, program)
+  add("--target", choices=("v4", "v5e", "v5p", "v6e"), required=True)
+  add = add_command("run", "measure; needs JAX")
   add("folder", type=pathlib.Path, help="folder with .npz files")
   add("--rounds", type=int, default=5, help="rounds; the median is printed")
   add("--steps", type=int, default=20, help="steps per round")
