@@ -46,7 +46,7 @@ class InputOptions:
         "texts; leave it out"
       )
     room = self.max_seq_length - 2  # [CLS] and [SEP] take 2 tokens.
-    if self.doc_stride > room:
+    if 0 < room < self.doc_stride:
       raise errors.InputError(
         f"--doc_stride={self.doc_stride} would leave out text between windows "
         f"of {room} word pieces; pass at most {room}"

@@ -262,8 +262,11 @@ def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
       "max_windows": 0,
     }
   )
-  with pytest.raises(errors.InputError, match=f"room .* {length + 1} or more"):
-    sequences.options_of(settings, "single", ("a",))
+  for short in (settings, settings.replace(max_seq_length=2)):
+    with pytest.raises(
+      errors.InputError, match=f"room .* {length + 1} or more"
+    ):
+      sequences.options_of(short, "single", ("a",))
   longer = settings.replace(max_seq_length=length + 1)
   enough = sequences.options_of(longer, "single", ("a",))
   assert sequences.encode([Example("1", "the house", "it")], enough)[1] > 0
