@@ -389,5 +389,6 @@ def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
     assert process.poll() is None
     time.sleep(0.05)
   process.send_signal(number)
-  assert process.wait(timeout=20)
+  code = 143 if number == signal.SIGTERM else -signal.SIGINT
+  assert process.wait(timeout=20) == code
   assert not path.exists()

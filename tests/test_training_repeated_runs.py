@@ -21,7 +21,8 @@ def test_median_mean_and_deviation():
   assert float(loss[3]) == 0
   # A single seed has no deviation.
   _, loss = repeated_runs.summary({1: {"loss": 0.25}}).splitlines()
-  assert loss.split() == ["loss", "0.25000", "0.25000", "0.00000", "0.25000"]
+  cells = [f"     {value}" for value in ("0.25000", "0.25000", "0.00000")]
+  assert loss == "".join(["loss    ", *cells, cells[0]])
 
 
 def test_seeds_are_different_whole_numbers():

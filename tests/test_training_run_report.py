@@ -99,6 +99,7 @@ def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
   assert '<td>eval_f1</td><td class="number">0.5</td>' in page
   assert "<pre>f1 of &lt;b&gt;</pre>" in page
+  assert ">python run_classifier.py &#x27;&lt;b&gt;&#x27;</pre>" in page
   assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
     "loss",
     "eval/f1",
