@@ -51,8 +51,9 @@ def check_size(
   if size * len(lengths) > _MAX_BYTES:
     raise errors.InputError(
       f"TensorFlow converts at most {_MAX_BYTES / 1e9:.1f} GB, but each of the "
-      f"{len(lengths)} --lengths needs {size / 1e9:.1f} GB of weights; pass at "
-      f"most {_MAX_BYTES // size} lengths, or --format=onnx"
+      f"{len(lengths)} --lengths needs {size / 1e9:.1f} GB of weights; pass "
+      + f"at most {_MAX_BYTES // size} of them, or " * (size <= _MAX_BYTES)
+      + "--format=onnx"
     )
 
 

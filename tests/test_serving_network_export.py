@@ -225,8 +225,10 @@ def test_lengths_that_the_model_does_not_have_are_refused():
 def test_weights_too_large_for_the_lengths_are_refused():
   variables = [tf.TensorSpec([2**28])]
   litert_model.check_size([16], variables)
-  with pytest.raises(errors.InputError, match="needs 1.1 GB .* at most 1 len"):
+  with pytest.raises(errors.InputError, match="needs 1.1 GB .* at most 1 of"):
     litert_model.check_size([16, 32], variables)
+  with pytest.raises(errors.InputError, match="1 --len.*; pass --format=onnx"):
+    litert_model.check_size([16], 2 * variables)
 
 
 def test_another_network_is_refused(tmp_path):

@@ -45,7 +45,7 @@ _HEAD = "# A checkpoint counts only with its .commit file.\n"
 # {folder: fingerprint} for folders with checkpoints of another program. A
 # fingerprint is written with this run's first checkpoint, because only loading
 # the other program's checkpoints shows whether they fit the model.
-_unwritten_fingerprints: dict[str, str] = {}
+_unwritten_fingerprints: dict[str, dict] = {}
 
 
 class TrainedWith(NamedTuple):
