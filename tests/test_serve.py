@@ -66,10 +66,11 @@ def write_answers(folder):
   )
 
 
-def ask(url):
+def ask(url, **headers):
   body = json.dumps({"instances": ["a"]}).encode()
+  request = urllib.request.Request(f"{url}:predict", body, headers)
   try:
-    with urllib.request.urlopen(f"{url}:predict", body, timeout=120) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
       return answer.status, json.load(answer)
   except urllib.error.HTTPError as error:
     return error.code, json.load(error)
@@ -106,6 +107,8 @@ def test_many_connections_and_a_request_during_sigterm(saved_model):
     status, refusal = ask(url)
     assert status == 500 and "its log has the details" in refusal["error"]
     started.rmdir()
+    status, refusal = ask(url, **{"Content-Encoding": "gzip"})
+    assert status == 400 and "uncompressed" in refusal["error"]
     may_end.unlink()
     received = []
     client = threading.Thread(

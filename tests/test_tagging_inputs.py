@@ -74,6 +74,11 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
     assert texts_of(tokenizer, windows) == expected
 
 
+def test_context_reaches_the_first_and_the_last_word():
+  for room, expected in ((1, (1, 2)), (2, (0, 2)), (3, (0, 3)), (9, (0, 3))):
+    assert windowing.widened([[5], [6], [7]], 1, 2, room) == expected
+
+
 def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
   with caplog.at_level("WARNING"):
     windows = windowing.make_windows(

@@ -145,6 +145,13 @@ def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
   assert spelled == answer == " ".join(words)[begin:end]
 
 
+def test_the_match_nearest_to_the_text_before_the_answer_is_used(tokenizer):
+  tokens = tokenizer.tokenize("house 1907-house")
+  for before, is_first in (("", True), ("house 1907-", False)):
+    first, last = tokenizer.find_answer(tokens, "house", before)
+    assert (first == 0) == is_first and (last == len(tokens) - 1) != is_first
+
+
 def test_windows_have_room_for_all_special_tokens(algorithm, tokenizer):
   questions = data.from_texts([("the house?", "the house of Anna " * 9)])
   lengths = squad_windowing.Lengths(20, 5, 4)
