@@ -55,7 +55,7 @@ def print_list():
 def chosen_entries(flag, entries, names):
   """Yields the catalog.Entries that the names in a flag select.
 
-  Raises InputError: a name is not in the catalog.
+  Raises InputError: a name is unknown, or its data is only offered elsewhere.
   """
   for name in names:
     # A group's name stands for all its data sets.

@@ -40,8 +40,8 @@ flags.DEFINE_list(
   "lengths",
   [],
   "Sequence lengths, ascending: a text is padded to the first length that it "
-  "fits in, or cut to the last. By default powers of 2 from 16 and "
-  "--max_seq_length.",
+  "fits in, or cut to the last. By default the powers of 2 from 16 to "
+  "--max_seq_length, and this length itself.",
   needs="format=litert",
 )
 flags.define_options(
@@ -108,8 +108,8 @@ def read_texts(path, names):
     texts.append(tuple(line.split("\t")))
     if len(texts[-1]) != len(names):
       raise errors.InputError(
-        f"{path}:{number}: {len(texts[-1])} texts separated by tabs; this "
-        f"model takes {len(names)} ({', '.join(names)})"
+        f"{path}:{number}: the number of tab-separated texts is "
+        f"{len(texts[-1])}; this model takes {len(names)} ({', '.join(names)})"
       )
   return texts
 

@@ -1,4 +1,4 @@
-r"""Writes BERT's vectors for text: one per token, or one per line.
+r"""Writes BERT's vectors for text: one per token and layer, or one per line.
 
   python extract_features.py --input_file=lines.txt --output_file=out.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
@@ -57,9 +57,9 @@ flags.DEFINE_enum(
   "pooling",
   None,
   flag_values.SENTENCE_POOLINGS,
-  "Writes one vector per line, pooled from its tokens, instead of --layers. A "
+  "Pools the vectors of a line's tokens, and writes one vector per line. A "
   "sentence-transformers folder sets the defaults of --max_seq_length and "
-  "--normalize and, with --similarity and --search, of --pooling.",
+  "--normalize and, with --similarity or --search, of --pooling.",
   needs="output_file|vectors_file",
 )
 flags.define_options(
@@ -123,7 +123,7 @@ flags.DEFINE_integer(
 flags.DEFINE_bool(
   "use_one_hot_embeddings",
   False,
-  "Looks up embeddings by a matrix product, as always on a TPU.",
+  "Looks up word embeddings by a matrix product. On a TPU, this is always on.",
 )
 flags.DEFINE_string(
   "attention_html",

@@ -103,7 +103,7 @@ def get_activation(activation, *, fused: bool = False):
 
   Args:
     activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
-      "tanh"; None or "" means linear; a function is returned unchanged.
+      "tanh"; None or "" means linear, and a function means itself.
     fused: whether to use TensorFlow's own function, if any. At inference, where
       no gradient needs the matrix product, TensorFlow computes the product and
       the function in one kernel.
@@ -245,8 +245,8 @@ def later_tokens_bias(length) -> tf.Tensor:
   """Returns a float32 bias [T, T] that hides later tokens from each token."""
   position = tf.range(length)
   is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
-  # This is more negative than padding's bias, so a token that follows only
-  # padding attends to the padding, not to later tokens.
+  # This is more negative than padding's bias, so padding at the start of a
+  # sequence attends to this padding, not to later tokens.
   return is_later * (2 * _MASKED_SCORE)
 
 
@@ -332,7 +332,7 @@ _loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
 
 @contextlib.contextmanager
 def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
-  """Initializes new variables with these names and shapes to zero.
+  """Skips the random weights of new variables with these names and shapes.
 
   Use it before you load weights: drawing random ones takes seconds (BERT-base).
   """
@@ -354,7 +354,7 @@ def _make_variable(name, shape, *, stddev, seed, dtype):
 
 
 def _initial_value(name, shape, *, stddev, seed):
-  """Returns float32 initial weights that depend only on shape, seed and name.
+  """Returns float32 initial weights; equal arguments give equal random weights.
 
   As in the original: the normal is truncated at two standard deviations and
   not rescaled, so stddev 0.02 gives weights of standard deviation 0.0176.

@@ -19,9 +19,9 @@
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
 
 The heads on the right are in heads.py, the building blocks of a layer in
-layers.py. Every variable is created from a table of names and shapes in
-configuration.py, under its name in the released TF1 checkpoints. Tensor shapes
-use these letters:
+layers.py. The encoder's variables are created from a table of names and shapes
+in configuration.py, under their names in the released TF1 checkpoints. Tensor
+shapes use these letters:
 
   B  batch                        T  sequence length (F from, T to in attention)
   H  width of the hidden states   N  attention heads
@@ -162,7 +162,7 @@ def transformer_layer(
 
 def _recomputed(layer):
   """Returns a layer that stores only x and weights for the gradient."""
-  # recompute_grad differentiates only arguments, so the weights are arguments.
+  # Only arguments of recompute_grad get gradients, so weights are arguments.
 
   def run(x, weights, **options):
     return tf.recompute_grad(functools.partial(layer, **options))(x, weights)
@@ -182,7 +182,7 @@ class BertOutput(NamedTuple):
       with `positions` the last is [B, P, H].
     sequence_output: the hidden states of the last layer.
     pooled_output: [B, H], a dense tanh layer on the first token's state
-      (variants may pool another token's: see `BertModel.pooled_positions`).
+      (variants may use another activation or token, see `pooled_positions`).
     attention_probs: tuple of [B, N, F, T] before dropout, or None.
   """
 
@@ -221,13 +221,13 @@ class BertModel(layers.Weights):
     the weights.
 
     Args:
-      seed: initial weights depend only on the seed and the variable's name.
+      seed: a variable's initial weights depend on the seed and its name.
       compute_dtype: type of the matrix products and hidden states. Softmax
         and layer norm stay float32.
       storage_dtype: type of the variables that are matrices; a narrower type
         saves memory at inference. Vectors stay float32.
-      use_one_hot_embeddings: look up embeddings by a matrix product, for TPUs,
-        not by a gather.
+      use_one_hot_embeddings: look up word embeddings by a matrix product, for
+        TPUs, not by a gather.
       recompute_activations: store only each layer's input for the gradient and
         recompute the rest. This needs less memory and a third more time.
       skip_padding: leave padding out of everything except attention. The hidden

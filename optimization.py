@@ -476,8 +476,8 @@ def layer_of(name: str, num_layers: int) -> int:
   """Returns the depth of the variable with this name.
 
   It is 0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
-  for the pooler and every head. Weights of the encoder that several layers
-  share have the depth of the last layer.
+  for the pooler and every head. The encoder's other weights, such as shared
+  layers, have the depth of the last layer.
   """
   if re.search(r"(^|/)embeddings(_project)?/", name):
     return 0

@@ -13,7 +13,7 @@ from common import errors
 
 # {--format: name of the network's file}
 FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# The file with settings for turning texts into ids and outputs into answers.
+# The file with the settings to convert texts to ids, and outputs to answers.
 SETTINGS = "answers.json"
 # {name of an input in Hugging Face's format: name in this project}
 INPUTS = {

@@ -22,7 +22,7 @@ _OUTPUTS = {
 
 
 def engine_of(folder: str) -> str | None:
-  """Returns the engine for a folder, or None if it is not an export.
+  """Returns a folder's engine, or None if it is not an ONNX or LiteRT export.
 
   Other programs also write model.onnx, for example, but not the settings file.
   """
@@ -36,8 +36,7 @@ def engine_of(folder: str) -> str | None:
 def load(engine: str, path: str, threads: int = 0):
   """Loads a network's file or folder; returns an OnnxEngine or LiteRTEngine.
 
-  Raises InputError: the engine's package is missing, or the file cannot be
-  read.
+  Raises InputError: the engine's package or the file is missing or unusable.
   """
   # Imported here because the engines' packages belong to extras.
   if engine == "litert":

@@ -232,7 +232,7 @@ class _Network(_Graph):
       self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{prefix}/LayerNorm")
-    # A dense layer maps x from E to H, see variants/factorized.py.
+    # In variants, a dense layer may map x from E to H: variants/factorized.py.
     mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
     is_mapped = f"{mapping}/kernel" in self._weights
     return self._dense(x, mapping) if is_mapped else x

@@ -1,12 +1,13 @@
 """Quantizes the weights of an ONNX model to 8 bits.
 
-Each column of a matrix has its own scale: with one scale per matrix, the lowest
-cosine between MiniLM-L6's quantized and float32 embeddings is 0.94, not 0.99.
-Weights use 7 of the 8 bits, because sums of 8-bit products overflow on CPUs
-without VNNI. Unsigned weights do not overflow, but are 1.6× slower with VNNI.
-Hidden states are quantized when they are computed (dynamic quantization).
-Softmax and layer norm stay float32, and so do the output layers of all heads
-except masked_lm and sparse, which multiply by the word embeddings.
+In products, each matrix column has its own scale: with one scale per matrix,
+the lowest cosine between MiniLM-L6's quantized and float32 embeddings is 0.94,
+not 0.99. A lookup table has one scale. Weights use 7 of the 8 bits, because
+sums of 8-bit products overflow on CPUs without VNNI. Unsigned weights do not
+overflow, but are 1.6× slower with VNNI. Hidden states are quantized when they
+are computed (dynamic quantization). Softmax and layer norm stay float32, and so
+do the output layers of all heads except masked_lm and sparse, which multiply by
+the word embeddings.
 """
 
 import logging

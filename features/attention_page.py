@@ -4,7 +4,7 @@ The page contains its data, style and script. On the left is a grid of small
 pictures, with layers in rows and heads in columns. Clicking a head enlarges it,
 as a matrix and as lines between tokens. Pointing at a token shows only its
 lines. A menu selects a text, one field searches for texts with a token, and
-another hides tokens such as [SEP], which often gets most of the attention.
+another excludes tokens such as [SEP], which often gets most of the attention.
 """
 
 import base64

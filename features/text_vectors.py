@@ -116,7 +116,7 @@ def make_compute(
 
 
 def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-  """Returns the cosines of the rows of `a` and `b` in pairs, float64 [N].
+  """Returns the cosine of each row of `a` and the same row of `b`, float64 [N].
 
   `a` and `b` are [N, D]. The cosine with a zero vector is 0.
   """

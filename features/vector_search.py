@@ -66,7 +66,7 @@ def read_texts(path: str) -> list[str]:
   """Returns the lines of a text file; warns if some are empty."""
   texts = [line.rstrip("\r") for _, line in file_io.read_lines(path)]
   if empty := sum(not text.strip() for text in texts):
-    errors.warn_once(f"{path}: the search includes {empty} empty lines")
+    errors.warn_once(f"{path}: the search includes {empty} empty line(s)")
   return texts
 
 
@@ -83,7 +83,7 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
 
   `sequences` are the token ids of the current lines. If they are given and the
   file has checksums (earlier versions wrote none), the checksums are compared.
-  Raises InputError: the file has no vectors, or a checksum differs.
+  Raises InputError: no such file, no vectors in it, or a checksum differs.
   """
   try:
     with file_io.open_for_reading(path) as stream:

@@ -3,7 +3,7 @@
 Arrays hold ids, flags of word continuations, and the starts of sentences and
 documents. A corpus needs about three bytes per token. No TensorFlow.
 
-A text of any size is split into shards, which consist of pieces of files. Files
+A large text can be split into shards, which consist of pieces of files. Files
 are split at blank lines, between documents. To bound the memory, a document
 that would double a shard's size is split at the end of a line.
 """
@@ -65,9 +65,9 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
 
 
 def _find_cut(path, near, furthest):
-  """Returns the offset of the first blank line after `near`, or the file's end.
+  """Returns the first blank line's offset from `near` on, or the file's end.
 
-  Without a blank line within `furthest` bytes, returns the first line's end.
+  Without a blank line within `furthest` bytes, returns the next line's start.
   """
   with file_io.open_for_reading(path) as stream:
     # Reading starts one byte earlier, so a line that starts at `near` counts.
@@ -116,8 +116,8 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
       no blank line separates them. As in the original: True.
 
   Raises:
-    InputError: a file is missing, or a line is not UTF-8. The error names the
-      number of the line.
+    InputError: a file is missing, a line is not UTF-8 (the error names its
+      number), or a line is a tag of wikiextractor.
   """
   for piece in pieces:
     yield from _piece_lines(piece)
@@ -166,7 +166,7 @@ class Vocabulary:
     missing = [token for token in tokens if token not in vocab]
     if missing:
       raise errors.InputError(
-        f"the vocabulary has no {', '.join(missing)}; pre-training needs it: "
+        f"pre-training needs {', '.join(missing)}, which the vocabulary lacks: "
         "use a released vocabulary or one that create_vocabulary.py wrote"
       )
     cls_id, sep_id, self.mask_id = (vocab[token] for token in tokens)
@@ -223,9 +223,9 @@ def read_corpus(
 ) -> Corpus:
   """Reads text with one sentence per line and blank lines between documents.
 
-  As in the original: a line is blank if str.strip leaves nothing (which removes
-  NBSP, too), and a sentence without tokens is skipped but does not end its
-  document.
+  As in the original: a line is blank if str.strip, which also removes NBSP,
+  leaves nothing of it. A sentence without tokens is skipped but does not end
+  its document.
 
   Args:
     lines: lines of text.

@@ -56,7 +56,7 @@ class PretrainingInput:
       config: the configuration of the model that reads them.
       max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
-      vocab_file: the records' vocabulary, needed if they have no masks.
+      vocab_file: the records' vocabulary, needed only to mask them.
       masks: whether records without masks are masked while they are read.
       **masking: options of dynamic_masking.Masking for records without masks.
     """

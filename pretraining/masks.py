@@ -44,7 +44,7 @@ def parse_shares(texts: Sequence[str]) -> Shares:
   """Returns the Shares for the three percentages of --mask_shares.
 
   Raises:
-    InputError: they are not three numbers that add up to 100.
+    InputError: they are not three numbers of 0 or more that add up to 100.
   """
   try:
     mask, keep, other = map(float, texts)
@@ -70,8 +70,8 @@ class Masked(NamedTuple):
     num_masked: uint16 array [B].
     positions: uint16 array [B, P], the masked positions in the instance,
       ascending, then zeros.
-    replacements: array [B, P], the ids of the input at these positions, in the
-      vocabulary's dtype.
+    replacements: array [B, P], the ids that the model gets at these positions,
+      in the vocabulary's dtype.
   """
 
   pairs: np.ndarray

@@ -138,7 +138,7 @@ def test_the_stored_null_threshold_is_loaded_unless_a_flag_gives_one(tmp_path):
         "quantize": "int8",
         "calibration_file": "{tmp}/w",
       },
-      "w:1: 2 texts separated by tabs",
+      "w:1: the number of tab-separated texts is 2",
     ),
     (
       {

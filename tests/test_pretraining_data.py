@@ -59,7 +59,7 @@ def test_vocabulary_without_a_special_token(token):
   vocab = {name: index for name, index in WORDS.items() if name != token}
   with pytest.raises(errors.InputError) as error:
     data.Vocabulary(vocab)
-  assert f"has no {token};" in str(error.value)
+  assert f"needs {token}, which" in str(error.value)
 
 
 @pytest.mark.parametrize("flags", [None, b"\x00\x00"])
