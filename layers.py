@@ -235,7 +235,7 @@ def attention_bias(input_mask) -> tf.Tensor | None:
 
 
 def pick_bias(bias, positions: tf.Tensor):
-  """Returns the bias [B, 1, F or 1, T] of the queries at positions [B, P]."""
+  """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P]."""
   if bias is None or bias.shape[2] == 1:
     return bias
   return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)

@@ -29,7 +29,7 @@ class PretrainingModel(tf.Module):
   def __call__(self, batch, dropout_seed=None):
     """Returns {name of a head: logits}.
 
-    masked_lm has [B, P, V] and next_sentence, if the model has this head,
+    "masked_lm" has [B, P, V]. "next_sentence", if the model has this head, has
     [B, 2]. `dropout_seed` is int32 [2] in training, else None.
     """
     masked = batch["masked_lm_positions"]
@@ -73,7 +73,7 @@ class PretrainingModel(tf.Module):
 
 
 def objective(model: PretrainingModel) -> loop.Objective:
-  """Returns the objective: the sum of each head's mean loss in a batch."""
+  """Returns the objective: the sum of the heads' mean losses in a batch."""
 
   def weights(batch):
     context = tf.distribute.get_replica_context()
