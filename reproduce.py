@@ -5,8 +5,8 @@ r"""Reproduces published results (the rows of --list) and compares the scores.
       --data_dir=downloads --output_dir=reproduced
   python reproduce.py --report --output_dir=reproduced
 
-This script downloads nothing: for missing files it prints the download.py
-command. Run the same command again to resume a killed run. Flags after -- are
+This script downloads nothing: if files are missing, it says how to get them.
+Run the same command again to resume a killed run. Flags after -- are
 passed to the row's script and marked in the report: `... -- --dtype=bfloat16`.
 """
 
@@ -100,7 +100,7 @@ def make_plan(settings, name, extra):
 
 
 def main(argv):
-  """Runs the rows of --row, or reports the finished runs."""
+  """Runs the rows of --row, and reports all finished runs."""
   settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:
     print_list()

@@ -68,8 +68,8 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
   "lenient",
   False,
-  "Accepts label sequences that the scheme forbids (I-PER after O), and scores "
-  "them as conlleval does.",
+  "Accepts label sequences that the scheme forbids (I-PER after O in iob2) and "
+  "scores them as conlleval does.",
   not_with="scheme=none",
 )
 flags.DEFINE_list(

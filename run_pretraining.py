@@ -5,8 +5,8 @@ r"""Pre-trains BERT on masked tokens and next sentences, and evaluates it.
       --output_dir=pretraining_output
 
 create_pretraining_data.py writes the records. `make quickstart` runs both
-scripts on a sample. This takes two minutes on 2 CPU cores and ends with a
-masked-LM accuracy above 0.9.
+scripts on a sample, in two minutes on 2 CPU cores, and reaches a masked-LM
+accuracy above 0.9.
 """
 
 from common import command, flags
@@ -34,7 +34,7 @@ flags.DEFINE_string(
   "vocab_file",
   None,
   "Vocabulary of the records, copied next to the final weights. Required for "
-  "records of --dynamic_masking, which are masked while they are read.",
+  "masking records of --dynamic_masking while they are read.",
 )
 flags.DEFINE_bool(
   "use_next_sentence_loss",
@@ -58,8 +58,8 @@ flags.DEFINE_integer(
   "Number of evaluation batches; if the data have fewer, they are repeated.",
   lower_bound=1,
 )
-# As in the original: training flags are valid without --do_train, so training
-# and evaluation can use the same command.
+# As in the original: its training flags are valid without --do_train, so
+# training and evaluation can use the same command.
 flags.rule("freeze_encoder", needs="do_train")
 
 # --help and flag errors need no TensorFlow, which takes seconds to import.

@@ -21,7 +21,7 @@ from common import command, flags
 from serving import export_options
 from training import common_flags
 
-# Not required, because --evaluate_only needs no model; see the rules below.
+# No flag is required, because --evaluate_only needs no model; see the rules.
 common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
@@ -80,7 +80,7 @@ flags.DEFINE_string(
 )
 common_flags.define_search_flag("f1")
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
-# As in the original: training flags are valid without --do_train, as in its
+# As in the original: its training flags are valid without --do_train, as in its
 # documented commands (--do_train=False --train_file=...).
 flags.rule(
   "do_train do_eval do_predict",

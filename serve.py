@@ -5,10 +5,10 @@ r"""Serves a model folder, or an export of export_saved_model.py, over HTTP.
   curl -d '{"instances": ["What a day!"]}' \
       http://127.0.0.1:8501/v1/models/sentiment:predict
 
-The server has the REST API of TensorFlow Serving. It computes concurrent
-requests in one batch. SIGTERM or SIGINT (Ctrl-C) stops it after the pending
-requests, within 25 seconds. The script needs aiohttp: in a clone of this
-project, run pip install '.[serve]'.
+The server has TensorFlow Serving's REST API for predictions. It computes
+concurrent requests in one batch. SIGTERM or SIGINT (Ctrl-C) stops it after the
+pending requests, within 25 seconds. The script needs aiohttp: in a clone of
+this project, run pip install '.[serve]'.
 """
 
 from common import command, flag_values, flags
@@ -162,7 +162,7 @@ def main(_):
     logging.info("example request: %s", example)
   server.run(application, host, port, name, limits.timeout_s)
   logging.info(
-    "stopped; %d texts in %d batches",
+    "stopped; texts: %d, batches: %d",
     batcher.num_instances,
     batcher.num_batches,
   )

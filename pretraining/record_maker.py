@@ -11,9 +11,9 @@ unused entries are 0.
   masked_lm_weights      float [P]  1.0 for each masked token
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
 
-Records of "full_sentences" have no b and no next_sentence_labels. Records
-without masks ("none", for dynamic masking) have this feature instead of the
-three masked_lm features:
+Records with packing "full_sentences" have no b and no next_sentence_labels.
+Records with masking "none" (for dynamic masking) have this feature instead of
+the three masked_lm features:
 
   word_starts            int [T]    1 for the first piece of a word; 0 for other
                                     pieces, [CLS], [SEP] and padding
@@ -54,7 +54,7 @@ class RecordMaker:
     if vocabularies.is_tokenizer_file(options.vocab_file):
       raise errors.InputError(
         "--segmented_text needs one token per Chinese character, as in BERT; "
-        f"{options.vocab_file} has tokens of several characters: leave it out"
+        f"{options.vocab_file} has longer tokens: leave the flag out"
       )
     self._encode_lines = functools.partial(
       data.encode_segmented, self.tokenizer
@@ -110,8 +110,8 @@ class RecordMaker:
     )
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
-        f"{len(instances)} records cannot fill {len(writers)} files; name "
-        "fewer in --output_file"
+        f"too few records ({len(instances)}): they cannot fill {len(writers)} "
+        "files; name fewer in --output_file"
       )
     # Records are made in blocks, because the arrays of all records would need
     # 30× more memory than the instances.

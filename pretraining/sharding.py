@@ -133,9 +133,9 @@ class ShardedRun:
   ) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all shards.
 
-    Raises InputError: files from other options or input exist, the text or the
-    vocabulary cannot be used, no shard has a record, a process was killed, or
-    Beam failed.
+    Raises InputError: existing files have other options or input, or lack a
+    valid manifest; the text or the vocabulary cannot be used; no shard has a
+    record; a process was killed; or Beam failed.
 
     Args:
       num_processes: number of processes of this machine that make shards.
@@ -168,7 +168,7 @@ class ShardedRun:
     num_missing = sum(shard.name not in existing for shard in missing)
     if num_missing < len(self.shards):
       logging.info(
-        "%d of %d shards are finished already",
+        "shards that are finished already: %d of %d",
         len(self.shards) - num_missing,
         len(self.shards),
       )
@@ -199,7 +199,7 @@ class ShardedRun:
   def _recorded(self):
     """Returns the ShardResults in an earlier run's manifest, by file name.
 
-    Shards whose files are missing are left out. Truncated files are removed.
+    Shards without their files are left out. Files of a wrong size are removed.
     """
     existing = self._existing()
     if not file_io.exists(self.manifest):
@@ -264,7 +264,7 @@ def make_shard(
 ) -> tuple[ShardResult, ShardText]:
   """Makes a shard's file, if it is missing; returns its result and counts."""
   if file_io.exists(shard.output):
-    # Counting and hashing may take hours, so workers do it in parallel.
+    # Counting and hashing may take hours, so workers do both in parallel.
     return _result_from_file(shard), ShardText(0, 0, 0)
   maker = _make_maker(options)
   # Unlike the original: a document ends at the end of its file, because the

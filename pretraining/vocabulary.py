@@ -16,11 +16,11 @@ from common import errors
 
 # Maximum number of different words to count (200 bytes each), see count_words.
 _MAX_WORDS = 2_000_000
-# Pieces are learned from this many of the most frequent words (1 kB each).
+# Maximum number of words (the most frequent) to learn from, at 1 kB each.
 _MAX_LEARNED_WORDS = 200_000
 
 # The released vocabularies have 99 [unused] tokens before [UNK], so the ids of
-# [UNK], [CLS], [SEP] and [MASK] are 100 to 103. More [unused] follow [MASK].
+# [UNK], [CLS], [SEP] and [MASK] are 100 to 103. More follow in English ones.
 _UNUSED_BEFORE_UNK = 99
 
 # Maximum number of repetitions of a word in one text for the library.

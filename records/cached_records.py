@@ -1,9 +1,9 @@
 """Writes TFRecord files once and reuses them while their sources are unchanged.
 
 A note, `train.tf_record.json` next to `train.tf_record`, stores a fingerprint
-of the sources, the size and checksum of the file, and facts that the writer
-returned. `ensure` deletes the note before it rewrites the records and writes a
-new note after them, so a note always describes the current records.
+of the sources, the size and checksum of the file, and facts about the records.
+`ensure` deletes the note before it rewrites the records and writes a new note
+after them, so a note always describes the current records.
 """
 
 import hashlib

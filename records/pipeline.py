@@ -67,8 +67,8 @@ def check_records(
   """Checks the features of records, and returns the number of records.
 
   It reads the length of every record, but parses only the first record of each
-  file. Raises InputError: a file is empty or truncated, or its first record
-  lacks a feature or has a feature of a different length.
+  file. Raises InputError: a file is missing, empty or damaged, or its first
+  record lacks a feature or has a feature of a different length.
   """
   total = 0
   for path in files:
@@ -307,8 +307,8 @@ def distributed_batches(
     records: serialized records, the same in every process.
     features: features of the records.
     batch_size: B, the number of examples in a global batch.
-    trim: whether to trim batches to their longest sequence. Padding does not
-      change results, but the shapes then differ between batches.
+    trim: whether to trim batches to their longest sequence. Results stay the
+      same, because padding does not affect them; batches then differ in shape.
     transform: function of (parsed batch of a replica, step, rows=batch_size,
       first_row=index of the replica's first example in the global batch);
       returns the batch to use.
@@ -380,7 +380,7 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
   """Returns metrics about a batch's tokens as (numerator, denominator) pairs.
 
   They are "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
-  positions), in float32 scalars. The batch needs `input_mask` [B, ..., T].
+  positions), all float32 scalars. The batch needs `input_mask` [B, ..., T].
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)

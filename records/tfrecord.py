@@ -1,8 +1,8 @@
 """Writes TFRecord files atomically, and counts, checks and reads their records.
 
-Serialization is deterministic, unlike protobuf's: equal features give equal
-bytes, so equal records give equal files. Writing an uncompressed local file
-does not need TensorFlow; the functions that need it import it themselves.
+Serialization is deterministic, unlike protobuf's default: equal features give
+equal bytes, so equal records give equal files. Writing an uncompressed local
+file does not need TensorFlow; the functions that need it import it themselves.
 """
 
 import contextlib
@@ -170,13 +170,13 @@ def write_vocabulary_mark(path: str, vocab_file: str) -> None:
 def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
   """Raises InputError if records were written with a different vocabulary.
 
-  It compares checksums in the notes next to the files. Files without a note,
-  for example from other programs, pass.
+  It compares checksums in the notes or manifests next to the files. Files
+  without either, for example from other programs, pass.
   """
   _, digest = file_io.size_and_sha256(vocab_file)
   marks: dict[str, str] = {}
   for file in files:
-    # Shards NAME-00000-of-00003 share a note; a single file has its own note.
+    # Shards NAME-00000-of-00003 share a manifest; a single file has a note.
     shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
     marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
   for mark, file in marks.items():
@@ -373,7 +373,7 @@ def read_serialized(path: str) -> Iterator[bytes]:
     reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", error.message, flags=re.S)
     raise errors.InputError(
       f"{path}: record {number + 1} is damaged or cut off ({reason.strip()}); "
-      f"the {number} records before it are intact; write the file again"
+      f"number of intact records before it: {number}; write the file again"
     ) from error
   # Unlike TensorFlow, this also detects a file that ends within a header.
   count_records(path)

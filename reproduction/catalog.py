@@ -3,7 +3,7 @@
 Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
 the same files (url_checksums, Apache-2.0). WikiText's sums are from other
 projects that use it. For a file without published values, only the length that
-the server reports is checked. A model's size is 4 bytes per parameter.
+the server reports is checked. A model's `bytes` are 4 per parameter.
 """
 
 import csv
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
   bytes_after: int  # For models: approximate size of the weights.
   flags: str  # Flags for scripts; {folder} stands for the folder.
   group: str  # For data: a value of --data that selects a group of data sets.
-  # {published file: number of lines, including the header, or of questions}
+  # {published file: number of lines, including a header, or of questions}
   rows: dict[str, int]
 
 

@@ -95,8 +95,8 @@ def download(
   """Downloads a file to a folder, unless it exists; returns its path.
 
   If the connection breaks or the server is busy, it tries up to five times, and
-  resumes archives. Raises InputError: the server lacks the file or sends a
-  different file.
+  resumes archives. Raises InputError: the server cannot be reached, lacks the
+  file, or sends a different file.
   """
   path, url = os.path.join(folder, file.name), mirrored(file.url, base_url)
   if os.path.exists(path):
@@ -181,10 +181,10 @@ def _check(path, file, url):
 
 
 def unpack(path: str, folder: str) -> None:
-  """Unpacks an archive into a folder, without the archive's single top folder.
+  """Unpacks an archive into a folder; a single top folder is left out.
 
-  Raises InputError: the archive is damaged or too large for the disk, or a .tar
-  member is a device or would be outside the folder.
+  Raises InputError: the archive is damaged or too large for the disk, a .tar
+  member is a device or would be outside the folder, or Python is too old.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(
@@ -202,13 +202,13 @@ def unpack(path: str, folder: str) -> None:
       EOFError,
       OSError,
     ) as error:
-      reason = " ".join(str(error).split())  # A TarError has several lines.
+      reason = " ".join(str(error).split())  # TarErrors can have several lines.
       raise errors.InputError(
         f"{path} cannot be unpacked ({reason}); remove it and download it again"
       ) from error
     # macOS adds these files to archives.
     names = {*os.listdir(top)} - {"__MACOSX", ".DS_Store"}
-    # The archives of the original and of GLUE have one folder at the top.
+    # Most archives of the original and of GLUE have one folder at the top.
     if len(names) == 1 and os.path.isdir(os.path.join(top, *names)):
       top = os.path.join(top, *names)
     os.makedirs(folder, exist_ok=True)
@@ -262,7 +262,7 @@ def split_wikitext(folder: str) -> None:
 
 
 def _sentences(lines):
-  """Yields a line per sentence, and a blank line before each article."""
+  """Yields paragraphs, one sentence per line, and a blank line per article."""
   for _, line in lines:
     # "= Title =", "= = Heading = =".
     heading = re.fullmatch(r" *(= )+.*?(= *)+", line)

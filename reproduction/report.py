@@ -16,7 +16,7 @@ def collect(output: str) -> list[dict]:
   """Returns the report's lines, one per row, set of deviations and metric.
 
   A line has: row, source, metric, model, published, low, high (None: no limit),
-  median, sd (None for a single seed), values, seeds, deviations, verdict,
+  median, sd (None without enough scores), values, seeds, deviations, verdict,
   command, machines, dates; grid (median, sd and values of all runs of --search)
   and best (each seed's best settings).
   """

@@ -1,9 +1,9 @@
 """Reads rows.csv: published results, and the commands that reproduce them.
 
-Sources: Devlin et al., arXiv 1810.04805 ("paper"); the README and
-multilingual.md of the original ("README"); and, if the paper has only test
-scores, later papers with dev set scores of the same model. Bands are from
-published spreads over seeds. A result within its band counts as reproduced.
+Sources: the "paper" (Devlin et al., arXiv 1810.04805); the original's README
+and multilingual.md; NVIDIA's README for LAMB; and, for dev set scores that the
+paper lacks, later papers. Bands are from published spreads over seeds. A result
+within its band counts as reproduced if the recipe is unchanged.
 """
 
 import shlex
@@ -30,8 +30,8 @@ class Row(NamedTuple):
   model: str  # Name in the catalog; "" for a model to pre-train.
   data: str  # Name in the catalog; "" for none.
   script: str  # "" if no script can reproduce the row; the note says why.
-  # {data} is the data's folder, {output} the run's folder, and {before} the
-  # model from a run of the row in `after`.
+  # {data} stands for the data's folder or files, {output} for the run's folder,
+  # and {before} for the model from a run of the row in `after`.
   flags: tuple[str, ...]
   metrics: tuple[Metric, ...]  # The first is the main metric.
   hours: str  # The published training time and hardware.

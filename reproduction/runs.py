@@ -38,7 +38,7 @@ class Plan(NamedTuple):
   """A row, and the settings to run it with."""
 
   row: rows.Row
-  model: str  # Folder of the weights; "" if an earlier run trains them.
+  model: str  # Folder of the model; "" if an earlier run trains it.
   data: str  # Folder or files of the data.
   output: str  # Folder for all rows.
   max_steps: int = 0  # Last step of a smoke run; 0: a full run.
@@ -63,10 +63,10 @@ class Plan(NamedTuple):
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
-  """Returns the folder of a row's weights; "" if an earlier run trains them.
+  """Returns the folder of a row's model; "" if an earlier run trains it.
 
   `folder` is --model_dir: a model folder, or a folder with downloads. Raises
-  InputError: the model is missing; the message has the command to download it.
+  InputError: the model is missing; the message says how to get it.
   """
   if row.is_chained:
     return ""
@@ -159,7 +159,7 @@ def _model_flags(folder):
   if not folder:
     return []
   names = os.listdir(folder)
-  # Pre-training rows start from a configuration without weights.
+  # Pre-training rows can start from a configuration without weights.
   if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
     return [f"--model_dir={folder}"]
   flags = [f"--bert_config_file={_config_in(folder)}"]
@@ -171,8 +171,8 @@ def _model_flags(folder):
 def run(plan: Plan, seed: int) -> None:
   """Runs a seed and writes its result.json, unless the file exists.
 
-  Raises InputError: the script failed, or was stopped and can continue; or the
-  file is from another command.
+  Raises InputError: the script failed, or was stopped and can continue; the
+  file is from another command; or an earlier row's run has not finished.
   """
   arguments, folder = command(plan, seed), plan.folder(seed)
   path = os.path.join(folder, _RESULT)
@@ -241,7 +241,7 @@ def _read_before(plan, seed):
   if os.path.exists(path):
     return _read(path)
   raise errors.InputError(
-    f"--row={plan.row.name} continues the run in {folder}, which is not "
+    f"--row={plan.row.name} starts from the run in {folder}, which is not "
     f"finished; run --row={plan.row.after} first, with the same --output_dir"
   )
 

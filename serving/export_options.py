@@ -1,8 +1,8 @@
 """The options of a served model, in one table for flags and for Python.
 
-export_saved_model.py defines them as flags, `text_models` takes them as keyword
-arguments, and `export_settings` reads their values from a trained model.
-No TensorFlow, so --help is fast.
+Scripts define them as flags, `text_models` takes them as keyword arguments, and
+`export_settings` reads their values from a trained model. No TensorFlow, so
+--help is fast.
 """
 
 from typing import Any, NamedTuple
@@ -181,7 +181,7 @@ EXPORT = (
     choices=("float32", "bfloat16"),
   ),
 )
-# Python and all scripts that predict have these options.
+# The options of run_classifier.py, extract_features.py and Python.
 ENGINE = (
   Option(
     "engine",

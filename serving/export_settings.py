@@ -76,7 +76,7 @@ def resolve(
 
   `labels` is [] if the head has no label names. Raises InputError: a flag would
   have no effect, the weights lack the head, the problem_type is not supported,
-  labels are missing, or the threshold stored with the weights is damaged.
+  labels are missing, or a setting stored with the model is invalid.
   """
   trained_head.require(settings.head, settings)
   # Defaults of the head's script. The model's settings override them below.

@@ -75,7 +75,7 @@ class ExportedNetwork:
   def head(
     self, settings: run_settings.Settings, batch_size: int
   ) -> answers.Head:
-    """Returns the head of the export; raises InputError like `check`."""
+    """Returns the head; raises InputError if a setting does not fit."""
     run_settings.refuse_ignored(settings, export_options.RULES)
     self.check(settings)
     network = self.network(settings)
@@ -122,7 +122,7 @@ def load(folder: str, batch_size: int, threads: int) -> Served:
   """Loads an export of any format for serve.py.
 
   `threads` threads run a batch; 0 means one per core. Raises InputError: the
-  folder is not an export.
+  folder is not an export, or cannot be loaded.
   """
   network = find(folder, threads)
   if network:

@@ -34,7 +34,7 @@ _EMPTY_PLANES = 0x40000  # Planes from here on are empty or almost empty.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",
-  # Combining marks that the tokenizer does not strip as accents.
+  # Mostly combining marks that the tokenizer does not strip as accents.
   "a\u302e\u302f\u1b44\ua953\U0001d165\U0001d16e\U0001d15e\u0301\u093e ",
   "\t\n\r\x0b\x1c\x85\xa0\u2028\u3000\u200b\ufeff\ufffd\x00ab,",
   "\u4e00\uf900\u3042\uac01\u1112\u0130\u00df\ufb01\u212bAB\u0323\u0307 ",
@@ -92,7 +92,7 @@ class GraphTokenizer(tf.Module):
       basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
     )
     self._longest_word = wordpiece.max_input_chars_per_word
-    # UTF-8 has at most 4 bytes per code point. Longer words become [UNK].
+    # UTF-8 has at most 4 bytes per code point. Words of more bytes are [UNK].
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -351,7 +351,7 @@ def _roles(char, lowered):
 def check_same(
   graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
 ) -> None:
-  """Checks that the graph gives the same ids as the tokenizer of the training.
+  """Checks that the graph gives the same ids as the tokenizer.
 
   It tries every character within a word, every token of the vocabulary, and
   random texts, mostly of difficult characters. Raises InputError: the ids of a

@@ -37,8 +37,8 @@ class BertLayer(keras.layers.Layer):
   ):
     """Creates the variables and loads their values.
 
-    Raises InputError: the folder has no model, or Keras does not run on
-    TensorFlow.
+    Raises InputError: the folder has no model, Keras does not run on
+    TensorFlow, or not exactly one of `folder` and `config` is given.
 
     Args:
       folder: a model folder of this project, google-research/bert or Hugging

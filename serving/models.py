@@ -1,6 +1,6 @@
 """The served networks: an encoder with a head, which maps ids to scores.
 
-Each head has a class. The task's own code turns texts into ids and scores into
+Each head has a class. The task's own code converts texts to ids, and scores to
 answers (see `answers`). For TensorFlow Serving, `raw_text` computes the ids in
 the graph. Letters: B texts, T tokens, L labels, P masks, K fillings,
 V vocabulary, D embedding size.
@@ -80,7 +80,7 @@ class ServedModel(tf.Module):
     )
 
   def encode(self, inputs: dict, training=False, **options):
-    """Returns the modeling.BertOutput for a dict with `id_inputs`."""
+    """Returns the modeling.BertOutput for a dict with input_sequences.NAMES."""
     return self.bert(
       inputs["input_ids"],
       inputs["input_mask"],
@@ -260,7 +260,7 @@ class WordWeigher(MaskFiller):
 class PairScorer(ServedModel):
   """Computes `log_probabilities` [B, 2]: the second text follows, or does not.
 
-  Exported graphs add `probability` [B]: how likely the second text follows.
+  Exported graphs add `probability` [B], the probability that it follows.
   """
 
   text_inputs = ("text_a", "text_b")

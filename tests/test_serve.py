@@ -122,7 +122,7 @@ def test_many_connections_and_a_request_during_sigterm(saved_model):
     assert received == [(200, {"predictions": [[1]]})]
     _, log = process.communicate(timeout=25)
     assert process.returncode == 0
-    assert "/worker/10" in log and "stopped; 3 texts in 3 batches" in log
+    assert "/worker/10" in log and "stopped; texts: 3, batches: 3" in log
     assert "socket.accept" not in log and "Unhandled" not in log
   finally:
     process.kill()
