@@ -168,7 +168,7 @@ class ShardedRun:
     num_missing = sum(shard.name not in existing for shard in missing)
     if num_missing < len(self.shards):
       logging.info(
-        "shards that are finished already: %d of %d",
+        "%d of %d shards are finished already",
         len(self.shards) - num_missing,
         len(self.shards),
       )

@@ -74,8 +74,8 @@ def find_model(row: rows.Row, folder: str | None) -> str:
     if _config_in(path):
       return path
   raise errors.InputError(
-    f"--row={row.name} needs {row.model}, but there is no model in "
-    f"--model_dir={folder or ''}; {_download('model', row.model, folder)}"
+    f"--row={row.name} needs {row.model}, but there is no model in --model_dir="
+    f"{folder or '(not given)'}; {_download('model', row.model, folder)}"
     if row.model
     else f"--row={row.name} has no released model to start from: --model_dir "
     "must be a folder with bert_config.json and vocab.txt; weights are optional"
@@ -117,7 +117,7 @@ def find_data(row: rows.Row, folder: str | None) -> str:
     advice = catalog.ELSEWHERE[row.data].about
   raise errors.InputError(
     f"--row={row.name} needs the data {row.data}, which --data_dir="
-    f"{folder or ''} does not have; {advice}"
+    f"{folder or '(not given)'} does not have; {advice}"
   )
 
 

@@ -265,7 +265,7 @@ class _Rules:
     for char, text in _replaced_by(lowers, strips, isolates_han).items():
       # With _ITSELF, thousands of characters share one rule.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
-      # Roles matter only if the tokenizer lower-cases or strips accents.
+      # These roles matter only if the tokenizer lower-cases or strips accents.
       bits = _roles(char, text) if lowers or strips else _STARTER
       bits |= _SPACE * (text == " ")
       rule = target, bits, unicodedata.combining(char)

@@ -115,7 +115,7 @@ class ServedModel(tf.Module):
     return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 
   def named(self, outputs: dict) -> dict:
-    """Adds names, such as labels, to the outputs of `from_ids`."""
+    """Adds a SavedModel's outputs, such as labels, to the result of `from_ids`."""
     return outputs
 
   def _make_head(self):
@@ -127,7 +127,7 @@ class ServedModel(tf.Module):
 
 
 class Classifier(ServedModel):
-  """Computes `logits` [B, L]; exported graphs add the answer for each text.
+  """Computes `logits` [B, L]; a SavedModel adds the answer for each text.
 
   softmax: `label` [B], `probability` [B], and all `labels` and `probabilities`
   [B, L]. sigmoid: only the last two. linear and relevance: `score` [B].
@@ -260,7 +260,7 @@ class WordWeigher(MaskFiller):
 class PairScorer(ServedModel):
   """Computes `log_probabilities` [B, 2]: the second text follows, or does not.
 
-  Exported graphs add `probability` [B], the probability that it follows.
+  A SavedModel adds `probability` [B], the probability that it follows.
   """
 
   text_inputs = ("text_a", "text_b")
