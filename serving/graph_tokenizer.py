@@ -248,7 +248,7 @@ def _final_sigmas(chars, roles):
 class _Rules:
   """The rule for every code point; code points with equal rules form a class.
 
-  The classes of 1.1 million code points would add 4 MB to every exported graph.
+  The classes of 1.1 million code points would add 4 MB to every SavedModel.
   So they are split into pages. Most pages are equal (their code points stay
   unchanged), and the graph stores equal pages only once.
 

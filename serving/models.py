@@ -115,7 +115,7 @@ class ServedModel(tf.Module):
     return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 
   def named(self, outputs: dict) -> dict:
-    """Adds a SavedModel's outputs, such as labels, to the result of `from_ids`."""
+    """Adds a SavedModel's names and answers to the outputs of `from_ids`."""
     return outputs
 
   def _make_head(self):
