@@ -334,8 +334,8 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   """Yields each record of a TFRecord file as a dict of feature arrays [n].
 
   The dtypes are int64, float32, and object for byte strings. This is for tests
-  and checks; training uses tf.data. Raises InputError: the file is missing, or a
-  record is damaged (CRC), cut off, or not a tf.train.Example.
+  and checks; training uses tf.data. Raises InputError: the file is missing, or
+  a record is damaged (CRC), cut off, or not a tf.train.Example.
   """
   import tensorflow as tf
 

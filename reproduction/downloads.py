@@ -36,7 +36,7 @@ def fetch(
   """Creates an entry's folder inside `folder`, unless it exists.
 
   Returns its path, and whether it was created now. Raises InputError: a file
-  cannot be downloaded or unpacked, or another file or folder has this name.
+  cannot be downloaded or unpacked, or another file or folder has its name.
   """
   target = os.path.join(folder, entry.name)
   # The record is written before the folder gets its final name.
