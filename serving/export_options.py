@@ -181,7 +181,7 @@ EXPORT = (
     choices=("float32", "bfloat16"),
   ),
 )
-# The options of run_classifier.py, extract_features.py and Python.
+# run_classifier.py, extract_features.py and Python have these options.
 ENGINE = (
   Option(
     "engine",
