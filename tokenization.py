@@ -56,8 +56,8 @@ _CACHED_CHARS = 32
 class UnknownTokenError(errors.InputError, KeyError):
   """Raised for a token or an id that is not in the vocabulary.
 
-  As in the original: it is a KeyError. Unlike the original: its message names
-  the entry, and it is also an InputError, which scripts report.
+  As in the original: it is a KeyError. Unlike the original: its message says
+  what to do, and it is also an InputError, which scripts report.
   """
 
   __str__ = Exception.__str__  # KeyError.__str__ adds quotes.
@@ -120,7 +120,7 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
   line. Unlike the original: a "\r" inside a line stays, see file_io.read_lines.
 
   Raises:
-    InputError: the file is missing, or a line is not UTF-8.
+    InputError: see file_io.read_lines.
   """
   return {
     line.strip(): number - 1 for number, line in file_io.read_lines(vocab_file)
@@ -244,7 +244,7 @@ class FullTokenizer:
     self._chunk_tokens = _Cache(self._tokens_of_chunk)
     self._chunk_ids = _Cache(self._ids_of_chunk)
     self._word_ids = _Cache(self._ids_of_word)
-    # Hugging Face's tokenizer silently turns such words into [UNK].
+    # Here, Hugging Face's tokenizer silently gives [UNK] or other pieces.
     if cut := [w for w in self.never_split if self.tokenize(w) != [w]]:
       raise errors.InputError(
         f"never_split: {', '.join(map(repr, cut))} cannot stay whole; each "
@@ -269,7 +269,7 @@ class FullTokenizer:
     return _for_each_chunk(self._chunk_ids, text)
 
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
-    """Encodes many lines, for data.read_corpus of pretraining.
+    """Encodes many lines, for pretraining.data.read_corpus.
 
     Returns the concatenated ids of all lines, the number of ids of each line,
     and None. Other tokenizers return flags for the pieces that continue a word;
@@ -348,9 +348,9 @@ class BasicTokenizer:
         the value of `do_lower_case`.
       tokenize_chinese_chars: Hugging Face's option; False treats Han characters
         like other letters.
-      never_split: words that stay whole between white space or Han characters,
-        as written or lower-cased. As in Hugging Face's BertTokenizer, the entry
-        "C++" keeps its case, and the entry "c++" matches "c++" and "C++".
+      never_split: words that stay whole between white space or Han characters.
+        As in Hugging Face's BertTokenizer, the entry "C++" keeps its case; if
+        words are lower-cased, the entry "c++" matches "c++" and "C++".
     """
     self.do_lower_case = do_lower_case
     self.strip_accents = (
@@ -459,9 +459,9 @@ class WordpieceTokenizer:
 def _for_each_chunk(cache, text):
   """Returns the concatenated results for the chunks of `text` between spaces.
 
-  Only tab, line feed and U+0020 separate chunks. Other separators of
-  `str.split` would be wrong: BasicTokenizer removes U+000B and U+0085 as
-  control characters, which joins their neighbours.
+  Only tab, line feed and U+0020 separate chunks. `str.split` would also split
+  at U+000B and U+0085, but BasicTokenizer removes these as control characters,
+  which joins their neighbours.
   """
   text = convert_to_unicode(text).replace("\n", " ").replace("\t", " ")
   return _chain(cache, text.split(" "))
@@ -517,7 +517,7 @@ class _CharacterTable(dict):
 
 
 def _clean(char):
-  """Removes control characters and turns white space into " "."""
+  """Removes control characters and U+FFFD; turns white space into " "."""
   if _is_whitespace(char):
     return " "
   return "" if char == "\ufffd" or _is_control(char) else char

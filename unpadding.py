@@ -2,7 +2,7 @@
 
 A batch is [B, T], and the layers compute rows [S, H]:
 
-  PaddedRows   every position, padding included: S = B T; TpuRows on a TPU
+  PaddedRows   all positions, including padding, S = B T (on a TPU: TpuRows)
   TokenRows    only tokens
 
 `pad` and `unpad` convert rows to [B, T, H] and back. Only attention needs
@@ -40,7 +40,7 @@ class _Rows:
 class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
   """Rows for all positions, including padding: S = B T, in order.
 
-  As a tuple of tensors, like TokenRows, it can be passed to a tf.function.
+  Like TokenRows, it is a tuple, so it can be passed to a tf.function.
   """
 
   @classmethod
@@ -89,8 +89,8 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
 
   Attributes:
     position_of: int32 [S], the flat position b T + t of each row.
-    row_of: int32 [B, T], the row of each position; arbitrary for padding.
-    is_row: bool [B, T], False for padding.
+    row_of: int32 [B, T], the row of each position; arbitrary if it has none.
+    is_row: bool [B, T], whether the position has a row.
   """
 
   @classmethod

@@ -50,17 +50,17 @@ def words_of(text: str) -> list[str]:
 
 
 def of_label_studio(task: dict) -> dict:
-  """Returns a task of Label Studio's JSON export with `text` and `entities`.
+  """Adds `text` and `entities` to a task of Label Studio's JSON export.
 
   `entities` has the spans of the first annotation that was not cancelled; if
-  all were cancelled, the key is missing. Raises InputError: the task has
-  another format.
+  there is none, the key is missing. Raises InputError: the task has another
+  format.
   """
   try:
     if "text" not in (values := task["data"]):
       raise errors.InputError(
-        f"data of Label Studio's task has {', '.join(values) or 'no field'}, "
-        "expected text; rename the field that has the text"
+        "the data of this Label Studio task have no field 'text'; rename the "
+        f"one that holds the text (fields: {', '.join(values) or 'none'})"
       )
     annotations = [
       [part["value"] for part in annotation["result"] if part.get("value")]
@@ -87,14 +87,14 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
     place: file and line, for messages.
 
   Raises:
-    InputError: `spans` is not such a list, or a span splits a word or overlaps
-      another span.
+    InputError: `spans` is not such a list, or a span does not begin and end at
+      word boundaries, or overlaps another span.
   """
   if not isinstance(spans, list):
     raise errors.InputError(
-      f"{place}: no list of spans called {', '.join(NAMES[:-1])} or "
-      f"{NAMES[-1]}; got {spans!r:.40}; annotate the text, or write [] for no "
-      "entities"
+      f"{place}: no list of spans under {', '.join(map(repr, NAMES[:-1]))} or "
+      f"{NAMES[-1]!r}; got {spans!r:.40}; annotate the text, or write [] for "
+      "no entities"
     )
   places = word_places(text)
   first_of = {start: number for number, (start, _) in enumerate(places)}

@@ -37,10 +37,10 @@ def make_windows(
 ) -> list[Window]:
   """Splits sentences into windows; each word gets its label from one window.
 
-  A sentence that is too long is split between words. With document_context, the
-  words before and after it in the document fill the rest of a window (the
-  paper's "maximal document context"): the model reads these words, but they get
-  labels from other windows. Raises InputError: a window has no room for a word.
+  A sentence that is too long is split between words. With document_context,
+  neighbouring words of the document fill the rest of a window (the paper's
+  "maximal document context"): the model reads these words, but they get labels
+  from other windows. Raises InputError: a window has no room for a word.
 
   Args:
     sentences: the sentences of a file, in its order.

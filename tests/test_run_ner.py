@@ -264,7 +264,7 @@ def test_frozen_features(trained, config_file, tmp_path):
       "ner_sample_train.conll:10: B-PER follows O, which iob1 does not allow",
     ),
     ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
-    ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
+    ({**TRAINING, "num_train_epochs": 0.01}, "too few examples"),
     ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
   ],
 )

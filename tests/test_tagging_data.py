@@ -227,7 +227,7 @@ GOOD = {"words": ["a"], "labels": ["O"]}
       "no list of non-empty words under 'words' or 'tokens'; expected",
     ),
     ({"text": " "}, "no list of non-empty words"),
-    ({"text": "a"}, "no list of spans called entities, spans, label or labels"),
+    ({"text": "a"}, "no list of spans under 'entities', .* or 'labels'"),
     ({"words": []}, "no list of non-empty words"),
     ({"words": ["a", " "]}, "no list of non-empty words"),
     ({"words": ["a", 1]}, "no list of non-empty words"),

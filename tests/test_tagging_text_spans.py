@@ -147,7 +147,7 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
   [
     (
       {"data": {"body": TEXT}},
-      ":2: data of .* has body, expected text; rename",
+      ":2: the data of .* no field 'text'; rename .*: body",
     ),
     ({"data": 5}, ":2: not a task of Label Studio"),
     ({"annotations": [{}]}, ":2: not a task of Label Studio"),

@@ -155,7 +155,7 @@ def test_splitting_the_batch_does_not_change_the_result(
 
 
 def test_batch_that_cannot_be_split_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match="8 examples .* 3 equal parts"):
+  with pytest.raises(errors.InputError, match="batch, 8, .*_steps=3; choose"):
     make_trainer(tmp_path, gradient_accumulation_steps=3)
 
 
@@ -287,7 +287,7 @@ def test_bad_step_is_skipped_and_logged(tmp_path, devices, caplog):
 def test_bad_step_changes_nothing(tmp_path):
   trainer = make_trainer(tmp_path, num_train_steps=1)
   before = state_of(trainer)
-  with pytest.raises(errors.InputError, match="steps in a row had no finite"):
+  with pytest.raises(errors.InputError, match="without a finite loss or"):
     train(trainer, tmp_path, poison=[0])
   after = state_of(trainer)
   assert after.pop("global_step") == before.pop("global_step") + 1
@@ -305,7 +305,7 @@ def test_bad_step_changes_nothing(tmp_path):
 )
 def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
   trainer = make_trainer(tmp_path, max_bad_steps=3, **options)
-  with pytest.raises(errors.InputError, match="steps in a row had no finite"):
+  with pytest.raises(errors.InputError, match="without a finite loss or"):
     train(trainer, tmp_path, poison=list(range(4, 12)))
   good = make_trainer(tmp_path / "good", num_train_steps=4)
   expected = train(good, tmp_path / "good")
@@ -359,7 +359,7 @@ def test_a_run_of_only_bad_steps_is_an_error(tmp_path, caplog, monkeypatch):
   monkeypatch.setattr(loop, "_SECONDS_PER_CALL", 1e6)
   trainer = make_trainer(tmp_path, log_steps=100, save_checkpoints_steps=1000)
   with caplog.at_level(logging.WARNING, logger="absl"):
-    with pytest.raises(errors.InputError, match="^12 steps in a row"):
+    with pytest.raises(errors.InputError, match="gradient: 12; the weights"):
       train(trainer, tmp_path, poison=list(range(12)))
   assert "step 12 skipped" in caplog.text
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 12
@@ -436,7 +436,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
   # At the lowest scale, an overflow counts as a bad step.
   trainer = overflowing(make_trainer(tmp_path / "b", **options), 0.0)
   trainer._loss_scale.scale.assign(2.0)
-  with pytest.raises(errors.InputError, match="steps in a row"):
+  with pytest.raises(errors.InputError, match="without a finite loss or"):
     train(trainer, tmp_path / "b")
 
 

@@ -66,16 +66,16 @@ WEIGHTED = {"class_weights": "balanced"}
   "confusions, flags, advice",
   [
     ([[9, 1], [2, 8]], {}, []),
-    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65, and 0 steps are few"]),
+    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65 and steps are few (0)"]),
     ([[9, 1], [6, 4]], ENOUGH, []),
-    ([[8, 0], [1, 1]], ENOUGH, ["1 of 2 texts of '<b>' are recognised"]),
+    ([[8, 0], [1, 1]], ENOUGH, ["the recall of '<b>' is 1/2"]),
     ([[7, 0], [1, 1]], ENOUGH, []),
     ([[8, 0], [1, 1]], {**ENOUGH, **WEIGHTED}, []),
     ([[8, 0], [0, 0]], {}, []),
     (
       [[8, 0], [2, 0]],
       {},
-      ["the mean recall is 0.50", "0 of 2 texts of '<b>'"],
+      ["the mean recall is 0.50", "the recall of '<b>' is 0/2"],
     ),
   ],
 )

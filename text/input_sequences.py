@@ -20,7 +20,7 @@ NAMES = ("input_ids", "input_mask", "segment_ids")
 TEXT_SEPARATOR = " ||| "
 # Batches with more tokens than this are hardly more efficient.
 _MAX_BATCH_TOKENS = 2048
-# Trimmed batches have a length that is a multiple of this number.
+# The length of a trimmed batch is rounded up to a multiple of this number.
 LENGTH_MULTIPLE = 8
 
 
@@ -90,9 +90,9 @@ def fill_batch(
 ) -> dict[str, np.ndarray]:
   """Builds the input sequences of a batch from parts of an array of ids.
 
-      [CLS] does ink dry ? [SEP] it does , ##soon . [SEP] [PAD]
-    s   0    0    0   0  0   0   1  1   1    1    1   1     0
-    m   1    1    1   1  1   1   1  1   1    1    1   1     0
+      [CLS] does ink dry ? [SEP] it dries soon ##er . [SEP] [PAD]
+    s   0    0    0   0  0   0   1    1    1    1   1   1     0
+    m   1    1    1   1  1   1   1    1    1    1   1   1     0
 
   As in the original: an empty second text gets no [SEP].
   `ids` has the concatenated ids of all texts. The spans must fit into

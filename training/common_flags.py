@@ -38,8 +38,8 @@ def define_model_flags(*, max_seq_length=128, required=True):
     "init_checkpoint",
     None,
     "Initial weights: a checkpoint of TensorFlow 1 or this project (prefix, "
-    ".index file or folder), a Hugging Face folder or .safetensors file, or a "
-    "Model Garden checkpoint.",
+    ".index file or folder), a Hugging Face folder, .safetensors or .bin file, "
+    "or a Model Garden checkpoint.",
   )
   flags.DEFINE_integer(
     "max_seq_length",
@@ -123,8 +123,8 @@ def define_tokenizer_flags(*, required=True):
     "do_lower_case",
     True,
     "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased models. A tokenizer_config.json next to "
-    "--vocab_file sets the default.",
+    "models, false for cased models. A tokenizer_config.json (or else a "
+    "tokenizer.json) next to --vocab_file sets the default.",
   )
   flags.DEFINE_list(
     "never_split",
@@ -205,8 +205,8 @@ def _define_step_flags():
   flags.DEFINE_integer(
     "log_steps",
     100,
-    "Log the loss and other metrics of training every N steps. By default, "
-    "runs of fewer than 10,000 steps log about a hundred times.",
+    "Log the loss and other metrics of training every N steps. For fewer than "
+    "10,000 steps, the default is a hundredth of the steps (at least 1).",
     lower_bound=1,
     needs="do_train",
   )
@@ -236,8 +236,8 @@ def _define_step_flags():
     # Unlike the original: there, training has no seed, and all runs differ.
     "seed",
     12345,
-    "Seed of the initial weights, the order of the examples and dropout. Equal "
-    "seeds give equal runs.",
+    "Seed of all random choices, such as initial weights, the order of the "
+    "examples and dropout. Equal seeds give equal runs.",
   )
 
 
@@ -463,10 +463,10 @@ def define_search_flag(metric, *, not_with=""):
   flags.DEFINE_spaceseplist(
     "search",
     None,
-    "Train and evaluate once for each combination of values, such as "
-    "'learning_rate=5e-5,3e-5,2e-5 num_train_epochs=2,3,4', each in its own "
-    "folder in output_dir. search_results.tsv lists all scores; final_model is "
-    f"the model with the best {metric}.",
+    "Values to combine, such as 'learning_rate=5e-5,3e-5,2e-5 "
+    "num_train_epochs=2,3,4': train and evaluate once for each combination, in "
+    "its own folder in output_dir. search_results.tsv lists all scores; "
+    f"final_model is the model with the best {metric}.",
     needs="do_train do_eval",
     not_with=not_with,
   )

@@ -1,7 +1,7 @@
 """Selects the devices of a run, on one machine, several machines or a TPU.
 
 `make_strategy` turns the flags of `common_flags.define_device_flags` into a
-tf.distribute.Strategy. Every script builds its model in the strategy's scope.
+tf.distribute.Strategy. A run builds its model in the strategy's scope.
 """
 
 import os

@@ -153,9 +153,9 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
   num_train_steps = int(batches * settings.num_train_epochs)
   if not num_train_steps:
     raise errors.InputError(
-      f"{num_examples} examples in batches of {settings.train_batch_size} for "
-      f"{settings.num_train_epochs} epochs make no step; lower "
-      "--train_batch_size or raise --num_train_epochs"
+      f"too few examples for a step: {num_examples} in batches of "
+      f"{settings.train_batch_size} for {settings.num_train_epochs} epochs; "
+      "lower --train_batch_size or raise --num_train_epochs"
     )
   # --max_train_steps also shortens the learning rate schedule.
   if settings.max_train_steps:
@@ -216,7 +216,7 @@ def _profile_steps(settings):
   are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
   if not are_numbers or int(texts[0]) >= int(texts[1]):
     raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two steps, as in 10,20"
+      f"--profile_steps={','.join(texts)}: expected first,last, as in 10,20"
     )
   return int(texts[0]), int(texts[1])
 

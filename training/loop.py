@@ -58,7 +58,7 @@ class Objective:
       derives tokens per second from a metric named `tokens_per_example`.
     outputs: needed if the loss compares all examples of a batch. Function of
       (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
-    compare: needed for the same losses. Function of (a replica's share, its
+    compare: needed with `outputs`. Function of (a replica's share, its
       outputs); returns the share with the tensors from which `sums` computes
       the loss. It is called if the batch is split into parts or replicas.
   """
@@ -199,8 +199,8 @@ class Trainer:
     share = options.batch_size // strategy.num_replicas_in_sync
     if share % parts:
       raise errors.InputError(
-        f"{share} examples per replica cannot be split into {parts} equal "
-        f"parts; choose a --gradient_accumulation_steps that divides {share}"
+        f"a replica's share of the batch, {share}, cannot be split into equal "
+        f"parts by --gradient_accumulation_steps={parts}; choose a divisor"
       )
     self._strategy = strategy
     self._variables, self._trained = list(variables), list(trained)
@@ -218,7 +218,7 @@ class Trainer:
   def _compile(self, jit, alone):
     """Wraps the steps in tf.functions; `alone`: there is only one replica."""
     # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
-    # uses them, unless several parts or replicas must be summed.
+    # uses them, unless those of several parts or replicas must be summed.
     self._adds_gradients = self._parts.count > 1 or not alone
     # XLA cannot compile MirroredStrategy's exchange of gradients. With several
     # replicas, it compiles only the part of the step before the exchange.
@@ -233,7 +233,7 @@ class Trainer:
       else function
       for function in (self._gradients, self._parts.outputs)
     ]
-    # Nested tf.functions slow down tracing, so only XLA gets one.
+    # Nested tf.functions slow down tracing, so they are used only for XLA.
     self._step_of_block = self.step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
 
@@ -262,8 +262,8 @@ class Trainer:
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
     self._loss_scale.update(is_finite)
-    # global_step also counts skipped steps, because the order of the data and
-    # the schedule depend on it.
+    # global_step also counts skipped steps, because the schedule and the order
+    # of the data depend on it.
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
@@ -285,7 +285,7 @@ class Trainer:
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     if self._objective.outputs and self._adds_gradients:
-      # The share gets gradients of the outputs (GradCache, arXiv 2101.06983).
+      # Adds the loss's gradient for the outputs (GradCache, arXiv 2101.06983).
       outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
       batch = self._objective.compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
@@ -376,10 +376,10 @@ class Trainer:
 
   def _run_block(self, iterator, num_steps):
     """Runs steps without the host; returns their train_log.BlockResults."""
-    # All steps, including the first, run in the body of this loop. In a copy
-    # before the loop, TensorFlow's arithmetic optimizer would order the sums of
-    # accumulated gradients differently, and the weights would depend on the
-    # number of steps in a block.
+    # All steps, including the first, run in the body of this loop. If the first
+    # step ran before it, TensorFlow's arithmetic optimizer would order the sums
+    # of accumulated gradients differently there, and the weights would depend
+    # on the number of steps in a block.
     # Each step writes its results to a row; the host reads all rows at once.
     structure = []
 
@@ -419,7 +419,7 @@ class Trainer:
     """Loads the weights, optimizer state and step from which a run starts.
 
     Raises InputError: the checkpoint does not fit these variables, or its run
-    trained fewer of them.
+    trained fewer of them or used another optimizer.
 
     Args:
       start: run_folder.StartingPoint. The optimizer state and the step are
@@ -486,7 +486,7 @@ class Trainer:
         step is saved; an evaluation that was due runs at the next start.
       InputError: too many consecutive steps were skipped, or the evaluation
         failed (in both cases the last weights are saved); the weights are
-        ruined or not finite; or the processes start at different steps.
+        ruined or not finite, or cannot be saved; or processes' steps differ.
     """
     options = self._options
     first_step = int(self.global_step.numpy())
@@ -537,7 +537,7 @@ class Trainer:
     """Runs blocks of steps; evaluates and saves between them when due."""
     step, saved_step = int(self.global_step.numpy()), None
     if self._is_due(step):
-      # A signal stopped the previous process before this evaluation.
+      # The previous process ended before this evaluation, say after a signal.
       self._evaluate(step, log)
     is_stopped, seconds_per_step = self._agreed(stop)
     while not (is_stopped or self._is_finished(step)):
@@ -593,15 +593,15 @@ class Trainer:
     log.evaluated(step, results)
 
   def _end_if_bad(self, log, *, is_saved, is_end=False):
-    """Raises InputError if all or too many consecutive steps were skipped."""
+    """Raises InputError if all steps, or too many in a row, were skipped."""
     is_untrained = is_end and log.bad_steps_in_row and not self.applied_updates
     if log.bad_steps_in_row < self._options.max_bad_steps and not is_untrained:
       return
     if not is_saved:
       self.save()
     raise errors.InputError(
-      f"{log.bad_steps_in_row} steps in a row had no finite loss or "
-      f"gradient; the weights from before these steps are kept in "
+      f"consecutive steps without a finite loss or gradient: "
+      f"{log.bad_steps_in_row}; the weights from before them are kept in "
       f"{self._options.output_dir}; try a lower --learning_rate"
     )
 

@@ -63,8 +63,8 @@ def parse_search(
     given_flags: names of the flags that the user gave.
 
   Raises:
-    InputError: a flag is not in flag_values.SEARCHED, is named twice, or is
-      also given; or a value is invalid.
+    InputError: `parts` is empty; a flag is not in flag_values.SEARCHED, is
+      named twice, or is also given; or a value is invalid or repeated.
   """
   if parts is None:
     return {}

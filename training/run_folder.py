@@ -13,7 +13,7 @@ checkpoint or none. Paths with "://" work if TensorFlow supports them.
 
 The original's checkpoints have no .commit file. They are valid if the
 original's file `checkpoint` names them and all their tensors can be read. So
-both programs can continue each other's runs at the newest step. When this
+both programs can continue each other's runs at the newest step. Before this
 project saves its first checkpoint there, it adds the missing .commit files.
 
 Only a process that trains locks the folder. A process that evaluates or
@@ -42,9 +42,9 @@ _TEMPORARY = re.compile(
 # skips the line. If it is absent, another program saved here last.
 _HEAD = "# A checkpoint counts only with its .commit file.\n"
 
-# {folder: fingerprint} for folders with checkpoints of another program. A
-# fingerprint is written with this run's first checkpoint, because only loading
-# the other program's checkpoints shows whether they fit the model.
+# {folder: fingerprint} for folders whose checkpoints have no valid fingerprint,
+# such as another program's. It is written with this run's first checkpoint,
+# because only loading the earlier ones shows whether they fit the model.
 _unwritten_fingerprints: dict[str, dict] = {}
 
 
@@ -89,9 +89,9 @@ def starting_point(
 ) -> StartingPoint:
   """Returns where a run starts: the first of these points that exists.
 
-  1. The newest complete checkpoint in the folder, which `check_output_dir` has
-     checked to belong to this run. Changes of watched settings since the run
-     began are logged.
+  1. The newest complete checkpoint in the folder. The folder must have passed
+     `check_output_dir`. Changes of watched settings since the run began are
+     logged.
   2. The checkpoint that the user gave.
   3. Random weights.
   """
@@ -143,9 +143,9 @@ def check_output_dir(
   """Creates the folder of a run, or checks that it belongs to the run.
 
   A process that trains locks the folder until the process ends, and removes
-  files that killed processes left behind. Raises InputError: the folder belongs
-  to another run (the error names the first difference), holds checkpoints of an
-  unknown run, or another process trains there.
+  files that killed processes left behind. Raises InputError: the folder cannot
+  be used, belongs to another run (the error names the first difference) or
+  holds checkpoints of an unknown program; or another process trains there.
 
   Args:
     fingerprint: settings that must not change between two starts of a run, such

@@ -33,7 +33,7 @@ _WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
 # Thresholds of the advice. A recall below _POOR is poor. Published recipes have
 # more than _FEW_STEPS steps: the shortest, for RTE, has 233. A class is rare if
-# the largest class has at least _RARE times its examples.
+# the largest class has at least _RARE times as many examples.
 _POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 
@@ -132,7 +132,7 @@ def _advice(settings, report, last_step):
   is_short = last_step < _FEW_STEPS and not any(map(settings.get, exempt))
   if recall < _POOR and is_short:
     advice.append(
-      f"the mean recall is {recall:.2f}, and {last_step} steps are few: try "
+      f"the mean recall is {recall:.2f} and steps are few ({last_step}): try "
       "--optimizer=adamw --learning_rate=1e-4 (5e-5 for BERT-base and larger "
       f"models), and more --num_train_epochs, for at least {_FEW_STEPS} steps"
     )
@@ -141,8 +141,8 @@ def _advice(settings, report, last_step):
   is_missed = is_rare[worst] and recalls[worst] < _POOR
   if is_missed and not settings.get("class_weights", "no such flag"):
     advice.append(
-      f"{right[worst]} of {counts[worst]} texts of {report.labels[worst]!r} "
-      f"are recognised, and the largest class has {counts.max()} texts: try "
+      f"the recall of {report.labels[worst]!r} is {right[worst]}/"
+      f"{counts[worst]}, and the largest class has {counts.max()} texts: try "
       "--class_weights=balanced"
     )
   return advice
@@ -171,7 +171,7 @@ def _row(cells):
 
 
 def _curves(lines):
-  """Yields one curve for the loss and for each evaluation score, by step."""
+  """Yields a curve for the loss, and one for each evaluation score, by step."""
   series = {}
   for line in lines:
     for name, value in line.items():

@@ -34,7 +34,7 @@ class TrainingLog:
   """Logs the results of each block of steps.
 
   Results are read from the device one block late, when the next block is
-  already queued, so that logging never delays the computation.
+  already queued, so that the device does not wait for the log.
 
   Attributes:
     seconds_per_step: duration of a recent step; 0.0 before the first block.

@@ -1,8 +1,8 @@
 """Creates the encoder for a configuration.
 
 The key `variant` of a configuration names a model related to BERT; without this
-key, the model is BERT. Other modules create encoders, and get the shapes of
-their variables, only through this module.
+key, the model is BERT. Modules that support all variants create encoders, and
+get the shapes of their variables, through this module.
 """
 
 import configuration

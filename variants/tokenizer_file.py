@@ -80,8 +80,8 @@ class FileTokenizer(tokenization.FullTokenizer):
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the pieces of `text`; bytes are UTF-8.
 
-    Text that no piece matches becomes "<unk>". As in BERT's tokenizer, special
-    tokens in the text, such as "<s>", are ordinary text.
+    Text that no piece matches becomes `unk_token`. As in BERT's tokenizer,
+    special tokens in the text, such as "<s>", are ordinary text.
     """
     return self.convert_ids_to_tokens(self.encode(text))
 
@@ -142,9 +142,9 @@ class FileTokenizer(tokenization.FullTokenizer):
   ) -> tuple[int, ...] | None:
     """Returns the indices of an answer's first and last piece, or None.
 
-    The pieces of "(1907-1988)." are ▁( 1907 - 1988 ) . but the answer "1907"
-    alone is ▁1907. So this method compares characters. The indices span all
-    pieces that overlap the match nearest to the end of `before`.
+    The answer "1907" alone is the piece ▁1907, but in "(1907)" it is 1907. So
+    this method compares characters. The indices span all pieces that overlap
+    the match nearest to the end of `before`.
 
     Args:
       tokens: pieces of the words that contain the answer.
@@ -185,7 +185,7 @@ def content_of(vocab_file: str) -> str:
   """Returns the content of a tokenizer.json.
 
   As in transformers, rules in tokenizer_config.json override the file's rules.
-  Raises InputError: a file is missing or damaged.
+  Raises InputError: the file is missing, or tokenizer_config.json is damaged.
   """
   with file_io.open_for_reading(vocab_file) as stream:
     content = stream.read().decode("utf-8", "replace")
