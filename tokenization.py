@@ -20,7 +20,7 @@ from common import errors, file_io
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
-# Unlike the original: patterns replace its list of seven names. They also match
+# Unlike the original: patterns replace its two lists of names. They also match
 # the whole-word-masking releases and the 24 small models.
 _RELEASED_FOLDER = re.compile(r"([\w-]+)/bert_model\.ckpt", re.ASCII)
 _SIZE = r"_L-\d+_H-\d+_A-\d+"
@@ -56,8 +56,8 @@ _CACHED_CHARS = 32
 class UnknownTokenError(errors.InputError, KeyError):
   """Raised for a token or an id that is not in the vocabulary.
 
-  As in the original: it is a KeyError. Unlike the original: its message says
-  what to do, and it is also an InputError, which scripts report.
+  As in the original: it is a KeyError. Unlike the original: its message has a
+  remedy, and it is also an InputError, which scripts report.
   """
 
   __str__ = Exception.__str__  # KeyError.__str__ adds quotes.

@@ -1,4 +1,4 @@
-"""Skips padding: all layers except attention compute only tokens.
+"""Skips padding: all layers except attention process only tokens.
 
 A batch is [B, T], and the layers compute rows [S, H]:
 

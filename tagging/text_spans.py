@@ -53,14 +53,14 @@ def of_label_studio(task: dict) -> dict:
   """Adds `text` and `entities` to a task of Label Studio's JSON export.
 
   `entities` has the spans of the first annotation that was not cancelled; if
-  there is none, the key is missing. Raises InputError: the task has another
-  format.
+  all were cancelled, the key is missing. Raises InputError: the task has
+  another format.
   """
   try:
     if "text" not in (values := task["data"]):
       raise errors.InputError(
         "the data of this Label Studio task have no field 'text'; rename the "
-        f"one that holds the text (fields: {', '.join(values) or 'none'})"
+        f"field with the text (fields: {', '.join(values) or 'none'})"
       )
     annotations = [
       [part["value"] for part in annotation["result"] if part.get("value")]

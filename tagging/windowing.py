@@ -16,7 +16,7 @@ class Window(NamedTuple):
 
   Attributes:
     input_ids: T ids, including [CLS] and [SEP].
-    sentence: index of the sentence in the file.
+    sentence: index of the sentence in the list of sentences.
     first_word: index in the sentence of the first word that gets a label.
     positions: for each word that gets a label, the index of its first piece.
   """
@@ -43,7 +43,7 @@ def make_windows(
   from other windows. Raises InputError: a window has no room for a word.
 
   Args:
-    sentences: the sentences of a file, in its order.
+    sentences: the sentences of a file or request, in its order.
     tokenizer: the model's tokenizer.
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
     document_context: whether to fill windows with context.

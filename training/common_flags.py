@@ -72,7 +72,7 @@ def define_text_flag():
 
 
 def define_masking_flags(note=""):
-  """Defines the flags of masking; `note` names their records."""
+  """Defines the flags of masking; `note` names the records they affect."""
   flags.DEFINE_integer(
     # As in the original: 0 and numbers above the sequence length are valid.
     "max_predictions_per_seq",

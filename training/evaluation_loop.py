@@ -159,7 +159,7 @@ class Predictor:
       records, features, batch_size: as in `predict`.
       window: the number of consecutive records whose outputs are yielded
         together. If records have an `input_mask`, each window is sorted by
-        length to save padding. A multiple of batch_size fills every batch.
+        length to save padding. Use a multiple of batch_size, to fill batches.
     """
     # The next window is read while the current one is computed.
     windows = tfrecord.without_autotune(records.batch(window).prefetch(1))

@@ -218,7 +218,7 @@ class Trainer:
   def _compile(self, jit, alone):
     """Wraps the steps in tf.functions; `alone`: there is only one replica."""
     # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
-    # uses them, unless those of several parts or replicas must be summed.
+    # uses them, unless gradients of several parts or replicas must be summed.
     self._adds_gradients = self._parts.count > 1 or not alone
     # XLA cannot compile MirroredStrategy's exchange of gradients. With several
     # replicas, it compiles only the part of the step before the exchange.
@@ -601,7 +601,7 @@ class Trainer:
       self.save()
     raise errors.InputError(
       f"consecutive steps without a finite loss or gradient: "
-      f"{log.bad_steps_in_row}; the weights from before them are kept in "
+      f"{log.bad_steps_in_row}; the weights from before these steps are in "
       f"{self._options.output_dir}; try a lower --learning_rate"
     )
 

@@ -33,7 +33,7 @@ _WIDTH, _HEIGHT = 400, 150  # A curve's size, in the units of its SVG.
 _MOST_POINTS = 200
 # Thresholds of the advice. A recall below _POOR is poor. Published recipes have
 # more than _FEW_STEPS steps: the shortest, for RTE, has 233. A class is rare if
-# the largest class has at least _RARE times as many examples.
+# it has at most 1 / _RARE of the examples of the largest class.
 _POOR, _FEW_STEPS, _RARE = 0.8, 100, 4
 
 

@@ -113,7 +113,7 @@ class TrainingLog:
     On an accelerator, the call of a block returns at once, and this method
     waits for the results of the previous block. On a CPU, the call takes all
     the time. So the duration of a step is the time of the call divided by the
-    steps of this block, plus the wait divided by those of the previous block.
+    steps of this block, plus the wait divided by the previous block's steps.
     """
     returned = time.monotonic()
     seconds = (returned - self._block_began) / num_steps
