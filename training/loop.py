@@ -484,9 +484,9 @@ class Trainer:
     Raises:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT. The last
         step is saved; an evaluation that was due runs at the next start.
-      InputError: too many consecutive steps were skipped, or the evaluation
-        failed (in both cases the last weights are saved); the weights are
-        ruined or not finite, or cannot be saved; or processes' steps differ.
+      InputError: too many steps in a row were skipped or an evaluation failed
+        (the last weights are saved), weights are ruined or not finite, a
+        checkpoint cannot be written, or processes start at different steps.
     """
     options = self._options
     first_step = int(self.global_step.numpy())

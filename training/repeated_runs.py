@@ -16,7 +16,7 @@ from common import errors, file_io, flag_values, run_settings
 
 
 def parse_seeds(texts):
-  """Returns --seeds as ints; InputError if a seed is invalid or repeated."""
+  """Parses --seeds as ints; raises InputError if any is invalid or repeated."""
   flag = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]

@@ -86,13 +86,13 @@ def check_layer_rates(
   freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
-  """Raises InputError for per-layer learning rates if layers share weights."""
+  """Raises InputError if flags treat layers that share weights differently."""
   # Shared weights would get the last layer's rate, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"
     raise errors.InputError(
-      f"--{flag} has no effect on {name_of(config)}, whose layers share their "
+      f"--{flag} does not fit {name_of(config)}, whose layers share their "
       "weights; leave the flag out (--freeze_encoder freezes all layers)"
     )
 
