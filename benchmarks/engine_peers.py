@@ -1,8 +1,8 @@
 """Runs networks in torch, ONNX Runtime and OpenVINO, for the other scripts.
 
 ONNX Runtime and OpenVINO run torch's ONNX export. As in sentence-transformers,
-int8 is ONNX Runtime's dynamic quantization with signed weights, or NNCF's,
-calibrated on 200 examples, for OpenVINO. A process loads only one engine.
+int8 is dynamic quantization with signed weights in ONNX Runtime; in OpenVINO,
+it is NNCF's, calibrated on 200 examples. A process loads only one engine.
 """
 
 import os
@@ -111,7 +111,7 @@ class Texts:
   """A peer's engine with a tokenizer, to compute results for texts."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """`batch_size` None means 32, or 64 for short texts, as in this project."""
+    """`batch_size` None means 32, or 64 if no text has more than 16 tokens."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")

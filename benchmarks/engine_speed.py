@@ -1,9 +1,9 @@
 """Measures embedding and classification in this project's and peers' engines.
 
 Each engine runs in its own process, which loads a file that an earlier process
-wrote, so speed, memory and file size are as in production. The inputs are texts
-of random words: batches of texts with the same number of word pieces, and a
-single text with 22 word pieces. Times include tokenization and end with NumPy
+wrote, so speed, memory and file size are as in production. Speed is measured on
+texts of random words: batches of texts with the same number of word pieces, and
+a single text with 22 word pieces. Times include tokenization and end with NumPy
 arrays. table.py uses this module. The peers need torch, transformers, onnx,
 onnxruntime, openvino and nncf.
 """
@@ -60,7 +60,7 @@ class Job(NamedTuple):
   samples: pathlib.Path | None = None  # JSON: pairs for the calibration.
   lines: pathlib.Path | None = None  # A file with a text per line.
   output: pathlib.Path | None = None  # For vectors or class probabilities.
-  batch_size: int | None = None  # The peer's; None: this project's default.
+  batch_size: int | None = None  # The peer's, see engine_peers.Texts.
 
 
 def texts_per_second(size: int, length: int) -> str:
@@ -69,7 +69,7 @@ def texts_per_second(size: int, length: int) -> str:
 
 
 def _path(job):
-  """Returns the file that a contender loads: the weights, or `make`'s file."""
+  """Returns the path of a contender's file; LiteRT's really ends in .tflite."""
   engine, dtype = CONTENDERS[job.contender]
   if engine in ("tensorflow", "Torch"):
     return pathlib.Path(job.model, "model.safetensors")
@@ -158,16 +158,16 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
 
 
 def measure(job: Job) -> dict:
-  """Returns measures or job.pairs' answers; job.lines writes job.output."""
+  """Returns measures, or job.pairs' answers; with job.lines, writes a file."""
   compute = _load(job)
   if job.pairs:
     pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
     results = compute(list(map(tuple, pairs)))
-    # A regression's score, or the index of the largest logit.
+    # One column has scores or class numbers; several columns have logits.
     answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
     return {"answers": answers.tolist()}
   if job.lines:
-    # SST-2's phrases contain no other characters at which splitlines splits.
+    # Line separators other than \n do not occur in SST-2's phrases.
     lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
     results = compute(lines)
     if job.head == "classification":
@@ -199,7 +199,7 @@ def measure(job: Job) -> dict:
   for percent, value in zip((50, 99), np.percentile(wall, (50, 99))):
     measures[f"milliseconds, p{percent}"] = 1000 * value
   memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-  # OpenVINO's weights and LiteRT's graph are next to the file.
+  # OpenVINO's weights and LiteRT's graph have other endings.
   files = _path(job).parent.glob(f"{_path(job).stem}.*")
   disk = sum(file.stat().st_size for file in files)
   return {**measures, "megabytes": memory, "megabytes, disk": disk / 2**20}

@@ -30,8 +30,8 @@ class Cost(NamedTuple):
 def set_environment(**more):
   """Sets the environment of this process and its children.
 
-  It disables downloads. As for any user, Python may write compiled modules:
-  without them, importing TensorFlow takes 3× longer.
+  It disables Hugging Face's downloads. As for any user, Python may write
+  compiled modules: without them, importing TensorFlow takes 3× longer.
   """
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
   os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", **more)

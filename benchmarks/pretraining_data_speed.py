@@ -37,7 +37,7 @@ def commands(arguments, text, prefix):
   # Round up, so that the last few bytes do not become another shard.
   size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
   for processes in (1, 2) if arguments.shards else ():
-    scripts[f"here, shards, {processes} process(es)"] = [
+    scripts[f"here, shards, --num_processes={processes}"] = [
       *ours,
       f"--shard_size_mb={size}",
       f"--num_processes={processes}",

@@ -36,7 +36,7 @@ class PretrainingBatch(NamedTuple):
   input_ids: np.ndarray  # [B, T], like the next two.
   input_mask: np.ndarray
   segment_ids: np.ndarray
-  masked_lm_positions: np.ndarray  # [B, P]
+  masked_lm_positions: np.ndarray  # [B, P], like the next.
   masked_lm_ids: np.ndarray
   next_sentence_labels: np.ndarray  # [B, 1]
 

@@ -12,8 +12,8 @@ idle machine: PyTorch's waiting threads use processor time on a busy one.
 --rows, so the table can be completed row by row. The table is printed and
 written to benchmarks/RESULTS.md. The most important results and a chart go to
 docs/performance.md, and the results of the engines to docs/engines.md. A work
-without data is skipped. --short measures the results in the README, with fewer
-steps, in less than an hour on two cores.
+without data is skipped. --short measures only table_work.SHORT, once and with
+fewer steps, in less than an hour on two cores.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy in the
 Python of this process or of --peer_python. engines/* and inference steps also
@@ -62,7 +62,7 @@ def parse_arguments(argv):
   add(
     "--short",
     action="store_true",
-    help="measure only the results in the README (table_work.SHORT)",
+    help="measure only the works in table_work.SHORT, with fewer steps",
   )
   add(
     "--padded",
@@ -238,7 +238,7 @@ def main(argv):
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
-  print(f"works: {len(works)}; stored results: {minutes:.0f} min for one turn")
+  print(f"works: {len(works)}; one turn took {minutes:.0f} min the last time")
   failed = []
   for work in works:
     try:

@@ -208,7 +208,7 @@ def _job_turn(arguments, folder, *, name, dtype):
 
 
 def sentences_with_names(path):
-  """Returns the sentences of a SQuAD file as CoNLL columns.
+  """Returns sentences of a SQuAD file as CoNLL columns.
 
   Words are lower-cased. Names are the words that are capitalized in the file,
   except the first word of a sentence.
@@ -451,7 +451,7 @@ def _engine_turn(arguments, folder, *, model):
 
 def _engine_scores_turn(arguments, folder, *, task):
   """Scores all contenders on the dev set, after one epoch of training."""
-  # Imported here because they load TensorFlow.
+  # Imported here because `glue` loads TensorFlow.
   from classification import glue, scores
 
   job = _job(arguments, folder, task, num_train_epochs=1)

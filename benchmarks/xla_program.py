@@ -6,11 +6,11 @@
 
 TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its
 device. So the step can run on the GPU or TPU of a machine without TensorFlow. A
-program is the whole step: forward and backward pass with dropout, gradient
-clipping, and the optimizer's update. `lower` also computes the step and stores
-samples of all results. `run` draws the same weights, compares the results, and
-prints a Markdown table with the time per step and its share of the device's
-measured peak. Each step continues from the previous step. A program that does
+training program is the whole step: forward and backward pass with dropout,
+gradient clipping, and update. `lower` also computes the step and stores samples
+of all results. `run` draws the same weights, compares the results, and prints a
+Markdown table with the time per step and the share of the device's measured
+peak. Each training step continues from the previous one. A program that does
 not fit in memory gets a line with the error. `compile` needs TensorFlow, JAX
 and `pip install libtpu`, but no TPU. It prints the memory, bytes accessed and
 FLOP of the programs on a TPU, and of a plain JAX BERT.
@@ -114,7 +114,7 @@ def program_text(step, tensors) -> str:
 
 
 def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
-  """Writes an .npz with a step's program, its arguments and its results."""
+  """Writes an .npz with a step's program, inputs, and samples of results."""
   import tensorflow as tf
 
   step, tensors, variables, flop = make_step(method, options, size)
@@ -336,7 +336,7 @@ def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   # Name the device: for an array without one, JAX compiles a second time.
   device, saved = jax.devices()[0], np.load(path)
   note = json.loads(str(saved["note"]))
-  # The arguments are the step number and the batch, then the weights.
+  # First the batch (in training after the step number), then the weights.
   count = sum(name.startswith("given") for name in saved.files)
   batch = [saved[f"given{i}"] for i in range(count)]
   weights = [draw(i, *entry) for i, entry in enumerate(note["variables"])]
@@ -396,7 +396,7 @@ def run(
 ) -> list[str]:
   """Runs all programs of a folder; returns the lines of a Markdown table.
 
-  With `plain_jax`, a line of jax_bert's step follows each AdamW step.
+  With `plain_jax`, each AdamW program is followed by jax_bert's step.
   """
   import jax
 

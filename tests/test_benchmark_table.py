@@ -187,7 +187,7 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
   }
   assert walls == {"a": [3, 3], "b": [2, 2], "failing": [1]}
   table, _ = capsys.readouterr()
-  assert "works: 1; stored results: 0 min for one turn" in table
+  assert "works: 1; one turn took 0 min the last time" in table
   assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
   assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
   with pytest.raises(errors.InputError, match="no such work"):
