@@ -34,7 +34,7 @@ class BuildPackage(build_py):
     self.force = True
 
   def find_package_modules(self, package, package_dir):
-    """Returns a package's modules; for the root, only bert_tf2.MODULES."""
+    """Returns a package's modules; for the root, bert_tf2 and its MODULES."""
     modules = super().find_package_modules(package, package_dir)
     if package != PACKAGE:
       return modules
@@ -46,7 +46,7 @@ class BuildPackage(build_py):
     ]
 
   def run(self):
-    """Empties the build folder and copies the package."""
+    """Removes an old copy from the build folder, and copies the package."""
     if not self.editable_mode:
       # The wheel must not contain the old file of a renamed module.
       shutil.rmtree(pathlib.Path(self.build_lib, PACKAGE), ignore_errors=True)

@@ -30,7 +30,7 @@ def with_lengths(
 ) -> run_settings.Settings:
   """Returns settings with integer `lengths`; max_seq_length is the last one.
 
-  Settings of --format=onnx, which takes any length, stay unchanged. Raises
+  Only --format=litert has lengths; other settings stay unchanged. Raises
   InputError: the lengths are invalid or exceed the model's positions.
   """
   if settings.format != "litert":
@@ -86,7 +86,7 @@ def write_file(
 
   Args:
     model: model with its weights.
-    settings: `head`, and format, lengths and quantize of export_saved_model.py.
+    settings: head, format, lengths and quantize, as in export_saved_model.py.
 
   Raises:
     InputError: a package is missing, or the format cannot express the network.
@@ -178,7 +178,7 @@ def differences(
   """Returns the distances [rows] between the outputs of two functions.
 
   A row is the embedding of a text, or the logits of a text or of a token. The
-  distances are divided by the root mean square of the rows' norms.
+  distances are divided by the root mean square norm of the rows of `compute`.
 
   Args:
     compute, other: functions of integers [B, T], named as in the batches, that

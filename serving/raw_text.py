@@ -17,7 +17,7 @@ class RawText(tf.Module):
   def __init__(self, model: models.ServedModel):
     """Creates the tokenizer's operations, which takes seconds.
 
-    Raises InputError: like GraphTokenizer, or a special token is missing.
+    Raises InputError: see GraphTokenizer; or a special token is missing.
     """
     super().__init__()
     self.model = model
@@ -66,9 +66,9 @@ class RawText(tf.Module):
   def from_text(self, *texts) -> dict:
     """Returns the model's outputs for one or two tensors of strings [B].
 
-    Heads that score word pieces add `starts` and `ends` [B, T], each piece's
+    The heads span and tagging add `starts` and `ends` [B, T], each piece's
     offsets in the last text, in characters; both are 0 for [CLS], [SEP],
-    padding and a question. Tagging also adds `words`, the index of the piece's
+    padding and a question. Tagging also adds `words`, the index of each piece's
     word, or -1 without a word. Fillings are "" at positions without a mask. A
     sparse vector becomes `words` and `weights` [B, K], by descending weight;
     a text with fewer than K words has "" and 0 at the end.
@@ -122,11 +122,11 @@ class RawText(tf.Module):
     return {**offsets, "words": placed(words, -1)}
 
 
-# The functions of input_sequences.py, as graph operations on a batch.
+# Graph operations on a batch, in part like the functions of input_sequences.py.
 
 
 def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
-  """Returns at most the first `counts` [B] values of each row [B, (N)]."""
+  """Returns the first `counts` (int or [B]) values, or all, of each row."""
   starts = ragged.row_starts()
   limits = starts + tf.minimum(ragged.row_lengths(), tf.cast(counts, tf.int64))
   return tf.gather(ragged.flat_values, tf.ragged.range(starts, limits))
@@ -194,7 +194,7 @@ def checked(model: models.ServedModel, **inputs) -> dict:
     checks += [
       tf.debugging.Assert(
         tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
-        [f"{name} differs in shape from input_ids"],
+        [f"{name} does not fit the shape of input_ids"],
       ),
       tf.debugging.Assert(
         tf.reduce_all((values >= 0) & (values < sizes[name])),

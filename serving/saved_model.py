@@ -87,7 +87,7 @@ def _exported(raw):
   # The interface requires this list; the model has no such losses.
   root.regularization_losses = []
   root.__call__ = tf.function(model.outputs, autograph=False)
-  # The interface requires both values, and a loaded model cannot trace graphs.
+  # The interface requires both modes, and a loaded model cannot trace graphs.
   for training in (False, True):
     root.__call__.get_concrete_function(
       dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
@@ -123,7 +123,7 @@ def load(
 ) -> exported_network.Served:
   """Loads an export; its answers equal the answers of the scripts.
 
-  So it splits long texts into windows; TensorFlow Serving truncates them.
+  For example, long contexts get windows; TensorFlow Serving truncates them.
 
   Args:
     folder: a folder with a saved_model.pb; or a folder with versions 1, 2,
@@ -142,7 +142,7 @@ def load(
   if not tf.io.gfile.exists(answers_file):
     raise errors.InputError(
       f"{folder} is a SavedModel without {_ANSWERS_FILE}; serve.py serves only "
-      "exports of export_saved_model.py (TensorFlow Serving serves all models)"
+      "exports of export_saved_model.py (TensorFlow Serving serves others too)"
     )
   vocab_file = os.path.join(folder, _VOCABULARY)
   settings, texts = answers.read_settings(answers_file, vocab_file)

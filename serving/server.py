@@ -8,11 +8,11 @@
   GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
 
-Every refusal of an HTTP request is a JSON object with the key "error". Its
-status is 400 for an invalid request, 403 for a Host that is not allowed, 404
-for an unknown model or version, 405 for another method, 413 for a body that is
-too large, 500 for an internal error, 503 for too many requests or connections
-or during a shutdown, and 504 for a timeout.
+A refusal is a JSON object with the key "error", or plain text if a request is
+not valid HTTP. Its status is 400 for an invalid request, 403 for a Host that is
+not allowed, 404 for an unknown path, model or version, 405 for another method,
+413 for a body that is too large, 500 for an internal error, 503 for too many
+requests or connections or during a shutdown, and 504 for a timeout.
 The server closes a connection on which no complete request arrives in time.
 """
 
@@ -45,11 +45,11 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# Seconds after a signal until the process ends, even if it is busy.
+# Seconds after a signal until a busy process is ended, within the 25 of `run`.
 _SECONDS_TO_END = 22.0
 # Maximum seconds aiohttp waits for answers, and again for clients to read them.
 _SECONDS_TO_FINISH = 8.0
-# Maximum number of log lines about refused requests, per interval in seconds.
+# At most _LOG_LINES lines about refused requests in _LOG_INTERVAL seconds.
 _LOG_LINES, _LOG_INTERVAL = 10, 30.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -68,7 +68,7 @@ class _LimitedLog:
     if self._count <= _LOG_LINES:
       logging.warning(line, *values)
 
-  # aiohttp calls `exception` for a malformed request.
+  # aiohttp calls `exception` for some malformed requests, `debug` for others.
 
   def exception(self, line, *values, exc_info=None):
     self.warning(f"{line}: %.200a", *values, str(exc_info))
@@ -130,8 +130,8 @@ def run(
 ) -> None:
   """Serves until SIGTERM or SIGINT, then answers the requests in progress.
 
-  It then ends within 25 seconds, even if clients are slow. Raises InputError:
-  the server cannot listen on the host and port.
+  The process ends within 25 seconds, even if clients are slow. Raises
+  InputError: the server cannot listen on the host and port.
 
   Args:
     application: the result of `make_application`.

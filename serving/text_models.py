@@ -21,7 +21,7 @@ from features import text_batches, vector_search
 from serving import answers, export_options, exported_network
 from text import input_sequences
 
-# {texts per example: what to pass as texts}
+# {number of texts per example: the form of the examples}
 _FORMS = {1: "strings", 2: "pairs of strings"}
 # The number of lines that `search` embeds together.
 _LINES_AT_ONCE = 1024
@@ -55,9 +55,9 @@ def load(
   """Loads a model.
 
   Args:
-    folder: folder with bert_config.json or config.json, vocab.txt and weights;
-      None if the options name these three files.
-    batch_size: number of texts to compute together.
+    folder: an export, or a folder with a configuration, a vocabulary and
+      weights; None if the options name these three.
+    batch_size: sequences in a batch; batches of short sequences have more.
     num_threads: number of threads; 0 means one per core.
     **options: an option that is None or missing has the value stored in the
       folder, else the flag's default. bert_config_file, vocab_file,
@@ -68,7 +68,7 @@ def load(
       "int8". For an export, all but max_seq_length must equal its values.
 
   Raises:
-    InputError: there is no model, or it cannot be read.
+    InputError: there is no model, it cannot be read, or an option is invalid.
   """
   options = {"model_dir": folder, **options}
   chosen = {n: value for n, value in options.items() if value is not None}
@@ -92,9 +92,9 @@ class TextModel:
 
   Texts are a list of str or of pairs (str, str). For a single text or pair, a
   method returns a single answer. The methods' options are flags of
-  export_saved_model.py; a missing option has the training's value, or else the
-  flag's default. All methods raise InputError if the folder lacks the head, if
-  an option is unknown or has no effect, or if a text is not a string.
+  export_saved_model.py; a missing option has the value passed to `load`, else
+  the value stored in the folder, else the default. All methods raise InputError
+  if the folder lacks the head, an option is invalid, or a text is not a string.
 
   Attributes:
     config: configuration.BertConfig.
@@ -229,7 +229,7 @@ class TextModel:
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, labels, probabilities.
 
-    Multi-label models return only the last two, regressions a score.
+    Multi-label models return the last two, regressions and rerankers a score.
     Options: labels, output_activation, text_pairs, doc_stride, max_windows,
     max_seq_length.
     """
@@ -238,8 +238,8 @@ class TextModel:
   def answer(self, questions, contexts, *, top_k: int | None = None, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
 
-    With top_k, the dict also has `candidates`: the top_k best answers, at most
-    n_best_size, as dicts of answer, probability, score, start and end.
+    With top_k, the dict also has `candidates`: the best answers, at most top_k,
+    as dicts of answer, probability, score, start and end.
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
@@ -248,8 +248,8 @@ class TextModel:
       return self._ask("span", (questions, contexts), options, **count)
     if len(questions) != len(contexts):
       raise errors.InputError(
-        f"{len(questions)} questions and {len(contexts)} contexts: pass one "
-        "context for each question"
+        f"the numbers of questions ({len(questions)}) and contexts "
+        f"({len(contexts)}) differ: pass one context for each question"
       )
     pairs = list(zip(questions, contexts))
     return self._ask("span", pairs, options, **count)
@@ -365,8 +365,8 @@ def _checked(name, value):
 def _check_form(rows, names):
   if rows and len(rows[0]) != len(names):
     raise errors.InputError(
-      f"this model takes {len(names)} texts per example ({', '.join(names)}) "
-      f"but got {len(rows[0])}: pass {_FORMS[len(names)]}, or change text_pairs"
+      f"this model takes {_FORMS[len(names)]} ({', '.join(names)}), not "
+      f"{_FORMS[len(rows[0])]}: pass {_FORMS[len(names)]}, or change text_pairs"
     )
 
 
@@ -386,7 +386,7 @@ def _rows(texts):
   ]
   for number, row in enumerate(rows):
     try:
-      # `encode` also refuses lone surrogates, as TensorFlow would later.
+      # `str.encode` also refuses lone surrogates, as TensorFlow would later.
       count = len([text.encode("utf-8") for text in row])
     except (AttributeError, TypeError, UnicodeEncodeError):
       count = 0

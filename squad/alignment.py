@@ -174,7 +174,7 @@ class PieceFinder:
 
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
-  """Converts a span `place` from PassageText.find to a span in the context."""
+  """Converts `place`, the span from a `find`, to a span in the context."""
   words = list(data.WORD.finditer(context))
   starts = _word_starts([word.group() for word in words])
 

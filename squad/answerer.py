@@ -24,7 +24,7 @@ def window_logits(
       The logits from T' to T are then -inf.
     mask_padding: whether to set the logits of padding to -inf.
       Unlike the original: there, padding competes for the n best positions of a
-      window. This needs `trim` to be False, or the answers depend on T'.
+      window. If False, `trim` must be False too, or the answers depend on T'.
   """
   length = tf.shape(batch["input_ids"])[1]
   if trim:
@@ -102,7 +102,7 @@ class Answerer:
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
-    """Returns the official script's {name: score}, and each question's scores.
+    """Returns the scores of a file by name, and the scores of each question.
 
     Each question's scores are the result of scores.compare_all.
     """

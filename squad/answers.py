@@ -40,11 +40,11 @@ class AnswerOptions(NamedTuple):
 
   Attributes:
     n_best_size: number of start positions and of end positions to try in each
-      window, and number of answers to return for each question.
+      window, and of candidates for each question, to which "" may be added.
     max_answer_length: maximum length in word pieces.
     version_2_with_negative: whether a question may have no answer.
-    null_score_diff_threshold: the answer is "no answer" if its null odds (see
-      Answer) exceed this.
+    null_score_diff_threshold: the answer is "no answer" if the question's null
+      odds (see Answer) exceed this.
   """
 
   n_best_size: int = 20
@@ -54,7 +54,7 @@ class AnswerOptions(NamedTuple):
 
 
 def options_of(settings) -> AnswerOptions:
-  """Returns the AnswerOptions of a script, with the default threshold."""
+  """Returns the AnswerOptions in a script's settings; the threshold is 0.0."""
   return AnswerOptions(
     **settings.pick("n_best_size max_answer_length version_2_with_negative")
   )
@@ -63,8 +63,8 @@ def options_of(settings) -> AnswerOptions:
 class Candidate(NamedTuple):
   """One of a question's best answers.
 
-  The text is spelled as in the passage; "" means "no answer". The probabilities
-  of a question's candidates sum to 1.
+  The text is spelled as in the passage; "" means "no answer". "empty" may be a
+  placeholder (see _NOTHING_FOUND). A question's probabilities sum to 1.
   """
 
   text: str
@@ -113,7 +113,7 @@ def find_answers(
 ) -> list[Answer]:
   """Returns the Answer to every question, in order.
 
-  With `by_pieces`, an answer is exactly the text that its pieces cover.
+  With `by_pieces`, an answer is the text of its pieces if PieceFinder finds it.
   Unlike the original: the original takes the first match of the pieces' text in
   their words, or all the words if there is no match. In a passage without
   spaces, this may be the wrong match, or the whole passage.
@@ -244,7 +244,7 @@ def _candidates(logits):
 def n_best(answer: Answer, context: str, top_k: int) -> list[dict]:
   """Returns the `top_k` best answers as dicts for JSON.
 
-  Each dict has `answer` ("" for "no answer"), `probability`, `score`, and the
+  Each dict has `answer` ("" if there is none), `probability`, `score`, and the
   character offsets `start` and `end` in the context.
   """
   results = []

@@ -35,8 +35,8 @@ class Question(NamedTuple):
       training.
     start_position, end_position: indices in `doc_tokens` of the first and last
       word that overlap the answer; -1 without an answer or outside training.
-    is_impossible: whether the file marks the question as unanswerable.
-    answers: tuple of all answers in the file, for scoring predictions.
+    is_impossible: whether the question is unanswerable according to the file.
+    answers: tuple of the texts of all its answers, for scoring predictions.
     passage: index of the passage in the file.
     place: file and id of the question, for error messages.
     before_answer: in training, the passage's text between the start of the word
@@ -85,14 +85,14 @@ def read(
   """Reads a SQuAD file.
 
   Raises InputError: the file is not JSON (the message has line and column),
-  lacks a field, has no usable question, or is of the other version of SQuAD; in
-  training, a question does not have exactly one answer, or its answer lies
-  outside the passage; outside training, two questions have the same id, so one
-  answer would overwrite the other.
+  lacks a field or has a wrong value, has no usable question, or is of the other
+  version of SQuAD; in training, an answerable question has several answers or
+  none, or its answer lies outside the passage; outside training, two questions
+  have the same id, so one answer would overwrite the other.
 
   Args:
     path: JSON of SQuAD 1.1 or 2.0, nested or flat. With `version_2`, a flat
-      question with an empty list of answers is impossible.
+      question with empty lists in its `answers` is impossible.
     training: whether to locate each answer in its passage, and skip questions
       whose answer is not at answer_start.
       Unlike the original: questions with blank answers are skipped, too; the
@@ -137,7 +137,7 @@ def read(
     _check_ids(questions)
   if not questions:
     why = skipped and (
-      f": all {len(skipped)} are skipped; for example, question "
+      f": all are skipped ({len(skipped)}); for example, question "
       f"{skipped[0].qas_id!r}: {skipped[0].reason}; fix the file"
     )
     raise errors.InputError(f"{path} has no usable question{why or ''}")

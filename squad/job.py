@@ -17,8 +17,8 @@ from squad import model as squad_model
 from training import distribution, harness, run_folder, run_report, run_setup
 
 # The flags about inputs and answers that a model folder stores. The folder also
-# stores do_lower_case, in tokenizer_config.json, and the threshold for
-# "no answer", in null_threshold.json.
+# stores do_lower_case and never_split, in tokenizer_config.json, and a
+# threshold that "auto" has found, in null_threshold.json.
 INPUT_FLAGS = (
   "max_seq_length doc_stride max_query_length max_answer_length n_best_size "
   "pad_to_max_length version_2_with_negative"
@@ -109,7 +109,7 @@ class SquadRun:
       null_threshold.forget(self._settings.output_dir)
 
   def _write_model(self, folder, step):
-    """Writes a model folder with the current weights and the threshold."""
+    """Writes a model folder with the weights and a threshold found for them."""
     settings = self._settings
     config = model_folder.with_input_settings(
       self._config, settings.pick(INPUT_FLAGS)

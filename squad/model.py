@@ -54,7 +54,7 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
       [B, T]. Batches have start_positions and end_positions, int32 [B].
     mask_padding: whether the softmax excludes padding.
       Unlike the original: there, the softmax is over all max_seq_length
-      positions. In trimmed batches, the loss would then depend on their length.
+      positions. If False, the loss depends on the length of trimmed batches.
   """
 
   def weights(batch):
@@ -74,7 +74,7 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
       correct = tf.reduce_sum(tf.cast(tf.equal(predicted, gold), tf.float32))
       metrics[f"{name}_accuracy"] = (correct, examples)
       # As in the original: the mean of the start and end losses. This is a sum
-      # over the replica's examples; the loop divides it by the whole batch's.
+      # over the replica's examples; the loop divides by the sum of `weights`.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

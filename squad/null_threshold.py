@@ -175,7 +175,7 @@ def of_checkpoint(path: str) -> float:
 
 
 def forget(folder: str) -> None:
-  """Removes a folder's stored threshold, because the weights will change."""
+  """Removes the threshold stored in a folder, if there is one."""
   file_io.remove(os.path.join(folder, FILE))
 
 

@@ -92,14 +92,14 @@ def score_v2(
   null_odds: dict | None = None,
   points: dict | None = None,
 ) -> dict:
-  """Returns SQuAD 2.0's scores by name, in percent.
+  """Returns SQuAD 2.0's scores by name; exact match and F1 are in percent.
 
   `predictions` is {question id: text}; `null_odds` is {question id: score of
   "no answer" minus the best answer's}; `points` is the result of `compare_all`,
   if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total (number of questions). HasAns_exact, ... are computed
+    exact, f1 and total (of scored questions). HasAns_exact, ... are computed
     over questions with answers, NoAns_exact, ... over those without, if any.
     With `null_odds`, best_exact is the highest exact match that a threshold can
     give: predictions whose odds exceed best_exact_thresh become "". best_f1 and
@@ -163,7 +163,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   if missing:
     raise errors.InputError(
       f"{len(missing)} of {len(points)} questions have a prediction but no "
-      f"null odds, such as {missing[0]!r}; pass both files of the same run"
+      f"null odds, for example {missing[0]!r}; pass both files of the same run"
     )
   # Example: a correctly answered question has odds -2, a question without an
   # answer has odds 1. Answering neither scores 1, only the first 2, both 1.

@@ -1,7 +1,7 @@
 """Finds the best answer spans from start and end logits.
 
-The original loops over the 20 x 20 pairs of positions of each window. This
-module computes an array [windows, 20, 20] for many windows at once.
+The original loops over K x K pairs of positions in each window (by default, K
+is 20). This module computes an array [windows, K, K] for many windows at once.
 """
 
 from collections.abc import Iterator

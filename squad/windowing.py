@@ -26,7 +26,7 @@ FIRST_UNIQUE_ID = 1000000000
 class Lengths(NamedTuple):
   """The lengths of windows in word pieces, named like the flags."""
 
-  max_seq_length: int  # Longest input, including [CLS] and two [SEP].
+  max_seq_length: int  # Longest input, including the special tokens.
   doc_stride: int  # Distance between the starts of windows.
   max_query_length: int  # A longer question is cut to this many pieces.
 
@@ -101,7 +101,7 @@ class Window(NamedTuple):
 
   @property
   def first_position(self):
-    """The position of the passage's first piece in the input."""
+    """The position in the input of the window's first piece of the passage."""
     return len(self.question_tokens) + 1 + self.specials.between
 
   @property

@@ -26,9 +26,9 @@ def tag_texts(
   Args:
     scores: function of a dict with input_ids, input_mask and segment_ids, int32
       [B, T]; returns probabilities [B, T, L].
-    batch_size: number of windows in a batch.
-    at_punctuation: whether each punctuation mark is a separate word. If false,
-      only white space separates words.
+    batch_size: windows in a batch; batches of short windows have more.
+    at_punctuation: whether each punctuation mark and each Han character is a
+      separate word. If false, only white space separates words.
 
   Returns:
     Dicts with the lists `words`, `tags`, `probabilities`, `starts` and `ends`

@@ -13,11 +13,11 @@ Raw sentences, one per line ("text"), and JSON lines ("jsonl"):
   {"words": ["U.N.", "official"], "labels": ["B-ORG", "O"], "id": 7}
 
 `tokens` and `ner_tags`, the names in Hugging Face's data sets, mean the same as
-`words` and `labels`. `labels` may be missing. Consecutive lines with the same
-`document` form a document. A predictions file keeps all keys of its input. A
-.json file may have an array of such objects. In the formats of spaCy, doccano,
-Prodigy and Label Studio, spans of characters become IOB2 labels, and predicted
-labels become spans:
+`words` and `labels`. Prediction needs no labels. Consecutive lines with the
+same `document` form a document. A predictions file keeps all keys of its input.
+A .json file may have an array of such objects. In the formats of spaCy,
+doccano, Prodigy and Label Studio, spans of characters become IOB2 labels, and
+predicted labels become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
@@ -56,7 +56,7 @@ _EXPECTED = (
   'expected for example {"words": ["U.N.", "official"]}, or {"text": "U.N. '
   'official", "entities": [[0, 4, "ORG"]]}'
 )
-# Training and scoring skip examples with these values of Prodigy's `answer`.
+# Training and evaluation skip examples with these values of Prodigy's `answer`.
 _REFUSED = ("reject", "ignore")
 
 
@@ -212,8 +212,8 @@ def _parse_columns(
   for flag, column in used.items():
     if not -width <= column < width:
       raise errors.InputError(
-        f"{path}:{line}: {flag}={column}, but there are {width} columns; pass "
-        f"a number from {-width} to {width - 1}"
+        f"{path}:{line}: {flag}={column}, but the column count is {width}; "
+        f"pass a number from {-width} to {width - 1}"
       )
   sentences, faults = [], errors.Faults()
   for document, rows in blocks:
@@ -222,8 +222,8 @@ def _parse_columns(
       for (_, row), place in zip(rows, places):
         if len(row) != width:
           raise errors.InputError(
-            f"{place}: {len(row)} columns, but line {line} has {width}; every "
-            "word needs all columns, and an empty line ends a sentence"
+            f"{place}: column count {len(row)}, but {width} in line {line}; "
+            "every word needs all columns, and an empty line ends a sentence"
           )
       words, *labels = ([row[n] for _, row in rows] for n in used.values())
       for column_labels in labels:
@@ -241,11 +241,11 @@ def _parse_columns(
 
 
 def _blocks(lines):
-  """Splits lines at empty lines and at -DOCSTART-, and skips comments.
+  """Splits lines at empty lines and -DOCSTART-; skips lines without a word.
 
   Returns:
-    List of (document, [(line number, columns), ...]), and the line numbers of
-    empty sentences.
+    A list of (document, [(line number, columns), ...]), and a list of the line
+    numbers of empty sentences.
   """
   blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
   split = [(number, columns(line)) for number, line in lines]
@@ -360,8 +360,8 @@ def _sentence_of(
   """Returns the Sentence in an object that `_parse_object` returned.
 
   `number` is the line's number, from 1; `place` is file and line, for messages;
-  for `label_names` see `read`. Raises InputError: a word has no label, or a
-  label that the scheme does not allow.
+  for `label_names` see `read`. Raises InputError: a label is missing or not in
+  the scheme, or a span is invalid.
   """
   words, labels = _words_of(values), None
   if words is None:
@@ -380,8 +380,8 @@ def _sentence_of(
     labels = _named(_entry(values, _LABELS), label_names, place)
     if not _are_texts(labels) or len(labels) != len(words):
       raise errors.InputError(
-        f"{place}: {len(words)} words need as many labels, a list of strings "
-        f"called {' or '.join(_LABELS)}; got {labels!r:.60}"
+        f"{place}: expected a list of strings, one label per word, under "
+        f"{' or '.join(map(repr, _LABELS))}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     checker.check(labels, places)
@@ -418,7 +418,7 @@ def _json_lines(path):
 
 def _parse_json(path, labelled, checker, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
-  # Predictions need every line, so only training and scoring skip examples.
+  # Prediction needs every line, so only training and evaluation skip examples.
   is_for_training, num_refused = bool(labelled), 0
   for number, line in _json_lines(path):
     place = f"{path}:{number}"

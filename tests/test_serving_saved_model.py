@@ -193,8 +193,8 @@ def test_warmup_requests(folder):
     ("input_ids", [[1, 10**6]], "input_ids has a value"),
     ("segment_ids", [[0, 99]], "segment_ids has a value"),
     ("input_mask", [[1, -1]], "input_mask has a value"),
-    ("input_mask", [[1]], "input_mask differs in shape"),
-    ("segment_ids", [[0, 0]] * 2, "segment_ids differs in shape"),
+    ("input_mask", [[1]], "input_mask does not fit the shape"),
+    ("segment_ids", [[0, 0]] * 2, "segment_ids does not fit the shape"),
   ],
 )
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):

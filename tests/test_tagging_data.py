@@ -132,13 +132,13 @@ def test_columns_are_chosen(tmp_path, text, options, words, labels):
   "text, options, fault",
   [
     ("a DT O\n", {"label_column": 1}, "'DT' is not a label of iob2.*none"),
-    ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
+    ("\na O\n\nb c O\n", {}, "conll:4: column count 3, but 2 in line 2; every"),
     (
       "a O\n",
       {"label_column": 2},
-      "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1",
+      "conll:1: --label_column=2, but the column count is 2; pass .* -2 to 1",
     ),
-    ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
+    ("a O\n", {"word_column": -3}, "--word_column=-3, but the column count"),
     ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
     (
       "a O\nb B-X\n\nc O\n",
@@ -158,8 +158,8 @@ def test_all_faults_are_listed_at_once(tmp_path):
     read(tmp_path, text)
   heading, *lines = str(raised.value).split("\n")
   assert heading.endswith("file.conll: 22 faults; fix them:")
-  assert "file.conll:3: 3 columns, but line 1 has 2" in lines[0]
-  assert "file.conll:6: 1 columns, but line 1 has 2" in lines[1]
+  assert "file.conll:3: column count 3, but 2 in line 1" in lines[0]
+  assert "file.conll:6: column count 1, but 2 in line 1" in lines[1]
   assert "file.conll:10: 'X' is not a label of iob2" in lines[2]
   assert len(lines) == 21 and lines[-1] == "  ... and 2 more"
 
@@ -232,8 +232,11 @@ GOOD = {"words": ["a"], "labels": ["O"]}
     ({"words": ["a", " "]}, "no list of non-empty words"),
     ({"words": ["a", 1]}, "no list of non-empty words"),
     ("[" * 100_000, "nested too deeply"),
-    ({"words": ["a"]}, "1 words need as many labels, .* got None"),
-    ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
+    ({"words": ["a"]}, "expected a list of strings, .* got None"),
+    (
+      {"words": ["a"], "labels": ["O", "O"]},
+      "one label per word, under 'labels' or 'ner_tags'",
+    ),
     ({"words": ["a"], "labels": [0]}, "labels are numbers; pass .* --label_"),
     (
       {"words": ["a", "b"], "labels": ["O", "I-X"]},
@@ -358,7 +361,9 @@ def test_numbers_in_place_of_words_are_reported(tmp_path, caplog):
 
 def test_comments_and_words_that_begin_with_a_hash(tmp_path):
   text = "# id 7\tdomain=en\n# O\n#tag B-X\n\n# O\n#\tid\t8\n"
-  with pytest.raises(errors.InputError, match=":7: 3 columns, but line 2 "):
+  with pytest.raises(
+    errors.InputError, match=":7: column count 3, but 2 in line 2"
+  ):
     read(tmp_path, text.replace("# id 7\tdomain=en", "# id 7 domain=en\nw O"))
   first, second = read(tmp_path, "# id 7 x\nw O\n# O\n\n#a O\n")
   assert (first.words, second.words) == (["w", "#"], ["#a"])
