@@ -68,10 +68,10 @@ class RawText(tf.Module):
 
     The heads span and tagging add `starts` and `ends` [B, T], each piece's
     offsets in the last text, in characters; both are 0 for [CLS], [SEP],
-    padding and a question. Tagging also adds `words`, the index of each piece's
-    word, or -1 without a word. Fillings are "" at positions without a mask. A
-    sparse vector becomes `words` and `weights` [B, K], by descending weight;
-    a text with fewer than K words has "" and 0 at the end.
+    padding and a question. Tagging also adds `words`, the number of each
+    piece's word, counted over all texts, or -1 without a word. Fillings are ""
+    at positions without a mask. A sparse vector becomes `words` and `weights`
+    [B, K], by descending weight; shorter rows have "" and 0 at the end.
     """
     inputs = self.make_inputs(*texts)
     outputs = self.model.named(self.model.from_ids(**inputs))

@@ -175,7 +175,7 @@ def of_checkpoint(path: str) -> float:
 
 
 def forget(folder: str) -> None:
-  """Removes the threshold stored in a folder, if there is one."""
+  """Removes the threshold stored in a folder, if any."""
   file_io.remove(os.path.join(folder, FILE))
 
 
