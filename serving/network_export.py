@@ -50,7 +50,7 @@ def write(model: models.ServedModel, texts: list) -> None:
     texts: see `compare`.
 
   Raises:
-    InputError: see `write_file` and `compare`; or the folder cannot be written.
+    InputError: see `write_file`, `compare` and export_folder.write.
   """
   settings = model.settings
 

@@ -34,7 +34,7 @@ class RawText(tf.Module):
     if self.model.settings.head == "span":
       settings = self.model.settings
       question = first_of(ids[0], settings.max_query_length)
-      # Truncate only the context, so that the question stays whole.
+      # Truncate the context to the room that the question leaves.
       room = settings.max_seq_length - 3 - question.row_lengths()
       ids = [question, first_of(ids[1], room)]
     return self._joined(*ids)

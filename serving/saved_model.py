@@ -123,7 +123,7 @@ def load(
 ) -> exported_network.Served:
   """Loads an export; its answers equal the answers of the scripts.
 
-  For example, long contexts get windows; TensorFlow Serving truncates them.
+  It splits long contexts into windows; TensorFlow Serving truncates contexts.
 
   Args:
     folder: a folder with a saved_model.pb; or a folder with versions 1, 2,

@@ -8,11 +8,11 @@
   GET  /healthz                            whether the server answers
   GET  /metrics                            counts and latencies, for Prometheus
 
-A refusal is a JSON object with the key "error", or plain text if a request is
-not valid HTTP. Its status is 400 for an invalid request, 403 for a Host that is
-not allowed, 404 for an unknown path, model or version, 405 for another method,
-413 for a body that is too large, 500 for an internal error, 503 for too many
-requests or connections or during a shutdown, and 504 for a timeout.
+A refusal is a JSON object with the key "error", or plain text if aiohttp cannot
+parse a request. Its status is 400 for an invalid request, 403 for a Host that
+is not allowed, 404 for an unknown path, model or version, 405 for another
+method, 413 for a body that is too large, 500 for an internal error, 503 for too
+many requests or connections or during a shutdown, and 504 for a timeout.
 The server closes a connection on which no complete request arrives in time.
 """
 

@@ -110,8 +110,8 @@ def written_places(
 ) -> list[tuple[int, int]] | None:
   """Returns the span of characters (start, end) of each piece of a word.
 
-  Characters that the tokenizer removes belong to the piece before them. Returns
-  None for a tokenizer other than BERT's, or if pieces do not match the word.
+  Characters that the tokenizer removes belong to the piece before them, if any.
+  Returns None if the tokenizer is not BERT's or pieces do not match the word.
   """
   if isinstance(tokenizer, tokenizer_file.FileTokenizer):
     return None

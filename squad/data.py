@@ -84,7 +84,7 @@ def read(
 ) -> SquadFile:
   """Reads a SQuAD file.
 
-  Raises InputError: the file is not JSON (the message has line and column),
+  Raises InputError: the file is missing or not JSON (the message has the line),
   lacks a field or has a wrong value, has no usable question, or is of the other
   version of SQuAD; in training, an answerable question has several answers or
   none, or its answer lies outside the passage; outside training, two questions
