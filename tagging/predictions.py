@@ -49,7 +49,7 @@ class FilePredictor:
   ) -> tuple[list[list[str]], float]:
     """Returns the labels of a file's sentences, and the mean loss per word.
 
-    `batch_size` counts windows over all replicas; it grows for short windows.
+    `batch_size` counts windows of all replicas; it may grow for short windows.
     """
     windows = file.windows
     lengths = [len(window.input_ids) for window in windows]
