@@ -94,7 +94,7 @@ class TextModel:
   method returns a single answer. The methods' options are flags of
   export_saved_model.py; a missing option has the value passed to `load`, else
   the value stored in the folder, else the default. All methods raise InputError
-  if the folder lacks the head, an option is invalid, or a text is not a string.
+  if the folder lacks the head, an option is invalid, or a text is invalid.
 
   Attributes:
     config: configuration.BertConfig.
@@ -301,7 +301,7 @@ class TextModel:
     return exported_network.served(folder, chosen, self.tokenizer)
 
   def _encoder(self):
-    """Returns the embedding head, loaded with any pooling."""
+    """Returns the embedding head, whatever its pooling."""
     # "mean" does not need the pooler, which published encoders may lack.
     return self._with_model("embedding", {"pooling": "mean"})
 

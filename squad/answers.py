@@ -28,7 +28,7 @@ PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
 NULL_ODDS_FILE = "null_odds.json"
 
-# As in the original: the answer to a question without candidates in SQuAD 1.1.
+# As in the original: in SQuAD 1.1, the answer to a question without candidates.
 _NOTHING_FOUND = "empty"
 # The null odds of a question whose only candidate is "no answer".
 # As in the original: the initial score_null, above all usual thresholds.

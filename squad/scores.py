@@ -99,8 +99,8 @@ def score_v2(
   if already computed. Raises InputError: see `compare_all`.
 
   Returns:
-    exact, f1 and total (number of scored questions). HasAns_exact, ... are for
-    questions with answers, NoAns_exact, ... questions without answers, if any.
+    exact, f1 and total (number of scored questions); HasAns_exact, ... for
+    questions with answers; NoAns_exact, ... for questions without, if any.
     With `null_odds`, best_exact is the highest exact match that a threshold can
     give: predictions whose odds exceed best_exact_thresh become "". best_f1 and
     best_f1_thresh are the same for F1. Unlike this function, the official
