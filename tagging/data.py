@@ -106,7 +106,7 @@ def read(
     scheme: one of SCHEMES; labels must follow it. "none" accepts any labels,
       such as parts of speech. "plain" has types without tags.
     lenient: whether to accept labels in an order that the scheme does not
-      allow. Such labels are counted and logged.
+      allow. The log has the number of such labels.
     label_names: the names of numeric labels in JSON.
     **columns: word_column and label_column of `_parse_columns`.
   """
