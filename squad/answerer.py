@@ -20,8 +20,8 @@ def window_logits(
   Args:
     model: function of a batch; returns start and end logits [B, T'].
     batch: input_ids, input_mask and segment_ids [B, T].
-    trim: whether to trim the batch to T', the length of its longest sequence.
-      The logits from T' to T are then -inf.
+    trim: whether to trim the batch to T' (see pipeline.trim_to_longest). The
+      logits from T' to T are then -inf.
     mask_padding: whether to set the logits of padding to -inf.
       Unlike the original: there, padding competes for the n best positions of a
       window. If False, `trim` must be False too, or the answers depend on T'.

@@ -1,9 +1,9 @@
 """Splits passages into windows, adds the questions, and makes batches.
 
 A passage that is too long gets several windows; each window begins `doc_stride`
-pieces after the previous window. All questions and windows of a passage share
-its tokens, so the windows of 10,000 questions need only a few megabytes.
-No TensorFlow.
+pieces (at most a window's length) after the previous one. All questions and
+windows of a passage share its tokens, so the windows of 10,000 questions need
+only a few megabytes. No TensorFlow.
 """
 
 import functools
@@ -27,7 +27,7 @@ class Lengths(NamedTuple):
   """The lengths of windows in word pieces, named like the flags."""
 
   max_seq_length: int  # Longest input, including the special tokens.
-  doc_stride: int  # Distance between the starts of windows.
+  doc_stride: int  # Maximum distance between the starts of windows.
   max_query_length: int  # A longer question is cut to this many pieces.
 
 
