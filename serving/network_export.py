@@ -1,6 +1,6 @@
 """Writes a trained network as a folder for ONNX Runtime or LiteRT.
 
-With int8 matrices, it reports how much the outputs differ from float32.
+With int8 matrices, it reports how much the outputs differ from float32 outputs.
 """
 
 import os
@@ -43,7 +43,7 @@ def with_lengths(
 
 
 def write(model: models.ServedModel, texts: list) -> None:
-  """Writes --export_dir; an error leaves no incomplete folder.
+  """Writes the folder --export_dir; an error leaves no incomplete folder.
 
   Args:
     model: model with its weights and the settings of export_saved_model.py.

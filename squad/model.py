@@ -58,7 +58,7 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
   """
 
   def weights(batch):
-    # This replica's examples; the loop divides by their sum over all replicas.
+    # This replica's number of examples; the loop divides by the sum of all.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
   def sums(batch, dropout_seed):

@@ -117,7 +117,7 @@ def objective(model: Callable) -> loop.Objective:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
   def weights(batch):
-    # This replica's words; the loop divides by their sum over all replicas.
+    # This replica's number of words; the loop divides by the sum of all.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
   def sums(batch, dropout_seed):
