@@ -51,7 +51,7 @@ def make_encoder(
   if frame.room(max_seq_length) < 0:
     raise errors.InputError(
       f"--max_seq_length={max_seq_length} is too short for the special tokens "
-      f"of a pair and one word piece; pass {3 + frame.between} or more"
+      f"of a pair; pass {2 + frame.between} or more"
     )
 
   def encode(text_a, text_b=None):

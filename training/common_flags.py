@@ -466,7 +466,7 @@ def define_search_flag(metric, *, not_with=""):
     "Values to combine, such as 'learning_rate=5e-5,3e-5,2e-5 "
     "num_train_epochs=2,3,4': train and evaluate once for each combination, in "
     "its own folder in output_dir. search_results.tsv lists all scores; "
-    f"final_model is the model with the best {metric}.",
+    f"final_model is the model that is best in {metric}.",
     needs="do_train do_eval",
     not_with=not_with,
   )

@@ -171,9 +171,12 @@ def is_bucketed(settings, strategy) -> bool:
   if not settings.get("bucket_by_length"):
     return False
   if not run_setup.shapes_may_vary(settings, strategy):
+    # On a TPU, XLA compiles the step in any case.
+    is_tpu = distribution.is_tpu(strategy)
+    remedy = "" if is_tpu else ", or pass --jit_compile=false"
     raise errors.InputError(
       "--bucket_by_length saves nothing if XLA compiles the step for a single "
-      "length: leave it out, or pass --jit_compile=false"
+      f"length: leave it out{remedy}"
     )
   return True
 

@@ -442,8 +442,8 @@ class Trainer:
       raise errors.InputError(
         f"{path} has no {missing[0]} ({len(missing)} slots are missing): the "
         "run began with fewer trained weights or another optimizer; keep its "
-        "--freeze_layers, --freeze_encoder and --optimizer, or pass another "
-        f"--output_dir and --init_checkpoint={path}"
+        "--freeze_* and --optimizer flags, or pass another --output_dir and "
+        f"--init_checkpoint={path}"
       )
     # A run that changes to float16 starts with a new loss scale.
     report = weight_files.load(
