@@ -1,9 +1,9 @@
 """Converts a checkpoint of any format to a folder of any format.
 
   tf1, tf2      bert_config.json, bert_model.ckpt.*, vocab.txt: the layout of
-                the released models and of this project
-  huggingface   config.json, model.safetensors, vocab.txt,
-                tokenizer_config.json
+                the released models and of this project (see model_folder)
+  huggingface   config.json, model.safetensors, vocab.txt, tokenizer.json,
+                tokenizer_config.json, special_tokens_map.json
   model_garden  like tf1, but bert_model.ckpt is object-based
 
 A temporary folder is renamed to the output folder when it is complete.
@@ -28,7 +28,7 @@ from variants import registry, vocabularies
 
 
 class Source(NamedTuple):
-  """A model to convert; `reader` is from `weight_files.open_reader`."""
+  """A model to convert; `reader` reads its weights by their TF1 names."""
 
   reader: weight_files.Reader
   config: configuration.BertConfig
@@ -39,8 +39,8 @@ class Conversion(NamedTuple):
   """The result of a conversion.
 
   Attributes:
-    names: {TF1 name: name in the new file}.
-    left_out: {name in the old file: reason for not converting it}.
+    names: {TF1 name: name in the new format}.
+    left_out: {name in the reader's shapes: reason for not converting it}.
     notes: remarks for the user about the model.
   """
 
@@ -60,10 +60,11 @@ def open_source(
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default the configuration in the checkpoint's folder.
-    vocab_file: by default tokenizer_files.vocabulary_of that folder.
+    vocab_file: by default the result of tokenizer_files.vocabulary_of.
 
   Raises:
-    InputError: a file is missing or damaged, or the files do not match.
+    InputError: a file is missing, damaged or not supported, the files do not
+      match, or the model does not fit in memory.
   """
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
@@ -88,7 +89,7 @@ def _config_values(reader, bert_config_file):
   path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
   if bert_config_file or file_io.exists(path):
     return configuration.read(path)
-  # A training run stores its configuration in this file of --output_dir.
+  # A training run stores the model configuration in this file.
   path, values = json_files.read_optional(reader.folder, "run_fingerprint.json")
   config = json_files.field(values, "bert_config", dict, path, None)
   if not config:
@@ -121,18 +122,17 @@ def convert(
   architecture: str | None = None,
   do_lower_case: bool | None = None,
 ) -> Conversion:
-  """Writes a model to a folder in another format.
+  """Writes a model to a folder in the format `to_format`.
 
   Args:
     output: a folder that is missing or empty.
     to_format: one of flag_values.CHECKPOINT_KINDS.
-    architecture, do_lower_case: for "huggingface", see `huggingface.write`. By
-      default, the names of the weights determine the class, and
-      tokenizer_config.json or the vocabulary determines the case.
+    architecture, do_lower_case: for "huggingface", see `huggingface.write`. The
+      default of do_lower_case is tokenizer_files.likely_case.
 
   Raises:
-    InputError: the folder is not empty, the format does not support the model,
-      or the checkpoint cannot be read.
+    InputError: the folder is not empty, the format or the class does not fit
+      the model, or a file cannot be read or written.
   """
   _check_supported(to_format, source.config)
   left_out = _left_out(source, to_format)
@@ -156,7 +156,7 @@ def convert(
     else:
       names = _write_tensorflow(temporary, values, source, to_format)
   for name in values.keys() - names.keys():
-    left_out[name] = f"{to_format} has no place for it"
+    left_out[name] = f"not part of the {to_format} output"
   return Conversion(names, left_out, _notes(source, to_format))
 
 
@@ -171,7 +171,7 @@ def _check_supported(to_format, config):
 
 
 def _write_tensorflow(folder, values, source, to_format):
-  """Writes a complete folder; returns {TF1 name: name in the file}."""
+  """Writes a complete folder; returns {TF1 name: name in the format}."""
   case = None
   if source.vocab_file:
     case = tokenizer_files.read_do_lower_case(source.vocab_file)
@@ -212,11 +212,11 @@ def _notes(source, to_format):
   notes = [*source.reader.notes]
   if not source.vocab_file:
     notes.append(
-      "no vocabulary is written: pass --vocab_file, because the input's folder "
-      f"lacks {' or '.join(vocabularies.NAMES)}"
+      "no vocabulary is written, because the input's folder lacks "
+      f"{' or '.join(vocabularies.NAMES)}: pass --vocab_file"
     )
   if source.config.hidden_act == "gelu_erf" and to_format != "huggingface":
-    advice = "this project supports it, google-research/bert does not"
+    advice = "this project supports it, but google-research/bert does not"
     if to_format == "model_garden":
       advice = "build the Model Garden encoder with this activation"
     notes.append(f"hidden_act is gelu_erf, the exact GELU: {advice}")

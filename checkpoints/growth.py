@@ -6,9 +6,9 @@ the moments of new rows are computed in the same way: with moments of 0, the
 first updates would be about three times too large.
 
   a word       the mean of the rows of the word pieces that it was split into
-  position p   row 1 + (p - 1) mod (P - 1) of the P old rows: neighbours stay
-               neighbours (Beltagy et al. 2020, arXiv 2004.05150). Row 0 is
-               skipped, because only [CLS] uses it
+  position p   of the P old rows, the one with number 1 + (p - 1) mod (P - 1):
+               most neighbours stay neighbours (Beltagy et al. 2020, arXiv
+               2004.05150). Row 0 is skipped, because only [CLS] uses it
 """
 
 import os
@@ -81,9 +81,9 @@ def grow(
       tokenizer_files.likely_case.
 
   Raises:
-    InputError: the model already has that many positions, lines cannot become
-      tokens (the message lists them), the vocabulary is missing, or the larger
-      model does not fit in memory.
+    InputError: the model already has that many positions or more, the file has
+      no words or invalid ones (the message lists them), the vocabulary is not a
+      list of word pieces, or the larger model does not fit in memory.
   """
   config, vocab_file = source.config, source.vocab_file
   words: list[NewWord] = []
@@ -193,7 +193,7 @@ def _basic_like(tokenizer, never_split=()):
 def _read_words(path, tokenizer):
   """Returns a file's words, normalized by the tokenizer: "Café" -> "cafe".
 
-  Raises InputError: words are invalid; the message lists all of them.
+  Raises InputError: words are invalid (the message lists them), or missing.
   """
   faults, lines = errors.Faults(), {}
   for number, line in file_io.read_lines(path):
@@ -209,7 +209,7 @@ def _read_words(path, tokenizer):
       word = normalized
     reason = _fault(word, tokenizer)
     if word in lines:
-      reason = f"is already in line {lines[word]}"
+      reason = f"is already on line {lines[word]}"
     lines.setdefault(word, number)
     if word and reason:
       faults.messages.append(f"{path}:{number}: {word!r} {reason}")

@@ -50,7 +50,7 @@ class StoredTensor(NamedTuple):
 def open_reader(path: str, file: str) -> weight_names.Reader:
   """Opens the weights at a path; `file` is from model_folder.weights_file.
 
-  Raises InputError: a file is missing, damaged, or for an unsupported model.
+  Raises InputError: a file is missing, damaged or not supported.
   """
   folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
@@ -257,20 +257,18 @@ def _value_of(tensor):
 
 
 def _notes(path, derived, tensors):
-  """Returns remarks about dtypes, derived weights and pooling."""
+  """Returns remarks about dtypes, unread tensors and pooling."""
   notes = []
   small = sorted({t.dtype for t in tensors.values()} & {"F16", "BF16"})
   if small:
     notes.append(f"weights are converted from {', '.join(small)} to float32")
   if derived:
-    notes.append(
-      f"{', '.join(derived)}: not read, because other weights determine them"
-    )
+    notes.append(f"copies and constants are not read: {', '.join(derived)}")
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
-      "a sentence-transformers model: only the encoder is read; its last "
-      f"layer gives the sentence vectors through {', then '.join(modules[1:])}"
+      "a sentence-transformers model: only the first module is read; its "
+      f"output gives the vectors through {', then '.join(modules[1:])}"
       + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes
@@ -293,7 +291,7 @@ def write(
 
   Returns {TF1 name: name in the file} for the written weights. Optimizer state
   and weights that the class lacks are not written. Raises InputError: the class
-  belongs to another variant.
+  belongs to another variant, or a file cannot be read or written.
 
   Args:
     folder: an existing folder.
@@ -342,7 +340,7 @@ def write_settings(
   max_length: int,
   never_split: Sequence[str] | None = None,
 ) -> None:
-  """Writes all files except the weights; for arguments see `write`."""
+  """Writes all files but the weights: see `write` and tokenizer_files.write."""
   json_files.write(
     os.path.join(folder, "config.json"),
     configuration.to_huggingface(config, architecture),

@@ -3,7 +3,7 @@
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
   bert_config.json                              the model configuration
   vocab.txt or tokenizer.json                   the vocabulary, if known
-  tokenizer_config.json                         do_lower_case, if known
+  tokenizer_config.json                         the tokenizer's settings
 
 The released models have the same layout, so the original can read the folder.
 tokenizer_config.json has Hugging Face's format.
@@ -25,7 +25,7 @@ _WEIGHTS = (
   "pytorch_model.bin",
   "pytorch_model.bin.index.json",
 )
-# Keys in bert_config.json; the second one is the name in older folders.
+# Keys of the input settings in bert_config.json: the current and the old one.
 INPUT_KEYS = ("input_settings", "classifier_input")
 
 
@@ -33,7 +33,7 @@ def find(folder: str) -> dict[str, str]:
   """Returns {name of a flag: path} for the files of a model.
 
   The flags are bert_config_file, init_checkpoint and, if the folder has a
-  vocabulary, vocab_file. Raises InputError: the folder has no configuration.
+  vocabulary, vocab_file. Raises InputError: no folder, or no configuration.
   """
   if not file_io.is_folder(folder):
     raise errors.InputError(
@@ -69,7 +69,7 @@ def find(folder: str) -> dict[str, str]:
 def weights_file(path: str) -> str | None:
   """Returns the path of Hugging Face's weights or of their index, or None.
 
-  Raises InputError: the weights need PyTorch, which is not installed.
+  Raises InputError: the weights need PyTorch, which is missing or too old.
 
   Args:
     path: a .safetensors or .bin file, an index, or a folder with such a file.
@@ -134,7 +134,7 @@ def with_input_settings(
 ) -> configuration.BertConfig:
   """Returns a copy of a configuration with these input settings.
 
-  `values` is {name of a flag: value}, such as max_seq_length.
+  `values` is {name of a flag, such as max_seq_length: value}.
   """
   others = without_input_settings(config).to_dict()
   return configuration.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})

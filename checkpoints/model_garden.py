@@ -4,8 +4,8 @@ These checkpoints are object-based: a value is identified by a path of
 attributes, such as
 encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel, and the
 checkpoint stores the graph of objects. This module supports the objects of
-`BertEncoder`, `BertEncoderV2` and `BertPretrainerV2` (with a next-sentence
-head), and does not need tf-models-official.
+`BertEncoder`, `BertEncoderV2` and `BertPretrainerV2` (with or without a
+next-sentence head), and does not need tf-models-official.
 """
 
 import itertools
@@ -66,8 +66,8 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a reader that finds Model Garden weights by their TF1 names.
 
   `bundle` reads values by their keys in the files. Values without a row in
-  weight_names keep their keys. Raises InputError: the objects are not a BERT
-  encoder.
+  weight_names keep their keys, but training state is omitted. Raises
+  InputError: the objects are not a BERT encoder.
   """
   objects, notes = _Objects(bytes(bundle.read(GRAPH))), []
   if objects.find(_PROJECTION) is not None:
@@ -109,7 +109,7 @@ def _names(objects):
   layers = objects.find("_transformer_layers")
   names = {}
   for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
-    # Omit the parent, because encoder and head may be anywhere in the graph.
+    # Omit the parents, because `find` searches below all nodes.
     path = row.name.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
     key = objects.key(path)

@@ -23,7 +23,7 @@ def resolve(settings: Settings) -> Settings:
   --model_dir sets the path flags that are not given. If --do_lower_case is not
   given, it is read from the vocabulary's folder. If --max_seq_length is not
   given, its default is capped at the model's number of positions. Raises
-  InputError: --model_dir has no model.
+  InputError: a file is missing, damaged or not supported.
   """
   path = settings.get("bert_config_file")
   if settings.get("model_dir"):
@@ -124,10 +124,10 @@ def make_tokenizer(
 ) -> tokenization.FullTokenizer:
   """Returns the tokenizer for a model and the tokenizer flags.
 
-  Raises InputError: the vocabulary does not fit the model, or --do_lower_case
-  contradicts the name of --init_checkpoint.
+  Raises InputError: the vocabulary is damaged or does not fit the model, or
+  --do_lower_case contradicts the name of --init_checkpoint.
   """
-  # As in the original: the name of a released folder tells the case.
+  # As in the original: the name of a released model's folder tells the case.
   tokenization.validate_case_matches_checkpoint(
     settings.do_lower_case, settings.init_checkpoint
   )

@@ -46,7 +46,7 @@ def write(
       As in the original: it is stored as `global_step`.
   """
   file_io.make_folder(folder)
-  # Write the weights before the configuration, which marks a complete folder.
+  # Write the weights first: a folder with a configuration must have weights.
   values = weight_files.by_name(variables)
   if step is not None:
     values["global_step"] = np.int64(step)

@@ -71,11 +71,11 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   folder lacks are omitted. Without modules.json, the result is {}.
 
   Args:
-    chosen: names of the settings that the user passed. With "pooling", an
-      unsupported module causes only a warning.
+    chosen: names of the settings that the user passed. With "pooling", what is
+      not supported causes only a warning, and the folder's pooling is ignored.
 
   Raises:
-    InputError: a file is damaged, or a module is not supported.
+    InputError: a file is damaged, or a module or setting is not supported.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -94,7 +94,8 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
     f"{problem}; this project supports only Transformer, Pooling "
-    f"({', '.join(KINDS)}) and Normalize, without prompts or truncation"
+    f"({', '.join(KINDS)}) and Normalize, without prompts, "
+    "truncation or do_lower_case"
   )
   if "pooling" not in chosen:
     raise errors.InputError(
@@ -110,7 +111,7 @@ def read_sparse(folder: str) -> dict:
 
   These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
   head "sparse". Without modules.json, the result is {}. Raises InputError: a
-  file is damaged, or a module is not supported.
+  file is damaged, or a module or setting is not supported.
   """
   path = os.path.join(folder, _MODULES)
   if not file_io.exists(path):
@@ -125,7 +126,8 @@ def read_sparse(folder: str) -> dict:
   if problem:
     raise errors.InputError(
       f"{problem}; this project computes sparse vectors only with Transformer "
-      f"and {SPARSE}, without prompts: use sentence-transformers for this model"
+      f"or MLMTransformer and then {SPARSE}, without prompts, truncation or "
+      "do_lower_case: use sentence-transformers for this model"
     )
   keys = "sparse_pooling", "sparse_activation"
   return {**dict(zip(keys, rules)), **_max_length(folder)}

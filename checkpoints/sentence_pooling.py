@@ -19,7 +19,7 @@ def layer_number(text: str, depth: int, named: str) -> int:
   if not is_number or not -depth <= int(text) < depth:
     raise errors.InputError(
       f"{named}: {text!r} is not a layer of this model, which has {depth}; "
-      f"pass numbers from -{depth} to {depth - 1}"
+      f"the valid numbers are -{depth} to {depth - 1}"
     )
   return int(text)
 
@@ -58,7 +58,7 @@ class Pooling(NamedTuple):
       depth: number of layers in the model.
 
     Raises:
-      InputError: the model lacks a layer in --pooling_layer.
+      InputError: the flags name a layer that the model lacks.
     """
     mode, numbers = settings.pooling, settings.pooling_layer
     # Python code may pass a single layer as a number.

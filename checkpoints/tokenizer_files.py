@@ -103,7 +103,8 @@ def write(
   """Writes the vocabulary and tokenizer_config.json.
 
   Args:
-    vocab_file: copied to tokenizer.json or vocab.txt, depending on its format.
+    vocab_file: copied to vocab.txt; or, if it is a tokenizer.json, copied with
+      the other files of its tokenizer, and the arguments below have no effect.
     do_lower_case: whether text is lower-cased; None: unknown, not written.
     max_length: maximum number of tokens per text.
     tokenizer: transformers class that reads a list of word pieces.
@@ -192,7 +193,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   if added:
     logging.warning(
       "tokenizer.json keeps %s whole even next to punctuation, unlike this "
-      "project, because it matches them before it lower-cases text",
+      "project, because added tokens are matched before text is lower-cased",
       ", ".join(added),
     )
   file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
@@ -216,9 +217,9 @@ def _keeping(words):
 
 
 def check(vocab_file: str) -> None:
-  """Raises InputError for a vocabulary that needs another tokenizer.
+  """Raises InputError for a vocabulary that is incomplete or not supported.
 
-  For example, the tokenizer may first split text into words with MeCab. BERT's
+  For example, its tokenizer may first split text into words with MeCab. BERT's
   rules would silently give different ids.
   """
   vocabularies.refuse_sentencepiece(vocab_file)
@@ -390,7 +391,7 @@ def likely_case(vocab_file: str) -> bool:
 
 
 def has_capitals(vocab_file: str) -> bool:
-  """Returns whether any token not in brackets ([CLS]) has a capital letter."""
+  """Returns whether any token not in brackets ([CLS]) has a capital A-Z."""
   if vocabularies.is_tokenizer_file(vocab_file):
     return False  # The file's own rules decide.
   return any(

@@ -72,7 +72,7 @@ def of(settings: run_settings.Settings) -> str:
   """Returns the name of the head in the weights, or "embedding" without a head.
 
   The name is "sparse" if the folder's modules.json lists SpladePooling. For
-  settings and errors see `require`.
+  `settings` see `require`. Raises InputError: a file cannot be read.
   """
   folder = os.path.dirname(settings.bert_config_file)
   names, *_ = sentence_folder.read_modules(folder)

@@ -2,9 +2,9 @@
 
 A TensorFlow checkpoint consists of PREFIX.index (names, shapes, checksums) and
 PREFIX.data-00000-of-00001 (the values, maybe in several shards).
-This project writes name-based checkpoints, as in TensorFlow 1: the key of a
-value is the name of its variable. So the original can read these checkpoints,
-and this project can read the released ones. A `.meta` file is not needed.
+The released checkpoints are name-based, as usual in TensorFlow 1: the key of a
+value is the name of its variable. This project writes such checkpoints, too, so
+the original can read them. A `.meta` file is not needed.
 """
 
 import contextlib
@@ -44,12 +44,12 @@ Reader = weight_names.Reader
 def open_reader(path: str) -> Reader:
   """Opens a checkpoint of any format; the reader uses TF1 names.
 
-  Raises InputError: the checkpoint is missing, incomplete, damaged or of an
-  unknown format.
+  Raises InputError: the checkpoint is missing, incomplete, damaged or not
+  supported.
 
   Args:
     path: a TensorFlow checkpoint of the original, this project or Model Garden
-      (see `find_prefix`); or a Hugging Face folder, .safetensors or .bin file.
+      (see `find_prefix`), or Hugging Face's (see model_folder.weights_file).
   """
   file = model_folder.weights_file(path)
   if file:
@@ -117,7 +117,7 @@ def reason_of(error: Exception) -> str:
 def find_prefix(path: str) -> str:
   """Returns the prefix of the checkpoint at a path.
 
-  Raises InputError: the checkpoint is missing, or the path is ambiguous.
+  Raises InputError: no checkpoint, a Git LFS pointer, or an ambiguous path.
 
   Args:
     path: a prefix, a file of a checkpoint, or a folder. In a folder, the first
@@ -167,8 +167,8 @@ def _prefix_in_folder(folder):
     )
   if not present:
     raise errors.InputError(
-      f"no checkpoint in {folder}: no file ends in .index, .safetensors or "
-      ".bin (for an exported network, the folder must also have "
+      f"no checkpoint in {folder}: it has no *.index, model.safetensors or "
+      "pytorch_model.bin (for an exported network, the folder must also have "
       "export_saved_model.py's answers.json)"
     )
   if "bert_model.ckpt" in present:
@@ -276,8 +276,8 @@ def _commit(temporary, prefix):
   if not file_io.is_remote(prefix):
     for path in files:
       file_io.sync(path)
-  # Remove the old index first, which makes the checkpoint invisible. Otherwise,
-  # a program could read the old index with the new data.
+  # Remove the old index first. Otherwise, a program could read it together with
+  # the new data.
   if tf.io.gfile.exists(f"{prefix}.index"):
     tf.io.gfile.remove(f"{prefix}.index")
   for path in files:
@@ -305,7 +305,7 @@ class Report(NamedTuple):
 
 
 def without_random_init(source: str | Reader | None):
-  """Makes new variables start at zero if `load` will set them later.
+  """Returns a context: variables that `load` will set later start at zero.
 
   Raises InputError: the checkpoint cannot be opened.
 
@@ -328,9 +328,9 @@ def load(
   Names and shapes are checked before the first variable changes. The report is
   logged and returned. The checkpoint may lack a variable, such as a new head's,
   if its name matches a regular expression of `allowed_missing`. Raises
-  InputError: any other variable is missing, or a variable has another shape in
-  the file. Unlike the original: a missing variable is an error. The original
-  silently trains it from random values.
+  InputError: another variable is missing or has another shape in the file, or
+  the file is damaged. Unlike the original: a missing variable is an error. The
+  original silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   named = by_name(variables)

@@ -60,7 +60,7 @@ class Reader:
   """Reads the values of a checkpoint on demand, by their TF1 names.
 
   Attributes:
-    file_format: such as "Hugging Face", for reports.
+    file_format: such as "Hugging Face".
     path: a folder, a file, or the prefix of TensorFlow's files.
     folder: the folder of the files.
     shapes: {TF1 name: shape (tuple)}, sorted by name.
@@ -232,7 +232,7 @@ class Row(NamedTuple):
 
 
 def rows(program: str, names: Iterable[str]) -> list[Row]:
-  """Returns a row for each weight that a program can have.
+  """Returns the rows of all weights that a program can have.
 
   Args:
     program: a variant in Hugging Face, or "model_garden".
@@ -301,7 +301,7 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     tf1 = name
     for regex, new in _ELECTRA if is_electra else ():
       tf1 = re.sub(regex, new, tf1)
-    # This project stores only the last dense layer as [outputs, inputs].
+    # This project stores only a head's last layer as [outputs, inputs].
     is_last = "cls/replaced_tokens/output_weights" in tf1 and tf1 != name
     names_in_file[tf1] = name, "transposed" if is_last else "same"
   return names_in_file
@@ -384,8 +384,8 @@ def find(
   """Maps the names in a Hugging Face file to TF1 names.
 
   Returns:
-    {TF1 name: (name in the file, key of LAYOUTS)}, and the names of weights
-    that other weights determine. Weights without a row keep their names.
+    {TF1 name: (name in the file, key of LAYOUTS)}, and the names of tensors
+    that are copies or constants. Weights without a row keep their names.
   """
   variant = family_of(variant)
   known = {row.name: row for row in rows(variant, names)}

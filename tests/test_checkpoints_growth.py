@@ -169,8 +169,8 @@ def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
   for number, fault in {
     2: "'the' is already a token of",
     3: "'two words' has white space inside",
-    5: "'good' is already in line 1",
-    6: "'good' is already in line 1",
+    5: "'good' is already on line 1",
+    6: "'good' is already on line 1",
     7: "'##ing' begins with ##",
     8: "has Han characters",
     11: "has over 200 characters",

@@ -88,9 +88,8 @@ def test_old_names_of_weights_are_read(model):
   actual = stored_weights.read(str(model))
   transformers_goldens.check_equal(actual, expected)
   assert weight_files.open_reader(str(model)).notes == [
-    "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
-    "cls.predictions.decoder.weight: not read, because other weights "
-    "determine them"
+    "copies and constants are not read: bert.embeddings.position_ids, "
+    "cls.predictions.decoder.bias, cls.predictions.decoder.weight"
   ]
 
 

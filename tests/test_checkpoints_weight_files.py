@@ -86,7 +86,7 @@ def test_a_missing_checkpoint_is_reported(tmp_path, prefix):
   for path, message in (
     ("two", "one.ckpt, two.ckpt; pass one"),
     ("none", r"none: there is no .*none\.index; .* has bert_model\.ckpt"),
-    ("empty", "empty: no file ends in .index, .safetensors or .bin"),
+    ("empty", r"empty: it has no \*\.index, model\.safetensors or"),
     ("adapter", "adapter has only a PEFT adapter, .*merge both"),
     ("empty/model.ckpt-3", r"empty/model\.ckpt-3: there is no .*3\.index$"),
     ("no/folder", r"no checkpoint at .*: there is no .*no/folder\.index$"),

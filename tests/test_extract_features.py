@@ -234,7 +234,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
     (
       {},
       "--layers=-1,-2,-3,-4: '-4' is not a layer of this model, which has 3; "
-      "pass numbers from -3 to 2",
+      "the valid numbers are -3 to 2",
     ),
     ({"layers": "last"}, "'last' is not a layer of this model"),
     ({"layers": "1,-4"}, "'-4' is not a layer of this model"),

@@ -36,7 +36,7 @@ def test_a_copy_of_tied_weights_is_skipped_if_it_is_equal(model):
   transformers_goldens.check_equal(
     {n: reader.read(n) for n in reader.shapes}, expected
   )
-  assert "vocab_projector.weight: not read" in reader.notes[0]
+  assert "are not read: vocab_projector.weight" in reader.notes[0]
   # Without a config.json, the names determine the variant.
   (model / "config.json").unlink()
   alone = weight_files.open_reader(str(path))
