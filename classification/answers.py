@@ -1,6 +1,6 @@
 """Classifies texts, and writes prediction files.
 
-  test_results.tsv         as in the original: a probability for each class
+  test_results.tsv         as in the original: a number for each output
   predictions.tsv          ids, labels, probabilities and texts:
 
     id      label  probability  bad   good  text

@@ -32,8 +32,8 @@ def check(settings, config: configuration.BertConfig, task_kind: str):
     and settings.train_batch_size == 1
   ):
     raise errors.InputError(
-      "--train_batch_size=1 leaves no negatives, which are the other pairs of "
-      "a batch; pass a larger batch size, or --negative_column"
+      "--train_batch_size=1 leaves no negatives, which are the texts of other "
+      "pairs in the batch; pass a larger batch size, or --negative_column"
     )
 
 
@@ -52,7 +52,7 @@ class BiEncoder(model.Network):
   ):
     """Creates the encoder's variables; there is no head.
 
-    Raises InputError: the encoder lacks a layer in --pooling_layer.
+    Raises InputError: see sentence_pooling.Pooling.of.
     """
     self.pooling = sentence_pooling.Pooling.of(
       settings, config.num_hidden_layers
@@ -146,7 +146,7 @@ class Retriever(BiEncoder):
     }
 
   def evaluation_losses(self, outputs, batch_size):
-    """Returns the loss of each example, float32 [N], in consecutive batches."""
+    """Returns the losses in batches of `batch_size` examples, float32 [N]."""
     # A loss depends on its batch, and outputs were computed in batches sorted
     # by length. Regroup them, so that the losses do not depend on that order.
     vectors, label_ids = outputs["vectors"], outputs["label_ids"]
@@ -168,7 +168,7 @@ def in_batch_losses(
 
   It is the cross-entropy of choosing the example's second text among all
   candidates of the batch (arXiv 1705.00652). The logits are the candidates'
-  cosines with the first text. It equals sentence-transformers'
+  cosines with the first text. The loss equals sentence-transformers'
   MultipleNegativesRankingLoss unless texts repeat: here, candidates that equal
   the correct text, or are correct for an equal first text, are not negatives.
 

@@ -12,9 +12,9 @@ def parse(
 ) -> list[float]:
   """Returns the weight of each class in the loss.
 
-  Raises InputError: the task has no classes; `text` is invalid; all weights are
-  0; or "balanced" is impossible, because a class has no examples or, for
-  multi_label, no counterexamples.
+  Raises InputError: the kind is not single or multi_label; `text` is invalid;
+  all weights are 0; or "balanced" is impossible, because a class has no
+  examples or, for multi_label, no counterexamples.
 
   Args:
     text: "balanced", numbers in the order of `labels` ("1,2.5"), or
@@ -40,8 +40,8 @@ def parse(
     named = dict(zip(labels, parts))
   else:
     raise errors.InputError(
-      f"class weights {text!r}: {len(parts)} numbers for {len(labels)} classes"
-      f"; pass one for each of {', '.join(labels)}, or name=number, or balanced"
+      f"class weights {text!r} do not fit the classes; pass a number for each "
+      f"of {', '.join(labels)}, or name=number, or balanced"
     )
   for name in named:
     if name not in labels:

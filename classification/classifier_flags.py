@@ -108,7 +108,8 @@ def define_own_data_flags():
   flags.DEFINE_string(
     "encoding",
     None,
-    "Encoding of your own files, such as latin-1; by default UTF-8 or UTF-16.",
+    "Encoding of your own files, such as latin-1; by default UTF-8 "
+    "or, if detected, UTF-16 or UTF-32.",
   )
   flags.DEFINE_enum(
     "on_bad_row",
@@ -184,7 +185,7 @@ def define_pair_flags():
     "pooling",
     "mean",
     flag_values.SENTENCE_POOLINGS,
-    "How to pool hidden states to a text's vector, as in extract_features.py. "
+    "How to pool hidden states into a text vector, as in extract_features.py. "
     "A pooling stored in the model folder overrides the default.",
     needs=needed,
   )
@@ -231,7 +232,7 @@ def define_pair_flags():
 
 
 def define_run_flags():
-  """Defines all other flags of a run."""
+  """Defines the other flags that only run_classifier.py has."""
   flags.DEFINE_integer(
     # As in the original: long texts are truncated by default.
     "doc_stride",

@@ -3,8 +3,8 @@
   text,label                  text<tab>label        {"text": ..., "label": ...}
   "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
 
-Columns are identified by name. Invalid rows are reported together, or skipped
-and logged. `glue` reads official files.
+Columns are identified by name or, without a header, by number. Invalid rows are
+reported together, or skipped and logged. `glue` reads official files.
 """
 
 import ast
@@ -60,7 +60,7 @@ class Example(NamedTuple):
   """One or two texts with a label.
 
   Attributes:
-    guid: the id: from the file, or numbered ("train-1").
+    guid: the id from the file, or else the split and a number ("train-1").
     text_b: None if the example has one text.
     label: the class (str); a float for OF_NUMBERS (1.0 for retrieval); a tuple
       of str, which may be empty, for multi_label; None if unknown. For multiple
@@ -69,7 +69,7 @@ class Example(NamedTuple):
       number of passages in the largest example.
     endings: the texts to choose from (multiple choice), or the passages of a
       query; each of them follows text_a, and text_b is None. For retrieval, the
-      hard negatives.
+      hard negative, if any.
     place: "file:line", for error messages.
   """
 
@@ -134,7 +134,7 @@ def examples_of(
       yield BadRow(table.path, line, str(error))
   if disagreed:
     logging.warning(
-      "%s: skipped %d rows without an agreed label (gold_label is -)",
+      "%s: skipped rows without an agreed label (gold_label is -): %d",
       table.path,
       disagreed,
     )
@@ -160,8 +160,8 @@ def read(path: str, settings, task_kind: str, **options) -> list[Example]:
 class ExampleStream:
   """An iterable of a file's examples; each iteration reads the file again.
 
-  Memory holds one example (for a JSON array all of them), the bad rows and,
-  with --id_column, all ids.
+  Memory holds one example (all of a JSON array, many of a Parquet file), the
+  bad rows and, with --id_column, all ids.
   """
 
   def __init__(
@@ -178,8 +178,8 @@ class ExampleStream:
   ):
     """Checks the whole file.
 
-    Raises InputError: the file is missing or lacks a column, or rows are bad
-    and not skipped. The message has the file and the lines.
+    Raises InputError: the file is missing or lacks a column, a flag does not
+    fit it, or rows are bad and not skipped (the message has their lines).
 
     Args:
       path: a file in one of flag_values.TABLE_FORMATS.
@@ -273,8 +273,8 @@ class ExampleStream:
       yield example
     if count < len(self):
       raise errors.InputError(
-        f"{self._path} had {len(self)} valid rows when it was checked, and now "
-        f"has only {count}: the file changed during the run; run again"
+        f"{self._path} changed during the run (valid rows before: {len(self)}, "
+        f"now: {count}); run again"
       )
 
 
@@ -287,12 +287,12 @@ def _rows_per_passage(table, passage, relevance, row_id):
       yield row
       continue
     relevances = values[relevance] if relevance else passages
-    count = len(relevances) if isinstance(relevances, list) else "no list of"
+    count = len(relevances) if isinstance(relevances, list) else "no list"
     if not passages or count != len(passages):
       yield row._replace(
         fault=(
-          f"{passage!r} has {len(passages)} texts"
-          + (f", and {relevance!r} has {count} numbers" if relevance else "")
+          f"texts in {passage!r}: {len(passages)}"
+          + (f", numbers in {relevance!r}: {count}" if relevance else "")
           + "; pass at least one text, and as many relevances as texts"
         )
       )
@@ -308,11 +308,11 @@ def _report_bad_rows(bad, count, skips):
   """Raises InputError for bad rows, or logs that they are skipped."""
   if not bad:
     return
-  summary = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
+  summary = f"{bad[0].path}: bad rows ({len(bad)} of {count})"
   # If all rows are bad, raise the error in spite of --on_bad_row=skip.
   if skips and len(bad) < count:
     logging.warning(
-      "%s and skipped; the first is line %d: %s (log.txt lists all of them)",
+      "%s are skipped; the first is on line %d: %s (log.txt lists them all)",
       summary,
       bad[0].line,
       bad[0].fault,
@@ -461,7 +461,7 @@ def _score_range(settings, task_kind):
   """Returns the lowest and the highest valid score.
 
   Regression allows any finite float32, similarity 0 to 1, and ranking any
-  relevance from 0 on (with the pointwise loss, at most 1).
+  relevance from 0 on (to train with the pointwise loss, at most 1).
   """
   if task_kind in OF_RANKS:
     # The pointwise loss, binary cross-entropy, needs labels from 0 to 1.
@@ -514,7 +514,7 @@ def classes_of(label: object) -> tuple:
 
 
 def label_list(examples: list[Example]) -> list[str]:
-  """Returns the sorted classes of examples; raises InputError if too few.
+  """Returns the sorted classes; raises InputError if there are too few.
 
   They are sorted by value if all are finite numbers, else alphabetically. So
   the order of the model's outputs does not depend on the order of the rows.
@@ -525,8 +525,8 @@ def label_list(examples: list[Example]) -> list[str]:
   if len(names) < minimum:
     listed = ", ".join(map(repr, names)) or "none"
     raise errors.InputError(
-      f"the examples have too few classes ({listed}); add examples of at least "
-      f"{minimum} different classes, or pass --labels"
+      f"the examples have too few classes ({listed}; minimum: {minimum}); add "
+      "examples of other classes, or pass --labels"
     )
   if are_numbers(names):
     return sorted(names, key=lambda name: (float(name), name))
@@ -592,9 +592,9 @@ def split_off(
   selected = {index for index, taken in zip(ordered, np.diff(steps)) if taken}
   if not selected or len(selected) == len(examples):
     raise errors.InputError(
-      f"--eval_fraction={fraction:g} of {len(examples)} {unit} leaves "
-      f"{len(selected)} to score and {len(examples) - len(selected)} to train "
-      "on; pass another fraction, or --eval_file"
+      f"--eval_fraction={fraction:g} leaves too few {unit}: {len(selected)} to "
+      f"score, {len(examples) - len(selected)} to train on; pass another "
+      "fraction, or --eval_file"
     )
   parts: tuple[list[Example], list[Example]] = [], []
   for index, example in enumerate(examples):

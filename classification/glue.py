@@ -10,8 +10,8 @@ Columns are identified by the names in the header, so a file with a different
 layout is refused. Only CoLA's train.tsv and dev.tsv have no header.
 As in the original: the examples, their ids (guid), their texts and the order of
 the labels, for CoLA, MNLI, MRPC and XNLI.
-Unlike the original: an invalid row raises an error with its line, and labels in
-a test file are read.
+Unlike the original: an invalid row raises an error with its line (except where
+Layout.broken is set), and labels in a test file are read.
 """
 
 import collections
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
     may_be_empty: whether a text may be empty.
     broken: None, or a tuple of placeholders for missing texts if the official
       file has broken rows. Rows with a placeholder, and other invalid rows,
-      are skipped with a warning.
+      are then skipped with a warning.
   """
 
   files: tuple = ()
@@ -426,7 +426,7 @@ def _read_table(task, layout, path, prefix, language):
         raise errors.InputError(
           f"the text is {text!r}, which stands for a missing text"
         )
-    # As in the original: the header is row 0, and skipped rows count.
+    # As in the original: the header is row 0, and skipped rows are counted.
     name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
     return data.Example(
       f"{prefix}-{name}",
@@ -533,7 +533,7 @@ def write_submission(
   # Only warn, because the user may have predicted part of the test set.
   if len(predictions) != _SUBMITTED_ROWS[name]:
     logging.warning(
-      "%s has %d predictions, but the server expects %d, and will reject it",
+      "%s: the server will reject it, because it has %d of %d predictions",
       path,
       len(predictions),
       _SUBMITTED_ROWS[name],

@@ -1,4 +1,4 @@
-"""Writes a classifier's examples as TFRecords, and builds batches from them.
+"""Writes a classifier's examples as TFRecords for training and evaluation.
 
 An example has W sequences of T tokens: usually one (its record then equals the
 original's); or one per window of a long text, per ending of a multiple choice,
@@ -190,12 +190,12 @@ def prepare(
     return write_records(writer, examples, options, processes=processes)
 
   statistics = cached_records.ensure(path, fingerprint, write)
-  logging.info("%s: %d examples", path, statistics["num_records"])
+  logging.info("examples in %s: %d", path, statistics["num_records"])
   unknown_tokens.log_share(path, statistics["unknown"], statistics["tokens"])
   if statistics["num_empty"]:
     logging.warning(
-      "%s: %d texts have no word pieces (they may have only control "
-      "characters), such as %s; the model sees only [CLS] and [SEP]",
+      "%s: texts without word pieces (maybe only control characters), of which "
+      "the model sees only [CLS] and [SEP]: %d; the first: %s",
       path,
       statistics["num_empty"],
       ", ".join(statistics["empty"]),

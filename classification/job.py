@@ -134,7 +134,7 @@ def _scored(names):
 
 
 def _mistakes(results, examples):
-  """Returns the wrong predictions as run_report.Mistakes, the worst first."""
+  """Returns the worst predictions as run_report.Mistakes, the worst first."""
   if results.task_kind in data.OF_RANKS:
     mistakes = sorted(ranking.mistakes(results, examples), reverse=True)
     return [run_report.Mistake(*each) for each in mistakes]

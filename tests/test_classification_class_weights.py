@@ -48,8 +48,8 @@ def test_weights_are_passed_in_order_or_by_name(flag, expected):
 @pytest.mark.parametrize(
   "flag, message",
   [
-    ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
-    ("1,2,3", "3 numbers for 2 classes"),
+    ("1", "'1' do not fit the classes; pass a number for each of no, yes"),
+    ("1,2,3", "'1,2,3' do not fit the classes"),
     ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
     ("1,much", "'much' is not a number of at least 0"),
     ("1,-1", "'-1' is not a number of at least 0"),

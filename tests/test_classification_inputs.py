@@ -304,8 +304,7 @@ def test_unknown_pieces_and_empty_texts_are_logged(
     assert "25.00 % of the tokens are [UNK]" in caplog.text
     warnings = [r.getMessage() for r in caplog.records if r.levelno > 20]
     assert "check that --vocab_file" in warnings[0]
-    assert "1 texts have no word pieces" in warnings[1]
-    assert "such as d.csv:3;" in warnings[1]
+    assert "[CLS] and [SEP]: 1; the first: d.csv:3" in warnings[1]
 
 
 @pytest.fixture

@@ -199,7 +199,9 @@ def test_a_query_is_in_one_part_of_a_split():
   parts = ranking.split_off(examples, 0.3, 1)
   sizes = [len({example.text_a for example in part}) for part in parts]
   assert sizes == [7, 3] and [len(part) for part in parts] == [21, 9]
-  with pytest.raises(errors.InputError, match="0.1 of 1 queries leaves 0 to"):
+  with pytest.raises(
+    errors.InputError, match="0.1 leaves too few queries: 0 to"
+  ):
     ranking.split_off(rows([1, 0, 0]), 0.1, 1)
 
 
@@ -318,14 +320,14 @@ def test_lists_in_an_object(tmp_path, ending):
   [
     (
       {"passages": []},
-      "'passages' has 0 texts, and 'relevances' has 2 numbers; "
+      "texts in 'passages': 0, numbers in 'relevances': 2; "
       "pass at least one text, and as many relevances",
     ),
+    ({"passages": ["b"]}, "texts in 'passages': 1, numbers in 'relevances': 2"),
     (
-      {"passages": ["b"]},
-      "'passages' has 1 texts, and 'relevances' has 2 numbers",
+      {"relevances": 1},
+      "texts in 'passages': 2, numbers in 'relevances': no list",
     ),
-    ({"relevances": 1}, "has 2 texts, and 'relevances' has no list of numbers"),
     ({"relevances": [1, "good"]}, "label 'good' is not a number from 0"),
     ({"passages": ["b", {"c": 1}]}, "'passages' is {'c': 1}, not a text"),
     ({"passages": "b"}, "label [0, 1.5] is not a number from 0"),

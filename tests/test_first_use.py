@@ -84,7 +84,7 @@ def test_five_pasted_commands_lead_to_a_served_model(tmp_path):
   assert done.code == 1 and "films.csv:3: not UTF-8: the byte 0xf6" in done.err
   flags["encoding"] = re.search(r"--encoding, such as ([\w-]+)", done.err)[1]
   done = script_runner.run("run_classifier.py", **flags)
-  assert done.code == 1 and "3 of 40 rows are bad" in done.err
+  assert done.code == 1 and "bad rows (3 of 40)" in done.err
   (advice,) = re.findall(r"pass --(\w+=\w+)", done.err)
   assert all(f"films.csv:{line}: " in done.err for line in (5, 9, 13))
   # 2: the same command with the suggested flag.
