@@ -93,9 +93,8 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   if not problem:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
-    f"{problem}; this project supports only Transformer, Pooling "
-    f"({', '.join(KINDS)}) and Normalize, without prompts, "
-    "truncation or do_lower_case"
+    f"{problem}; only Transformer, Pooling ({', '.join(KINDS)}) and Normalize "
+    "are supported, without prompts, truncation or do_lower_case"
   )
   if "pooling" not in chosen:
     raise errors.InputError(

@@ -44,8 +44,7 @@ Reader = weight_names.Reader
 def open_reader(path: str) -> Reader:
   """Opens a checkpoint of any format; the reader uses TF1 names.
 
-  Raises InputError: the checkpoint is missing, incomplete, damaged or not
-  supported.
+  Raises InputError: files are missing, damaged or not supported.
 
   Args:
     path: a TensorFlow checkpoint of the original, this project or Model Garden
@@ -305,7 +304,7 @@ class Report(NamedTuple):
 
 
 def without_random_init(source: str | Reader | None):
-  """Returns a context: variables that `load` will set later start at zero.
+  """Returns a context in which variables that `load` will set start at zero.
 
   Raises InputError: the checkpoint cannot be opened.
 
@@ -415,7 +414,7 @@ def _log(report, reader):
     logging.info("not in the checkpoint, left unchanged: %s", missing)
   if report.unused:
     logging.info(
-      "%d weights of the checkpoint are not used: %s",
+      "weights in the checkpoint that are not used (%d): %s",
       len(report.unused),
       file_io.listed(report.unused),
     )

@@ -82,8 +82,8 @@ def define_own_data_flags():
   flags.DEFINE_list(
     "label_columns",
     [],
-    "Instead of --label_column: the names of one column per class. A cell is 1 "
-    "if the text has the class, else 0.",
+    "Instead of --label_column: the names of columns, one per class. A cell is "
+    "1 if the text has the class, else 0.",
     needs="task_kind=multi_label",
     not_with="labels",
   )
@@ -122,7 +122,7 @@ def define_own_data_flags():
     "eval_fraction",
     0.0,
     "Fraction of --train_file to score instead of an --eval_file; training "
-    "uses the rest. The split is stratified by class, and depends on --seed.",
+    "uses the rest. The split (by --seed) is stratified by class or number.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",
