@@ -20,10 +20,10 @@ Settings = run_settings.Settings
 def resolve(settings: Settings) -> Settings:
   """Returns a script's settings, completed from its model's files.
 
-  --model_dir sets the path flags that are not given. If --do_lower_case is not
-  given, it is read from the vocabulary's folder. If --max_seq_length is not
-  given, its default is capped at the model's number of positions. Raises
-  InputError: a file is missing, damaged or not supported.
+  --model_dir sets the path flags that are not given. --do_lower_case and
+  --never_split, if not given, are read from the vocabulary's folder. If
+  --max_seq_length is not given, its default is capped at the model's number of
+  positions. Raises InputError: a file is missing, damaged or not supported.
   """
   path = settings.get("bert_config_file")
   if settings.get("model_dir"):

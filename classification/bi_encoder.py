@@ -109,8 +109,8 @@ class BiEncoder(model.Network):
     }
     if not model_writer.is_for_sentences(config, self.pooling):
       logging.warning(
-        "sentence-transformers does not support --pooling=%s of layers %s of "
-        "this model: only this project can use %s",
+        "sentence-transformers does not support this model with --pooling=%s "
+        "of layers %s: only this project can use %s",
         *self.pooling[:2],
         folder,
       )
