@@ -6,7 +6,7 @@
                 tokenizer_config.json, special_tokens_map.json
   model_garden  like tf1, but bert_model.ckpt is object-based
 
-A temporary folder is renamed to the output folder when it is complete.
+The files are first written to a temporary folder (see file_io.new_folder).
 """
 
 import os

@@ -107,7 +107,7 @@ def grow(
 
   def with_words(value):
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
-    # Compute all means first, because a new word may replace a piece's row.
+    # Compute all means from the old rows before any row changes.
     means = [value[word.pieces].mean(0) for word in words]
     value[[word.token_id for word in words]] = means
     return value
