@@ -126,7 +126,8 @@ def write(
 ) -> dict[str, str]:
   """Writes a checkpoint that Model Garden models can restore.
 
-  Without a masked-LM head, the root's "encoder" and "model" are the encoder.
+  Without a masked-LM head, the root's "encoder" and "model" are the encoder,
+  and a next-sentence head is left out.
   With the head, "model" is a pretrainer, and the root also has "encoder",
   "masked_lm" and, with a next-sentence head, "next_sentence.pooler_dense". Call
   this in a block of `weight_files.temporary_prefix`, which provides `prefix`.
@@ -136,6 +137,9 @@ def write(
   """
   tree: dict = {}
   paths = {}
+  if not any(name.startswith("cls/predictions/") for name in weights):
+    # Only a pretrainer has heads, and every pretrainer has a masked-LM head.
+    weights = {n: w for n, w in weights.items() if not n.startswith("cls/")}
   for row in weight_names.rows("model_garden", weights):
     if row.tf1 in weights:
       paths[row.tf1] = row.name

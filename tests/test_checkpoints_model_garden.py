@@ -167,6 +167,15 @@ def test_a_pretrainer_is_written(tmp_path):
   check_equal(stored_weights.read(prefix), pretrainer.weights())
 
 
+def test_a_next_sentence_head_without_a_masked_lm_head_is_left_out(tmp_path):
+  weights = Pretrainer(CONFIG).weights()
+  head = {n: w for n, w in weights.items() if "cls/predictions" not in n}
+  with weight_files.temporary_prefix(f"{tmp_path}/model.ckpt") as temporary:
+    paths = model_garden.write(temporary, head, num_heads=2)
+  assert paths.keys() == {n for n in head if not n.startswith("cls/")}
+  assert len(paths) < len(head)
+
+
 def test_other_object_based_checkpoints_are_refused(tmp_path):
   module = tf.Module()
   module.kernel = tf.Variable([1.0])
