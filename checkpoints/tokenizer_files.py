@@ -247,7 +247,7 @@ def check(vocab_file: str) -> None:
       )
   if not is_file and (reasons := _more_than_a_list(folder)):
     raise errors.InputError(
-      f"{folder}: {'; '.join(reasons)}, which a list of word pieces cannot "
+      f"{vocab_file}: {'; '.join(reasons)}, which a list of word pieces cannot "
       "express: pass the folder's tokenizer.json as --vocab_file, which "
       f"transformers can create: {tokenizer_file.COMMAND}"
     )
