@@ -25,7 +25,7 @@ _COUNTS = (
   "intermediate_size max_position_embeddings type_vocab_size"
 ).split()
 _SOURCE = "the model configuration"
-# Names of functions in layers.py.
+# The names that layers.get_activation knows.
 ACTIVATIONS = ("gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh")
 
 
@@ -34,8 +34,8 @@ ACTIVATIONS = ("gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh")
 class BertConfig:
   """Hyperparameters of a model, as in `bert_config.json`.
 
-  As in the original: the constructor does not check the values; `from_dict` and
-  `BertModel` do.
+  As in the original: the constructor does not check the values. `from_dict` and
+  `BertModel` check them.
 
   Attributes:
     vocab_size: rows of the word embedding table, V.
@@ -95,12 +95,12 @@ class BertConfig:
 
   @classmethod
   def from_dict(cls, json_object: dict) -> "BertConfig":
-    """Makes a configuration from a dict with at least `vocab_size`.
+    """Makes a configuration; the keys show the format of `json_object`.
 
-    The keys show whether the format is the original's or Hugging Face's.
-    Unknown keys (released files have some, such as `directionality`) become
-    attributes, and `to_dict` includes them. Raises InputError: vocab_size is
-    missing, a value is invalid, or the model is neither BERT nor a variant.
+    In the original's format, only `vocab_size` is required. Its unknown keys
+    (released files have some, such as `directionality`) become attributes, and
+    `to_dict` includes them. Raises InputError: vocab_size is missing, a key or
+    value is invalid, or the model is neither BERT nor a variant.
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
@@ -210,7 +210,7 @@ class BertConfig:
 
 # Formats
 
-# Hugging Face's config.json has one of these weight files next to it.
+# Hugging Face's config.json often has one of these weight files next to it.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 # The keys that both formats have, under our names.
 _SHARED = (
@@ -226,7 +226,7 @@ class _ModelFormat(NamedTuple):
   """Describes transformers' configuration format of one model type.
 
   Attributes:
-    defaults: {our name of a key: its default, if BertConfig's differs}.
+    defaults: {our name of a key: its default}, where BertConfig's does not fit.
     names: {our name: transformers' name, or None}, where the names differ.
     others: further keys of this model type, not in `_SHARED`.
   """
@@ -390,7 +390,7 @@ def is_huggingface(values: dict, path: str | None = None) -> bool:
 def read(path: str) -> dict:
   """Reads a file of either format, as a dict for `BertConfig.from_dict`.
 
-  Raises InputError: the file is missing, or the model type is not supported.
+  Raises InputError: the file is missing or invalid, or the model unsupported.
   """
   values = json_files.read(path)
   with errors.placed(path):
@@ -420,8 +420,8 @@ def from_huggingface(values: dict) -> dict:
   """Converts a config.json to the values of a bert_config.json.
 
   The result keeps the keys that describe a fine-tuned model's task, such as
-  "id2label", a dict from a number (as a string) to a name. Raises InputError:
-  the model is neither BERT nor a variant of it.
+  "id2label", a dict from a number (as a string) to a name. Raises InputError: a
+  value has the wrong type, or the model is neither BERT nor a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant == "ernie" and not values.get("use_task_id"):
@@ -446,7 +446,7 @@ def from_huggingface(values: dict) -> dict:
     config["max_position_embeddings"] = rows - rows_before
   if variant not in _ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
-  # BERT's file has no `variant`, because the original must be able to read it.
+  # BERT's file has no `variant`, like the original's.
   if variant != "bert":
     config["variant"] = variant
   # `check` handles unknown names and values that are not strings.
@@ -495,7 +495,7 @@ def _reranker(values):
 def head_of(values: dict) -> str | None:
   """Returns the head that a configuration names, or None if it names no head.
 
-  Weights cannot tell "classification" from "tagging": the names are the same.
+  Weights cannot tell "classification" from "tagging": their names are the same.
   """
   classes = values.get("architectures")
   for name in classes if isinstance(classes, list) else ():

@@ -4,7 +4,7 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
       --output=bert-base-uncased --to=huggingface --verify
 
 The script detects the input's format from its files. It prints which weights it
-leaves out and why; --verbose prints every weight under both names. --verify
+leaves out and why; --verbose lists all weights under both names. --verify
 checks that both checkpoints compute the same outputs. Converting BERT-base
 takes seconds. --add_tokens and --max_position_embeddings enlarge the model.
 """
@@ -132,7 +132,7 @@ def print_new_words(settings, source, words):
   never_split = tokenizer_files.read_never_split(source.vocab_file)
   unsplit = [word.word for word in words if word.word in never_split]
   print(
-    f"{len(words)} new words; the word embedding table has "
+    f"new words: {len(words)}; the word embedding table has "
     f"{source.config.vocab_size} rows"
   )
   if unsplit:

@@ -20,7 +20,7 @@ from common import command, flags
 from pretraining import beam
 from training import common_flags
 
-# The original's flags, with its defaults.
+# The original's flags, with its defaults, and flags that scripts share.
 
 common_flags.define_text_flag()
 flags.DEFINE_string(
@@ -34,9 +34,9 @@ common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
 common_flags.define_tokenizer_flags()
 common_flags.define_masking_flags()
 # Unlike the original: flags have bounds. In the original, --max_seq_length has
-# no upper limit, and below 5 (two tokens, [CLS] and two [SEP]) an assertion
-# fails. --dupe_factor=0 writes no records, a negative --masked_lm_prob masks
-# one token per record, and a --short_seq_prob above 1 acts like 1.
+# no upper limit; below 5 (two tokens, [CLS] and two [SEP]) an assertion fails;
+# --dupe_factor=0 writes no records; a negative --masked_lm_prob masks one token
+# per record; and a --short_seq_prob above 1 acts like 1.
 flags.DEFINE_integer(
   "max_seq_length",
   128,
@@ -196,7 +196,7 @@ def write_files(settings, options, inputs):
     ]
     corpus = maker.read(data.whole_files(inputs), joined=True)
     logging.info(
-      "%d documents, %d sentences, %d tokens",
+      "documents: %d, sentences: %d, tokens: %d",
       corpus.num_documents,
       corpus.num_sentences,
       len(corpus.ids),
@@ -266,7 +266,7 @@ def write_shards(settings, options, inputs):
     output,
     shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
   )
-  logging.info("%d shards, described in %s", len(run.shards), run.manifest)
+  logging.info("%d shard(s), described in %s", len(run.shards), run.manifest)
   results = run.make(settings.num_processes, beam_options=settings.beam_options)
   outputs = [
     shard.output for shard, result in zip(run.shards, results) if result.records

@@ -221,7 +221,7 @@ def objective(
   """Returns the objective: the weighted mean of the examples' losses.
 
   Its metrics are this loss; the accuracy, if examples have one correct label;
-  and, unless hidden states are stored, the number of tokens per example.
+  and, unless hidden states are stored, pipeline.token_metrics.
   `class_weights` weight the examples; for multi_label see `example_losses`.
   """
   task_kind = model.task_kind
@@ -243,7 +243,7 @@ def objective(
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed)  # [B, L]
+    logits = model(batch, dropout_seed)  # [B, ...]
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
@@ -284,7 +284,7 @@ def _mean_of(values, weights):
 def with_whole_losses(
   model: Network, batch: dict, logits: tf.Tensor, weights: tf.Tensor
 ) -> dict:
-  """Adds losses that depend on the whole batch to a replica's share of it.
+  """Adds to a replica's share of a batch the losses that need the whole batch.
 
   Returns the share with whole_losses, float32 [B], and logits_gradient, in the
   shape of `logits`: the gradient of the weighted sum of all replicas' losses.

@@ -103,9 +103,9 @@ def _check_scored(examples):
   if best.all():
     return
   sentence = (
-    f"{examples[np.argmin(best[queries])].place}: {np.sum(best == 0)} of "
-    f"{len(best)} queries (the first is on this line) have no relevant passage"
+    f"{examples[np.argmin(best[queries])].place}: no relevant passage for "
+    f"{np.sum(best == 0)} of {len(best)} queries (the first is on this line)"
   )
   if not best.any():
     raise errors.InputError(f"{sentence}; add rows, or fix the relevances")
-  logging.warning("%s: each scores 0 in mrr@10 and ndcg@10", sentence)
+  logging.warning("%s; each scores 0 in mrr@10 and ndcg@10", sentence)

@@ -22,7 +22,7 @@ _QUERIES_PER_BLOCK = 256
 
 
 def of_logits(task_kind: str, logits: np.ndarray) -> np.ndarray:
-  """Converts a network's outputs to `Results.scores`, float32 [N, L].
+  """Converts a network's outputs to `Results.scores`, float32 [N, L] or [N, 1].
 
   Vectors [N, W, D] become the cosines of each example's first two texts.
   """
@@ -48,9 +48,9 @@ class Results(NamedTuple):
     task_kind: one of data.KINDS.
     labels: names of the L classes; empty for data.OF_NUMBERS.
     gold: the correct labels: class indices, int [N]; 0 or 1, int [N, L], for
-      multi_label; float [N] for numbers; float [N, 1] for ranking; int [N, W]
-      for retrieval, equal for equal texts.
-    scores: probabilities, float [N, L]; [N, 1] for data.OF_NUMBERS.
+      multi_label; float [N] for regression and similarity; float [N, 1] for
+      ranking; int [N, W] for retrieval, equal for equal texts.
+    scores: probabilities, float [N, L]; numbers [N, 1] for data.OF_NUMBERS.
     positive: index of the positive one of two classes.
     vectors: for retrieval: the texts' unit vectors, float [N, W, D].
     queries: for ranking: int [N], equal for passages of the same query.
@@ -238,7 +238,7 @@ def _ranks(results):
 def recall(count: int, results: Results) -> float:
   """Returns the mean over queries of the recall in the `count` nearest texts.
 
-  A query's recall is the proportion of its correct texts among these texts.
+  A query's recall is the proportion of its correct texts that are among these.
   """
   queries, ranks = _ranks(results)
   shares = np.bincount(queries, ranks <= count) / np.bincount(queries)

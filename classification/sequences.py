@@ -25,7 +25,7 @@ class InputOptions:
   Attributes:
     task_kind, labels: see task.ClassifierTask.
     max_seq_length: T.
-    doc_stride: word pieces between the starts of two windows of a long text; 0:
+    doc_stride: word pieces between the starts of two successive windows; 0:
       there are no windows, and long texts are truncated.
     max_windows: maximum number of windows per text; 0: no limit.
   """
@@ -56,7 +56,7 @@ class InputOptions:
 def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
   """Returns the InputOptions for run_settings.Settings and a task.
 
-  Raises InputError: the vocabulary is invalid, or --max_seq_length is too low.
+  Raises InputError: the vocabulary, max_seq_length or doc_stride is invalid.
   """
   options = InputOptions(
     task_kind,
@@ -128,7 +128,7 @@ def _sequences(examples, tokenizer, options):
 def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
   """Returns the tokenizer, from a cache.
 
-  Raises InputError: --max_seq_length leaves no room for a text.
+  Raises InputError: the vocabulary is invalid, or --max_seq_length is too low.
   """
   tokenizer = vocabularies.make_tokenizer(
     options.vocab_file,

@@ -83,8 +83,8 @@ def open_table(
   inside a line stays (see file_io.read_lines), and a row with more or fewer
   cells than the header is an error. The original ignores excess cells, and
   crashes if cells are missing.
-  Raises InputError: the file is missing, empty or malformed. Some faults raise
-  it only while the rows are read.
+  Raises InputError: the file cannot be read, or is empty or malformed. Some
+  faults raise it only while the rows are read.
 
   Args:
     file_format: one of flag_values.TABLE_FORMATS. In a JSON array and in
@@ -95,8 +95,8 @@ def open_table(
       without a header, unless line 1 is a header 0, 1, ... or 1, 2, ...
     delimiter: column separator of a CSV; None: guess it.
     encoding: the file's encoding; None: detect it.
-    joins_cut_rows: whether to join rows of a TSV that a newline has cut in two;
-      the whole file is then in memory.
+    joins_cut_rows: whether to join TSV rows that newlines have cut; the whole
+      file is then in memory.
   """
   if file_format == "parquet":
     return Table(path, list(names), _parquet_rows(path, names))
@@ -382,8 +382,8 @@ def _undecodable(text, encoding):
   advice = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
   return (
     f"not {(encoding or 'utf-8').upper()}: the byte 0x{byte:02x} after "
-    f"{text[: match.start()][-20:]!r}; pass --encoding, such as {advice}, or "
-    "save the file as UTF-8"
+    f"{text[: match.start()][-20:]!r}; pass another --encoding, such as "
+    f"{advice}, or save the file as UTF-8"
   )
 
 
@@ -417,11 +417,11 @@ def _checked(path, rows, encoding, columns):
 
 
 def _joined(rows, width):
-  """Yields (line, cells), and joins rows that a newline has cut in two."""
+  """Yields (line, cells), and joins rows that newlines have cut."""
   start = 0
   while start < len(rows):
     (line, row), end = rows[start], start + 1
-    # Subtract 1, because each of the two rows has a part of the cut cell.
+    # Subtract 1, because both lines have a part of the cut cell.
     while (
       len(row) < width
       and end < len(rows)

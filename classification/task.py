@@ -1,7 +1,7 @@
 """Determines a classifier's task: its kind, classes, metrics and examples.
 
 `glue` reads official tasks, `data` reads the user's files. A model's
-configuration stores the task under Hugging Face's keys.
+configuration stores the kind and the classes under Hugging Face's keys.
 """
 
 import collections
@@ -76,7 +76,7 @@ def restore_input_settings(settings):
   Pooling is also read from sentence-transformers' folders.
   """
   names = VECTOR_FLAGS
-  # Training may change INPUT_FLAGS, but not the kind of task.
+  # Training may change INPUT_FLAGS; for own data, it keeps the task_kind.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
     if not settings.task_name:
@@ -96,7 +96,7 @@ def restore_input_settings(settings):
 def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
-  Without training, the kind, the classes and their order come from the model.
+  Without training, the kind, the classes and their order must fit the model.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(run_setup.files_to_read(settings)))
@@ -389,7 +389,7 @@ def trained_config(
   """Returns the configuration of a model that is trained for a task.
 
   It stores the classes and the kind, so a trained model needs no flags for
-  them, and a run with different classes or another kind cannot use its folder.
+  them, and a run with other classes or another kind cannot use its output_dir.
   It does not store the input settings, such as max_seq_length.
   """
   values = model_folder.without_input_settings(config).to_dict()
@@ -441,7 +441,7 @@ def _doubts(counts):
     by_lower_case[label.casefold()].append(repr(label))
   warnings = [
     f"classes that differ only in case: {', '.join(labels)}; if they are the "
-    "same class, spell it in one way"
+    "same class, spell it the same everywhere"
     for labels in by_lower_case.values()
     if len(labels) > 1
   ]

@@ -3,8 +3,8 @@
 import importlib.util
 import sys
 
-# Every script imports this package first. Without this check, its modules would
-# fail with a traceback on an old Python or without the project's packages.
+# Scripts import this package before any installed one. Without this check, they
+# would fail with a traceback on an old Python or without those packages.
 if sys.version_info < (3, 10) or importlib.util.find_spec("absl") is None:
   sys.exit(
     f"error: {sys.executable} is Python {sys.version.split()[0]}, for "

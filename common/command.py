@@ -118,7 +118,7 @@ def define_verbose() -> None:
     "verbose",
     False,
     "Show details, such as examples, each logged step and TensorFlow's "
-    "messages; without this flag, details are only in output_dir/log.txt.",
+    "messages. With --output_dir, the details are always in its log.txt.",
   )
 
 

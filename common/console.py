@@ -1,9 +1,8 @@
 """Shows the results of a script, and logs its messages.
 
 `print_line` writes results to standard output. Log messages go to standard
-error and to log.txt in --output_dir. Details, which are logging.debug and
-TensorFlow's messages, go only to log.txt, and with --verbose also to standard
-error.
+error and to log.txt in --output_dir. Without --verbose, details (logging.debug,
+and TensorFlow's messages except errors) go only to log.txt.
 """
 
 import collections
@@ -54,7 +53,7 @@ class _QuietFile(logging.FileHandler):
 
 
 class _Line(logging.Formatter):
-  """Adds the level to warnings and errors and, without a terminal, the time."""
+  """Adds the level to warnings and errors; without a terminal, adds times."""
 
   def format(self, record):
     is_problem = record.levelno > logging.INFO
@@ -98,7 +97,7 @@ def show_details() -> None:
 
 
 def show_warnings_alone() -> None:
-  """Hides messages below warnings, which the script's output repeats."""
+  """Shows only warnings and errors: the output repeats the other messages."""
   _screen.setLevel(max(_screen.level, logging.WARNING))
 
 

@@ -1,9 +1,9 @@
 """User errors, reported in one sentence.
 
-A library module raises `InputError` with the bad input, the expectation and the
-remedy; a script wraps its `main` in `report_input_errors`, which prints that
-sentence and exits with code 1. Most other exceptions are bugs of the project:
-their traceback is written to a file, and also shown if BERT_TRACEBACK is set.
+A library module raises `InputError` with one sentence: the bad input, what was
+expected and the remedy. `report_input_errors`, which wraps a script's `main`,
+prints the sentence and exits with code 1. Most other exceptions are bugs: their
+traceback is written to a file, and also shown if BERT_TRACEBACK is set.
 """
 
 import contextlib
@@ -42,8 +42,8 @@ def warn_once(message: str) -> None:
 def require_text(text: str, place: str = "") -> None:
   """Raises InputError if a text, from any source, is empty or white space.
 
-  As in the original: functions for vectors (extract_features.py, `encode`,
-  `embed`) and files of GLUE and SQuAD accept empty texts, without this check.
+  As in the original: extract_features.py and the readers of SQuAD's and some of
+  GLUE's files accept empty texts. They, `encode` and `embed` skip this check.
   """
   if not text or text.isspace():
     reason = "an empty text; pass a text that is not only white space"

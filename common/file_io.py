@@ -1,9 +1,9 @@
 """Finds, reads and writes files, local or remote; writing is atomic.
 
-Every output file is written under a temporary name and renamed when it is
-complete, so a run that dies leaves no half-written output. Paths with "://"
-(gs://...) go through TensorFlow, others through the operating system.
-TensorFlow is imported only for the first path with "://".
+Files are written under temporary names and renamed when they are complete, so a
+run that dies leaves no half-written output. Paths with "://" (gs://...) go
+through TensorFlow, others (except in `names_and_sizes`) through the operating
+system. TensorFlow is imported when it is first needed.
 """
 
 import atexit
@@ -83,7 +83,7 @@ def make_folder(path: str) -> None:
 def size(path: str) -> int:
   """Returns the size of a local or remote file in bytes.
 
-  Raises InputError: there is no such file, or it is a pipe or device.
+  Raises InputError: it is missing, or is a folder, pipe, device or LFS pointer.
   """
   if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
     raise errors.InputError(
@@ -132,8 +132,8 @@ def literal_name(path: str) -> str:
   r"""Returns a name that TensorFlow's readers do not expand as a pattern.
 
   `path` is a file, a folder or the prefix of a checkpoint. If it contains [ or
-  \, this function links its files in a temporary folder, which exists until the
-  process ends, and returns the links' path. Otherwise, it returns `path`.
+  (not on Windows) \, this function links its files in a temporary folder until
+  the process ends, and returns the links' path. Otherwise, it returns `path`.
   """
   special = r"\[" if _IS_WINDOWS else r"[\[\\]"
   if is_remote(path) or not re.search(special, path):
@@ -183,7 +183,7 @@ def names_and_sizes(paths: list[str]) -> str:
 
 
 def open_for_reading(path: str) -> io.BufferedReader:
-  """Returns a stream of a file's bytes; InputError if it does not exist."""
+  """Returns a stream of bytes; InputError: no such file, or an LFS pointer."""
   if not exists(path):
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
@@ -260,8 +260,8 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   Unlike the original: a byte-order mark at the start is skipped.
 
   Raises:
-    InputError: the file is missing, a line is not UTF-8 (its number is named),
-      or all lines end in "\r" alone.
+    InputError: the file is missing, compressed or an LFS pointer; a line is not
+      UTF-8 (its number is named); or all lines end in "\r" alone.
   """
   with open_for_reading(path) as stream:
     for number, line in enumerate(stream, 1):
@@ -317,7 +317,7 @@ def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process uses.
 
   Even containers with equal process ids get different names. Temporary files
-  that killed processes left are removed.
+  of `path` that killed processes left are removed.
   """
   _remove_stale_temporaries(path)
   # Example: model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812, with the machine, a
@@ -330,7 +330,7 @@ def temporary_path(path: str) -> str:
 def _cut(name):
   """Shortens a name so that a temporary name fits.
 
-  A file system allows names of 255 bytes. 30 are reserved for the part after
+  A file system allows names of 255 bytes. 30 are reserved for the text around
   the machine's name, and 10 for an ending that a writer may append.
   """
   room = 255 - 40 - len(_machine())
@@ -353,8 +353,8 @@ def _machine():
 def _remove_stale_temporaries(path):
   """Removes temporary files and folders of processes that were killed.
 
-  The files of running processes of this machine stay. Another machine's
-  processes cannot be checked: its files stay unless they are a day old.
+  The files of running processes of this machine stay. Processes of another
+  machine cannot be checked: their files stay unless they are a day old.
   """
   folder, start = os.path.split(path)
   start = _cut(start)
@@ -420,7 +420,7 @@ def new_folder(path: str) -> Iterator[str]:
   """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
   If the block raises, the temporary folder is removed. Raises InputError:
-  `path` is not on a local disk, or exists and is not an empty folder.
+  `path` is remote, is neither new nor an empty folder, or is below a file.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):

@@ -47,7 +47,7 @@ class _Integer(flags.IntegerParser):
   def convert(self, argument):
     value = super().convert(argument)
     if not -(2**63) <= value < 2**63:
-      raise ValueError("expected a number of at most 64 bits")
+      raise ValueError("expected an integer of at most 64 bits")
     return value
 
 
@@ -110,7 +110,7 @@ def define_options(options) -> None:
 def rule(
   names: str, *, needs: str = "", not_with: str = "", why: str = ""
 ) -> None:
-  """Adds a rule to flags defined elsewhere; spaces separate the names."""
+  """Adds a rule to defined flags; spaces separate the names."""
   for name in names.split():
     new_rule = run_settings.Rule(name, needs, not_with, why)
     # Any, because the class in absl declares no attribute `rules`.

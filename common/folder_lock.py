@@ -1,7 +1,7 @@
 """Locks a folder, to let only one process train in it, and names the owner.
 
 The operating system releases the lock on `run.lock` (flock) when its process
-ends in any way. The line in the file stays; it names the current or last owner.
+ends, however it ends. The line in the file stays: it names the last owner.
 Remote folders ("://") have no lock: the user must ensure that only one process
 trains in them.
 """

@@ -41,8 +41,8 @@ def _is_shallow(value, levels):
 def read(path: str, json_type: type = dict):
   """Returns the value in a JSON file, a dict or a list.
 
-  Raises InputError: the file is missing, not UTF-8, not JSON, or contains
-  another type of value.
+  Raises InputError: the file is missing, is an LFS pointer or not JSON, is
+  nested too deeply, or contains another type of value.
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()

@@ -1,8 +1,8 @@
-"""Imports TensorFlow without Keras, which takes 40 % of the import's time.
+"""Imports TensorFlow without Keras, which would take 40 % of the time.
 
 TensorFlow loads Keras for programs that use it, but also runs if Keras is not
-installed. This project does not use Keras. tensorflow_text and users' modules
-may use it: they can import it after TensorFlow is loaded.
+installed. Modules that use Keras (serving/keras_layer.py, tensorflow_text and
+users' modules) can import it after TensorFlow is loaded.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ def total_bytes() -> int | None:
   process's limit (ulimit -v).
   """
   try:
-    import resource  # Some systems lack this module and these values.
+    import resource  # Some systems lack this module or these values.
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -70,8 +70,8 @@ def refuse(settings: run_settings.Settings) -> None:
       key = _identity(path.strip())
       if key in read:
         raise errors.InputError(
-          f"--{name}={path} is the file that --{read[key]} reads, which would "
-          "be overwritten; name another file"
+          f"--{name}={path} is a file that --{read[key]} reads, and would be "
+          "overwritten; name another file"
         )
       if key in seen:
         raise errors.InputError(
@@ -102,7 +102,7 @@ def _files_read(settings) -> Iterator[tuple]:
     try:
       paths = file_io.expand_file_patterns(value)
     except errors.InputError:
-      continue  # The script reports that it is missing.
+      continue  # The script reports the missing file.
     for path in paths:
       yield _identity(path), name
 

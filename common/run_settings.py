@@ -1,6 +1,6 @@
 """The settings of a command: the values of its flags, read once and frozen.
 
-Only a script's `main` reads flags. It passes a `Settings` to all other code,
+A script's `main` reads the flags, and passes a `Settings` to all other code,
 which can then be called and tested without a command line.
 """
 
@@ -13,7 +13,7 @@ from common import errors
 class Settings:
   """The values as read-only attributes."""
 
-  given: frozenset[str]  # The names that the user gave; others are defaults.
+  given: frozenset[str]  # The names of the flags that the user gave.
   rules: tuple["Rule", ...]  # For `refuse_ignored`.
 
   def __init__(
@@ -92,9 +92,9 @@ class Settings:
 class Rule(NamedTuple):
   """The conditions under which flags have an effect.
 
-  Conditions are names of settings, separated by spaces: "do_eval|seeds" means
-  that either is on, "head=span" that head has this value, and "!do_train" that
-  do_train is off. A rule that has only `why` always refuses its flags.
+  Conditions are names of settings, separated by spaces; "head=span" means that
+  head has this value. Only `needs` may contain "do_eval|seeds" (either is on)
+  and "!do_train" (do_train is off). A rule with only `why` always refuses.
   """
 
   names: str  # The flags' names, separated by spaces.

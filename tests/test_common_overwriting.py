@@ -41,17 +41,17 @@ def working_folder(tmp_path, monkeypatch):
         "vocab_file": "vocab.txt",
         "output_file": "new.tf,vocab.txt",
       },
-      "is the file that --vocab_file reads",
+      "is a file that --vocab_file reads",
     ),
     ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
     ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are the same file"),
     (
       {"model_dir": "model", "output_file": "model/vocab.txt"},
-      "is the file that --model_dir reads",
+      "is a file that --model_dir reads",
     ),
     (
       {"init_checkpoint": "model", "output_file": "model/vocab.txt"},
-      "is the file that --init_checkpoint reads",
+      "is a file that --init_checkpoint reads",
     ),
     (
       {

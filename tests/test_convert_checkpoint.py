@@ -78,6 +78,6 @@ def test_a_model_folder_grows(tmp_path):
   )
   vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
   assert vocabulary.endswith("\nglim++\nlamp\n")
-  assert "2 new words; the word embedding table has 102 rows" in finished.out
+  assert "new words: 2; the word embedding table has 102 rows" in finished.out
   assert "added to never_split due to punctuation: glim++" in finished.out
   assert "outputs: the same" in finished.out

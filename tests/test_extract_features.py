@@ -203,7 +203,7 @@ def test_search_of_lines_and_then_by_their_stored_vectors(tmp_path):
     pooling="max",
     output_file=None,
   )
-  message = f"--output_file={queries} is the file that --search reads"
+  message = f"--output_file={queries} is a file that --search reads"
   refuse(tmp_path, message, search=queries, pooling="max", output_file=queries)
   queries.write_text("")
   refuse(
