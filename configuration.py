@@ -411,8 +411,8 @@ def _check_network(values):
   for key, known in _OTHER_NETWORKS.items():
     if values.get(key, known) != known:
       raise errors.InputError(
-        f"{key} is {values[key]!r}, which BERT does not have; only models with "
-        f"{known!r} can be read"
+        f"{key} is {values[key]!r}, which is not supported; expected a model "
+        f"with {known!r}"
       )
 
 

@@ -125,7 +125,7 @@ def _lines_table(path, file_format, names, encoding):
       values = enumerate(json_files.read(path, list), 1)
     except errors.InputError as error:
       raise errors.InputError(
-        f"{error}; expected an array of objects; for one object per line "
+        f"{error}; write an array of objects, or, for one object per line, "
         "pass --file_format=jsonl"
       ) from error
     return Table(
@@ -285,8 +285,8 @@ def _values(row, names):
     for key in keys:
       if not isinstance(value, dict) or key not in value:
         return [], (
-          f"no {name!r}; the keys are {_listed(row)}; add it, or pass another "
-          "column name"
+          f"no {name!r} among the keys [{_listed(row)}]; add it, or pass "
+          "another column name"
         )
       value = value[key]
     values.append(value)

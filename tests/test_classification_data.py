@@ -211,7 +211,7 @@ def columns(text, label):
     ),
     ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
     ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
-    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; the keys are 'text'"),
+    ("d.jsonl", '{"text": "x"}\n', r":1: no 'label' among the keys \['text'\]"),
     (
       "d.jsonl",
       '{"text": "x", "label": null}',

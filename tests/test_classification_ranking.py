@@ -310,7 +310,7 @@ def test_lists_in_an_object(tmp_path, ending):
   wrong = read_settings(**{**NESTED, "label_column": "passages.selected"})
   with pytest.raises(
     errors.InputError,
-    match=r":1: no 'passages.selected'; the keys are 'query', ",
+    match=r":1: no 'passages.selected' among the keys \['query', ",
   ):
     data.read(path, wrong, "ranking")
 

@@ -227,7 +227,7 @@ def test_an_array_of_json_has_numbered_rows(tmp_path):
   table = read_as("json", tmp_path, text, names=("a", "b"))
   assert table.rows == [["x", 1]] and table.lines == [1]
   assert table.faults == [
-    (2, "no 'b'; the keys are 'a'; add it, or pass another column name")
+    (2, "no 'b' among the keys ['a']; add it, or pass another column name")
   ]
 
 
@@ -242,7 +242,7 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
   [
     (b"{'a': 1}", "not JSON"),
     (b"[1]", "expected an object in JSON, got [1]"),
-    (b'{"b": 1}', "no 'a'; the keys are 'b'"),
+    (b'{"b": 1}', "no 'a' among the keys ['b']"),
     (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
     (b"[" * 100_000, "not JSON"),
   ],
@@ -288,7 +288,7 @@ def test_files_of_another_format_are_reported(tmp_path):
     read_csv(tmp_path, packed)
   with pytest.raises(errors.InputError, match="like Excel's .xlsx"):
     read_tsv(tmp_path, b"PK\3\4\x14\0")
-  with pytest.raises(errors.InputError, match=r"not JSON.*; expected.*=jsonl"):
+  with pytest.raises(errors.InputError, match=r"not JSON.*; write .*=jsonl"):
     read_as("json", tmp_path, '{"text": "a"}\n{"text": "b"}\n')
 
 
