@@ -17,7 +17,7 @@ flags.DEFINE_string(
   None,
   "Checkpoint in the format of google-research/bert, this project or Model "
   "Garden (folder, prefix or one of its files), or of Hugging Face (folder or "
-  ".safetensors file); --model_dir if not given.",
+  ".safetensors file); by default the one in --model_dir.",
 )
 common_flags.define_model_dir_flag(
   "--input, --bert_config_file and --vocab_file"

@@ -30,7 +30,7 @@ _NAMES_OF_NUMBERED = (
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
 # A bi-encoder's configuration also stores these flags, and task_kind.
 VECTOR_FLAGS = "pooling pooling_layer normalize"
-# A configuration also stores whether examples are pairs, and the text columns.
+# Also stored: whether examples are pairs and, for own data, the text columns.
 TEXT_PAIRS = "text_pairs"
 COLUMN_FLAGS = "text_column text_b_column"
 
