@@ -42,8 +42,8 @@ class InputOptions:
   def __post_init__(self):
     if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_PAIRS):
       raise errors.InputError(
-        f"--doc_stride has no effect on {self.task_kind}, which truncates long "
-        "texts; leave it out"
+        f"--doc_stride has no effect on tasks of the kind {self.task_kind}, "
+        "which truncate long texts; leave it out"
       )
     room = self.max_seq_length - 2  # [CLS] and [SEP] take 2 tokens.
     if 0 < room < self.doc_stride:
@@ -106,7 +106,7 @@ def _sequences(examples, tokenizer, options):
   seconds = [each.endings or (each.text_b or "",) for each in examples]
   owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
-  # One call for all texts of a block is faster. The order is a0 a1 b0 b1; with
+  # A single call for all texts is faster. The order is a0 a1 b0 b1; with
   # endings it is a0 a1, all endings of example 0, all endings of example 1.
   ids, lengths, _ = tokenizer.encode_lines(firsts + seconds)
   lengths = np.array(lengths, np.int64)

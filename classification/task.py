@@ -377,7 +377,7 @@ def _check_kind(task_kind, config):
   is_alike = {task_kind, learned} <= {data.REGRESSION, *data.OF_RANKS}
   if learned not in (None, task_kind) and not is_alike:
     raise errors.InputError(
-      f"the task is {task_kind}, but the model was trained for {learned} "
+      f"the task kind is {task_kind}, but the model was trained for {learned} "
       "(problem_type in --bert_config_file); leave --task_kind out, use a "
       "different model, or pass --do_train"
     )

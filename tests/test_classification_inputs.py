@@ -240,7 +240,7 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
   "changes, message",
   [
     ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
-    ({"doc_stride": 2, "task_kind": "choice"}, "has no effect on choice"),
+    ({"doc_stride": 2, "task_kind": "choice"}, "tasks of the kind choice"),
   ],
 )
 def test_invalid_options_are_refused(vocab_file, changes, message):

@@ -127,10 +127,10 @@ def test_unknown_class_names_are_reported(caplog, name, learned):
 
 def test_a_model_of_another_kind_is_refused(files):
   regressor = config(problem_type="regression")
-  with pytest.raises(errors.InputError, match="task is single, .*regression"):
+  with pytest.raises(errors.InputError, match="kind is single, .*regression"):
     read_task(regressor, task_name="mrpc")
   evaluated = {"eval": files["eval"]}
-  with pytest.raises(errors.InputError, match="task is single, .*regression"):
+  with pytest.raises(errors.InputError, match="kind is single, .*regression"):
     read_own(evaluated, regressor, task_kind="single", labels=["good", "bad"])
   # Training may change the model's kind, but only if --task_kind says so.
   trained = read_own(files, task_kind="single", model=regressor)
