@@ -97,10 +97,10 @@ class BertConfig:
   def from_dict(cls, json_object: dict) -> "BertConfig":
     """Makes a configuration; the keys show the format of `json_object`.
 
-    In the original's format, only `vocab_size` is required. Its unknown keys
-    (released files have some, such as `directionality`) become attributes, and
-    `to_dict` includes them. Raises InputError: vocab_size is missing, a key or
-    value is invalid, or the model is neither BERT nor a variant.
+    In the original's format, only `vocab_size` is required, and unknown keys
+    (released files have some, such as `directionality`) become attributes that
+    `to_dict` includes. Raises InputError: vocab_size is missing, a key or value
+    is invalid, or the model is neither BERT nor a variant.
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
