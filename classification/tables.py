@@ -28,6 +28,14 @@ _ENCODING_OF_MARK = {
   codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
+# {which of the first bytes are not 0: the encoding}, for files that begin with
+# an ASCII character.
+_ENCODING_OF_ZEROS = {
+  b"\1\0\0\0": "utf-32-le",
+  b"\0\0\0\1": "utf-32-be",
+  b"\1\0": "utf-16-le",
+  b"\0\1": "utf-16-be",
+}
 # The encoding and the line ends are detected from this many bytes of a file.
 _HEAD_BYTES = 1 << 20
 # A text may be a whole book, but csv's default limit is 131,072 characters.
@@ -352,11 +360,9 @@ def _encoding_of(path, head, flag):
   needs_mark = flag and codecs.lookup(flag).name in ("utf-16", "utf-32")
   if flag and not needs_mark:
     return flag
-  # A 0 byte: the file begins with an ASCII character in UTF-16.
-  if head[1:2] == b"\0":
-    return "utf-16-le"
-  if head[:1] == b"\0":
-    return "utf-16-be"
+  for zeros, encoding in _ENCODING_OF_ZEROS.items():
+    if bytes(byte > 0 for byte in head[: len(zeros)]) == zeros:
+      return encoding
   if needs_mark:
     raise errors.InputError(
       f"{path}: --encoding={flag}, but the file has no byte order mark; pass "
