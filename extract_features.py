@@ -167,7 +167,7 @@ from training import distribution, run_setup
 
 
 def computes_vectors(settings):
-  """Returns whether the flags need vectors, not only --attention_html."""
+  """Returns whether the flags ask for vectors, not just --attention_html."""
   return bool(settings.output_file or settings.vectors_file)
 
 

@@ -7,7 +7,7 @@ r"""Tags words, for example with named entities, chunks or parts of speech.
       --output_dir=ner_output
 
 The script fine-tunes as the paper does (arXiv 1810.04805, section 5.3), with a
-classifier on each word's first piece. The paper's feature-based results use
+classifier on each word's first piece. For the paper's feature-based approach:
 
   python run_ner.py --do_train --do_eval --freeze_encoder \
       --feature_layers=weighted_sum_last_four --learning_rate=1e-3 ...
@@ -179,7 +179,7 @@ def train(settings, model, run, start, predictor):
   count, names = len(run.files["train"].windows), None
 
   def training_data():
-    # The hidden states depend on the weights, which are loaded at this point.
+    # The hidden states depend on the weights, which have been loaded by now.
     if settings.feature_layers:
       for name, file in run.files.items():
         run.files[name] = tagging_model.store_states(

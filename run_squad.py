@@ -79,9 +79,9 @@ flags.DEFINE_string(
   needs="evaluate_only",
 )
 common_flags.define_search_flag("f1")
+# As in the original: the other training flags are accepted without --do_train,
+# because its documented commands pass --do_train=False --train_file=....
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
-# As in the original: its training flags are valid without --do_train, as in its
-# documented commands (--do_train=False --train_file=...).
 flags.rule(
   "do_train do_eval do_predict",
   needs="bert_config_file|model_dir vocab_file|model_dir",

@@ -127,10 +127,10 @@ def write(
   """Writes a checkpoint that Model Garden models can restore.
 
   Without a masked-LM head, the root's "encoder" and "model" are the encoder,
-  and a next-sentence head is left out.
-  With the head, "model" is a pretrainer, and the root also has "encoder",
-  "masked_lm" and, with a next-sentence head, "next_sentence.pooler_dense". Call
-  this in a block of `weight_files.temporary_prefix`, which provides `prefix`.
+  and a next-sentence head is left out. With a masked-LM head, "model" is a
+  pretrainer, and the root also has "encoder", "masked_lm" and, with a
+  next-sentence head, "next_sentence.pooler_dense". Call this in a block of
+  `weight_files.temporary_prefix`, which provides `prefix`.
 
   Returns:
     {TF1 name: path} for all weights with a path.

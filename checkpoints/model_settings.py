@@ -47,7 +47,7 @@ def _with_model_dir(settings, paths):
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
   # A script with --do_lower_case reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:
-    tokenizer_files.require_vocabulary(settings.model_dir)
+    tokenizer_files.refuse_missing_vocabulary(settings.model_dir)
   return settings.replace(
     **{
       name: path

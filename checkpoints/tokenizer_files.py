@@ -66,8 +66,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   known = read_do_lower_case(path)
   source = f"{vocabularies.CONFIG} or {vocabularies.TOKENIZER_FILE}"
   if known is None:
-    # No file tells the case, so check the vocabulary for capitals. A missing
-    # file is reported later, when the vocabulary is loaded.
+    # No file says whether the model is cased, so look for capitals. A missing
+    # vocabulary is reported later, when it is loaded.
     is_lowered = settings.do_lower_case and not is_given
     if is_lowered and file_io.exists(path) and has_capitals(path):
       logging.warning(
@@ -193,7 +193,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   if added:
     logging.warning(
       "tokenizer.json keeps %s whole even next to punctuation, unlike this "
-      "project, because added tokens are matched before text is lower-cased",
+      "project, because added tokens are matched before text is split",
       ", ".join(added),
     )
   file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
@@ -350,8 +350,8 @@ def _warn_of_ignored(vocab_file, values, path):
     )
 
 
-def require_vocabulary(folder: str) -> None:
-  """Raises InputError for a folder without a supported vocabulary."""
+def refuse_missing_vocabulary(folder: str) -> None:
+  """Raises InputError: the folder has no supported vocabulary."""
   raise errors.InputError(
     f"{folder} lacks {' or '.join(vocabularies.NAMES)}; pass --vocab_file "
     "(in Python vocab_file=). transformers can create a tokenizer.json from "

@@ -234,7 +234,7 @@ def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
 
 
 def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
-  """Writes the files of `write_tf1` in a block of `temporary_prefix`."""
+  """Writes the files of `write_tf1`; call it in a `temporary_prefix` block."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
     # SaveV2 writes name-based values; tf.train.Checkpoint is object-based.
@@ -327,8 +327,8 @@ def load(
   Names and shapes are checked before the first variable changes. The report is
   logged and returned. The checkpoint may lack a variable, such as a new head's,
   if its name matches a regular expression of `allowed_missing`. Raises
-  InputError: another variable is missing or has another shape in the file, or
-  the file is damaged. Unlike the original: a missing variable is an error. The
+  InputError: any other variable is missing, a variable's shape differs, or the
+  file is damaged. Unlike the original: a missing variable is an error. The
   original silently trains it from random values.
   """
   reader = open_reader(source) if isinstance(source, str) else source

@@ -5,7 +5,7 @@
   Model Garden   BertEncoder and BertPretrainerV2 of tf-models-official
 
 TF1's names come from configuration.bert_shapes, the shapes in heads.py, and the
-changes in variants/. layers.py expects the endings kernel, bias, gamma, beta.
+changes in variants/. The layers need the endings kernel, bias, gamma and beta.
 
 H is the width, N the number of heads, D = H / N. TF1 stores the matrix of a
 dense layer as [inputs, outputs], PyTorch as [outputs, inputs]; Model Garden's

@@ -122,7 +122,7 @@ class ShardedRun:
       **flags,
       "split_sentences": False,  # Version 0.1 had this option.
       "inputs": {
-        # Sizes are compared, because more or less text gives other shards.
+        # A text of a different size gives different shards.
         piece.path: piece.end
         for piece in data.whole_files(files)
       },

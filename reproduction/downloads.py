@@ -94,9 +94,9 @@ def download(
 ) -> str:
   """Downloads a file to a folder, unless it exists; returns its path.
 
-  If the connection breaks or the server is busy, it tries up to five times, and
-  resumes archives. Raises InputError: the server cannot be reached, lacks the
-  file, or sends a different file.
+  If the connection breaks or the server is busy, this function tries up to five
+  times, and resumes archives. Raises InputError: the server cannot be reached,
+  lacks the file, or sends a different file.
   """
   path, url = os.path.join(folder, file.name), mirrored(file.url, base_url)
   if os.path.exists(path):
@@ -122,7 +122,7 @@ def download(
           f"{path}"
         ) from error
     time.sleep(_PAUSE * 2**number)
-  # Check before the rename, so that the final name means the published file.
+  # Check before the rename: only a checked file gets the final name.
   _check(part, file, url)
   os.replace(part, path)
   return path
@@ -131,7 +131,7 @@ def download(
 def _transfer(url, part):
   """Downloads a file, or the rest of it; raises RequestException."""
   headers, start = {"Accept-Encoding": "identity"}, 0
-  # Resume only archives, whose checksums reveal parts of two versions.
+  # Resume only archives: their checksums reveal a file that changed meanwhile.
   if part.removesuffix(".part").endswith(_ARCHIVES) and os.path.exists(part):
     start = os.path.getsize(part)
     headers["Range"] = f"bytes={start}-"
@@ -181,7 +181,7 @@ def _check(path, file, url):
 
 
 def unpack(path: str, folder: str) -> None:
-  """Unpacks an archive into a folder; a single top folder is left out.
+  """Unpacks an archive into a folder, without the archive's only top folder.
 
   Raises InputError: the archive is damaged or too large for the disk, a .tar
   member is a device or would be outside the folder, or Python is too old.
@@ -225,8 +225,7 @@ def split_mrpc(folder: str) -> None:
   dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
   header, *rows = _lines(folder, "msr_paraphrase_train.txt")
   test_header, *test = _lines(folder, "msr_paraphrase_test.txt")
-  # The published files begin with a byte order mark.
-  test_header = test_header.replace("Quality", "index").lstrip("\ufeff")
+  test_header = test_header.replace("Quality", "index")
   # The second and the third column have the ids of the pair.
   is_dev = ["\t".join(row.split("\t")[1:3]) in dev_ids for row in rows]
   for name, lines in {

@@ -215,7 +215,7 @@ def make_scorer(
   network: Network,
   batch_size: int,
 ) -> Callable[[list], list]:
-  """Returns a function from examples of one text to a list of likelihoods.
+  """Returns a function that maps one-text examples to their likelihoods.
 
   It masks and predicts each piece in turn (Salazar et al., arXiv 1910.14659).
   The sum of the pieces' log probabilities is the text's pseudo-log-likelihood,

@@ -207,7 +207,8 @@ ENGINE_RULES = [
   *(option.rule for option in ENGINE),
   run_settings.Rule("dtype", not_with="engine=onnx engine=litert"),
 ]
-# The default of --max_quantization_difference, and the limit without this flag.
+# The default of --max_quantization_difference, and the limit in scripts that
+# lack this flag.
 MOST_DIFFERENCE = 0.4
 
 

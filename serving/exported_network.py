@@ -41,7 +41,7 @@ class ExportedNetwork:
     """
     paths = model_folder.find(folder)
     if "vocab_file" not in paths:
-      tokenizer_files.require_vocabulary(folder)
+      tokenizer_files.refuse_missing_vocabulary(folder)
     stored, self.texts = answers.read_settings(
       os.path.join(folder, network_file.SETTINGS), paths["vocab_file"]
     )

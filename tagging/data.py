@@ -122,8 +122,8 @@ def read(
     )
   if checker.first_odd:
     logging.warning(
-      "%s: %d labels follow a label that %s does not allow before them; they "
-      "are scored as in conlleval; the first: %s",
+      "%s: %d labels are in an order that %s does not allow; they are scored "
+      "as in conlleval; the first: %s",
       path,
       checker.num_odd,
       scheme,
@@ -581,8 +581,8 @@ def label_ids(
 ) -> list[list[int]]:
   """Returns each sentence's labels as indices into `labels`.
 
-  Raises InputError: the model's `labels` lack labels in the file `path`; the
-  message lists each missing label with its first line.
+  Raises InputError: the file `path` has labels that are not among the model's
+  `labels`; the message lists each of them with its first line.
   """
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()

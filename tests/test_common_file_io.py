@@ -304,7 +304,7 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path):
     own_path,
     f"{prefix}1",
     f"{path}.tmp-other-host-0a1b2c3d-{ended.pid}",
-    # Temporary files of b, ab and a.a, and a copy of one.
+    # Temporary files of b, ab and a.a, and a backup copy of a's.
     *(
       ended_path.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")
     ),

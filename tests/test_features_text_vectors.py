@@ -42,7 +42,7 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   ]
   ((order, values),) = [zip(*block) for block in computer.compute_all(examples)]
   assert list(order) == examples
-  # Lengths count as multiples of 8, so 2 * 32 tokens hold up to 8 short texts.
+  # Lengths are rounded up to multiples of 8, so 8 short texts have 64 tokens.
   sizes = [(2, 32) if is_static or n > 4 else (6, 4) for n in lengths]
   assert [tuple(row) for row in values] == [
     (i, *size) for i, size in enumerate(sizes)

@@ -107,7 +107,7 @@ def test_every_document_is_in_one_piece_wherever_it_is_cut(tmp_path, text):
   path = write(tmp_path / "a", text)
   size = len(text.encode())
   documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]
-  # No document is longer than 9 bytes with its line ends.
+  # No document is longer than 10 bytes with its line ends.
   for shard_bytes in range(10, size + 1):
     shards = data.plan_shards([path], shard_bytes)
     ends = [pieces[-1].end for pieces in shards]

@@ -300,7 +300,7 @@ def test_a_missing_extra_is_named(engine, package, monkeypatch):
   for name in (f"{engine}_engine", "quantization"):
     monkeypatch.delitem(sys.modules, f"engines.{name}", raising=False)
     monkeypatch.delattr(f"engines.{name}", raising=False)
-  # LiteRT's file has one network per length, so there is only a short one.
+  # LiteRT converts one network per length; with at most 8 tokens, it is one.
   bert = text_models.load(MODEL, engine=engine, max_seq_length=8)
   with pytest.raises(errors.InputError, match=rf"bert-tf2\[{engine}\]"):
     bert.embed("it")

@@ -311,7 +311,7 @@ def test_invalid_labels_count_if_lenient(tmp_path, caplog):
   with caplog.at_level("WARNING"):
     (sentence,) = read(tmp_path, text, lenient=True)
   assert scores.entities(sentence.labels) == [("X", 1, 3), ("Y", 3, 4)]
-  assert "2 labels follow a label that iob2 does not allow" in caplog.text
+  assert "2 labels are in an order that iob2 does not allow" in caplog.text
   assert "file.conll:2: I-X follows O" in caplog.text
   with pytest.raises(errors.InputError, match="'Z' is not a label"):
     read(tmp_path, "a Z\n", lenient=True)
