@@ -96,7 +96,7 @@ flags.rule(
 flags.rule(
   "bucket_by_length",
   not_with="pad_to_max_length",
-  why=", which keeps the padding that bucketing saves",
+  why=", which pads all windows",
 )
 flags.rule_for_others(
   "evaluate_only",
