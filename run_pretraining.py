@@ -58,8 +58,8 @@ flags.DEFINE_integer(
   "Number of evaluation batches; if the data have fewer, they are repeated.",
   lower_bound=1,
 )
-# As in the original: its training flags are valid without --do_train, so
-# training and evaluation can use the same command.
+# As in the original: the other training flags are accepted without --do_train,
+# so training and evaluation can use the same command.
 flags.rule("freeze_encoder", needs="do_train")
 
 # --help and flag errors need no TensorFlow, which takes seconds to import.

@@ -19,8 +19,8 @@ _MAX_WORDS = 2_000_000
 # Maximum number of words (the most frequent) to learn from, at 1 kB each.
 _MAX_LEARNED_WORDS = 200_000
 
-# The released vocabularies have 99 [unused] tokens before [UNK], so the ids of
-# [UNK], [CLS], [SEP] and [MASK] are 100 to 103. More follow in English ones.
+# The released vocabularies have 99 [unused] tokens before [UNK] (English ones
+# also some after [MASK]), so [UNK], [CLS], [SEP], [MASK] have ids 100 to 103.
 _UNUSED_BEFORE_UNK = 99
 
 # Maximum number of repetitions of a word in one text for the library.
@@ -112,9 +112,9 @@ def learn(
   first_tokens = [*special, *alphabet, *following]
   if len(first_tokens) > vocab_size:
     raise errors.InputError(
-      f"vocab_size {vocab_size} is too small: {len(special)} special tokens "
-      f"and {len(alphabet)} characters need {len(first_tokens)} entries; pass "
-      "at least that, or leave rare characters out (--max_characters)"
+      f"vocab_size {vocab_size} is too small: {len(special)} special tokens, "
+      f"{len(alphabet)} characters and {len(following)} of them with ## need "
+      f"{len(first_tokens)} entries; pass that, or a smaller --max_characters"
     )
   # The library assigns ids to "##c" in the order of a hash table, which differs
   # between runs. The ids break ties between equally frequent pairs. Special

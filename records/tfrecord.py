@@ -299,8 +299,8 @@ def is_gzip(path: str) -> bool:
 def count_records(path: str) -> int:
   """Returns the number of records in a TFRecord file, skipping their data.
 
-  Raises InputError: the file is missing, or ends within a record. The message
-  has the record's number, from 1, and its byte offset.
+  Raises InputError: the file is missing, ends within a record, or has damaged
+  gzip data. The message has the record's number, from 1, and its byte offset.
   """
   size, compressed = file_io.size(path), is_gzip(path)
   reason = "end of gzip data" if compressed else f"the file has {size} bytes"

@@ -122,7 +122,7 @@ def markdown(lines: list[dict]) -> str:
 def write(output: str) -> list[str]:
   """Writes report.md and report.json; returns texts to print: table, paths.
 
-  Raises InputError: the folder has no finished run.
+  Raises InputError: the folder has no finished run, or one of an old version.
   """
   lines = collect(output)
   if not lines:

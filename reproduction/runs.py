@@ -41,7 +41,7 @@ class Plan(NamedTuple):
   model: str  # Folder of the model; "" if an earlier run trains it.
   data: str  # Folder or files of the data.
   output: str  # Folder for all rows.
-  max_steps: int = 0  # Last step of a smoke run; 0: a full run.
+  max_steps: int = 0  # Steps of a smoke run; 0: a full run.
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
 
   def folder(self, seed: int) -> str:
@@ -144,12 +144,12 @@ def command(plan: Plan, seed: int) -> list[str]:
   if "--do_train" in flags:
     flags.append(f"--seed={seed}")
   return [
-    # The user's flags come last, because absl takes the last value of a flag.
     sys.executable,
     str(_SCRIPTS / row.script),
     *_model_flags(plan.model),
     *flags,
     f"--output_dir={folder}",
+    # The user's flags come last, because absl takes the last value of a flag.
     *plan.extra,
   ]
 
@@ -194,8 +194,8 @@ def run(plan: Plan, seed: int) -> None:
   if code:
     raise errors.InputError(
       f"{os.path.basename(arguments[1])} ended with code {code}; see its "
-      "message above, or run the same command again to continue: "
-      f"{shlex.join(arguments)}"
+      "message above, or run reproduce.py again to continue (the script's "
+      f"command was {shlex.join(arguments)})"
     )
   grid, results = read_search(folder), {}
   if grid:
@@ -269,8 +269,8 @@ def _weights(plan, seed):
   """Returns the fields of result.json about a run's initial weights.
 
   model: the name in the catalog, of the earlier row, or of the folder; source:
-  the URLs in the record of download.py, empty for any other folder; weights:
-  the path; sha256: {file: sum} of the weight files.
+  the URLs in download.json, [] if download.py did not create the folder;
+  weights: the path; sha256: {file: sum} of the weight files.
   """
   folder = plan.model or os.path.join(plan.folder_before(seed), "final_model")
   path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)

@@ -92,7 +92,7 @@ class GraphTokenizer(tf.Module):
       basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
     )
     self._longest_word = wordpiece.max_input_chars_per_word
-    # UTF-8 has at most 4 bytes per code point. Words of more bytes are [UNK].
+    # UTF-8 has at most 4 bytes per code point. A longer word is [UNK] anyway.
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
@@ -392,7 +392,7 @@ def _texts_to_try(tokenizer):
       for char in "a1\u00e9\u0416\u3042\U00010400"
       for length in range(longest - 1, longest + 2)
     ),
-    # Adjacent texts share an alphabet: a text must not affect its neighbours.
+    # Adjacent texts share an alphabet, which would reveal effects across texts.
     *(
       "".join(rng.choices(alphabet, k=rng.randrange(60)))
       for alphabet in _ALPHABETS

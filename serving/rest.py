@@ -129,7 +129,7 @@ def _texts(name, values):
       return list(map(_text, values))
   except (AttributeError, TypeError, ValueError):
     pass  # A value is not a text.
-  raise errors.InputError(f"{name!r}: expected valid text (a list in 'inputs')")
+  raise errors.InputError(f"{name!r}: expected valid text, in 'inputs' a list")
 
 
 def _text(value):
