@@ -155,6 +155,12 @@ def metadata(names: Sequence[str]) -> dict:
   }
 
 
+def model_url(host: str, port: int, name: str) -> str:
+  """Returns the URL of a model; an IPv6 address needs brackets."""
+  host = f"[{host}]" if ":" in host else host
+  return f"http://{host}:{port}/v1/models/{name}"
+
+
 def example_request(
   names: Sequence[str], host: str, port: int, name: str
 ) -> str:
@@ -163,4 +169,4 @@ def example_request(
     "some text" if len(names) == 1 else dict.fromkeys(names, "some text")
   )
   body = json.dumps({"instances": [instance]})
-  return f"curl -d '{body}' http://{host}:{port}/v1/models/{name}:predict"
+  return f"curl -d '{body}' {model_url(host, port, name)}:predict"

@@ -178,7 +178,7 @@ async def _serve(application, host, port, name, timeout):
       connections.most_by_default(),
     )
     address, port = listener.sockets[0].getsockname()[:2]
-    print(f"http://{address}:{port}/v1/models/{name}", flush=True)
+    print(rest.model_url(address, port, name), flush=True)
     await stop.wait()
     end.start()
   finally:

@@ -104,3 +104,4 @@ def test_the_example_request_is_valid():
     [instance] = json.loads(body)["instances"]
     assert instance == "some text" or set(instance) == set(names)
     assert isinstance(instance, str) == (len(names) == 1)
+  assert "http://[::1]:80/" in rest.example_request(["text"], "::1", 80, "m")
