@@ -50,9 +50,9 @@ flags.define_options(
 flags.DEFINE_string(
   "calibration_file",
   None,
-  "File of texts whose outputs are compared with the unquantized model's. A "
-  "line has one text, or two separated by a tab. By default four built-in "
-  "sentences.",
+  "File of texts for which the quantized and the unquantized model's outputs "
+  "are compared. A line has one text, or two separated by a tab. By default "
+  "four built-in sentences.",
   needs="quantize=int8",
 )
 flags.DEFINE_float(

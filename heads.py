@@ -66,7 +66,7 @@ class MaskedLMHead(layers.Weights):
   ) -> tf.Tensor:
     """Returns logits [B, P, V] at positions [B, P] of [B, T, H].
 
-    Without positions, sequence_output has only the masked tokens, [B, P, H].
+    Without positions, returns the logits of all states: [..., V] of [..., H].
     """
     weights = self.weights_below("cls/predictions/")
     x = sequence_output

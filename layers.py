@@ -454,7 +454,7 @@ def _random_int16(shape, seed, counter):
   # Integers from a fixed generator give equal masks in every compute_dtype,
   # under XLA and on all devices except TPUs. Drawing numbers takes much of
   # dropout's time on a CPU, so each 32-bit number serves two units. On a TPU,
-  # rearranging the halves would take half of the step.
+  # rearranging the halves would take half of the step's time.
   count = tf.reduce_prod(shape)
   algorithm = tf.random.Algorithm.PHILOX
   pairs = _random_int32([(count + 1) // 2], seed, counter, algorithm)

@@ -475,9 +475,9 @@ def make_optimizer(name: str, **options) -> AdamWeightDecay:
 def layer_of(name: str, num_layers: int) -> int:
   """Returns the depth of the variable with this name.
 
-  It is 0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
-  for the pooler and every head. The encoder's other weights, such as shared
-  layers, have the depth of the last layer.
+  It is 0 for the embeddings, i + 1 for encoder layer i (from 0), and
+  num_layers + 1 for the pooler and every head. The encoder's other weights,
+  such as shared layers, have the depth of the last layer.
   """
   if re.search(r"(^|/)embeddings(_project)?/", name):
     return 0

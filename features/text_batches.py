@@ -110,14 +110,14 @@ def chosen_examples(
 ) -> list[Example]:
   """Returns the Examples of the lines `numbers` (from 0), in this order.
 
-  Raises InputError: the file has no such line.
+  Raises InputError: see `read_examples`, or the file has no such line.
   """
   # Each line is one Example, so stop reading after the highest number.
   lines = itertools.islice(read_examples(path, encode), max(numbers) + 1)
   examples = {each.line: each for each in lines if each.line in numbers}
   if missing := set(numbers) - examples.keys():
     raise errors.InputError(
-      f"--picture_lines: {path} has no line {min(missing)} (lines count from 0)"
+      f"--picture_lines: {path} has no line {min(missing)} (the first is 0)"
     )
   return [examples[number] for number in numbers]
 

@@ -53,8 +53,8 @@ def load_model(
   """Loads the encoder and, with --sparse, its masked language model head.
 
   Raises:
-    InputError: the checkpoint lacks a variable that the outputs depend on, or
-      --sparse is set for a model that predicts the next token.
+    InputError: see `weight_files.load`, or --sparse is set for a model that
+      predicts the next token.
   """
   head = None
   is_tpu = distribution.is_tpu(strategy)

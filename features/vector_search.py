@@ -95,7 +95,7 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
       "wrote to --output_file"
     ) from error
   expected = checksums(sequences)
-  # No checksums, or a different number of lines, which `check` reports.
+  # Nothing to compare, or a different number of lines, which `check` reports.
   if len(stored) != len(expected):
     return vectors
   changed = np.flatnonzero(stored != expected)

@@ -44,8 +44,8 @@ def in_order(
 ) -> list:
   """Returns function(block) for each block, in the order of `blocks`.
 
-  Raises InputError: `function` raises it for a block (all other blocks are
-  still computed), or the pipeline fails.
+  Raises InputError: see `make_pipeline`, or `function` raises it for a block
+  (all other blocks are still computed), or the pipeline fails.
 
   Args:
     options: as in `make_pipeline`.

@@ -65,7 +65,7 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
 
 
 def _find_cut(path, near, furthest):
-  """Returns the first blank line's offset from `near` on, or the file's end.
+  """Returns the first blank line's start at or after `near`, or the file's end.
 
   Without a blank line within `furthest` bytes, returns the next line's start.
   """

@@ -49,7 +49,7 @@ class PretrainingInput:
   ):
     """Checks the first records of every file.
 
-    Raises InputError: the files do not fit these options.
+    Raises InputError: a file is damaged or does not fit these options.
 
     Args:
       files: TFRecord files; empty files are skipped.

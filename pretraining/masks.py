@@ -154,7 +154,7 @@ class Masker:
     """Returns the maximum number of tokens to mask, of `tokens` in A + B.
 
     As in the original: round() rounds halves to even, [CLS] and [SEP] count,
-    and at least one token is masked, even with probability 0, unless
+    and the maximum is at least 1, even with probability 0, unless
     max_predictions_per_seq is 0.
     """
     length = tokens - self._vocabulary.frame.room(0, is_pair)

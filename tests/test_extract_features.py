@@ -254,7 +254,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
         "attention_html": "page.html",
         "picture_lines": "2,11",
       },
-      "lines.txt has no line 11 (lines count from 0)",
+      "lines.txt has no line 11 (the first is 0)",
     ),
     (
       {"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},
