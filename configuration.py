@@ -610,7 +610,7 @@ def check_activation(activation) -> None:
   name = str(activation or "linear").lower()
   if not callable(activation) and name not in ACTIVATIONS:
     raise errors.InputError(
-      f"unknown activation {activation!r}; known are " + ", ".join(ACTIVATIONS)
+      f"unknown activation {activation!r}; known: " + ", ".join(ACTIVATIONS)
     )
 
 

@@ -20,7 +20,7 @@ from variants import vocabularies
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-  """The options that determine an example's record.
+  """The options that determine an example's record in a TFRecord file.
 
   Attributes:
     task_kind, labels: see task.ClassifierTask.

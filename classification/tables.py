@@ -91,8 +91,8 @@ def open_table(
   inside a line stays (see file_io.read_lines), and a row with more or fewer
   cells than the header is an error. The original ignores excess cells, and
   crashes if cells are missing.
-  Raises InputError: the file cannot be read, or is empty or malformed. Some
-  faults raise it only while the rows are read.
+  Raises InputError: the file cannot be read, is empty or malformed, or does not
+  fit the arguments. Some faults raise it only while the rows are read.
 
   Args:
     file_format: one of flag_values.TABLE_FORMATS. In a JSON array and in
@@ -189,7 +189,7 @@ def _csv_rows(path, lines, delimiter, names):
         f"not CSV: {error}; quote a text that contains quotes, separators or "
         "newlines, and double the quotes in it"
       )
-      # After an unclosed quote, the rest of the file belongs to this row.
+      # Stop: an unclosed quote takes in all further rows, or the header is bad.
       if "unexpected end" in str(error) or start == first[0]:
         raise errors.InputError(f"{path}:{start}: {row}") from error
     except StopIteration:
@@ -449,7 +449,7 @@ def _ragged(row, names, has_header):
   source = "are in the header" if has_header else "are expected"
   return (
     f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {source}; "
-    "fix the row: a text must not contain the character that separates columns"
+    "fix the row: a text may contain the separator only in a CSV, inside quotes"
   )
 
 

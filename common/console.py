@@ -46,7 +46,7 @@ class _Screen(logging.Handler):
 
 
 class _QuietFile(logging.FileHandler):
-  """Ignores write errors: a full disk must not stop the run."""
+  """Ignores write errors: on a full disk, each would print a traceback."""
 
   def handleError(self, record):
     pass

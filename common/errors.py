@@ -43,7 +43,7 @@ def require_text(text: str, place: str = "") -> None:
   """Raises InputError if a text, from any source, is empty or white space.
 
   As in the original: extract_features.py and the readers of SQuAD's and some of
-  GLUE's files accept empty texts. They, `encode` and `embed` skip this check.
+  GLUE's files accept empty texts. Functions that return vectors do so, too.
   """
   if not text or text.isspace():
     reason = "an empty text; pass a text that is not only white space"

@@ -187,7 +187,7 @@ def open_for_reading(path: str) -> io.BufferedReader:
   if not exists(path):
     raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
-    # A large buffer keeps requests few, because each is a round trip.
+    # Each request is a round trip; a large buffer keeps requests few.
     return io.BufferedReader(_RemoteFile(path), _BLOCK_BYTES)
   refuse_pointer(path)
   return open(path, "rb")
@@ -275,7 +275,7 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
 
 def _without_mark(path, line):
   """Returns the first line, bytes, without a byte-order mark."""
-  # A file of one line may end without "\n".
+  # Without "\n", `line` is the whole file, and a "\r" inside it ends a line.
   if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
     raise errors.InputError(
       f"{path}: lines end in carriage returns alone, as in files of old Macs; "
@@ -428,7 +428,7 @@ def new_folder(path: str) -> Iterator[str]:
       f"{path} is not on a local disk; give a local folder, then copy it"
     )
   stays = _must_stay(path)
-  # A folder that must stay may be a mount point, so `temporary` is inside it.
+  # A folder that stays may be a mount point: rename within its file system.
   temporary = temporary_path(os.path.join(path, "new") if stays else path)
   if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
     raise errors.InputError(f"{path} already exists; give a new folder")

@@ -42,7 +42,7 @@ def read(path: str, json_type: type = dict):
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, is an LFS pointer or not JSON, is
-  nested too deeply, or contains another type of value.
+  nested too deeply, or its value is not of the type `json_type`.
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
@@ -57,7 +57,7 @@ def read(path: str, json_type: type = dict):
 
 
 def read_optional(folder: str, name: str) -> tuple[str, dict]:
-  """Returns the path of a folder's file and its object, or {} if it is missing.
+  """Returns (path, JSON object) of a folder's file; {} if there is none.
 
   Raises InputError: see `read`.
   """

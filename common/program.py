@@ -24,7 +24,7 @@ def module_name(command: str) -> str:
 
 
 def hint(text: str) -> str:
-  """Replaces names of scripts with the wheel's commands if one of them runs."""
+  """Replaces script names with the wheel's commands if such a command runs."""
   if not name().startswith(_PREFIX):
     return text
   return re.sub(r"(?:\bpython )?\b(\w+)\.py\b", _command, text)
