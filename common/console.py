@@ -97,7 +97,7 @@ def show_details() -> None:
 
 
 def show_warnings_alone() -> None:
-  """Shows only warnings and errors: the output repeats the other messages."""
+  """Shows only warnings and errors, for a script that prints all the rest."""
   _screen.setLevel(max(_screen.level, logging.WARNING))
 
 

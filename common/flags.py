@@ -134,8 +134,8 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
 def read_settings(check: bool = True) -> run_settings.Settings:
   """Returns the values of the flags; only `main` may call it.
 
-  With check=False, the caller refuses flags without effect later, because the
-  effect of a flag may depend on a model's folder.
+  With check=False, the caller must later refuse flags without effect, because
+  the effect of a flag may depend on a model's folder.
   """
   values = FLAGS.flag_values_dict()
   # A flag that the user set to its default also counts as given.

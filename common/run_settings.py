@@ -100,7 +100,7 @@ class Rule(NamedTuple):
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # Conditions, all of which must hold.
   not_with: str = ""  # Conditions, any of which makes the flags useless.
-  why: str = ""  # Ends the message about not_with or, without it, needs.
+  why: str = ""  # Ends the message about not_with or, if that is empty, needs.
 
   @property
   def help(self) -> str:

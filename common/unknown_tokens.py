@@ -3,7 +3,7 @@
 import numpy as np
 from absl import logging
 
-# With a suitable vocabulary, the share is far below 1 %.
+# With a suitable vocabulary, the share of [UNK] is far below 1 %.
 _MANY_PERCENT = 10
 
 
