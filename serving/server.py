@@ -45,7 +45,7 @@ _BUSY = web.AppKey("busy", set)
 _HOSTS = web.AppKey("hosts", frozenset)
 _METRICS = web.AppKey("metrics", metrics.Requests)
 _MODEL = "/v1/models/{name:[^/:]+}"
-# Seconds after a signal until a busy process is ended, within the 25 of `run`.
+# Seconds from a signal until a busy process is ended; `run` promises 25.
 _SECONDS_TO_END = 22.0
 # Maximum seconds aiohttp waits for answers, and again for clients to read them.
 _SECONDS_TO_FINISH = 8.0

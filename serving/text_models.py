@@ -366,7 +366,8 @@ def _check_form(rows, names):
   if rows and len(rows[0]) != len(names):
     raise errors.InputError(
       f"this model takes {_FORMS[len(names)]} ({', '.join(names)}), not "
-      f"{_FORMS[len(rows[0])]}: pass {_FORMS[len(names)]}, or change text_pairs"
+      f"{_FORMS[len(rows[0])]}: pass {_FORMS[len(names)]}, or change "
+      "text_pairs, if this method has it"
     )
 
 
@@ -377,7 +378,7 @@ def _rows(texts):
     texts: list of str or of pairs; or a single str or pair.
 
   Raises:
-    InputError: `texts` has another form.
+    InputError: `texts` has another form, or a string has a lone surrogate.
   """
   is_single = isinstance(texts, (str, tuple))
   rows = [

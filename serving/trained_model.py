@@ -71,7 +71,7 @@ class TrainedModel:
     )
 
   def states(self, head: answers.Head, batch: dict, attention: bool) -> dict:
-    """Returns layers, pooled and attention of text_models.Encoded for ids."""
+    """Returns layers, pooled and attention (see text_models.Encoded)."""
     output = head.model.encode(
       {name: tf.constant(values) for name, values in batch.items()},
       return_attention=attention,

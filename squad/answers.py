@@ -121,8 +121,8 @@ def find_answers(
   As in the original: padding with finite logits competes for the `n_best_size`
   best positions of a window, although no answer can contain it.
   `logits` has `start` and `end`, float32 [N, T], for N windows in the order of
-  their questions; logits of padding may be -inf. Raises InputError: the logit
-  of a token is not finite; the message names the question.
+  their questions; logits of padding may be -inf. Raises InputError: any other
+  logit is nan or infinite; the message names the question.
   """
   for values in logits.values():
     _check_finite(questions, windows, values)

@@ -39,7 +39,7 @@ class SquadInput(NamedTuple):
 def record_features(max_seq_length: int, *, training: bool) -> dict:
   """Returns the features that training or prediction parses from a record.
 
-  As in the original: training records also have the feature is_impossible.
+  As in the original: training records have is_impossible, which is not read.
   """
   shapes = dict.fromkeys(input_sequences.NAMES, [max_seq_length])
   shapes["unique_ids"] = []

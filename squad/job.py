@@ -18,7 +18,7 @@ from training import distribution, harness, run_folder, run_report, run_setup
 
 # The flags about inputs and answers that a model folder stores. The folder also
 # stores do_lower_case and never_split, in tokenizer_config.json, and a
-# threshold that "auto" has found, in null_threshold.json.
+# threshold found with --null_score_diff_threshold=auto, in null_threshold.json.
 INPUT_FLAGS = (
   "max_seq_length doc_stride max_query_length max_answer_length n_best_size "
   "pad_to_max_length version_2_with_negative"
@@ -128,7 +128,7 @@ class SquadRun:
 
   def load(self) -> None:
     """Loads the run's weights without training."""
-    assert self._start.path  # `starting_point` refuses random weights.
+    assert self._start.path  # `open_run` refuses random weights.
     weight_files.load(
       self._model.variables, self._start.path, allowed_missing=heads.POOLER
     )

@@ -57,8 +57,8 @@ def files_to_read(settings) -> dict[str, str]:
     )
   if settings.label_names and "jsonl" not in formats:
     raise errors.InputError(
-      "--label_names has no effect: it names numeric labels of JSON lines, and "
-      "no such file is read; leave it out"
+      "--label_names has no effect: it names numeric labels in files of JSON "
+      "lines, and no such file is read; leave it out"
     )
   return paths
 

@@ -1,7 +1,6 @@
 """The tagging model, its objective, and stored states of a frozen encoder.
 
-Letters: B batch, T sequence, H width of BERT, N outputs of the encoder, L
-labels.
+Letters: B batch, T sequence, H width of BERT, N encoder outputs, L labels.
 """
 
 from collections.abc import Callable

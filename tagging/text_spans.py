@@ -73,8 +73,8 @@ def of_label_studio(task: dict) -> dict:
     ]
   except (KeyError, TypeError, AttributeError) as error:
     raise errors.InputError(
-      "not a task of Label Studio, whose annotations have a result; export it "
-      "as JSON or JSON-MIN"
+      "not a task of Label Studio: expected an object 'data', and a list "
+      "'annotations', each with a 'result'; export it as JSON or JSON-MIN"
     ) from error
   return {**task, "text": values["text"], **(entities[0] if entities else {})}
 
