@@ -158,9 +158,9 @@ class TextModel:
   def embed(self, texts, **options) -> np.ndarray:
     """Returns one vector for each text, float32 [N, D].
 
-    Options: pooling ("pooled", "mean", "max", "cls" or "last_four_concat"),
-    pooling_layer (-2, "-1+-2" for a sum, or a list of these; D is H times the
-    list's length), normalize, text_pairs, max_seq_length.
+    Options: pooling ("pooled", "mean", "max", "cls"; or "last_four_concat" with
+    D = 4 H), pooling_layer (-2, "-1+-2" for a sum, or a list of n of these with
+    D = n H), normalize, text_pairs, max_seq_length.
     """
     answer = self._ask("embedding", texts, options)
     if isinstance(answer, dict):
