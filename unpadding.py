@@ -8,8 +8,8 @@ A batch is [B, T], and the layers compute rows [S, H]:
 `pad` and `unpad` convert rows to [B, T, H] and back. Only attention needs
 [B, T, H]: see `dense_to_heads` and `dense_of_heads`.
 
-docs/padding.md lists the cases in which padding is still computed. Shapes use
-the letters of modeling.py.
+docs/padding.md lists the computations that skip padding. Shapes use the letters
+of modeling.py.
 """
 
 from collections import namedtuple

@@ -64,7 +64,7 @@ def test_a_grid_is_every_combination():
   [
     ("", "--search is empty"),
     ("learning_rte=1", "'learning_rte' cannot be searched"),
-    ("max_seq_length=64,128", "'max_seq_length' cannot be searched; the flags"),
+    ("max_seq_length=64,128", "'max_seq_length' cannot be searched; expected"),
     ("seed=1 seed=2", "seed is repeated"),
     ("seed=1,1", "a value of seed is"),
     ("seed=", "seed has an empty value"),

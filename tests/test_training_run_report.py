@@ -66,7 +66,7 @@ WEIGHTED = {"class_weights": "balanced"}
   "confusions, flags, advice",
   [
     ([[9, 1], [2, 8]], {}, []),
-    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65 and steps are few (0)"]),
+    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65 after too few steps (0)"]),
     ([[9, 1], [6, 4]], ENOUGH, []),
     ([[8, 0], [1, 1]], ENOUGH, ["the recall of '<b>' is 1/2"]),
     ([[7, 0], [1, 1]], ENOUGH, []),

@@ -375,7 +375,7 @@ def define_evaluation_flags():
     "save_best",
     None,
     "Evaluation metric that selects the weights in output_dir/best_model: the "
-    "largest value, or the smallest if the name ends in loss.",
+    'largest value, or the smallest if the name ends in "loss".',
     needs="do_train eval_steps",
   )
   flags.DEFINE_integer(

@@ -100,7 +100,7 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
   if step == settings.stop_step < spec.length[0]:
     logging.info(
       "stopped at step %d of %d and saved a checkpoint: to continue, repeat "
-      "the command (the data may differ) with a larger --stop_step or none",
+      "the command (it may read other data) with a larger --stop_step or none",
       step,
       spec.length[0],
     )
@@ -286,7 +286,7 @@ def periodic_evaluation(
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """Returns the PeriodicEvaluation for the flags, or None without --eval_steps.
 
-  `keep_best` is a function of the step that saves the current weights. Raises
+  `keep_best` takes the current step and saves the current weights. Raises
   InputError: --save_best is not among the results.
   """
   if not settings.eval_steps:

@@ -60,7 +60,7 @@ class Objective:
       (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
     compare: needed with `outputs`. Function of (a replica's share, its
       outputs); returns the share with the tensors from which `sums` computes
-      the loss. It is called if the batch is split into parts or replicas.
+      the loss. It is called if a batch is split into parts or over replicas.
   """
 
   weights: Callable
@@ -285,7 +285,7 @@ class Trainer:
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     if self._objective.outputs and self._adds_gradients:
-      # Adds the loss's gradient for the outputs (GradCache, arXiv 2101.06983).
+      # Adds to `batch` the loss's gradient at the outputs (arXiv 2101.06983).
       outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
       batch = self._objective.compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
@@ -484,8 +484,8 @@ class Trainer:
     Raises:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT. The last
         step is saved; an evaluation that was due runs at the next start.
-      InputError: too many steps in a row were skipped or an evaluation failed
-        (the last weights are saved), weights are ruined or not finite, a
+      InputError: all steps or too many in a row were skipped, or an evaluation
+        failed (the last weights are saved); weights are ruined or not finite, a
         checkpoint cannot be written, or processes start at different steps.
     """
     options = self._options

@@ -74,7 +74,7 @@ def parse_search(
     name, _, values = part.partition("=")
     if name not in flag_values.SEARCHED:
       raise errors.InputError(
-        f"--search={text}: {name!r} cannot be searched; the flags that can are "
+        f"--search={text}: {name!r} cannot be searched; expected one of "
         f"{', '.join(flag_values.SEARCHED)}; pass for example "
         "learning_rate=5e-5,3e-5"
       )

@@ -172,7 +172,7 @@ def check_output_dir(
 def _check_owner(folder, fingerprint, trained_with):
   """Returns whether a fingerprint shows that checkpoints belong to this run.
 
-  Raises InputError: they belong to another run.
+  Raises InputError: they belong to another run or to another program.
   """
   steps = _steps(folder)
   if steps and tf.io.gfile.exists(os.path.join(folder, _FINGERPRINT)):
@@ -333,7 +333,7 @@ def _adopt_foreign(folder):
 
 def _remove_oldest(folder, step, max_to_keep):
   """Removes old checkpoints; returns the remaining steps, ascending."""
-  # Checkpoints of later steps are damaged: the run did not resume from them.
+  # Later checkpoints must be damaged, since the run did not resume from them.
   steps = [s for s in _steps(folder, "commit") if s <= step]
   old_steps = steps[max_to_keep:] if max_to_keep else []
   for old_step in old_steps:

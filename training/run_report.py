@@ -132,7 +132,7 @@ def _advice(settings, report, last_step):
   is_short = last_step < _FEW_STEPS and not any(map(settings.get, exempt))
   if recall < _POOR and is_short:
     advice.append(
-      f"the mean recall is {recall:.2f} and steps are few ({last_step}): try "
+      f"the mean recall is {recall:.2f} after too few steps ({last_step}): try "
       "--optimizer=adamw --learning_rate=1e-4 (5e-5 for BERT-base and larger "
       f"models), and more --num_train_epochs, for at least {_FEW_STEPS} steps"
     )

@@ -19,8 +19,8 @@ class DistilBertModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's without the segment embeddings."""
     shapes = configuration.bert_shapes(config, scope)
-    # Keep the pooler, because a classifier's dense layer has its name.
     del shapes[f"{scope}/embeddings/token_type_embeddings"]
+    # The pooler stays, because a classifier's dense layer has its name.
     return shapes
 
   def _add_segments(self, summed, segments):

@@ -1,8 +1,8 @@
 """BERT with left-to-right attention (table 5 and figure 5 of BERT's paper).
 
-As in section 5.1 of the paper (arXiv 1810.04805), the network, its input and
-its variables are BERT's. But a token attends only to itself and earlier tokens,
-in fine-tuning too. pretraining/next_word.py trains it to predict the next word.
+As in section 5.1 of arXiv 1810.04805, the network, its input and its variables
+are BERT's. But a token attends only to itself and earlier tokens, in
+fine-tuning too. pretraining/next_word.py trains the model on next words.
 """
 
 import tensorflow as tf

@@ -71,7 +71,7 @@ def check_masked_words(config: configuration.BertConfig) -> None:
 def check_next_sentence(
   config: configuration.BertConfig, is_used: bool
 ) -> None:
-  """Raises InputError if `is_used`, but the model has no next-sentence head."""
+  """Raises InputError if the next-sentence head `is_used` but missing."""
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
@@ -86,7 +86,7 @@ def check_layer_rates(
   freeze_layers: int,
   layerwise_lr_decay: float,
 ) -> None:
-  """Raises InputError if flags treat layers that share weights differently."""
+  """Raises InputError if layers that share weights would have unequal rates."""
   # Shared weights would get the last layer's rate, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):

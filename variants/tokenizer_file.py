@@ -58,13 +58,13 @@ class FileTokenizer(tokenization.FullTokenizer):
   def __init__(self, vocab_file: str):
     """Loads the file.
 
-    Raises InputError: the file is missing or not a tokenizer.json, or places
-    special tokens in an unsupported way (see `_specials`).
+    Raises InputError: the file is missing, invalid or unsupported (see
+    `_specials`), or the tokenizer_config.json next to it is damaged.
     """
     self._tokenizer = _open(vocab_file)
     vocab = self._tokenizer.get_vocab()
     # The library's order varies between runs, but masking draws random tokens
-    # by their index in this order.
+    # by their index in `vocab`.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
     self.vocab_file, self.vocab = vocab_file, dict(ordered)
     self.inv_vocab = {index: piece for piece, index in ordered}
@@ -142,8 +142,8 @@ class FileTokenizer(tokenization.FullTokenizer):
   ) -> tuple[int, ...] | None:
     """Returns the indices of an answer's first and last piece, or None.
 
-    The answer "1907" alone is the piece ▁1907, but in "(1907)" it is 1907. So
-    this method compares characters. The indices span all pieces that overlap
+    The answer "1907" alone is the piece "▁1907", but in "(1907)" it is "1907".
+    So this method compares characters. The indices span all pieces that overlap
     the match nearest to the end of `before`.
 
     Args:
@@ -282,5 +282,5 @@ def _specials(vocab_file, tokenizer):
     f"{vocab_file} turns 'a' into {' '.join(tokenizer.encode('a').tokens)!r} "
     f"and the pair 'a', 'b' into {' '.join(pair.tokens)!r}; this project "
     "supports only one special token before the texts and another between and "
-    "after them, such as in '<s> a </s> </s> b </s>'"
+    "after them, as in '<s> a </s> </s> b </s>'"
   )

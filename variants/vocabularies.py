@@ -40,8 +40,8 @@ def make_tokenizer(
 ) -> tokenization.FullTokenizer:
   """Returns the FullTokenizer, or its subclass, for a vocabulary.
 
-  Raises InputError: the file is missing, empty, damaged or a SentencePiece
-  model, or `never_split` does not fit it.
+  Raises InputError: the file is missing, empty or unsupported, it or one of the
+  tokenizer files next to it is damaged, or `never_split` does not fit it.
   """
   refuse_sentencepiece(vocab_file)
   if is_tokenizer_file(vocab_file):
