@@ -131,8 +131,8 @@ def convert(
       default of do_lower_case is tokenizer_files.likely_case.
 
   Raises:
-    InputError: the folder is not empty, the format or the class does not fit
-      the model, or a file cannot be read or written.
+    InputError: the folder is not empty, the format or `architecture` does not
+      fit the model, or a file cannot be read or written.
   """
   _check_supported(to_format, source.config)
   left_out = _left_out(source, to_format)

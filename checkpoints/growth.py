@@ -81,9 +81,9 @@ def grow(
       tokenizer_files.likely_case.
 
   Raises:
-    InputError: the model already has that many positions or more, the file has
-      no words or invalid ones (the message lists them), the vocabulary is not a
-      list of word pieces, or the larger model does not fit in memory.
+    InputError: the model already has that many positions or more, `add_tokens`
+      has no words or invalid ones (the message lists them), no list of word
+      pieces is given, or the larger model does not fit in memory.
   """
   config, vocab_file = source.config, source.vocab_file
   words: list[NewWord] = []

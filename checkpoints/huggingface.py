@@ -267,8 +267,8 @@ def _notes(path, derived, tensors):
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
-      "a sentence-transformers model: only the first module is read; its "
-      f"output gives the vectors through {', then '.join(modules[1:])}"
+      "a sentence-transformers model: only the first module is read; to compute "
+      f"vectors, pass its output through {', then '.join(modules[1:])}"
       + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes
@@ -290,8 +290,8 @@ def write(
   """Writes weights, configuration, vocabulary and the tokenizer's files.
 
   Returns {TF1 name: name in the file} for the written weights. Optimizer state
-  and weights that the class lacks are not written. Raises InputError: the class
-  belongs to another variant, or a file cannot be read or written.
+  and weights that are not in `architecture` are not written. Raises InputError:
+  `architecture` is of another variant, or a file cannot be read or written.
 
   Args:
     folder: an existing folder.

@@ -32,8 +32,8 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 def find(folder: str) -> dict[str, str]:
   """Returns {name of a flag: path} for the files of a model.
 
-  The flags are bert_config_file, init_checkpoint and, if the folder has a
-  vocabulary, vocab_file. Raises InputError: no folder, or no configuration.
+  The flags are bert_config_file, init_checkpoint and, if found, vocab_file.
+  Raises InputError: no folder, no configuration, or a damaged file.
   """
   if not file_io.is_folder(folder):
     raise errors.InputError(

@@ -127,7 +127,7 @@ def make_tokenizer(
   Raises InputError: the vocabulary is damaged or does not fit the model, or
   --do_lower_case contradicts the name of --init_checkpoint.
   """
-  # As in the original: the name of a released model's folder tells the case.
+  # As in the original: released models are recognized by their folder's name.
   tokenization.validate_case_matches_checkpoint(
     settings.do_lower_case, settings.init_checkpoint
   )

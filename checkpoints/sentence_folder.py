@@ -71,8 +71,8 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   folder lacks are omitted. Without modules.json, the result is {}.
 
   Args:
-    chosen: names of the settings that the user passed. With "pooling", what is
-      not supported causes only a warning, and the folder's pooling is ignored.
+    chosen: names of settings that the user passed. With "pooling", unsupported
+      modules or settings cause a warning, and only max_seq_length is returned.
 
   Raises:
     InputError: a file is damaged, or a module or setting is not supported.

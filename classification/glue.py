@@ -110,8 +110,8 @@ class OfficialTask(NamedTuple):
 def _read_folders(task, folder, prefix):
   """Returns the examples in <folder>/<class>/<number>_<rating>.txt.
 
-  They are sorted by number, so classes alternate. If they were sorted by class,
-  training without a full shuffle would see one class after the other.
+  They are sorted by number. Each class starts at 0, so the classes alternate;
+  otherwise, training without a full shuffle would see one class after another.
   """
   numbered = []
   for label in task.labels:

@@ -248,8 +248,8 @@ def objective(
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
       losses = model.example_losses(logits, labels, *loss_options)
-    # The loop divides this sum by the sum of the whole batch's weights.
     metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
+    # The loop divides this sum by the sum of the whole batch's weights.
     loss = metrics["classifier_loss"][0]
     if "logits_gradient" in batch:
       # `losses` are constants here. This term is 0, but it gives the logits the
