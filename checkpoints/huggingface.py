@@ -267,8 +267,8 @@ def _notes(path, derived, tensors):
   modules, poolings, _ = sentence_folder.read_modules(path)
   if modules[1:]:
     notes.append(
-      "a sentence-transformers model: only the first module is read; to compute "
-      f"vectors, pass its output through {', then '.join(modules[1:])}"
+      "a sentence-transformers model: only the first module is read; to "
+      f"compute vectors, pass its output through {', then '.join(modules[1:])}"
       + (f" (pooling: {', '.join(poolings)})" if poolings else "")
     )
   return notes

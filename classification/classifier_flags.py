@@ -121,8 +121,8 @@ def define_own_data_flags():
   flags.DEFINE_float(
     "eval_fraction",
     0.0,
-    "Fraction of --train_file to score instead of an --eval_file; training "
-    "uses the rest. The split (by --seed) is stratified by class or number.",
+    "Fraction of --train_file to score instead of --eval_file; training uses "
+    "the rest. The split is random (--seed), stratified by class or number.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",

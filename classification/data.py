@@ -322,7 +322,7 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  # If all objects of a JSON file lack the column, report that once.
+  # If all objects of a JSON file lack the same column, report that once.
   lacks_column = {row.fault for row in bad} == {bad[0].fault} and (
     bad[0].fault.startswith("no '")
   )
