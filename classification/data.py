@@ -483,9 +483,13 @@ def _score(value, low, high):
   if low <= score <= high:
     return score
   expected = "in the range of float32"
-  if low > -_LARGEST_SCORE:
-    expected = f"from {low:g} to {high:g}; fix the row; for similarity, scale "
-    expected += "all scores; for ranking, pass --ranking_loss=listwise"
+  if high == 1:
+    expected = (
+      "from 0 to 1; fix the row; for similarity, scale all scores; for "
+    )
+    expected += "ranking, pass --ranking_loss=listwise"
+  elif low == 0:
+    expected = "from 0 to the largest float32"
   raise errors.InputError(f"label {value!r:.40} is not a number {expected}")
 
 

@@ -349,7 +349,7 @@ def test_bad_lists_are_named(tmp_path, changes, message):
   "relevance, options, message",
   [
     ("high", {}, "label 'high' is not a number from 0 to"),
-    ("-1", {}, "label '-1' is not a number from 0 to"),
+    ("-1", {}, "label '-1' is not a number from 0 to the largest float32$"),
     (
       "3",
       {"do_train": True, "ranking_loss": "pointwise"},

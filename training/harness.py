@@ -219,8 +219,8 @@ def _profile_steps(settings):
   are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
   if not are_numbers or int(texts[0]) >= int(texts[1]):
     raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two steps, the first before "
-      "the last, such as 10,20"
+      f"--profile_steps={','.join(texts)}: expected a first and a larger last "
+      "step, such as 10,20"
     )
   return int(texts[0]), int(texts[1])
 
