@@ -194,8 +194,8 @@ def prepare(
   unknown_tokens.log_share(path, statistics["unknown"], statistics["tokens"])
   if statistics["num_empty"]:
     logging.warning(
-      "%s: texts without word pieces (maybe only control characters), of which "
-      "the model sees only [CLS] and [SEP]: %d; the first: %s",
+      "%s: texts without word pieces (maybe only control characters): %d; the "
+      "model sees only [CLS] and [SEP]; the first such texts: %s",
       path,
       statistics["num_empty"],
       ", ".join(statistics["empty"]),

@@ -1,8 +1,8 @@
 """Makes instances (inputs and labels) from a corpus. No TensorFlow.
 
 An *instance* is one or two ranges of the corpus's ids (segments A and B), the
-masked positions and the ids at these positions: a few dozen numbers, even for a
-long sequence. `Instances.features` converts many instances at a time to the
+masked positions and the ids at these positions. It needs much less memory than
+its padded arrays. `Instances.features` converts many instances at a time to the
 padded arrays of records.
 
 As in the original: the same text, flags and seed give the same instances in
@@ -248,7 +248,7 @@ def _full_sentences(corpus, options, rng):
 
 @dataclasses.dataclass
 class Instances:
-  """The instances of a corpus; each needs about 150 bytes."""
+  """The instances of a corpus; with 20 predictions, each needs 150 bytes."""
 
   corpus: data.Corpus
   vocabulary: data.Vocabulary

@@ -115,7 +115,7 @@ class ServedModel(tf.Module):
     return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 
   def named(self, outputs: dict) -> dict:
-    """Adds a SavedModel's names and answers to the outputs of `from_ids`."""
+    """Adds labels, tokens and answers to `from_ids`'s outputs (SavedModel)."""
     return outputs
 
   def _make_head(self):
@@ -253,7 +253,7 @@ class WordWeigher(MaskFiller):
     }
 
   def named(self, outputs):
-    """Returns the outputs, which need no names."""
+    """Returns the outputs unchanged."""
     return outputs
 
 

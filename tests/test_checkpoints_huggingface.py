@@ -1,6 +1,6 @@
 """Hugging Face folders are read, written or refused.
 
-test_variants_checkpoints.py tests what all classes have in common.
+test_variants_checkpoints.py tests all classes of models.
 """
 
 import copy

@@ -15,7 +15,7 @@ SPEED = "examples_per_second"
 
 
 class Fakes:
-  """Replaces the clock, which tests set, and the logger: stores messages."""
+  """A clock that a test sets, and a logger that stores its messages."""
 
   def __init__(self):
     self.now = 1000.0

@@ -36,9 +36,9 @@ def make_strategy(
 
   Args:
     name: one of flag_values.DISTRIBUTION_STRATEGIES. "auto" selects the TPU if
-      `use_tpu` is true, all workers if TF_CONFIG is set, all GPUs (else all
-      logical CPUs) if there are several, else one device. "off" selects
-      TensorFlow's default strategy, which does not distribute.
+      `use_tpu` is true, all workers if TF_CONFIG is set, else all GPUs or, on a
+      machine without a GPU, all logical CPUs. "off" selects TensorFlow's
+      default strategy, which does not distribute.
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
       a name or a grpc:// address; `master` is an address, used if `tpu_name`
       is None.
