@@ -1,4 +1,4 @@
-r"""Serves a model folder, or an export of export_saved_model.py, over HTTP.
+r"""Serves a model folder, or an export by export_saved_model.py, over HTTP.
 
   python serve.py --model_dir=sst2_output/final_model --model_name=sentiment
   python serve.py --saved_model_dir=models/sentiment --port=8501

@@ -122,7 +122,8 @@ def define_own_data_flags():
     "eval_fraction",
     0.0,
     "Fraction of --train_file to score instead of --eval_file; training uses "
-    "the rest. The split is random (--seed), stratified by class or number.",
+    "the rest. The split is random (--seed), and stratified by class or, for "
+    "numeric labels, by value.",
     lower_bound=0.0,
     upper_bound=1.0,
     needs="do_eval|eval_steps",

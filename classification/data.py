@@ -569,7 +569,7 @@ def split_off(
 ) -> tuple[list[Example], list[Example]]:
   """Splits examples into a training part and an evaluation part.
 
-  `fraction` is the proportion of the evaluation part. The split is random, and
+  `fraction` is the share of the evaluation part. The split is random, and
   stratified by class or, for numbers, by value. The only example of a class
   goes into training. Both lists keep the order of `examples`. Raises InputError
   if one of them is empty; `unit` is the message's word for examples.

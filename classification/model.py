@@ -120,7 +120,7 @@ class ClassifierModel(Network):
       config, outputs, seed=model_options["seed"]
     )
     self._is_frozen = is_frozen
-    # Skip empty sequences only where padding is skipped: both vary the shapes.
+    # Like skipping padding, skipping empty sequences makes the shapes vary.
     self._skips_empty = model_options.get("skip_padding", False)
 
   def __call__(self, batch, dropout_seed=None):

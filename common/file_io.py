@@ -316,8 +316,8 @@ def not_utf8(
 def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process uses.
 
-  Even containers with equal process ids get different names. Temporary files
-  of `path` that killed processes left are removed.
+  Even containers with equal process ids get different names. This function also
+  removes temporary files of `path` that were left behind by killed processes.
   """
   _remove_stale_temporaries(path)
   # Example: model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812, with the machine, a
@@ -354,7 +354,8 @@ def _remove_stale_temporaries(path):
   """Removes temporary files and folders of processes that were killed.
 
   The files of running processes of this machine stay. Processes of another
-  machine cannot be checked: their files stay unless they are a day old.
+  machine, and on Windows all processes, cannot be checked: their files stay
+  unless they are a day old.
   """
   folder, start = os.path.split(path)
   start = _cut(start)

@@ -1,4 +1,4 @@
-"""Reads JSON files with errors that name the fault; writes them atomically."""
+"""Reads JSON files and names the fault of an invalid one; writes atomically."""
 
 import hashlib
 import json

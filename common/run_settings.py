@@ -65,7 +65,7 @@ class Settings:
     return self._values.get(name, default)
 
   def pick(self, names: str | Iterable[str]) -> dict[str, Any]:
-    """Returns values by name; spaces separate the names of a string."""
+    """Returns values by name; spaces separate the names in a string."""
     listed = names.split() if isinstance(names, str) else names
     return {name: getattr(self, name) for name in listed}
 
@@ -100,14 +100,14 @@ class Rule(NamedTuple):
   names: str  # The flags' names, separated by spaces.
   needs: str = ""  # Conditions, all of which must hold.
   not_with: str = ""  # Conditions, any of which makes the flags useless.
-  why: str = ""  # Ends the message about not_with or, if that is empty, needs.
+  why: str = ""  # The reason for not_with or, if that is empty, for needs.
 
   @property
   def help(self) -> str:
     """The sentences about the rule in the flag's help."""
     needed, refused = _listed(self.needs), _listed(self.not_with)
     return (f" Needs {needed}." if needed else "") + (
-      f" Not with {refused.replace(', and ', ' or ')}." if refused else ""
+      f" Not with {refused.replace(' and ', ' or ')}." if refused else ""
     )
 
   def fault(self, settings: "Settings") -> str:
@@ -123,7 +123,13 @@ class Rule(NamedTuple):
     if self.why and not (self.needs or self.not_with):
       return f"has no effect{self.why}; leave it out"
     why = "" if self.not_with else self.why
-    advice = "do one of these" if "!" in missing else "add it"
+    advice = "add it"
+    for sign, text in (
+      ("|", "add one of them"),
+      (" ", "add what is missing"),
+      ("!", "do one of these"),
+    ):
+      advice = text if sign in missing else advice
     needed = f"needs {_listed(missing)}{why}; {advice}, or remove this flag"
     return needed if missing else ""
 
@@ -136,8 +142,8 @@ def _is_on(settings, condition):
 
 
 def _listed(condition):
-  """Returns "--a or no --b, and --c=d" for "a|!b c=d"."""
-  return ", and ".join(
+  """Returns "--a and --b=c" for "a b=c", and "--a or no --b" for "a|!b"."""
+  return (", and " if "|" in condition else " and ").join(
     names.replace("|", " or --").replace("--!", "no --")
     for names in (f"--{each}" for each in condition.split())
   )

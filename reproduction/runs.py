@@ -132,8 +132,8 @@ def command(plan: Plan, seed: int) -> list[str]:
     for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
-    # The recipe's warm-up is longer than a smoke run. A row that continues
-    # another row's run needs twice the steps.
+    # The recipe's warm-up is longer than a smoke run. A run and the run that
+    # continues it have the same --num_train_steps, and each takes half of them.
     flags += [
       f"--num_train_steps={2 * plan.max_steps}",
       "--num_warmup_steps=0",
@@ -268,9 +268,10 @@ def _begin_after(plan, seed, step):
 def _weights(plan, seed):
   """Returns the fields of result.json about a run's initial weights.
 
-  model: the name in the catalog, of the earlier row, or of the folder; source:
-  the URLs in download.json, [] if download.py did not create the folder;
-  weights: the path; sha256: {file: sum} of the weight files.
+  model: the catalog's name in download.json, else the folder's name or, if an
+  earlier row trained the model, this row's name; source: the URLs in
+  download.json, [] without this file; weights: the path; sha256: {file: sum} of
+  the weight files.
   """
   folder = plan.model or os.path.join(plan.folder_before(seed), "final_model")
   path, name = os.path.join(folder, "download.json"), os.path.normpath(folder)

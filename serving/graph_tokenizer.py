@@ -326,7 +326,7 @@ def _replaced_by(lowers=False, strips=False, isolates_han=True):
 
 
 def _roles(char, lowered):
-  """Returns a character's role bits; BasicTokenizer turns it into `lowered`.
+  """Returns the role bits of `char`, which BasicTokenizer turns into `lowered`.
 
   Python does not expose whether a character is cased or transparent. So this
   function lower-cases a sigma after the character, and checks the sigma's form.

@@ -408,7 +408,7 @@ def _named(labels, names, place):
 
 
 def _json_lines(path):
-  """Returns (number, JSON) for each object; lines and entries count from 1."""
+  """Returns (line, or from 1 the position in the array, JSON) per object."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
   if first and first[1].lstrip().startswith("["):

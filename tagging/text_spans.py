@@ -73,8 +73,8 @@ def of_label_studio(task: dict) -> dict:
     ]
   except (KeyError, TypeError, AttributeError) as error:
     raise errors.InputError(
-      "not a task of Label Studio: expected an object 'data', and a list "
-      "'annotations', each with a 'result'; export it as JSON or JSON-MIN"
+      "not a task of Label Studio: expected an object 'data' and a list "
+      "'annotations' of objects with a 'result'; export it as JSON or JSON-MIN"
     ) from error
   return {**task, "text": values["text"], **(entities[0] if entities else {})}
 
@@ -114,7 +114,7 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
       or (not span[2].strip())
     ):
       raise errors.InputError(
-        f"{place}: {span!r:.60} is not a span; expected for example [0, 4, "
+        f"{place}: {span!r:.60} is not a span; expected a list such as [0, 4, "
         '"ORG"], or an object with start, end and label'
       )
     start, end, label = span

@@ -45,8 +45,8 @@ def test_ordinary_text_has_equal_ids(pair):
 
 def test_characters_that_differ_are_rare(pair):
   # Left out are large uniform blocks, unassigned characters and private-use
-  # characters. The latter are letters here (as in the original), but tokenizers
-  # removes them.
+  # characters. The latter are letters here (as in the original), but removed by
+  # the library tokenizers.
   codes = [
     code
     for code in (
@@ -76,7 +76,7 @@ def test_sequences_have_special_tokens_and_segments(tmp_path):
   tokenizer_files.write(str(tmp_path), vocab_file, True, 12, fast=True)
   fast = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
   assert fast.encode("A").tokens == ["[CLS]", "a", "[SEP]"]
-  # Unlike this project, tokenizers finds special tokens in a text.
+  # Unlike this project, the library tokenizers finds special tokens in a text.
   encoded = fast.encode("a [MASK]", "b")
   assert encoded.tokens == ["[CLS]", "a", "[MASK]", "[SEP]", "b", "[SEP]"]
   assert encoded.type_ids == [0, 0, 0, 0, 1, 1]

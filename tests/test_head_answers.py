@@ -2,7 +2,7 @@
 
   TensorFlow   text_models.load of the model folder: the reference
   ONNX, LiteRT the same function with another engine
-  export       text_models.load of an ONNX export of export_saved_model.py
+  export       text_models.load of an ONNX model by export_saved_model.py
   served       a SavedModel: in Python, over HTTP, and its graph for strings
   scripts      the predictions that the task's script writes
 

@@ -1,4 +1,4 @@
-"""Tests that the number of processes and restarts do not change the shards."""
+"""Tests that restarts and the number of processes do not change the shards."""
 
 import json
 import os

@@ -92,7 +92,7 @@ def grid(rows, *in_default):
 # These variants have no head for pairs.
 WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
 # LiteRT runs two special cases by default: ELECTRA's classifier, which has an
-# activation, and DistilBERT, without segments. LiteRT has no erf for GELU.
+# activation, and DistilBERT, without segments.
 GRID = grid(
   [
     (form, variant, head)

@@ -182,7 +182,7 @@ def test_a_text_without_labels_can_be_read(tmp_path):
     ([[11, 25, "X"]], "does not begin and end at word boundaries"),
     (
       [[0, 4]],
-      r"\[0, 4\] is not a span; expected for example \[0, 4, \"ORG\"\]",
+      r"\[0, 4\] is not a span; expected a list such as \[0, 4, \"ORG\"\]",
     ),
     ([[0, 4, " "]], "is not a span"),
     ([{"start": 0}], "is not a span"),

@@ -1,4 +1,4 @@
-"""Tests ELECTRA with its authors' checkpoints, which have two models each."""
+"""Tests ELECTRA with a checkpoint of its authors' code, which has two models."""
 
 import pathlib
 
