@@ -116,7 +116,7 @@ def find_answers(
   With `by_pieces`, an answer is the text of its pieces if PieceFinder finds it.
   Unlike the original: it searches the words that contain the pieces, and takes
   the first match of the pieces' text or, if there is none, all of these words.
-  In a passage without spaces, this may be the wrong match, or the whole passage.
+  In text without spaces, this may be the wrong match, or the whole passage.
 
   As in the original: padding with finite logits competes for the `n_best_size`
   best positions of a window, although no answer can contain it.
