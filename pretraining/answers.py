@@ -9,8 +9,8 @@ def encode(
 ) -> tuple[list, list]:
   """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
 
-  As in the original: the tokenizer would split "[MASK]" into "[", "mask", "]".
-  So the texts between the masks are tokenized separately.
+  As in the original: the tokenizer splits "[MASK]" into "[", "mask", "]". So
+  the texts between the masks are tokenized separately.
   """
   frame, mask_id = tokenizer.frame, tokenizer.mask_id
   *parts, last = text.split(tokenizer.specials.mask)

@@ -91,7 +91,8 @@ class Masking:
     mask_below = self.shares.mask
     random_below = 1 - (1 - mask_below) * self.shares.keep
     # The index stays in range: the draws are multiples of 2^-23 below 1.
-    random_ids = tf.cast(draws * len(self.vocabulary.ids), ids.dtype)  # [B, T]
+    index = tf.cast(draws * len(self.vocabulary.ids), tf.int32)  # [B, T]
+    random_ids = tf.gather(tf.constant(self.vocabulary.ids, ids.dtype), index)
     rest = tf.where(actions < random_below, random_ids, ids)
     return tf.where(actions < mask_below, self.vocabulary.mask_id, rest)
 

@@ -166,7 +166,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
       f"null odds, for example {missing[0]!r}; pass both files of the same run"
     )
   # Example: a correctly answered question has odds -2, a question without an
-  # answer has odds 1. Answering neither scores 1, only the first 2, both 1.
+  # answer has odds 1. Answering neither scores 1, answering only the first one
+  # scores 2, and answering both scores 1.
   ids = [qas_id for qas_id in null_odds if qas_id in points]
   # Answering gains the points of an answerable question; for an unanswerable
   # question it loses 1, because "no answer" is correct.

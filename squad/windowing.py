@@ -216,8 +216,8 @@ def find_answer(
 def _pieces_of_answer(question, tokenizer):
   """Returns the indices of the first and last piece that touch the answer.
 
-  They count from the first piece of the answer's words. Returns None if no
-  piece is known to have a character of the answer.
+  They are relative to the first piece of the answer's words. Returns None if
+  no piece is known to have a character of the answer.
   """
   words = question.doc_tokens[
     question.start_position : question.end_position + 1
@@ -283,7 +283,7 @@ def make_windows(
 
 
 def _with_answer(window, answer):
-  """Returns the window with answer positions; 0 without the whole answer."""
+  """Returns the window with answer positions, 0 if it lacks a part of it."""
   # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)
   # As in the original: a window with only a part of the answer has no answer.

@@ -1,4 +1,4 @@
-"""Simulates what Windows and macOS lack.
+"""Simulates Windows and macOS, which lack some functions of Linux.
 
 These tests have never run on Windows: each simulates one known difference.
 """

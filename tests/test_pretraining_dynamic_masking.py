@@ -199,3 +199,14 @@ def test_more_predictions_than_tokens():
   masked = apply(sequences(rows=4, length=12))
   assert masked["masked_lm_positions"].shape == (4, PREDICTIONS)
   assert masked["masked_lm_weights"].sum() >= 4
+
+
+def test_random_tokens_are_tokens_of_a_vocabulary_with_gaps():
+  ids = {token: 2 * index for index, token in enumerate(tiny_model.SPECIAL)}
+  layer = dynamic_masking.Masking(
+    data.Vocabulary(ids), 9, masked_lm_prob=0.15, whole_words=False, seed=1
+  )
+  draws = tf.range(0, 1, 0.125)[tf.newaxis]
+  actions = tf.fill([1, 8], 0.85)  # Between the shares of [MASK] and random.
+  drawn = layer._replacements(tf.ones([1, 8], tf.int32), actions, draws)
+  assert set(drawn.numpy().flat) == set(ids.values())

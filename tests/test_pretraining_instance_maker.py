@@ -1,4 +1,4 @@
-"""Compares instances with the original's, and packed ones with plain loops."""
+"""Compares instances with the original's, and with those of plain loops."""
 
 import hashlib
 import pathlib
@@ -119,7 +119,8 @@ def test_a_longer_text_with_many_random_draws(masking, expected):
   assert digest.hexdigest() == expected
 
 
-# Mostly the default; then table 8 of the paper, and shares that need rounding.
+# The default four times, the rest of the paper's table 8, and shares that need
+# rounding.
 MASK_SHARES = (
   *["80,10,10"] * 4,
   "100,0,0",
@@ -132,7 +133,7 @@ MASK_SHARES = (
 
 
 def random_text(rng):
-  """Returns documents; as with a tokenizer, a word starts each sentence."""
+  """Returns documents, in which no sentence starts inside a word."""
   return "\n\n".join(
     "\n".join(
       " ".join(["a", *rng.choices([*WORDS][5:], k=rng.choice([0, 1, 8, 70]))])

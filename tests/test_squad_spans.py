@@ -7,7 +7,7 @@ from squad import answers, spans, windowing
 
 
 def window(question=0, start=0, length=4, is_max_context=None, first=3):
-  """Returns a window of pieces from `start` on; `first` is their position."""
+  """Returns a window of pieces from `start` on, at position `first` on."""
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
   return windowing.Window(
@@ -88,7 +88,7 @@ def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
     )
   ]
   starts, ends = (random.integers(0, 4, (2, 40, 40)) / 2).astype(np.float32)
-  # float32 cannot distinguish the sums of these.
+  # With some end logits, these start logits have equal sums in float32.
   starts[:9, 7], starts[:9, 8] = 2**24, 2**24 - 1
   options = answers.AnswerOptions(n_best_size, longest)
   arguments = windows, {"start": starts, "end": ends}, 12, options

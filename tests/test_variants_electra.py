@@ -1,4 +1,4 @@
-"""Tests ELECTRA with a checkpoint of its authors' code, which has two models."""
+"""Tests ELECTRA with a checkpoint of its authors' code: it has two models."""
 
 import pathlib
 
