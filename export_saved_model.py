@@ -86,6 +86,7 @@ import os
 
 from checkpoints import model_settings
 from common import errors, file_io, program, run_settings
+from engines import networks
 from serving import (
   export_settings,
   graph_tokenizer,
@@ -129,6 +130,11 @@ def main(_):
     network_export.write(model, texts)
     print(f"The model is in {settings.export_dir}.")
     return
+  if engine := networks.engine_of(settings.export_dir):
+    raise errors.InputError(
+      f"{settings.export_dir} has an export for {engine}, which serve.py would "
+      "load instead of the new one; pass another --export_dir"
+    )
   raw = raw_text.RawText(model)
   model.load()
   # This check comes last, because it is slow: it tries every character.

@@ -141,7 +141,9 @@ def read_settings():
   """Returns the settings from the flags and a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   # Unlike the original: a trained model's lengths replace the flags' defaults.
-  if not (settings.do_train or settings.evaluate_only):
+  if settings.bert_config_file and not (
+    settings.do_train or settings.evaluate_only
+  ):
     settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
     console.show_details()

@@ -9,6 +9,8 @@ Keras trains only variables that it has created, so the layer creates variables
 that replace the encoder's. No other module imports Keras.
 """
 
+import os
+
 import keras
 import tensorflow as tf
 
@@ -57,7 +59,7 @@ class BertLayer(keras.layers.Layer):
     if (folder is None) == (config is None):
       raise errors.InputError("pass either folder= or config=")
     self._seed = seed
-    files = {} if folder is None else model_folder.find(folder)
+    files = {} if folder is None else model_folder.find(os.fspath(folder))
     source = files.get("init_checkpoint")
     if config is None:
       config = configuration.read(files["bert_config_file"])

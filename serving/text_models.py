@@ -11,6 +11,8 @@ serve.py: `answers` computes them, with the settings from export_settings.
 Letters: N texts, T tokens, L layers, A heads, H hidden size, D embedding size.
 """
 
+import os
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +52,11 @@ class Encoded(NamedTuple):
 
 
 def load(
-  folder: str | None, *, batch_size: int = 32, num_threads: int = 0, **options
+  folder: str | os.PathLike | None,
+  *,
+  batch_size: int = 32,
+  num_threads: int = 0,
+  **options,
 ) -> "TextModel":
   """Loads a model.
 
@@ -70,7 +76,14 @@ def load(
   Raises:
     InputError: there is no model, it cannot be read, or an option is invalid.
   """
+  folder = None if folder is None else os.fspath(folder)
   options = {"model_dir": folder, **options}
+  least = {"batch_size": (batch_size, 1), "num_threads": (num_threads, 0)}
+  for name, (value, bound) in least.items():
+    if not isinstance(value, int) or value < bound:
+      raise errors.InputError(
+        f"{name}={value!r:.40}: expected an integer of at least {bound}"
+      )
   chosen = {n: value for n, value in options.items() if value is not None}
   defaults = run_settings.Settings(export_options.DEFAULTS)
   # Check the options before a network is loaded.
@@ -246,6 +259,8 @@ class TextModel:
     count = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
       return self._ask("span", (questions, contexts), options, **count)
+    questions = [*questions]
+    contexts = [contexts] if isinstance(contexts, str) else [*contexts]
     if len(questions) != len(contexts):
       raise errors.InputError(
         f"the numbers of questions ({len(questions)}) and contexts "
@@ -380,6 +395,12 @@ def _rows(texts):
   Raises:
     InputError: `texts` has another form, or a string has a lone surrogate.
   """
+  is_table = isinstance(texts, Mapping) or hasattr(texts, "columns")
+  if is_table or not isinstance(texts, Iterable):
+    raise errors.InputError(
+      f"the texts are a {type(texts).__name__}; expected a string, a pair of "
+      "strings, or a list of these"
+    )
   is_single = isinstance(texts, (str, tuple))
   rows = [
     (text,) if isinstance(text, str) else text

@@ -68,6 +68,7 @@ def test_onnx_in_8_bits(tmp_path):
   assert difference.startswith("8 bits: the outputs of 2 texts differ from th")
   assert location == f"The model is in {tmp_path}/model."
   assert (tmp_path / "model" / "model.onnx").exists()
+  refuse(tmp_path, "model has an export for onnx, which", head="masked_lm")
 
 
 def test_litert(tmp_path):

@@ -383,6 +383,6 @@ def test_errors_are_one_sentence(files, tmp_path, flags, message):
     for name, value in flags.items()
   }
   model = {**LENGTHS, **WEIGHTS, "output_dir": tmp_path / "run"}
-  if "evaluate_only" in flags:
+  if "evaluate_only" in flags or not flags:
     model = {}  # Flags that would be ignored are refused.
   script_runner.refuse("run_squad.py", message, **{**model, **flags})

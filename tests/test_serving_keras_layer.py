@@ -1,5 +1,7 @@
 """Compares the Keras layer with the encoder that it wraps."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def test_hidden_states_equal_those_from_encode(folder):
     tf.constant([values])
     for values in (encoded.input_ids, encoded.input_mask, encoded.segment_ids)
   ]
-  output = keras_layer.BertLayer(folder)(*batch)
+  output = keras_layer.BertLayer(pathlib.Path(folder))(*batch)
   tiny_model.assert_close(
     output["sequence_output"][0], encoded.layers[-1], 1e-6
   )

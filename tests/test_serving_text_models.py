@@ -225,6 +225,13 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
       lambda b: b.answer(["a", "b"], ["c"]),
       "questions .2. and contexts .1. differ",
     ),
+    (lambda b: b.answer(["a", "b"], "cd"), "2. and contexts .1. differ"),
+    (lambda b: b.embed({"text": ["x"]}), "the texts are a dict; expected a s"),
+    (lambda b: b.encode(None), "the texts are a NoneType; expected a string"),
+    (
+      lambda b: b.classify("x", labels="ab"),
+      "'ab': expected a list of strings",
+    ),
     (lambda b: b.next_sentence(["a", "b"]), "takes pairs of strings .text_a"),
     (lambda b: b.next_sentence(("a", " ")), "text number 0: an empty text"),
     (
@@ -247,7 +254,7 @@ def test_invalid_calls_are_refused_in_a_sentence(bert, ask, sentence):
 
 def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
   with pytest.raises(errors.InputError, match="no such folder"):
-    text_models.load(str(tmp_path / "nowhere"))
+    text_models.load(tmp_path / "nowhere")
   shutil.copy(f"{MODEL}/bert_config.json", tmp_path)
   with pytest.raises(errors.InputError, match="in Python vocab_file="):
     text_models.load(str(tmp_path))
@@ -265,6 +272,8 @@ def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
     ({"engine": "torch"}, "expected one of tensorflow, onnx, litert"),
     ({"quantize": "int8"}, "--quantize needs --engine=onnx or --engine=litert"),
     ({"engine": "onnx", "quantize": "int4"}, "expected one of none, int8"),
+    ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
+    ({"num_threads": -1}, "num_threads=-1: expected an integer of at least 0"),
     ({"engine": "onnx", "dtype": "bfloat16"}, "no effect with --engine=onnx"),
     (
       {"engine": "litert", "dtype": "bfloat16"},
