@@ -267,7 +267,7 @@ def run_model(settings, run):
       settings, predictor, file, settings.predict_batch_size
     )
     if is_chief:
-      predictions.write(folder, file, predicted)
+      predictions.write(folder, file, predicted, settings.scheme)
       if evaluation:
         scores.write(folder, "test", evaluation)
   if is_chief and (settings.do_train or settings.do_eval):

@@ -457,7 +457,7 @@ def _parse_json(path, labelled, checker, label_names):
   return sentences
 
 
-def _with_labels(values, predicted):
+def _with_labels(values, predicted, scheme):
   """Returns a sentence's object with its predicted labels as a line of JSON.
 
   For a text, the labels become spans of characters, [start, end, label].
@@ -466,7 +466,7 @@ def _with_labels(values, predicted):
   return json_files.line(
     {
       **values,
-      "predicted": text_spans.spans_of(predicted, values["text"])
+      "predicted": text_spans.spans_of(predicted, values["text"], scheme)
       if is_text
       else predicted,
     }
@@ -474,12 +474,12 @@ def _with_labels(values, predicted):
 
 
 def with_predictions(
-  path: str, file_format: str, predicted: list[list[str]]
+  path: str, file_format: str, predicted: list[list[str]], scheme: str = "iob2"
 ) -> Iterator[str]:
   """Yields the lines of a file with the predicted labels of its sentences."""
   if file_format == "jsonl":
     return (
-      _with_labels(_parse_object(line, f"{path}:{number}"), labels)
+      _with_labels(_parse_object(line, f"{path}:{number}"), labels, scheme)
       for (number, line), labels in zip(
         _json_lines(path), predicted, strict=True
       )

@@ -71,12 +71,12 @@ class FilePredictor:
 
 
 def write(
-  folder: str, file: inputs.TaggingData, predicted: list[list[str]]
+  folder: str, file: inputs.TaggingData, predicted: list[list[str]], scheme: str
 ) -> None:
   """Writes test_predictions.jsonl or .conll: `file` with predicted labels."""
   ending = "jsonl" if file.file_format == "jsonl" else "conll"
   path = os.path.join(folder, f"test_predictions.{ending}")
-  lines = data.with_predictions(file.path, file.file_format, predicted)
+  lines = data.with_predictions(file.path, file.file_format, predicted, scheme)
   file_io.write_text(path, "".join(lines))
   logging.info("predictions are in %s", path)
 

@@ -21,6 +21,7 @@ from common import file_io, result_lines
 
 # Tags of an entity's last word, and of an entity of one word.
 _LAST, _ALONE = ("E", "L"), ("S", "U")
+_TAGS = ("B", "I", "M", *_LAST, *_ALONE)
 
 
 class Entity(NamedTuple):
@@ -47,12 +48,16 @@ def entities(labels: list[str]) -> list[Entity]:
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       ----------- -----   ----- -----
 
-  Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U.
+  Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U. Any
+  other label, such as "PER" in the model of another program, is only a type:
+  consecutive words with the same label form an entity.
   """
   spans, start, before = [], None, ("O", "")
   # The added O ends an entity at the end of the sentence.
   for index, label in enumerate([*labels, "O"]):
     tag, entity_type = split_label(label)
+    if label != "O" and tag.upper() not in _TAGS:
+      tag, entity_type = "I", label
     ends = tag in ("O", "B", *_ALONE) or before[0] in (*_LAST, *_ALONE)
     if start is not None and (ends or entity_type != before[1]):
       spans.append(Entity(before[1], start, index))
@@ -98,13 +103,25 @@ def words(labels: list[str]) -> list[Entity]:
   return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
 
 
+def finder(scheme: str) -> Callable[[list[str]], list[Entity]]:
+  """Returns the function that finds the entities in a sentence's labels.
+
+  With the scheme "none", each word counts as an entity. With "plain", whose
+  labels have no tags, consecutive words with the same label form an entity.
+  """
+  if scheme == "plain":
+    return lambda labels: entities(
+      [label if label == "O" else f"I-{label}" for label in labels]
+    )
+  return words if scheme == "none" else entities
+
+
 def count_entities(
   gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
 ) -> Counts:
   """Counts entities; a correct entity has the gold type, start and end.
 
-  `find` is the function that finds the entities in a sentence's labels: pass
-  `entities`, or `words` if each word counts as an entity.
+  `find` is the function that finds the entities in a sentence's labels.
   """
   counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
@@ -176,19 +193,11 @@ def evaluate(
 
   The results are `loss`, precision, recall, f1, accuracy, and for each type,
   such as PER, precision_PER, recall_PER and f1_PER. A ratio x / 0 is 0, as in
-  conlleval. With the scheme "none", the report counts each word as an entity,
-  and the results are only loss and accuracy. With "plain", whose labels have no
-  tags, consecutive words with the same label form an entity.
+  conlleval. With the scheme "none", the results are only loss and accuracy.
   """
-  if scheme == "plain":
-    gold, predicted = (
-      [[label if label == "O" else f"I-{label}" for label in s] for s in labels]
-      for labels in (gold, predicted)
-    )
-  is_words = scheme == "none"
-  counts = count_entities(gold, predicted, words if is_words else entities)
+  counts = count_entities(gold, predicted, finder(scheme))
   results = {"loss": loss}
-  if not is_words:
+  if scheme != "none":
     results |= counts.of_all()
     for name in counts.types():
       results |= {f"{n}_{name}": value for n, value in counts.of(name).items()}

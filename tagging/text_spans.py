@@ -135,10 +135,11 @@ def labels_of(spans: Any, text: str, place: str) -> list[str]:
   return labels
 
 
-def spans_of(labels: list[str], text: str) -> list[list]:
-  """Returns [start, end, label] of each entity in the labels of a text."""
+def spans_of(labels: list[str], text: str, scheme: str) -> list[list]:
+  """Returns [start, end, type] of each entity in the labels of a text."""
   places = word_places(text)
   return [
     [places[entity.start][0], places[entity.end - 1][1], entity.type]
-    for entity in scores.entities(labels)
+    for entity in scores.finder(scheme)(labels)
+    if entity.type != "O"
   ]

@@ -201,3 +201,21 @@ def test_spans_have_one_scheme(tmp_path):
   path.write_text(json.dumps({"text": TEXT, "entities": []}))
   with pytest.raises(errors.InputError, match="leave out --scheme=bilou"):
     data.read(str(path), scheme="bilou")
+
+
+@pytest.mark.parametrize(
+  "labels, scheme, spans",
+  [
+    ("PER PER LOC", "iob2", [[0, 7, "PER"], [8, 11, "LOC"]]),
+    ("B_PER O PER-I", "iob2", [[0, 3, "B_PER"], [8, 11, "PER-I"]]),
+    ("B-PER I-PER o", "iob2", [[0, 7, "PER"], [8, 11, "o"]]),
+    ("PER PER O", "plain", [[0, 7, "PER"]]),
+    ("S-x S-x O", "plain", [[0, 7, "S-x"]]),
+    ("NN NN O", "none", [[0, 3, "NN"], [4, 7, "NN"]]),
+  ],
+)
+def test_labels_without_tags_are_types(tmp_path, labels, scheme, spans):
+  path = tmp_path / "file.jsonl"
+  path.write_text('{"text": "the cat sat"}')
+  (line,) = data.with_predictions(str(path), "jsonl", [labels.split()], scheme)
+  assert json.loads(line)["predicted"] == spans
