@@ -288,11 +288,13 @@ def _with_column(lines, words, predicted):
     predicted: the labels of each sentence.
 
   Yields:
-    Lines with a newline. Empty lines and comments do not change. A -DOCSTART-
+    Lines with a newline. Empty lines and comments do not change. If a label has
+    a blank, tabs separate the columns of all other lines. A -DOCSTART-
     line gets "O", because conlleval needs equal numbers of columns. A range or
     an empty node of CoNLL-U gets "_".
   """
   labels = itertools.chain.from_iterable(predicted)
+  has_blanks = any(" " in label for part in predicted for label in part)
   for number, line in lines:
     row, label = columns(line), None
     if row and number in words:
@@ -302,8 +304,9 @@ def _with_column(lines, words, predicted):
     elif _is_conllu_extra(row):
       label = "_"
     if label is not None:
-      separator = "\t" if "\t" in line.strip(_SPACE) else " "
-      line = f"{line.rstrip(_SPACE)}{separator}{label}"
+      separator = "\t" if has_blanks or "\t" in line.strip(_SPACE) else " "
+      line = "\t".join(row) if has_blanks else line.rstrip(_SPACE)
+      line += separator + label
     yield f"{line}\n"
 
 

@@ -267,6 +267,9 @@ def test_predictions_are_appended_as_a_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
   lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]])
   assert "".join(lines) == ("-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n")
+  lines = data.with_predictions(path, "conll", [["B-X y", "I-X y"], ["O"]])
+  path = write(tmp_path, "".join(lines))
+  assert [s.labels for s in data.read(path)] == [["B-X y", "I-X y"], ["O"]]
 
 
 def test_predictions_keep_all_other_keys(tmp_path):
