@@ -320,13 +320,12 @@ def _own_labels(task_kind, labels, train, config):
         "pass another --task_kind"
       )
     return ()
-  learned = config.label_names()
   if labels:
-    _check_labels(labels, task_kind, None if train else learned)
+    _check_labels(labels, task_kind, None if train else config.label_names())
     return labels
   if train:
     return data.label_list(train)
-  if learned:
+  if learned := config.label_names():
     return learned
   raise errors.InputError(
     "unknown classes: --bert_config_file has no id2label; pass --labels, the "
