@@ -49,6 +49,8 @@ _BOOLEANS = {
   "1.0": True,
   "true": True,
 }
+# Lists, tuples and sets as pandas writes them. (a), {a} and (0,5) are classes.
+_LIST = re.compile(r"\[.*\]|[({]['\"].*[)}]|{\d.*}|\(\)|set\(\)", re.DOTALL)
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records store float32.
 # Column and label of rows in SNLI and MNLI on which the annotators disagreed.
 _DISAGREED = ("gold_label", "-")
@@ -400,7 +402,8 @@ def _class(value):
   # Spell booleans as in JSON. Check them first, because True is an int.
   if isinstance(value, bool):
     return str(value).lower()
-  if isinstance(value, (int, float)):
+  # NaN, which pandas writes for a missing label, does not equal itself.
+  if isinstance(value, (int, float)) and value == value:
     return str(value)
   if isinstance(value, str) and value.strip():
     return _checked_name(value.strip())
@@ -417,10 +420,9 @@ def _classes(value, separator):
         "--label_separator, or write a list in JSON"
       )
     # An empty cell means no class.
-    listed = value.strip().startswith("[") and value.strip().endswith("]")
     value = (
       _list_of(value)
-      if listed
+      if _LIST.fullmatch(value.strip())
       else (value.split(separator) if value.strip() else [])
     )
   if not isinstance(value, list):
@@ -436,12 +438,13 @@ def _classes(value, separator):
 
 
 def _list_of(text):
-  """Parses a list in a cell that pandas wrote, such as "['a', 'b']".
+  """Parses a cell that pandas wrote, such as "['a', 'b']" or "{'a', 'b'}".
 
   Raises InputError: not a list, or a NumPy array, which has no commas.
   """
   try:
-    values = ast.literal_eval(text.strip())
+    # As a list, a set keeps its order.
+    values = ast.literal_eval(f"[{text.strip().removeprefix('set')[1:-1]}]")
   except (ValueError, SyntaxError, MemoryError, RecursionError):
     values = None
   # Python parses "['a' 'b']" as ["ab"], so count the commas and quotes.
@@ -474,8 +477,9 @@ def _score_range(settings, task_kind):
 
 def _score(value, low, high):
   try:
-    # Reject True, although float(True) is 1.0.
-    score = math.nan if isinstance(value, bool) else float(value)
+    # Reject True and "1_000", although float() accepts them.
+    is_odd = isinstance(value, bool) or "_" in str(value)
+    score = math.nan if is_odd else float(value)
   # An integer with 400 digits raises OverflowError.
   except (TypeError, ValueError, OverflowError):
     score = math.nan

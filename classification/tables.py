@@ -254,22 +254,21 @@ def _parquet_rows(path, names):
       f"{path}: Parquet needs pyarrow; run pip install pyarrow, or save the "
       "table as .csv or .jsonl"
     ) from error
-  with file_io.open_for_reading(path) as stream:
-    try:
+  number = 0
+  try:
+    with file_io.open_for_reading(path) as stream:
       file = parquet.ParquetFile(stream)
-    except pyarrow.ArrowInvalid as error:
-      raise errors.InputError(f"{path} is not Parquet: {error}") from error
-    columns = file.schema_arrow.names
-    outer_names = [n if n in columns else n.partition(".")[0] for n in names]
-    for name in set(outer_names) - set(columns):
-      raise errors.InputError(
-        f"{path}: no column {name!r}; the columns are {_listed(columns)}"
-      )
-    number = 0
-    for batch in file.iter_batches(columns=outer_names):
-      for row in batch.to_pylist():
-        number += 1
-        yield Row(number, *_values(row, names))
+      columns = file.schema_arrow.names
+      outer_names = [n if n in columns else n.partition(".")[0] for n in names]
+      Table(path, columns, iter(())).require(outer_names)
+      for batch in file.iter_batches(columns=outer_names):
+        for row in batch.to_pylist():
+          number += 1
+          yield Row(number, *_values(row, names))
+  except (pyarrow.ArrowException, OSError) as error:
+    raise errors.InputError(
+      f"{path} is not Parquet or cannot be read: {error}"
+    ) from error
   if not number:
     raise errors.InputError(f"{path}: no rows")
 

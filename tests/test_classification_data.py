@@ -111,6 +111,13 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     ("[]", ()),
     ("[3, 7]", ("3", "7")),
     ([3, 7], ("3", "7")),
+    ("{'pos', 'odd'}", ("pos", "odd")),
+    (" ('pos',)", ("pos",)),
+    ("{3, 7}", ("3", "7")),
+    ("set()", ()),
+    ("()", ()),
+    ("(pos)", ("(pos)",)),
+    ("{'pos': 1}", "is not a valid list"),
     ("['it''s', 'b']", "is not a valid list"),
     ("['pos' 'odd']", "is not a valid list"),
     ("[pos, odd]", "is not a valid list"),
@@ -217,6 +224,7 @@ def columns(text, label):
       '{"text": "x", "label": null}',
       ":1: label None is not a class",
     ),
+    ("d.jsonl", '{"text": "x", "label": NaN}', ":1: label nan is not a class"),
     ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is not a class"),
     ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' contains half"),
     ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
@@ -302,7 +310,7 @@ def test_ids_must_be_distinct_texts(tmp_path, second, message):
 
 
 @pytest.mark.parametrize(
-  "value", ["much", "", "nan", "inf", None, True, [1], 10**400, "1e39"]
+  "value", ["much", "", "nan", "inf", None, True, [1], 10**400, "1e39", "1_0"]
 )
 def test_a_score_that_is_no_number_is_refused(tmp_path, value):
   with pytest.raises(errors.InputError, match=":1: label .* is not a number"):
@@ -566,6 +574,21 @@ def test_parquet(tmp_path):
     data.read(path, settings(text_column="review"), "single")
   with pytest.raises(errors.InputError, match="is not Parquet"):
     read(tmp_path, "text,label\n", "e.parquet")
+  (tmp_path / "f.parquet").mkdir()
+  with pytest.raises(errors.InputError, match="f.parquet.* cannot be read: .*"):
+    data.read(str(tmp_path / "f.parquet"), settings(), "single")
+  path = tmp_path / "d.parquet"
+  texts = ["text " * number for number in range(99)]
+  table = pyarrow.table([texts, texts, texts], ["text", "label", "text"])
+  parquet.write_table(table, path)
+  with pytest.raises(errors.InputError, match="2 columns are named 'text'"):
+    data.read(str(path), settings(), "single")
+  parquet.write_table(table.select([0, 1]), path)
+  content = bytearray(path.read_bytes())
+  content[60:200] = bytes(140)
+  path.write_bytes(content)
+  with pytest.raises(errors.InputError, match="d.parquet is not Parquet or"):
+    data.read(str(path), settings(), "single")
 
 
 def test_parquet_without_its_package(tmp_path, monkeypatch):
