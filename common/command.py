@@ -51,6 +51,7 @@ def parse_flags(
   # Controls the log messages of TensorFlow's C++ code.
   level = "0" if flags.FLAGS.verbose else "3"
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+  flags.expand_home()
   _check_paths(flags.FLAGS.flag_values_dict())
   if callable(imports_tensorflow):
     imports_tensorflow = imports_tensorflow()

@@ -8,6 +8,8 @@ become part of the flag's help, and run_settings.refuse_ignored applies all.
 
 import functools
 import math
+import os
+import re
 from typing import Any
 
 from absl import flags
@@ -30,6 +32,9 @@ __all__ = [
   "mark_flag_as_required",
   "register_multi_flags_validator",
 ]
+
+# The names of the flags that name files and folders.
+_PATHS = "(.*_)?(dir|file|checkpoint|html|input|output|search)|add_tokens"
 
 
 def _with_rule(define):
@@ -123,6 +128,13 @@ def rule(
 def of_script() -> list[Any]:
   """Returns the flags defined so far, except absl's own, sorted by name."""
   return [FLAGS[n] for n in sorted(FLAGS) if hasattr(FLAGS[n], "rules")]
+
+
+def expand_home() -> None:
+  """Replaces ~ in the paths of flags; a shell does so only after a blank."""
+  for flag in of_script():
+    if isinstance(flag.value, str) and re.fullmatch(_PATHS, flag.name):
+      flag.value = ",".join(map(os.path.expanduser, flag.value.split(",")))
 
 
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:

@@ -35,7 +35,7 @@ HEADER = """\
 
 `python SCRIPT.py --help` prints the same groups and texts. Flags that
 google-research/bert has keep its names and defaults. An empty default means
-that the flag is not set.
+that the flag is not set. In paths, `~` is the home folder.
 
 This page is generated: after you change a flag, run `make docs`.
 """

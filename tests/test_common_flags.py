@@ -1,11 +1,13 @@
 """Flags state when they apply, and a flag without effect is refused."""
 
+import re
+
 import pytest
 from absl import flags as absl_flags
 
 import script_flags
 import test_layout
-from common import errors, flags, run_settings
+from common import errors, flags, overwriting, run_settings
 
 TRAINING = (
   "stop_step=9 gradient_accumulation_steps=2 max_to_keep=1 "
@@ -472,6 +474,23 @@ def test_numbers_out_of_range_are_refused(flag):
   with script_flags.defined("run_classifier"):
     with pytest.raises(absl_flags.IllegalFlagValueError, match=f"--{flag}: "):
       read("run_classifier", flag)
+
+
+def test_the_home_folder_is_found_only_in_paths(monkeypatch):
+  monkeypatch.setenv("HOME", "/h")
+  command = "input_file=~/a,b,~/c model_dir=~ vectors_file=x/~ never_split=~/d"
+  with script_flags.defined("extract_features"):
+    read("extract_features", command)
+    flags.expand_home()
+    values = absl_flags.FLAGS.flag_values_dict()
+  expected = ("/h/a,b,/h/c", "/h", "x/~", ["~/d"])
+  names = ("input_file", "model_dir", "vectors_file", "never_split")
+  assert tuple(values[name] for name in names) == expected
+
+
+def test_files_that_are_checked_are_paths():
+  for name in (*overwriting._INPUTS, *overwriting._OUTPUTS):
+    assert re.fullmatch(flags._PATHS, name), name
 
 
 def test_the_help_says_when_a_flag_applies():
