@@ -218,6 +218,7 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
     (lambda b: b.embed(("x", "y")), "takes strings .text., not pairs"),
     (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
     (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
+    (lambda b: b.encode(None), "text number 0 is None; expected a string"),
     (lambda b: b.encode(["x", ("x", "y")]), "number 1 is .*do not mix"),
     (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*valid in UTF-8"),
     (lambda b: b.encode([("a", "b", "c")]), "number 0 is .*pair of strings"),
