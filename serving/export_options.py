@@ -229,7 +229,8 @@ def checked(name: str, value: Any) -> Any:
   least = option.lower_bound
   if least is not None and not (is_whole and value >= least):
     raise ValueError(f"expected an integer of at least {least}")
-  if isinstance(option.default, list) and isinstance(value, str):
+  # A single pooling_layer may be a string.
+  if option.default == [] and isinstance(value, str):
     raise ValueError("expected a list of strings")
   if isinstance(option.default, bool) and not isinstance(value, bool):
     raise ValueError("expected True or False")
