@@ -93,32 +93,22 @@ def write(settings, report: Report) -> None:
   if command.partition(" ")[0].endswith(".py"):
     command = f"python {command}"
   texts = {"title": name, "versions": program.version(), "command": command}
-  file_io.write_text(
-    os.path.join(folder, "report.html"),
-    _PAGE.substitute(
-      {key: html.escape(text) for key, text in texts.items()},
-      scores=_table([], sorted(report.results.items())),
-      advice="".join(f"<p>Advice: {html.escape(s)}.</p>" for s in advice),
-      curves="".join(_curves(log)) or "Nothing was trained.",
-      confusions=_confusions(report),
-      details=f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
-      if report.details
-      else "",
-      mistakes=_mistakes(report),
-      settings=_table(
-        [],
-        (
-          (key, json.dumps(settings.get(key), default=str))
-          for key in sorted(settings)
-        ),
-      ),
-    ),
+  details = f"<h2>Classes</h2><pre>{html.escape(report.details)}</pre>"
+  values = settings.pick(sorted(settings))
+  page = _PAGE.substitute(
+    {key: html.escape(text) for key, text in texts.items()},
+    scores=_table(sorted(report.results.items())),
+    advice="".join(f"<p>Advice: {html.escape(s)}.</p>" for s in advice),
+    curves="".join(_curves(log)) or "Nothing was trained.",
+    confusions=_confusions(report),
+    details=details if report.details else "",
+    mistakes=_mistakes(report),
+    settings=_table((k, json.dumps(v, default=str)) for k, v in values.items()),
   )
+  file_io.write_text(os.path.join(folder, "report.html"), page)
   if settings.do_train:
-    file_io.write_text(
-      os.path.join(folder, "final_model", "README.md"),
-      _card(settings, report, texts),
-    )
+    card = os.path.join(folder, "final_model", "README.md")
+    file_io.write_text(card, _card(settings, report, texts))
 
 
 def _advice(settings, report, last_step):
@@ -151,23 +141,18 @@ def _advice(settings, report, last_step):
 # The page.
 
 
-def _table(names, rows):
-  """Returns an HTML table; numbers are right-aligned."""
-  rows = [names] * bool(names) + [list(row) for row in rows]
-  return f"<table>{''.join(map(_row, rows))}</table>" if rows else "None."
+def _table(rows, *head):
+  """Returns an HTML table, "None." without rows; `head`: a row of names."""
+  rows = list(rows)
+  lines = [f"<tr>{''.join(map(_cell, row))}</tr>" for row in (*head, *rows)]
+  return f"<table>{''.join(lines)}</table>" if rows else "None."
 
 
-def _row(cells):
-  return (
-    "<tr>"
-    + "".join(
-      f'<td class="number">{cell:.6g}</td>'
-      if isinstance(cell, (int, float, np.number))
-      else f"<td>{html.escape(str(cell))}</td>"
-      for cell in cells
-    )
-    + "</tr>"
-  )
+def _cell(value):
+  """Returns an HTML cell; numbers are right-aligned."""
+  if isinstance(value, (int, float, np.number)):
+    return f'<td class="number">{value:.6g}</td>'
+  return f"<td>{html.escape(str(value))}</td>"
 
 
 def _curves(lines):
@@ -231,14 +216,8 @@ def _confusions(report):
 
 def _mistakes(report):
   largest = sorted(report.mistakes, key=lambda mistake: -mistake.size)
-  return (
-    _table(
-      ["text", "correct", "predicted"],
-      [mistake[1:] for mistake in largest[:NUM_MISTAKES]],
-    )
-    if largest
-    else "None."
-  )
+  rows = [mistake[1:] for mistake in largest[:NUM_MISTAKES]]
+  return _table(rows, ["text", "correct", "predicted"])
 
 
 # The card.
@@ -262,12 +241,7 @@ def _card(settings, report, texts):
     folder=os.path.join(settings.output_dir, "final_model"),
     data=json.dumps(data),
     name=json.dumps(texts["title"]),
-    metrics="["
-    + ", ".join(
-      json.dumps({"type": name, "value": value})
-      for name, value in scores.items()
-    )
-    + "]",
+    metrics=json.dumps([{"type": n, "value": v} for n, v in scores.items()]),
     labels=", ".join(f"`{label}`" for label in report.labels) or "none",
     scores="\n".join(f"| {n} | {value:.6g} |" for n, value in scores.items())
     or "| not evaluated | |",
