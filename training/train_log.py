@@ -83,13 +83,8 @@ class TrainingLog:
     text = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, text)
     if self._files:
-      self._files.write(
-        step,
-        {
-          f"eval/{name.removeprefix('eval_')}": value
-          for name, value in results.items()
-        },
-      )
+      names = [f"eval/{name.removeprefix('eval_')}" for name in results]
+      self._files.write(step, dict(zip(names, results.values())))
     # The training speed does not include the time of evaluations.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -215,27 +210,19 @@ class TrainingLog:
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale
     first_step, began = self._speed_from
-    values["examples_per_second"] = (
-      (step - first_step) * self._options.batch_size / (moment - began)
-      if moment > began
-      else 0.0
-    )
+    examples = (step - first_step) * self._options.batch_size
+    speed = examples / (moment - began) if moment > began else 0.0
+    values["examples_per_second"] = speed
     if "tokens_per_example" in values:
-      values["tokens_per_second"] = (
-        values["tokens_per_example"] * values["examples_per_second"]
-      )
+      values["tokens_per_second"] = values["tokens_per_example"] * speed
     return {name: float(value) for name, value in values.items()}
 
   def _text(self, step, values, names):
     """Returns "step 20/100  loss 2.31  12.5 examples/s"."""
+    position = f"step {step}/{self._options.num_train_steps}"
     parts = [f"{name} {values[name]:.4g}" for name in names]
-    return "  ".join(
-      [
-        f"step {step}/{self._options.num_train_steps}",
-        *parts,
-        f"{values['examples_per_second']:,.1f} examples/s",
-      ]
-    )
+    speed = f"{values['examples_per_second']:,.1f} examples/s"
+    return "  ".join([position, *parts, speed])
 
   def _line(self, step, values):
     names = [
