@@ -6,11 +6,10 @@ from common import flag_values
 from features import feature_files
 from serving import models
 from tagging import bilstm
-from training import distribution, run_report
+from training import run_report
 
 
 def test_choices_are_what_is_implemented():
-  assert flag_values.DTYPES == tuple(distribution.COMPUTE_DTYPES)
   assert flag_values.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert flag_values.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
   assert set(flag_values.OWN_TASK_KINDS) < set(data.KINDS)

@@ -9,13 +9,9 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from common import errors
+from common import errors, flag_values
 
-COMPUTE_DTYPES = {
-  "float32": tf.float32,
-  "bfloat16": tf.bfloat16,
-  "float16": tf.float16,
-}
+COMPUTE_DTYPES = {name: tf.as_dtype(name) for name in flag_values.DTYPES}
 
 
 def make_strategy(
