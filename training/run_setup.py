@@ -135,13 +135,11 @@ def _trained_with(settings):
   watched = {}
   for name in ("init_checkpoint", "input_file", "train_file", "data_dir"):
     if value := settings.get(name):
-      # The patterns in --input_file are expanded, to detect an added shard.
-      paths = tfrecord.find_files(value) if name == "input_file" else [value]
-      watched[name] = (
-        value
-        if name == "init_checkpoint"
-        else (f"{value} ({file_io.names_and_sizes(paths)})")
-      )
+      watched[name] = value
+      if name != "init_checkpoint":
+        # The patterns in --input_file are expanded, to detect an added shard.
+        paths = tfrecord.find_files(value) if name == "input_file" else [value]
+        watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
   names = ("optimizer", "use_next_sentence_loss")
   fixed = settings.pick(name for name in names if name in settings)
   return run_folder.TrainedWith(fixed, watched)
