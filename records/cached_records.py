@@ -49,15 +49,8 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   size, sha256 = file_io.size_and_sha256(path)
-  json_files.write_sealed(
-    note,
-    {
-      "fingerprint": fingerprint,
-      "bytes": size,
-      "sha256": sha256,
-      "facts": facts,
-    },
-  )
+  content = {"fingerprint": fingerprint, "bytes": size, "sha256": sha256}
+  json_files.write_sealed(note, {**content, "facts": facts})
   return facts
 
 
