@@ -363,10 +363,11 @@ def read_serialized(path: str) -> Iterator[bytes]:
   """
   import tensorflow as tf
 
-  number = 0
+  number, compression = 0, "GZIP" if is_gzip(path) else ""
+  records = without_autotune(tf.data.TFRecordDataset(path, compression))
   try:
-    records = stored_records(path).as_numpy_iterator()
-    for number, record in enumerate(records, 1):  # noqa: B007
+    stored = records.as_numpy_iterator()
+    for number, record in enumerate(stored, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
     # Remove the names of TensorFlow's graph nodes.
@@ -377,14 +378,6 @@ def read_serialized(path: str) -> Iterator[bytes]:
     ) from error
   # Unlike TensorFlow, this also detects a file that ends within a header.
   count_records(path)
-
-
-def stored_records(path: str) -> "tf.data.Dataset":
-  """Returns a dataset of the serialized records in a plain or gzip file."""
-  import tensorflow as tf
-
-  compression = "GZIP" if is_gzip(path) else ""
-  return without_autotune(tf.data.TFRecordDataset(path, compression))
 
 
 def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
