@@ -22,7 +22,7 @@ from records import tfrecord
 from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
-DEFAULT_SORTED_WINDOW = 1 << 14  # records held in memory while sorting
+_SORTED_WINDOW = 1 << 14  # records held in memory while sorting
 # Sorting more batches together saves padding, but makes batches less random.
 _BATCHES_SORTED_TOGETHER = 50
 # Interleaving puts records of many files into each shuffle window.
@@ -126,9 +126,7 @@ def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
   return np.concatenate(list(counts.as_numpy_iterator()))
 
 
-def order_by_length(
-  lengths: Sequence[int] | np.ndarray, window: int = DEFAULT_SORTED_WINDOW
-) -> np.ndarray:
+def order_by_length(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
   """Returns the indices [N] of records, sorted by length within each window.
 
   A window is a group of consecutive records, which `reordered` holds in memory.
@@ -136,17 +134,15 @@ def order_by_length(
   for the device's memory fails early.
   """
   # lexsort is stable, and its last key, the window, is the primary one.
-  return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
+  windows = np.arange(len(lengths)) // _SORTED_WINDOW
+  return np.lexsort((-np.asarray(lengths), windows))
 
 
-def reordered(
-  records: tf.data.Dataset,
-  order: np.ndarray,
-  window: int = DEFAULT_SORTED_WINDOW,
-) -> tf.data.Dataset:
-  """Returns records in the `order` that `order_by_length` gave for `window`."""
+def reordered(records: tf.data.Dataset, order: np.ndarray) -> tf.data.Dataset:
+  """Returns records in the `order` that `order_by_length` gave."""
   # A record never leaves its window, so `order % window` is its index there.
   # A dataset of indices, unlike a constant, can be read window by window.
+  window = _SORTED_WINDOW
   indices = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
   pairs = tf.data.Dataset.zip(records.batch(window), indices)
   return pairs.map(tf.gather).unbatch()
@@ -444,19 +440,16 @@ def _parse(serialized, features):
   }
 
 
-def trim_to_longest(
-  batch: dict, multiple: int = input_sequences.LENGTH_MULTIPLE
-) -> dict:
+def trim_to_longest(batch: dict) -> dict:
   """Trims the per-token features of a batch to its longest sequence.
 
-  Args:
-    batch: dict with `input_mask` [B, T], or [B, W, T] for W sequences of an
-      example. A batch without `input_mask` is returned unchanged.
-    multiple: the new length is a multiple of this, rounded up, but at most T.
+  The batch has an `input_mask` [B, T], or [B, W, T] for W sequences of an
+  example; without one, it is returned unchanged. The new length is a multiple
+  of input_sequences.LENGTH_MULTIPLE, rounded up, but at most T.
   """
   if "input_mask" not in batch:
     return batch
-  mask = batch["input_mask"]
+  mask, multiple = batch["input_mask"], input_sequences.LENGTH_MULTIPLE
   longest = tf.reduce_max(unpadding.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
   # Keep position 0, because heads read it even if it is masked.

@@ -150,7 +150,10 @@ def test_records_have_the_features_of_the_original(vocab_file, tmp_path):
   assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
 
 
-def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
+def test_a_batch_has_the_windows_of_its_longest_text(
+  vocab_file, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(pipeline.input_sequences, "LENGTH_MULTIPLE", 1)
   path = str(tmp_path / "train.tf_record")
   examples = [
     Example("1", LETTERS, None, ("yes",)),
@@ -168,7 +171,7 @@ def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
     for name, value in batch.items()
   }
   assert inputs.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
-  trimmed = pipeline.trim_to_longest(short, multiple=1)
+  trimmed = pipeline.trim_to_longest(short)
   assert trimmed["segment_ids"].shape == [1, 1, 3]
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
 

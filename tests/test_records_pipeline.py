@@ -382,16 +382,17 @@ def test_tokens_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("window", [2, 3, 100])
-def test_order_by_length_sorts_each_window(window):
+def test_order_by_length_sorts_each_window(window, monkeypatch):
+  monkeypatch.setattr(pipeline, "_SORTED_WINDOW", window)
   lengths = [1, 5, 5, 2, 9, 3, 7]
-  order = pipeline.order_by_length(lengths, window)
+  order = pipeline.order_by_length(lengths)
   assert sorted(order) == list(range(7))
   for start in range(0, 7, window):
     part = order[start : start + window]
     assert set(part) == set(range(start, min(start + window, 7)))
     assert list(part) == sorted(part, key=lambda i: (-lengths[i], i))
   records = tf.data.Dataset.from_tensor_slices([str(i) for i in range(7)])
-  strings = pipeline.reordered(records, order, window)
+  strings = pipeline.reordered(records, order)
   assert [int(s) for s in strings.as_numpy_iterator()] == list(order)
 
 
