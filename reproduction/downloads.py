@@ -23,6 +23,8 @@ from reproduction import catalog
 # This file marks a folder that download.py created, and lists its source files.
 _RECORD = "download.json"
 _ARCHIVES = (".zip", ".tar.gz")
+# What shutil.unpack_archive raises for a damaged archive or a full disk.
+_FAULTS = zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError
 _TIMEOUT = 9, 30  # Seconds to connect, and to wait for the next byte.
 _TRIES = 5
 _PAUSE = 2.0  # Seconds before the second try; doubled for each later try.
@@ -195,13 +197,7 @@ def unpack(path: str, folder: str) -> None:
   with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as top:
     try:
       shutil.unpack_archive(path, top, **options)
-    except (
-      zipfile.BadZipFile,
-      tarfile.TarError,
-      zlib.error,
-      EOFError,
-      OSError,
-    ) as error:
+    except _FAULTS as error:
       reason = " ".join(str(error).split())  # TarErrors can have several lines.
       raise errors.InputError(
         f"{path} cannot be unpacked ({reason}); remove it and download it again"
