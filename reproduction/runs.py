@@ -306,16 +306,9 @@ def _deviations(plan, weights, before):
   if row.model and (weights["model"] != row.model or not weights["source"]):
     sums = [f"{name} {value[:16]}" for name, value in weights["sha256"].items()]
     source = weights["source"] or ["a folder that download.py did not create"]
-    deviations.append(
-      (
-        OTHER,
-        (
-          f"weights {weights['weights']}, "
-          f"SHA-256: {', '.join(sums) or 'unknown'}, "
-          f"source: {', '.join(source)}"
-        ),
-      )
-    )
+    text = f"weights {weights['weights']}, SHA-256: "
+    text += f"{', '.join(sums) or 'unknown'}, source: {', '.join(source)}"
+    deviations.append((OTHER, text))
   deviations += [(LESS_DATA, text) for text in fewer_rows(row, plan.data)]
   if before:
     deviations += [(v, f"{row.after}: {t}") for v, t in before["deviations"]]
@@ -380,15 +373,11 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
     return []
   text = path.read_text("utf-8")
   header, *lines = (line.split("\t") for line in text.splitlines())
+  # The columns of the settings precede those of the scores.
+  count = sum(name in flag_values.SEARCHED for name in header)
+  names, scores = header[:count], header[count:]
   return [
-    (
-      {n: v for n, v in zip(header, line) if n in flag_values.SEARCHED},
-      {
-        n: float(v)
-        for n, v in zip(header, line)
-        if n not in flag_values.SEARCHED
-      },
-    )
+    (dict(zip(names, line)), dict(zip(scores, map(float, line[count:]))))
     for line in lines
   ]
 
