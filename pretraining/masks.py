@@ -9,11 +9,12 @@ the original's random numbers in the original's order.
 dynamic_masking implements the same rule on tensors, with other random numbers.
 """
 
+import dataclasses
 import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,19 +81,14 @@ class Masked(NamedTuple):
   replacements: np.ndarray
 
 
+@dataclasses.dataclass
 class Masker:
   """Masks pieces, whole words, or nothing."""
 
-  def __init__(
-    self,
-    corpus: data.Corpus,
-    vocabulary: data.Vocabulary,
-    options,
-    rng: random.Random,
-  ):
-    """Creates a masker; `options` are instance_maker.RecordOptions."""
-    self._corpus, self._vocabulary = corpus, vocabulary
-    self._options, self._rng = options, rng
+  corpus: data.Corpus
+  vocabulary: data.Vocabulary
+  options: Any  # instance_maker.RecordOptions.
+  rng: random.Random
 
   def mask_all(self, pairs: Iterator) -> Masked:
     """Masks every instance_maker.SegmentPair.
@@ -108,11 +104,11 @@ class Masker:
 
   def _mask(self, pair):
     """Returns {index of a masked token in A + B: the id in the input}."""
-    if self._options.masking == "none":
+    if self.options.masking == "none":
       return {}
     a_start, a_end, b_start, b_end, _ = pair
-    rng, random_ids = self._rng, self._vocabulary.ids
-    flags = self._corpus.continues
+    rng, random_ids = self.rng, self.vocabulary.ids
+    flags = self.corpus.continues
     flags = flags[a_start:a_end] + flags[b_start:b_end]
     budget = self._budget(len(flags), b_end > b_start)
     words = self._words(flags)
@@ -124,12 +120,12 @@ class Masker:
       if len(masked) + len(word) > budget:
         continue
       for index in word:
-        if rng.random() < self._options.mask_shares.mask:
-          masked[index] = self._vocabulary.mask_id
-        elif rng.random() < self._options.mask_shares.keep:
+        if rng.random() < self.options.mask_shares.mask:
+          masked[index] = self.vocabulary.mask_id
+        elif rng.random() < self.options.mask_shares.keep:
           length_a = a_end - a_start
           start = a_start if index < length_a else b_start - length_a
-          masked[index] = self._corpus.ids[start + index]
+          masked[index] = self.corpus.ids[start + index]
         else:
           # As in the original: any token, including [PAD] and "##" pieces.
           masked[index] = random_ids[rng.randint(0, len(random_ids) - 1)]
@@ -144,7 +140,7 @@ class Masker:
     removed) belongs to the last word of segment A. At the start of segment A,
     it is a separate word. A [SEP] between documents belongs to no word.
     """
-    if self._options.masking == "whole_words":
+    if self.options.masking == "whole_words":
       return [range(*word.span()) for word in _WORD.finditer(flags)]
     return [
       (index,) for index, flag in enumerate(flags) if flag != data.NO_WORD
@@ -157,15 +153,15 @@ class Masker:
     and the maximum is at least 1, even with probability 0, unless
     max_predictions_per_seq is 0.
     """
-    length = tokens - self._vocabulary.frame.room(0, is_pair)
-    budget = max(1, round(length * self._options.masked_lm_prob))
-    return min(tokens, budget, self._options.max_predictions_per_seq)
+    length = tokens - self.vocabulary.frame.room(0, is_pair)
+    budget = max(1, round(length * self.options.masked_lm_prob))
+    return min(tokens, budget, self.options.max_predictions_per_seq)
 
   def _arrays(self, instances):
     """Returns the Masked of a list of (pair, result of `_mask`)."""
     pairs = np.array([pair for pair, _ in instances], np.int64).reshape(-1, 5)
-    most = self._options.max_predictions_per_seq
-    most = 0 if self._options.masking == "none" else most
+    most = self.options.max_predictions_per_seq
+    most = 0 if self.options.masking == "none" else most
     tokens, replacements = np.zeros((2, len(pairs), most), np.int64)  # [B, P]
     num_masked = np.zeros(len(pairs), np.uint16)
     for row, (_, masked) in enumerate(instances):
@@ -174,16 +170,15 @@ class Masker:
       replacements[row, :count] = [masked[index] for index in indices]
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
     # Positions also count [CLS] and the [SEP] between A and B.
-    positions = (
-      tokens + 1 + self._vocabulary.frame.between * (tokens >= length_a)
-    )
+    between = self.vocabulary.frame.between * (tokens >= length_a)
+    positions = tokens + 1 + between
     positions[np.arange(most) >= num_masked[:, None]] = 0
     # The dtypes are small, because all instances of a text are held in memory.
     return Masked(
       pairs,
       num_masked,
       positions.astype(np.uint16),
-      replacements.astype(self._vocabulary.dtype),
+      replacements.astype(self.vocabulary.dtype),
     )
 
 
