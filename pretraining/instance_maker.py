@@ -85,13 +85,9 @@ def create_instances(
     corpus = _joined(corpus, documents, vocabulary.frame.sep_id)
     one_pass = functools.partial(_full_sentences, corpus, options, rng)
   else:
+    room = vocabulary.frame.room(options.max_seq_length)
     one_pass = functools.partial(
-      _segment_pairs,
-      corpus,
-      documents,
-      options,
-      rng,
-      room=vocabulary.frame.room(options.max_seq_length),
+      _segment_pairs, corpus, documents, options, rng, room=room
     )
 
   def all_passes():

@@ -108,7 +108,5 @@ def objective(model: PretrainingModel) -> loop.Objective:
 
 def result_names(model: PretrainingModel) -> list[str]:
   """Returns the names of the evaluation metrics of `objective`."""
-  return [
-    "loss",
-    *(f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy")),
-  ]
+  names = [f"{n}_{m}" for n in model.head_names for m in ("loss", "accuracy")]
+  return ["loss", *names]

@@ -63,15 +63,8 @@ def _count_characters(words, characters):
 def special_tokens(num_unused_tokens: int) -> list[str]:
   """Returns the special tokens in the order of the released vocabularies."""
   unused = [f"[unused{index}]" for index in range(1, num_unused_tokens + 1)]
-  return [
-    "[PAD]",
-    *unused[:_UNUSED_BEFORE_UNK],
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    *unused[_UNUSED_BEFORE_UNK:],
-  ]
+  before, after = unused[:_UNUSED_BEFORE_UNK], unused[_UNUSED_BEFORE_UNK:]
+  return ["[PAD]", *before, "[UNK]", "[CLS]", "[SEP]", "[MASK]", *after]
 
 
 def learn(
