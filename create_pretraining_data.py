@@ -157,12 +157,8 @@ def main(_):
   start = time.monotonic()
   write = write_shards if settings.shard_size_mb else write_files
   count, outputs = write(settings, options, inputs)
-  logging.info(
-    "Wrote %d instances to %s in %.1f s",
-    count,
-    file_io.listed(outputs),
-    time.monotonic() - start,
-  )
+  files, seconds = file_io.listed(outputs), time.monotonic() - start
+  logging.info("Wrote %d instances to %s in %.1f s", count, files, seconds)
 
 
 def make_record_options(settings):
@@ -239,10 +235,8 @@ def example_line(record, tokenizer):
   parts = [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist()))]
   if "masked_lm_ids" in record:
     count = int(record["masked_lm_weights"].sum())
-    positions, labels = (
-      record[name][:count].tolist()
-      for name in ("masked_lm_positions", "masked_lm_ids")
-    )
+    positions = record["masked_lm_positions"][:count].tolist()
+    labels = record["masked_lm_ids"][:count].tolist()
     tokens = " ".join(tokenizer.convert_ids_to_tokens(labels))
     parts.append(f"to predict at {positions}: {tokens}")
   if "next_sentence_labels" in record:
@@ -260,12 +254,8 @@ def write_shards(settings, options, inputs):
       f"--output_file={settings.output_file}: with --shard_size_mb, give one "
       "name, the prefix of all file names"
     )
-  run = sharding.ShardedRun(
-    options,
-    inputs,
-    output,
-    shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
-  )
+  size = max(1, int(settings.shard_size_mb * 1e6))
+  run = sharding.ShardedRun(options, inputs, output, shard_bytes=size)
   logging.info("%d shard(s), described in %s", len(run.shards), run.manifest)
   results = run.make(settings.num_processes, beam_options=settings.beam_options)
   outputs = [
