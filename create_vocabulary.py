@@ -61,9 +61,8 @@ def main(_):
   paths = file_io.expand_file_patterns(settings.input_file)
   # Opens the output first, to fail before hours of reading if it is unwritable.
   with file_io.open_for_writing(settings.output_file) as stream:
-    words, characters = vocabulary.count_words(
-      read_lines(paths), settings.do_lower_case
-    )
+    lines = read_lines(paths)
+    words, characters = vocabulary.count_words(lines, settings.do_lower_case)
     if not words:
       raise errors.InputError(f"no word in {', '.join(paths)}; give more text")
     logging.info(
