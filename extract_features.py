@@ -261,30 +261,19 @@ def search(settings, encode, computer):
     None if queries == lines else np.array(vectors_of(queries)),
   )
   for number, (query, rows) in enumerate(zip(queries, results)):
-    console.print_line(
-      json_files.line(
-        {"linex_index": number, "query": query, "results": rows}
-      ).rstrip("\n")
-    )
+    values = {"linex_index": number, "query": query, "results": rows}
+    console.print_line(json_files.line(values).rstrip("\n"))
 
 
 def write_attention(settings, model, tokenizer):
   """Writes --attention_html."""
-  examples = text_batches.chosen_examples(
-    settings.input_file,
-    text_batches.make_line_encoder(tokenizer, settings.max_seq_length),
-    [int(text) for text in settings.picture_lines],
-  )
-  page = attention_page.attention_page(
-    [
-      (
-        tokenizer.convert_ids_to_tokens(example.input_ids),
-        text_vectors.attention(model, example),
-      )
-      for example in examples
-    ],
-    f"Attention in {os.path.basename(settings.input_file)}",
-  )
+  path, numbers = settings.input_file, list(map(int, settings.picture_lines))
+  encode = text_batches.make_line_encoder(tokenizer, settings.max_seq_length)
+  examples = text_batches.chosen_examples(path, encode, numbers)
+  tokens = [tokenizer.convert_ids_to_tokens(e.input_ids) for e in examples]
+  attention = (text_vectors.attention(model, example) for example in examples)
+  title = f"Attention in {os.path.basename(path)}"
+  page = attention_page.attention_page(zip(tokens, attention), title)
   file_io.write_text(settings.attention_html, page)
   logging.info("Wrote the attention page to %s", settings.attention_html)
 
