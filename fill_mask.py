@@ -97,10 +97,8 @@ def main(_):
     "bert_config_file vocab_file init_checkpoint do_lower_case max_seq_length "
     "never_split"
   ).split()
-  model = text_models.load(
-    settings.model_dir,
-    **{name: settings.get(name) for name in names if name in settings.given},
-  )
+  given = settings.pick(name for name in names if name in settings.given)
+  model = text_models.load(settings.model_dir, **given)
 
   for where, text in texts_to_fill(settings.text, settings.input_file):
     errors.require_text(text, where)
