@@ -98,13 +98,11 @@ def make_input(settings, names, config):
   data = inputs.PretrainingInput(
     tfrecord.find_files(names),
     config,
-    max_seq_length=settings.max_seq_length,
-    use_next_sentence_loss=settings.use_next_sentence_loss,
-    vocab_file=settings.vocab_file,
     max_predictions=settings.max_predictions_per_seq,
-    masked_lm_prob=settings.masked_lm_prob,
     whole_words=settings.do_whole_word_mask,
-    seed=settings.seed,
+    **settings.pick(
+      "max_seq_length use_next_sentence_loss vocab_file masked_lm_prob seed"
+    ),
     shares=masks.parse_shares(settings.mask_shares),
     masks=not registry.predicts_next_word(config),
   )
@@ -122,14 +120,16 @@ def make_model(settings, config, **model_options):
   )
 
 
-def make_evaluation(strategy, objective, data, *, num_batches, **batching):
-  """Returns a function that evaluates the current weights on `num_batches`."""
+def make_evaluation(settings, strategy, objective, data, trim):
+  """Returns a function that evaluates the current weights."""
   evaluator = evaluation_loop.make_evaluator(strategy, objective)
 
   def evaluate():
-    batches = data.repeated_batches(strategy, **batching)
+    batches = data.repeated_batches(
+      strategy, batch_size=settings.eval_batch_size, trim=trim
+    )
     with data.faults_named():
-      return evaluator(batches, num_batches)
+      return evaluator(batches, settings.max_eval_steps)
 
   return evaluate
 
@@ -204,14 +204,7 @@ def main(_):
       settings, config, **run_setup.model_options(settings, strategy)
     )
   objective = pretraining_model.objective(model)
-  evaluate = make_evaluation(
-    strategy,
-    objective,
-    eval_data,
-    num_batches=settings.max_eval_steps,
-    batch_size=settings.eval_batch_size,
-    trim=trim,
-  )
+  evaluate = make_evaluation(settings, strategy, objective, eval_data, trim)
 
   step = start.step
   if settings.do_train:
