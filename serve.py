@@ -148,24 +148,16 @@ def main(_):
   limits = batching.Limits(**settings.pick(batching.Limits._fields))
   model = load(settings)
   batcher = batching.Batcher(model.answer, limits)
-  application = server.make_application(
-    model,
-    name,
-    batcher,
-    limits,
-    server.allowed_hosts(settings.allowed_hosts, settings.host),
-  )
-  logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
+  hosts = server.allowed_hosts(settings.allowed_hosts, host)
+  application = server.make_application(model, name, batcher, limits, hosts)
+  logging.info("loaded %s", model.folder)
   if port:  # With --port=0, the port is unknown until the server prints it.
     example = rest.example_request(model.texts, host, port, name)
     logging.info("example request: %s", example)
   server.run(application, host, port, name, limits.timeout_s)
-  logging.info(
-    "stopped; texts: %d, batches: %d",
-    batcher.num_instances,
-    batcher.num_batches,
-  )
+  counts = batcher.num_instances, batcher.num_batches
+  logging.info("stopped; texts: %d, batches: %d", *counts)
 
 
 if __name__ == "__main__":
