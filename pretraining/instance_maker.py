@@ -262,16 +262,12 @@ class Instances:
     spans = input_sequences.Spans(
       a_start, a_end - a_start, b_start, b_end - b_start
     )
-    length = self.options.max_seq_length
-    features = input_sequences.fill_batch(
-      self.corpus.ids, spans, length, self.vocabulary.frame
-    )
+    length, frame = self.options.max_seq_length, self.vocabulary.frame
+    features = input_sequences.fill_batch(self.corpus.ids, spans, length, frame)
     if self.options.packing == "sentence_pairs":
       features["next_sentence_labels"] = is_random_next[:, None]
     if self.options.masking == "none":
-      features["word_starts"] = _word_starts(
-        self.corpus, spans, length, self.vocabulary.frame
-      )
+      features["word_starts"] = _word_starts(self.corpus, spans, length, frame)
     else:
       features.update(_masked_features(features["input_ids"], masked))
     return features

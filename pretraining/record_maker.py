@@ -40,15 +40,13 @@ class RecordMaker:
   def __init__(self, options: instance_maker.RecordOptions):
     """Raises InputError if the vocabulary cannot be used."""
     self._options = options
-    self.tokenizer = vocabularies.make_tokenizer(
+    self.tokenizer = tokenizer = vocabularies.make_tokenizer(
       options.vocab_file,
       do_lower_case=options.do_lower_case,
       never_split=options.never_split,
     )
-    self._vocabulary = data.Vocabulary(
-      self.tokenizer.vocab, self.tokenizer.specials
-    )
-    self._encode_lines = self.tokenizer.encode_lines
+    self._vocabulary = data.Vocabulary(tokenizer.vocab, tokenizer.specials)
+    self._encode_lines = tokenizer.encode_lines
     if not options.segmented_text:
       return
     if vocabularies.is_tokenizer_file(options.vocab_file):
@@ -56,9 +54,7 @@ class RecordMaker:
         "--segmented_text needs one token per Chinese character, as in BERT; "
         f"{options.vocab_file} has longer tokens: leave the flag out"
       )
-    self._encode_lines = functools.partial(
-      data.encode_segmented, self.tokenizer
-    )
+    self._encode_lines = functools.partial(data.encode_segmented, tokenizer)
 
   def read(self, pieces: list[data.Piece], *, joined: bool) -> data.Corpus:
     """Reads text; `joined` is as in data.read_lines."""
@@ -101,12 +97,9 @@ class RecordMaker:
         "documents, or pass more text (larger shards)",
         writers[0].path,
       )
+    rng = random.Random(seed)
     instances = instance_maker.create_instances(
-      corpus,
-      self._vocabulary,
-      self._options,
-      random.Random(seed),
-      after_pass=after_pass,
+      corpus, self._vocabulary, self._options, rng, after_pass=after_pass
     )
     if len(writers) > 1 and len(instances) < len(writers):
       raise errors.InputError(
