@@ -164,14 +164,10 @@ class ShardedRun:
   def _make_missing(self, recorded, in_order):
     """Makes the shards that are not recorded; returns ShardResults by name."""
     missing = [shard for shard in self.shards if shard.name not in recorded]
-    existing = self._existing()
-    num_missing = sum(shard.name not in existing for shard in missing)
-    if num_missing < len(self.shards):
-      logging.info(
-        "%d of %d shards are finished already",
-        len(self.shards) - num_missing,
-        len(self.shards),
-      )
+    existing, total = self._existing(), len(self.shards)
+    finished = total - sum(shard.name not in existing for shard in missing)
+    if finished:
+      logging.info("%d of %d shards are finished already", finished, total)
     # Progress is in bytes, which are known before any text is read.
     done = progress.Progress(
       sum(shard.text_bytes for shard in missing),
@@ -254,9 +250,8 @@ def _result_from_file(shard):
   if not file_io.exists(shard.output):
     return ShardResult(shard.number, 0, 0, "")
   records = tfrecord.count_records(shard.output)
-  return ShardResult(
-    shard.number, records, *file_io.size_and_sha256(shard.output)
-  )
+  size, sha256 = file_io.size_and_sha256(shard.output)
+  return ShardResult(shard.number, records, size, sha256)
 
 
 def make_shard(
