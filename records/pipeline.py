@@ -413,14 +413,8 @@ def training_batches(
     if bucketing
     else shuffled_records(files, **order)
   )
-  return distributed_batches(
-    strategy,
-    records,
-    features,
-    batch_size=batch_size,
-    first_step=first_step,
-    **batching,
-  )
+  batching |= {"batch_size": batch_size, "first_step": first_step}
+  return distributed_batches(strategy, records, features, **batching)
 
 
 def _token_counts(strings, features):
