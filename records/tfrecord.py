@@ -238,11 +238,10 @@ def _entry_start(name, list_tag, length):
   """Returns a feature's bytes before the `length` bytes of its numbers."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
-  values = _delimited(
-    list_tag, _delimited(_NUMBERS, numbers) if length else b""
-  )
+  content = _delimited(_NUMBERS, numbers) if length else b""
+  value = _delimited(_VALUE, _delimited(list_tag, content))
   key = _delimited(_KEY, name.encode("utf-8"))
-  entry = _delimited(_ENTRY, key + _delimited(_VALUE, values))
+  entry = _delimited(_ENTRY, key + value)
   return entry.removesuffix(numbers)
 
 
