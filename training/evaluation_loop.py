@@ -234,14 +234,9 @@ class PeriodicEvaluation:
     self.every_steps, self._last_step = every_steps, last_step
     self._evaluate, self._keep_best = evaluate, keep_best
     self._patience = patience
-    self._state: dict[str, Any] = {
-      "metric": metric,
-      "step": None,
-      "value": None,
-      "loss": None,
-      "worse_since": 0,
-      "evaluated_step": None,
-    }
+    names = "metric step value loss worse_since evaluated_step".split()
+    self._state: dict[str, Any] = dict.fromkeys(names)
+    self._state.update(metric=metric, worse_since=0)
 
   @property
   def best_step(self) -> int | None:
