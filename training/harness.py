@@ -77,24 +77,19 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
     spec.begins()
     return pipeline.training_batches(
       spec.strategy,
-      data.files,
-      data.features,
-      num_records=data.num_records,
+      **data._asdict(),
       batch_size=settings.train_batch_size,
       seed=settings.seed,
       first_step=step,
       bucketing=is_bucketed(settings, spec.strategy),
-      trim=data.trim,
-      transform=data.transform,
     )
 
   def keep(name, step):
     if distribution.is_chief(spec.strategy):
       spec.write(os.path.join(spec.output_dir, name), step)
 
-  evaluation = periodic_evaluation(
-    settings, spec, lambda step: keep("best_model", step)
-  )
+  keep_best = functools.partial(keep, "best_model")
+  evaluation = periodic_evaluation(settings, spec, keep_best)
   trainer.train(batches_from, evaluation)
   step = int(trainer.global_step.numpy())
   if step == settings.stop_step < spec.length[0]:
