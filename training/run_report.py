@@ -198,15 +198,12 @@ def _confusions(report):
   rows = []
   for label, counts in zip(report.labels, report.confusions):
     shares = counts / max(1, counts.sum())
-    rows.append(
-      f"<tr><th>{html.escape(label)}</th>"
-      + "".join(
-        f'<td class="number" style="background:rgba(26,115,232,{share:.2f})">'
-        f"{count}</td>"
-        for share, count in zip(shares, counts)
-      )
-      + "</tr>"
-    )
+    cells = [
+      f'<td class="number" style="background:rgba(26,115,232,{share:.2f})">'
+      f"{count}</td>"
+      for share, count in zip(shares, counts)
+    ]
+    rows.append(f"<tr><th>{html.escape(label)}</th>{''.join(cells)}</tr>")
   names = "".join(f"<th>{html.escape(label)}</th>" for label in report.labels)
   return (
     "<h2>Confusions</h2><table><tr><th>correct \\ predicted</th>"
