@@ -173,25 +173,23 @@ class TrainingLog:
 
   def _log_bad_steps(self, step, results):
     steps = range(step - len(results.losses) + 1, step + 1)
-    for number, loss, is_overflow in zip(
-      steps, results.losses, results.overflows
-    ):
+    rows = zip(steps, results.losses, results.overflows)
+    for number, loss, is_overflow in rows:
       if np.isfinite(loss):
         self.bad_steps_in_row = 0
-        continue
-      if is_overflow:
+      elif is_overflow:
         logging.info(
           "step %d skipped: its gradient overflowed float16; the loss scale is "
           "halved",
           number,
         )
-        continue
-      self.bad_steps_in_row += 1
-      logging.warning(
-        "step %d skipped: its loss or gradient was not finite (%d in a row)",
-        number,
-        self.bad_steps_in_row,
-      )
+      else:
+        self.bad_steps_in_row += 1
+        logging.warning(
+          "step %d skipped: its loss or gradient was not finite (%d in a row)",
+          number,
+          self.bad_steps_in_row,
+        )
 
   def _values(self, step, moment, results):
     """Returns the values to log: means since the last log, and the speed."""
