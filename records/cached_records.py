@@ -77,9 +77,8 @@ def write_blocks(
   rest = iter(items)
   blocks = iter(lambda: list(itertools.islice(rest, block)), [])
   facts_of_blocks = []
-  for records, facts in process_pool.in_order(
-    serialize, blocks, processes=processes
-  ):
+  results = process_pool.in_order(serialize, blocks, processes=processes)
+  for records, facts in results:
     writer.write_all(records)
     facts_of_blocks.append({"num_records": len(records), **facts})
   return facts_of_blocks
