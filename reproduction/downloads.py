@@ -66,14 +66,9 @@ def fetch(
     split_mrpc(ready)
   if entry.name.startswith("wikitext-"):
     split_wikitext(ready)
-  json_files.write(
-    os.path.join(ready, _RECORD),
-    {
-      "name": entry.name,
-      "licence": entry.licence,
-      "files": [file.url for file in entry.files],
-    },
-  )
+  urls = [file.url for file in entry.files]
+  record = {"name": entry.name, "licence": entry.licence, "files": urls}
+  json_files.write(os.path.join(ready, _RECORD), record)
   # Delete the archives last, so that an interrupted run can use them again.
   os.rename(ready, target)
   shutil.rmtree(part)
