@@ -120,8 +120,9 @@ def make_model(settings, config, **model_options):
   )
 
 
-def make_evaluation(settings, strategy, objective, data, trim):
+def make_evaluation(settings, strategy, model, data, trim):
   """Returns a function that evaluates the current weights."""
+  objective = pretraining_model.objective(model)
   evaluator = evaluation_loop.make_evaluator(strategy, objective)
 
   def evaluate():
@@ -149,13 +150,13 @@ def write_model(settings, model, folder, step):
   )
 
 
-def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
+def train(settings, strategy, model, data, evaluate, *, start, trim):
   """Trains from `start`; returns the last step."""
   spec = harness.TrainingSpec(
     model,
     model.config,
     strategy,
-    objective,
+    pretraining_model.objective(model),
     settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
     # The start weights may be an encoder without pre-training heads.
@@ -203,20 +204,12 @@ def main(_):
     model = make_model(
       settings, config, **run_setup.model_options(settings, strategy)
     )
-  objective = pretraining_model.objective(model)
-  evaluate = make_evaluation(settings, strategy, objective, eval_data, trim)
+  evaluate = make_evaluation(settings, strategy, model, eval_data, trim)
 
   step = start.step
   if settings.do_train:
     step = train(
-      settings,
-      model,
-      objective,
-      evaluate,
-      start=start,
-      strategy=strategy,
-      data=data,
-      trim=trim,
+      settings, strategy, model, data, evaluate, start=start, trim=trim
     )
   else:
     weight_files.load(
@@ -229,12 +222,10 @@ def main(_):
     if distribution.is_chief(strategy):
       path = os.path.join(settings.output_dir, "eval_results.txt")
       result_lines.write(path, {"global_step": step, **results})
-      if settings.do_train:
+      if settings.do_train and settings.max_predictions_per_seq:
         head = model.head_names[0]
-        if settings.max_predictions_per_seq:
-          data.warn_of_plateau(
-            head, results[f"{head}_loss"], functools.partial(model.labels, head)
-          )
+        labels = functools.partial(model.labels, head)
+        data.warn_of_plateau(head, results[f"{head}_loss"], labels)
 
 
 if __name__ == "__main__":
