@@ -173,6 +173,9 @@ def define_training_flags():
     False,
     "Store only each layer's input for the backward pass, and recompute the "
     "other activations. This saves memory and takes a third more time.",
+  )
+  flags.rule(
+    "recompute_activations layerwise_lr_decay freeze_layers",
     needs="do_train",
     not_with="freeze_encoder",
     why=", which trains no layer",
@@ -339,18 +342,12 @@ def _define_optimizer_flags():
     "the layer above it. 1: no decay.",
     lower_bound=0.0,
     upper_bound=1.0,
-    needs="do_train",
-    not_with="freeze_encoder",
-    why=", which trains no layer",
   )
   flags.DEFINE_integer(
     "freeze_layers",
     0,
     "Freeze the embeddings and the N lowest encoder layers. 0: freeze nothing.",
     lower_bound=0,
-    needs="do_train",
-    not_with="freeze_encoder",
-    why=", which trains no layer",
   )
   flags.DEFINE_bool(
     "freeze_encoder",
