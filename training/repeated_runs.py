@@ -125,15 +125,11 @@ def search_table(
   shared = set.intersection(*map(set, results.values()))
   metrics = [metric, *sorted(shared - {metric})]
   order = sorted(results, key=lambda name: -results[name][metric])
-  rows = [
-    [
-      *map(str, grid[name].values()),
-      *(f"{results[name][score]:g}" for score in metrics),
-    ]
-    for name in order
-  ]
-  header = [*grid[order[0]], *metrics]
-  return "".join("\t".join(row) + "\n" for row in [header, *rows])
+  rows = [[*grid[order[0]], *metrics]]
+  for name in order:
+    scores = [f"{results[name][score]:g}" for score in metrics]
+    rows.append([*map(str, grid[name].values()), *scores])
+  return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def run_all(
