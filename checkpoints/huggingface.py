@@ -35,8 +35,9 @@ _ROOTS = (
   "bert roberta electra distilbert transformer albert encoder embeddings "
   "pooler cls lm_head classifier ernie"
 ).split()
-# The safetensors dtypes that this project reads; F8_E4M3 is not supported.
-_DTYPES = "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL".split()
+# The safetensors dtypes that this project reads. Tensors of 8 bits (F8_E4M3, I8,
+# U8) belong to quantized models, whose scales this project does not apply.
+_DTYPES = "F64 F32 F16 BF16 I64 I32 I16 U64 U32 U16 BOOL".split()
 
 
 class StoredTensor(NamedTuple):
@@ -164,7 +165,7 @@ def _open(path):
     if tensor.dtype not in _DTYPES:
       raise errors.InputError(
         f"{path}: {name} is of type {tensor.dtype}; expected one of "
-        f"{', '.join(_DTYPES)}: save the model in float32"
+        f"{', '.join(_DTYPES)}: save the model, not quantized, in float32"
       )
   return tensors
 
@@ -253,7 +254,7 @@ def _value_of(tensor):
   # NumPy lacks bfloat16; float32 represents its values exactly.
   if tensor.element_size() == 2 and tensor.is_floating_point():
     tensor = tensor.float()
-  return tensor.numpy(force=True)
+  return tensor.to_dense().numpy(force=True)
 
 
 def _notes(path, derived, tensors):

@@ -120,8 +120,9 @@ def find_prefix(path: str) -> str:
 
   Args:
     path: a prefix, a file of a checkpoint, or a folder. In a folder, the first
-      match counts: bert_model.ckpt, the newest in the file "checkpoint", the
-      only checkpoint, the highest model.ckpt-NUMBER.
+      match counts: bert_model.ckpt, the newest in the file "checkpoint" (by its
+      name in this folder, else by its path), the only checkpoint, the highest
+      model.ckpt-NUMBER.
   """
   # Accept the name of a file, because shells complete to file names.
   prefix = _SUFFIX.sub("", path)
@@ -177,6 +178,9 @@ def _prefix_in_folder(folder):
   with contextlib.suppress(ValueError):  # Includes UnicodeDecodeError.
     state = tf.train.get_checkpoint_state(folder)
   path = state.model_checkpoint_path if state else ""
+  # In a copy of a folder, the file may name the original folder.
+  if os.path.basename(path) in present:
+    return os.path.join(folder, os.path.basename(path))
   if path and tf.io.gfile.exists(f"{path}.index"):
     return path
   if len(present) == 1:
@@ -345,10 +349,22 @@ def load(
     # Omit rows that only pad the weight.
     rows = slice(shapes[name][0]) if _PADDED.search(name) else ...
     value = np.asarray(reader.read(name))[rows]
+    if named[name].dtype.is_floating:
+      _check_value(f"{reader.path}: {name}", value)
     # The model may store a variable in bfloat16.
     named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
+
+
+def _check_value(named, value):
+  """Raises InputError: a weight is damaged, or quantized without a scale."""
+  kind = f"integers ({value.dtype})" if value.dtype.kind in "iu" else ""
+  if kind or not np.isfinite(value).all():
+    raise errors.InputError(
+      f"{named} has {kind or 'NaN or infinity'}, but weights are finite floats:"
+      " pass another checkpoint; to resume a run, remove the newest checkpoint"
+    )
 
 
 def by_name(

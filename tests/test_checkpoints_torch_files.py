@@ -32,7 +32,7 @@ def tensors_of_all_types(torch):
       "bert.bfloat16": torch.tensor([0.1, 3e38]).bfloat16(),
       "bert.double": torch.tensor([0.1], dtype=torch.float64),
       "bert.flag": torch.tensor([True, False]),
-      "bert.byte": torch.tensor([255], dtype=torch.uint8),
+      "bert.sparse": table.to_sparse(),
       "bert.position_ids": torch.arange(5)[None],
     }
   )
@@ -50,7 +50,8 @@ def test_tensors_equal_those_of_pytorch(tmp_path, is_zip, is_nested):
   for name, tensor in tensors.items():
     value = reader.read(name)
     is_small = tensor.dtype in (torch.float16, torch.bfloat16)
-    expected = tensor.detach().float() if is_small else tensor.detach()
+    expected = tensor.detach().to_dense()
+    expected = expected.float() if is_small else expected
     assert value.shape == reader.shapes[name] == tuple(tensor.shape)
     assert value.dtype == expected.numpy().dtype
     np.testing.assert_array_equal(value, expected)
@@ -84,6 +85,7 @@ def test_files_of_an_index_are_read_together(tmp_path):
       lambda torch: {"a": torch.ones(1).to(torch.float8_e4m3fn)},
       "a is of type F8_E4M3FN; expected one of",
     ),
+    (lambda torch: {"a": torch.ones(1).to(torch.int8)}, "a is of type I8; exp"),
   ],
 )
 def test_other_contents_are_refused(tmp_path, make, message):

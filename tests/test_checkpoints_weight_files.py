@@ -1,7 +1,9 @@
 """Checkpoints are found, read, written and loaded; faults are reported."""
 
+import os
 import pathlib
 import resource
+import shutil
 
 import numpy as np
 import pytest
@@ -74,6 +76,13 @@ def test_the_checkpoint_that_is_found_in_a_folder(tmp_path):
     str(tmp_path), f"{tmp_path}/model.ckpt-9"
   )
   assert found_after_writing("model.ckpt-11") == "model.ckpt-9"
+  # In a copy, the checkpoint of the same name counts, not the original's.
+  copy = shutil.copytree(tmp_path, tmp_path / "copy")
+  assert weight_files.find_prefix(str(copy)) == str(copy / "model.ckpt-9")
+  for file in weight_files.files_of(str(copy / "model.ckpt-9")):
+    os.remove(file)
+  found = weight_files.find_prefix(str(copy))
+  assert found == str(tmp_path / "model.ckpt-9")
   assert found_after_writing("bert_model.ckpt") == "bert_model.ckpt"
 
 
@@ -217,6 +226,21 @@ def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
   report = weight_files.load(variables, weight_files.open_reader(prefix))
   assert report.loaded == sorted(VALUES) and report.unused == []
   check_equal({n: v.numpy() for n, v in variables.items()}, VALUES)
+
+
+@pytest.mark.parametrize(
+  "values, message",
+  [
+    (np.float32([1, np.nan]), "NaN or infinity"),
+    (np.float32([-np.inf, 1]), "NaN or infinity"),
+    (np.int8([1, 2]), r"integers \(int8\)"),
+  ],
+)
+def test_values_that_are_no_weights_are_refused(prefix, values, message):
+  name = "bert/pooler/dense/bias"
+  weight_files.write_tf1(prefix, {name: values})
+  with pytest.raises(errors.InputError, match=f"ckpt: {name} has {message}, "):
+    weight_files.load(model(bert__pooler__dense__bias=[2]), prefix)
 
 
 def test_anything_but_the_head_must_be_in_the_file(prefix):
