@@ -21,23 +21,27 @@ _SPECIALS = {
   "cls_token": "[CLS]",
   "mask_token": "[MASK]",
 }
+# Keys of further special tokens: a list, or {name: token}.
+_ADDED = (
+  "additional_special_tokens extra_special_tokens model_specific_special_tokens"
+).split()
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that this project reads, or that affect no ids.
 _KNOWN_KEYS = {
   *_SPECIALS,
+  *_ADDED,
   *(
     "do_lower_case strip_accents tokenize_chinese_chars never_split "
     "do_basic_tokenize added_tokens_decoder keep_accents remove_space "
     "word_tokenizer_type tokenizer_class truncation_side "
-    "additional_special_tokens extra_special_tokens auto_map backend "
-    "bos_token chat_template clean_up_tokenization_spaces eos_token from_slow "
-    "full_tokenizer_file init_inputs is_local local_files_only max_len "
-    "max_length model_input_names model_max_length "
-    "model_specific_special_tokens name_or_path pad_to_multiple_of "
-    "pad_token_type_id padding_side processor_class return_token_type_ids "
-    "sp_model_kwargs special_tokens_map_file stride tokenizer_file "
-    "trim_offsets truncation_strategy use_fast verbose vocab_file"
+    "auto_map backend bos_token chat_template clean_up_tokenization_spaces "
+    "eos_token from_slow full_tokenizer_file init_inputs is_local "
+    "local_files_only max_len max_length model_input_names model_max_length "
+    "name_or_path pad_to_multiple_of pad_token_type_id padding_side "
+    "processor_class return_token_type_ids sp_model_kwargs "
+    "special_tokens_map_file stride tokenizer_file trim_offsets "
+    "truncation_strategy use_fast verbose vocab_file"
   ).split(),
 }
 
@@ -257,8 +261,8 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   """Returns the path of a folder's tokenizer.json or vocabulary, or None.
 
   A tokenizer.json takes precedence over a list of word pieces if the folder has
-  settings that a list cannot express. `variant` is the variant of the model.
-  Raises InputError: a file is damaged.
+  settings that a list cannot express, or if its tokens differ, with a warning.
+  `variant` is the variant of the model. Raises InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
   known: tuple[str, ...] = vocabularies.NAMES
@@ -266,10 +270,35 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
     known = (vocabularies.TOKENIZER_FILE,)
   name = next((name for name in known if name in names), None)
   has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
-  if has_both and (reasons := _more_than_a_list(folder)):
+  if has_both and (reasons := _unlike_a_list(folder)):
     name = vocabularies.TOKENIZER_FILE
     logging.info("using %s, because %s", name, "; ".join(reasons))
   return name and os.path.join(folder, name)
+
+
+def _unlike_a_list(folder):
+  """Returns reasons to read tokenizer.json instead of the vocab.txt next to it.
+
+  As in transformers, it has the rules of a generic tokenizer class.
+  """
+  reasons = _more_than_a_list(folder)
+  vocab_file = os.path.join(folder, vocabularies.LIST)
+  name = vocabularies.read_config(vocab_file)[1].get("tokenizer_class")
+  if name in tokenizer_file.GENERIC:
+    reasons.append(f"tokenizer_class is {name}")
+  path, values = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
+  model = json_files.field(values, "model", dict, path, {})
+  listed = vocabularies.load_vocab(vocab_file)
+  stored = model.get("vocab", listed)
+  # Programs keep white space that load_vocab removes.
+  if isinstance(stored, dict):
+    stored = {token.strip(): index for token, index in stored.items()}
+  if stored != listed:
+    reasons.append(f"its tokens are not those of {vocabularies.LIST}")
+    errors.warn_once(
+      f"{path} takes precedence, but {reasons[-1]}; remove the outdated file"
+    )
+  return reasons
 
 
 def _more_than_a_list(folder):
@@ -312,6 +341,7 @@ def _special_names(folder, values):
 def _added_tokens(folder, values):
   """Returns the tokens that a folder's files add to its vocabulary."""
   _, listed = json_files.read_optional(folder, "added_tokens.json")
+  _, special_map = json_files.read_optional(folder, _SPECIAL_TOKENS)
   path, tokenizer = json_files.read_optional(
     folder, vocabularies.TOKENIZER_FILE
   )
@@ -321,7 +351,12 @@ def _added_tokens(folder, values):
     ).values(),
     *json_files.field(tokenizer, "added_tokens", list[dict], path, []),
   ]
-  return {*listed, *(str(e["content"]) for e in entries if "content" in e)}
+  for key in _ADDED:
+    source = values if values.get(key) else special_map
+    more = json_files.field(source, key, list | dict, folder, [])
+    entries += more.values() if isinstance(more, dict) else more
+  names = (e.get("content") if isinstance(e, dict) else e for e in entries)
+  return {*listed, *map(str, filter(None, names))}
 
 
 def _warn_of_ignored(vocab_file, values, path):
