@@ -58,11 +58,8 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
   if file_io.exists(config_path):
     config = configuration.read(config_path)
   tensors, prefix = _without_prefix(_open_files(file))
-  variant = (
-    config.get("variant", "bert")
-    if config
-    else weight_names.variant_of(tensors)
-  )
+  values = config or {"variant": weight_names.variant_of(tensors)}
+  variant = values.get("variant", "bert")
   _check_tied(path, tensors, variant)
   names, derived = weight_names.find(variant, tensors)
 
@@ -224,15 +221,12 @@ def _open_torch(path):
   # Training scripts also save other objects; the weights are in this entry.
   if isinstance(state, dict):
     state = state.get("state_dict", state)
-  tensors = (
-    {
-      name: tensor
-      for name, tensor in state.items()
-      if isinstance(name, str) and isinstance(tensor, torch.Tensor)
-    }
-    if isinstance(state, dict)
-    else {}
-  )
+  entries = state.items() if isinstance(state, dict) else ()
+  tensors = {
+    name: tensor
+    for name, tensor in entries
+    if isinstance(name, str) and isinstance(tensor, torch.Tensor)
+  }
   if not tensors:
     raise errors.InputError(
       f"{path} has no named tensors; save the model as model.safetensors"

@@ -56,11 +56,20 @@ def find(folder: str) -> dict[str, str]:
     raise errors.InputError(
       f"--model_dir={folder} has no {' or '.join(CONFIG_FILES)}; pass {advice}"
     )
-  paths = {
-    "bert_config_file": os.path.join(folder, configs[0]),
-    "init_checkpoint": folder,
-  }
-  variant = configuration.read(paths["bert_config_file"]).get("variant", "bert")
+  path = os.path.join(folder, configs[0])
+  values = configuration.read(path)
+  # Hugging Face's weights come first, and config.json belongs to them.
+  if configs[1:] and not names.isdisjoint(_WEIGHTS):
+    other = configuration.read(os.path.join(folder, configs[1]))
+    both = values.keys() & other.keys()
+    if differing := sorted(key for key in both if values[key] != other[key]):
+      errors.warn_once(
+        f"{path} is ignored, because its {', '.join(differing)} differs from "
+        f"{configs[1]}, which belongs to the folder's weights"
+      )
+      path, values = os.path.join(folder, configs[1]), other
+  paths = {"bert_config_file": path, "init_checkpoint": folder}
+  variant = values.get("variant", "bert")
   if vocabulary := tokenizer_files.vocabulary_of(folder, variant):
     paths["vocab_file"] = vocabulary
   return paths

@@ -112,8 +112,7 @@ def _names(objects):
     # Omit the parents, because `find` searches below all nodes.
     path = row.name.removeprefix("encoder/")
     path = path.replace("next_sentence/", "classification_heads/0/")
-    key = objects.key(path)
-    if key:
+    if key := objects.key(path):
       names[row.tf1] = key, row.layout
   return names
 

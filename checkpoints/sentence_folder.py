@@ -15,7 +15,11 @@ from common import errors, file_io, flag_values, json_files
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
-_LENGTH = "sentence_bert_config.json"
+# The maximum length; in old versions, the name depends on the encoder.
+_LENGTHS = [
+  f"sentence_{name}_config.json"
+  for name in "bert roberta distilbert camembert albert xlm-roberta".split()
+]
 # The module that computes sparse vectors: a weight per vocabulary token.
 SPARSE = "SpladePooling"
 # {name of a pooling in this project: its name in sentence-transformers}
@@ -47,7 +51,7 @@ def write_modules(
       }
       for n, (name, path) in enumerate(zip(names, paths))
     ],
-    _LENGTH: {
+    _LENGTHS[0]: {
       "max_seq_length": max_length,
       # The tokenizer's own setting decides whether text is lower-cased.
       "do_lower_case": False,
@@ -77,18 +81,15 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   Raises:
     InputError: a file is damaged, or a module or setting is not supported.
   """
-  path = os.path.join(folder, _MODULES)
-  if not file_io.exists(path):
+  names, poolings, path = read_modules(folder)
+  if not path:
     return {}
-  names, poolings, pooling_path = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
-  if names[:2] != ["Transformer", "Pooling"] or names[2:] not in (
-    [],
-    ["Normalize"],
-  ):
-    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
+  known = ["Transformer", "Pooling", "Normalize"]
+  if names not in (known, known[:2]):
+    problem = f"{folder}: the modules are {', '.join(names) or 'none'}"
   elif len(poolings) != 1 or poolings[0] not in KINDS:
-    problem = f"{pooling_path}: the pooling is {', '.join(poolings) or 'none'}"
+    problem = f"{path}: the pooling is {', '.join(poolings) or 'none'}"
   length = _max_length(folder)
   if not problem:
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
@@ -112,16 +113,15 @@ def read_sparse(folder: str) -> dict:
   head "sparse". Without modules.json, the result is {}. Raises InputError: a
   file is damaged, or a module or setting is not supported.
   """
-  path = os.path.join(folder, _MODULES)
-  if not file_io.exists(path):
+  names, rules, path = read_modules(folder)
+  if not path:
     return {}
-  names, rules, rules_path = read_modules(folder)
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
-    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
+    problem = f"{folder}: the modules are {', '.join(names) or 'none'}"
   for rule, known in zip(rules, flag_values.SPARSE_RULES):
     if not problem and rule not in known:
-      problem = f"{rules_path}: {rule!r} is not one of {', '.join(known)}"
+      problem = f"{path}: {rule!r} is not one of {', '.join(known)}"
   if problem:
     raise errors.InputError(
       f"{problem}; this project computes sparse vectors only with Transformer "
@@ -136,29 +136,25 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   """Returns the names of a folder's modules, its pooling modes, and their file.
 
   Modes in KINDS get this project's names. SpladePooling has two modes: its
-  strategy and its activation. Without modules.json, both lists are empty.
+  strategy and its activation. Without modules.json, all three are empty.
   Raises InputError: a file is damaged.
   """
-  path = os.path.join(folder, _MODULES)
+  root = _root(folder)
+  path = os.path.join(root, _MODULES)
   if not file_io.exists(path):
-    return [], [], path
+    return [], [], ""
   modules = json_files.field(
     {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
   if names[1:2] not in (["Pooling"], [SPARSE]):
     return names, [], path
-  path = os.path.join(folder, str(modules[1].get("path", "")), "config.json")
+  path = os.path.join(root, str(modules[1].get("path", "")), "config.json")
   values = json_files.read(path)
   if names[1] == SPARSE:
-    return (
-      names,
-      [
-        str(values.get("pooling_strategy", "max")),
-        str(values.get("activation_function", "relu")),
-      ],
-      path,
-    )
+    defaults = {"pooling_strategy": "max", "activation_function": "relu"}
+    rules = [str(values.get(key, default)) for key, default in defaults.items()]
+    return names, rules, path
   # Newer versions write a name or a list, older versions a boolean per mode.
   modes = values.get("pooling_mode") or [
     key.removeprefix("pooling_mode_")
@@ -170,10 +166,17 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   return names, [short.get(str(mode), str(mode)) for mode in modes], path
 
 
+def _root(folder):
+  """Returns the folder of modules.json for the folder of an encoder."""
+  parent, name = os.path.split(folder)
+  # Old versions write the encoder to a folder of its own.
+  return parent if name == "0_Transformer" else folder
+
+
 def _prompt_problem(folder):
   """Returns a problem with the prompt or width, or ""; may log warnings."""
   path, values = json_files.read_optional(
-    folder, "config_sentence_transformers.json"
+    _root(folder), "config_sentence_transformers.json"
   )
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
@@ -199,7 +202,7 @@ def _prompt_problem(folder):
 
 def _case_problem(folder):
   """Returns a problem if a cased tokenizer gets lower-cased text, or ""."""
-  path, values = json_files.read_optional(folder, _LENGTH)
+  path, values = _encoder_settings(folder)
   _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
   is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
   if is_lowered and tokenizer.get("do_lower_case") is not True:
@@ -207,9 +210,23 @@ def _case_problem(folder):
   return ""
 
 
+def _encoder_settings(folder):
+  """Returns (path, entries) of the encoder's settings; may log a warning."""
+  names = file_io.names_in(folder or ".")
+  present = [name for name in _LENGTHS if name in names]
+  path, values = json_files.read_optional(folder, [*present, _LENGTHS[0]][0])
+  # Such as config_args; since version 6, config_kwargs.
+  ignored = [key for key, value in values.items() if value and "args" in key]
+  if ignored:
+    errors.warn_once(
+      f"{path}: vectors may differ, as {', '.join(ignored)} has no effect here"
+    )
+  return path, values
+
+
 def _max_length(folder):
   """Returns {"max_seq_length": number}, or {} without a limit."""
-  path, values = json_files.read_optional(folder, _LENGTH)
+  path, values = _encoder_settings(folder)
   length = json_files.field(values, "max_seq_length", int, path, None)
   if length is None:
     # Newer versions write the length to this file.

@@ -22,26 +22,24 @@ _SPECIALS = {
   "mask_token": "[MASK]",
 }
 # Keys of further special tokens: a list, or {name: token}.
-_ADDED = (
-  "additional_special_tokens extra_special_tokens model_specific_special_tokens"
-).split()
+_ADDED = ("additional_special_tokens", "extra_special_tokens")
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 # Keys of tokenizer_config.json that this project reads, or that affect no ids.
 _KNOWN_KEYS = {
   *_SPECIALS,
-  *_ADDED,
   *(
     "do_lower_case strip_accents tokenize_chinese_chars never_split "
     "do_basic_tokenize added_tokens_decoder keep_accents remove_space "
     "word_tokenizer_type tokenizer_class truncation_side "
-    "auto_map backend bos_token chat_template clean_up_tokenization_spaces "
-    "eos_token from_slow full_tokenizer_file init_inputs is_local "
-    "local_files_only max_len max_length model_input_names model_max_length "
-    "name_or_path pad_to_multiple_of pad_token_type_id padding_side "
-    "processor_class return_token_type_ids sp_model_kwargs "
-    "special_tokens_map_file stride tokenizer_file trim_offsets "
-    "truncation_strategy use_fast verbose vocab_file"
+    "additional_special_tokens extra_special_tokens auto_map backend "
+    "bos_token chat_template clean_up_tokenization_spaces eos_token from_slow "
+    "full_tokenizer_file init_inputs is_local local_files_only max_len "
+    "max_length model_input_names model_max_length "
+    "model_specific_special_tokens name_or_path pad_to_multiple_of "
+    "pad_token_type_id padding_side processor_class return_token_type_ids "
+    "sp_model_kwargs special_tokens_map_file stride tokenizer_file "
+    "trim_offsets truncation_strategy use_fast verbose vocab_file"
   ).split(),
 }
 
@@ -295,9 +293,7 @@ def _unlike_a_list(folder):
     stored = {token.strip(): index for token, index in stored.items()}
   if stored != listed:
     reasons.append(f"its tokens are not those of {vocabularies.LIST}")
-    errors.warn_once(
-      f"{path} takes precedence, but {reasons[-1]}; remove the outdated file"
-    )
+    errors.warn_once(f"using {path}: {reasons[-1]}; remove the outdated file")
   return reasons
 
 
@@ -308,10 +304,11 @@ def _more_than_a_list(folder):
   """
   vocab_file = os.path.join(folder, vocabularies.LIST)
   path, values = vocabularies.read_config(vocab_file)
+  special = _special_tokens(folder, values)
   faults = [
     f"{key} is {name}"
-    for key, name in _special_names(folder, values).items()
-    if name != _SPECIALS[key]
+    for key, expected in _SPECIALS.items()
+    if (name := _content(special.get(key, expected))) != expected
   ]
   if values.get("do_basic_tokenize") is False:
     faults.append("do_basic_tokenize is false")
@@ -319,29 +316,27 @@ def _more_than_a_list(folder):
     *_SPECIALS.values(),
     *json_files.field(values, "never_split", list[str], path, []),
   }
-  added = sorted(_added_tokens(folder, values) - expressible)
-  if added:
+  if added := sorted(_added_tokens(folder, values) - expressible):
     faults.append(f"added tokens are {file_io.listed(added)}")
   return faults
 
 
-def _special_names(folder, values):
-  """Returns {"cls_token": its name, ...} from a folder's files."""
+def _special_tokens(folder, values):
+  """Returns {"cls_token": its value, ...} from a folder's files."""
   _, special_map = json_files.read_optional(folder, _SPECIAL_TOKENS)
-  special = {}
-  for key in _SPECIALS:
-    # The value is a string, or an object with the token's content.
-    value = values.get(key) or special_map.get(key)
-    name = value.get("content") if isinstance(value, dict) else value
-    if name:
-      special[key] = str(name)
-  return special
+  entries = [*special_map.items(), *values.items()]
+  return {key: value for key, value in entries if value}
+
+
+def _content(token):
+  """Returns the text of a token: a string, or an object with its content."""
+  return token.get("content") if isinstance(token, dict) else token
 
 
 def _added_tokens(folder, values):
   """Returns the tokens that a folder's files add to its vocabulary."""
   _, listed = json_files.read_optional(folder, "added_tokens.json")
-  _, special_map = json_files.read_optional(folder, _SPECIAL_TOKENS)
+  special = _special_tokens(folder, values)
   path, tokenizer = json_files.read_optional(
     folder, vocabularies.TOKENIZER_FILE
   )
@@ -352,11 +347,9 @@ def _added_tokens(folder, values):
     *json_files.field(tokenizer, "added_tokens", list[dict], path, []),
   ]
   for key in _ADDED:
-    source = values if values.get(key) else special_map
-    more = json_files.field(source, key, list | dict, folder, [])
+    more = json_files.field(special, key, list | dict, folder, [])
     entries += more.values() if isinstance(more, dict) else more
-  names = (e.get("content") if isinstance(e, dict) else e for e in entries)
-  return {*listed, *map(str, filter(None, names))}
+  return {*listed, *map(str, filter(None, map(_content, entries)))}
 
 
 def _warn_of_ignored(vocab_file, values, path):
@@ -404,10 +397,8 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
   if vocabularies.is_tokenizer_file(vocab_file):
     return None
   path, values = vocabularies.read_config(vocab_file)
-  known = json_files.field(values, "do_lower_case", bool, path, None)
-  if known is None:
-    known = vocabularies.normalizer(vocab_file).get("do_lower_case")
-  return known
+  default = vocabularies.normalizer(vocab_file).get("do_lower_case")
+  return json_files.field(values, "do_lower_case", bool, path, default)
 
 
 def read_never_split(vocab_file: str) -> list[str]:

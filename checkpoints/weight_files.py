@@ -177,12 +177,11 @@ def _prefix_in_folder(folder):
   state = None
   with contextlib.suppress(ValueError):  # Includes UnicodeDecodeError.
     state = tf.train.get_checkpoint_state(folder)
-  path = state.model_checkpoint_path if state else ""
+  named = state.model_checkpoint_path if state else ""
   # In a copy of a folder, the file may name the original folder.
-  if os.path.basename(path) in present:
-    return os.path.join(folder, os.path.basename(path))
-  if path and tf.io.gfile.exists(f"{path}.index"):
-    return path
+  for path in (os.path.join(folder, os.path.basename(named)), named):
+    if named and tf.io.gfile.exists(f"{path}.index"):
+      return path
   if len(present) == 1:
     return os.path.join(folder, present[0])
   if not all(re.fullmatch(r"model\.ckpt-\d+", name) for name in present):
@@ -349,22 +348,17 @@ def load(
     # Omit rows that only pad the weight.
     rows = slice(shapes[name][0]) if _PADDED.search(name) else ...
     value = np.asarray(reader.read(name))[rows]
-    if named[name].dtype.is_floating:
-      _check_value(f"{reader.path}: {name}", value)
+    is_finite = value.dtype.kind not in "iu" and np.isfinite(value).all()
+    if named[name].dtype.is_floating and not is_finite:
+      raise errors.InputError(
+        f"{reader.path}: {name} (type {value.dtype}) has NaN, infinity or "
+        "integers, but weights are finite floats: pass another checkpoint; to "
+        "resume a run, remove the newest checkpoint"
+      )
     # The model may store a variable in bfloat16.
     named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
-
-
-def _check_value(named, value):
-  """Raises InputError: a weight is damaged, or quantized without a scale."""
-  kind = f"integers ({value.dtype})" if value.dtype.kind in "iu" else ""
-  if kind or not np.isfinite(value).all():
-    raise errors.InputError(
-      f"{named} has {kind or 'NaN or infinity'}, but weights are finite floats:"
-      " pass another checkpoint; to resume a run, remove the newest checkpoint"
-    )
 
 
 def by_name(

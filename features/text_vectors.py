@@ -91,11 +91,8 @@ def make_compute(
   Raises:
     InputError: see `sentence_pooling.Pooling.of`.
   """
-  pooling = None
-  if settings.pooling:
-    pooling = sentence_pooling.Pooling.of(
-      settings, model.config.num_hidden_layers
-    )
+  depth = model.config.num_hidden_layers
+  pooling = settings.pooling and sentence_pooling.Pooling.of(settings, depth)
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)

@@ -97,6 +97,30 @@ def test_the_configuration_stores_input_settings():
 
 
 @pytest.mark.parametrize(
+  "act, weights, expected",
+  [
+    ("gelu_new", "model.safetensors", "bert_config.json"),  # The same function.
+    ("gelu", "model.safetensors", "config.json"),
+    ("gelu", "bert_model.ckpt.index", "bert_config.json"),
+  ],
+)
+def test_the_configuration_that_belongs_to_the_weights(
+  tmp_path, caplog, act, weights, expected
+):
+  sizes = {"vocab_size": 9, "hidden_size": 4}
+  for name, values in (
+    ("bert_config.json", {"hidden_act": "gelu", "initializer_range": 0.1}),
+    ("config.json", {"model_type": "bert", "hidden_act": act}),
+  ):
+    (tmp_path / name).write_text(json.dumps({**sizes, **values}))
+  (tmp_path / weights).touch()
+  files = model_folder.find(str(tmp_path))
+  assert files["bert_config_file"] == str(tmp_path / expected)
+  is_named = "its hidden_act differs from config.json" in caplog.text
+  assert is_named == (expected == "config.json")
+
+
+@pytest.mark.parametrize(
   "passed, positions, expected",
   [((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)],
 )

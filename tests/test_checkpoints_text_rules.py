@@ -223,7 +223,7 @@ def test_a_tokenizer_json_unlike_the_vocab_txt_is_used(
     vocab["zebra"] = vocab.pop(changed)
   rules["tokenizer_config.json"] = {"tokenizer_class": name}
   assert write_folder(tmp_path, rules) == str(tmp_path / expected)
-  warning = "takes precedence, but its tokens are not those of vocab.txt"
+  warning = f"using {tmp_path}/tokenizer.json: its tokens are not those of voc"
   assert caplog.text.count(warning) == bool(changed)
 
 

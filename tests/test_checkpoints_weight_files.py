@@ -229,17 +229,13 @@ def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
 
 
 @pytest.mark.parametrize(
-  "values, message",
-  [
-    (np.float32([1, np.nan]), "NaN or infinity"),
-    (np.float32([-np.inf, 1]), "NaN or infinity"),
-    (np.int8([1, 2]), r"integers \(int8\)"),
-  ],
+  "values", [np.float32([1, np.nan]), np.float32([-np.inf, 1]), np.int8([1, 2])]
 )
-def test_values_that_are_no_weights_are_refused(prefix, values, message):
+def test_values_that_are_no_weights_are_refused(prefix, values):
   name = "bert/pooler/dense/bias"
   weight_files.write_tf1(prefix, {name: values})
-  with pytest.raises(errors.InputError, match=f"ckpt: {name} has {message}, "):
+  message = rf"ckpt: {name} \(type {values.dtype}\) has NaN, infinity or int"
+  with pytest.raises(errors.InputError, match=message):
     weight_files.load(model(bert__pooler__dense__bias=[2]), prefix)
 
 
