@@ -97,27 +97,18 @@ def test_the_configuration_stores_input_settings():
 
 
 @pytest.mark.parametrize(
-  "act, weights, expected",
-  [
-    ("gelu_new", "model.safetensors", "bert_config.json"),  # The same function.
-    ("gelu", "model.safetensors", "config.json"),
-    ("gelu", "bert_model.ckpt.index", "bert_config.json"),
-  ],
+  "act, name", [("gelu_new", "bert_config.json"), ("gelu", "config.json")]
 )
-def test_the_configuration_that_belongs_to_the_weights(
-  tmp_path, caplog, act, weights, expected
-):
-  sizes = {"vocab_size": 9, "hidden_size": 4}
-  for name, values in (
+def test_the_configuration_of_the_weights_is_used(tmp_path, caplog, act, name):
+  for file, values in (
     ("bert_config.json", {"hidden_act": "gelu", "initializer_range": 0.1}),
-    ("config.json", {"model_type": "bert", "hidden_act": act}),
+    ("config.json", {"hidden_act": act, "model_type": "bert"}),
+    ("model.safetensors", {}),
   ):
-    (tmp_path / name).write_text(json.dumps({**sizes, **values}))
-  (tmp_path / weights).touch()
+    (tmp_path / file).write_text(json.dumps(values))
   files = model_folder.find(str(tmp_path))
-  assert files["bert_config_file"] == str(tmp_path / expected)
-  is_named = "its hidden_act differs from config.json" in caplog.text
-  assert is_named == (expected == "config.json")
+  assert files["bert_config_file"] == str(tmp_path / name)
+  assert ("its hidden_act differs" in caplog.text) == (name == "config.json")
 
 
 @pytest.mark.parametrize(

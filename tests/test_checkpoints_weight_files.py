@@ -1,6 +1,5 @@
 """Checkpoints are found, read, written and loaded; faults are reported."""
 
-import os
 import pathlib
 import resource
 import shutil
@@ -79,10 +78,6 @@ def test_the_checkpoint_that_is_found_in_a_folder(tmp_path):
   # In a copy, the checkpoint of the same name counts, not the original's.
   copy = shutil.copytree(tmp_path, tmp_path / "copy")
   assert weight_files.find_prefix(str(copy)) == str(copy / "model.ckpt-9")
-  for file in weight_files.files_of(str(copy / "model.ckpt-9")):
-    os.remove(file)
-  found = weight_files.find_prefix(str(copy))
-  assert found == str(tmp_path / "model.ckpt-9")
   assert found_after_writing("bert_model.ckpt") == "bert_model.ckpt"
 
 
@@ -228,14 +223,11 @@ def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
   check_equal({n: v.numpy() for n, v in variables.items()}, VALUES)
 
 
-@pytest.mark.parametrize(
-  "values", [np.float32([1, np.nan]), np.float32([-np.inf, 1]), np.int8([1, 2])]
-)
-def test_values_that_are_no_weights_are_refused(prefix, values):
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1])
+def test_values_that_are_no_weights_are_refused(prefix, value):
   name = "bert/pooler/dense/bias"
-  weight_files.write_tf1(prefix, {name: values})
-  message = rf"ckpt: {name} \(type {values.dtype}\) has NaN, infinity or int"
-  with pytest.raises(errors.InputError, match=message):
+  weight_files.write_tf1(prefix, {name: [1, value]})
+  with pytest.raises(errors.InputError, match=f"{name} .* has NaN, infinity"):
     weight_files.load(model(bert__pooler__dense__bias=[2]), prefix)
 
 
