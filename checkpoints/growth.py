@@ -48,13 +48,9 @@ class _GrownReader(weight_names.Reader):
     """`tables` is {name: (number of rows, function from old to new value)}."""
     vars(self).update(vars(reader))
     self._old, self._tables = reader, tables
-    self.shapes = {
-      **reader.shapes,
-      **{
-        name: (rows, *reader.shapes[name][1:])
-        for name, (rows, _) in tables.items()
-      },
-    }
+    self.shapes = {**reader.shapes}
+    for name, (rows, _) in tables.items():
+      self.shapes[name] = (rows, *reader.shapes[name][1:])
 
   def read(self, tf1):
     value = self._old.read(tf1)

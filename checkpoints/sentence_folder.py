@@ -219,7 +219,7 @@ def _encoder_settings(folder):
   ignored = [key for key, value in values.items() if value and "args" in key]
   if ignored:
     errors.warn_once(
-      f"{path}: vectors may differ, as {', '.join(ignored)} has no effect here"
+      f"{path}: vectors may differ: this project ignores {', '.join(ignored)}"
     )
   return path, values
 

@@ -210,12 +210,8 @@ def _keeping(words):
   whole = "|".join(map(re.escape, words))
   # BERT treats these ASCII characters as punctuation, unlike Unicode.
   pattern = Regex(rf"\A(?:{whole})\z|[\p{{P}}$+<=>^`|~]")
-  return pre_tokenizers.Sequence(
-    [
-      pre_tokenizers.WhitespaceSplit(),
-      pre_tokenizers.Split(pattern, "isolated"),
-    ]
-  )
+  split = pre_tokenizers.Split(pattern, "isolated")
+  return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), split])
 
 
 def check(vocab_file: str) -> None:

@@ -219,7 +219,7 @@ def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
   (tmp_path / "sentence_bert_config.json").write_text('{"config_args": [1]}')
   for _ in range(2):
     assert sentence_folder.read(folder)["pooling"] == "mean"
-  for text in ("('passage: ', 'query: ')", "is 'dot'", "as config_args has no"):
+  for text in ("('passage: ', 'query: ')", "is 'dot'", "ignores config_args"):
     assert caplog.text.count(text) == 1
 
 

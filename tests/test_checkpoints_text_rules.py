@@ -50,18 +50,20 @@ def test_ids_are_those_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in LISTS if "None" not in name])
-def test_configured_rules_replace_those_of_a_tokenizer_file(name, tmp_path):
+def test_configured_rules_replace_those_of_a_file(name, tmp_path, caplog):
   files = json.loads(json.dumps(CASES["added two"]["files"]))
   vocab = {word: number for number, word in enumerate(GOLDEN["vocab"])}
   files["tokenizer.json"]["model"]["vocab"] = vocab
   files["tokenizer.json"]["added_tokens"] = []
   files["tokenizer_config.json"] = CASES[name]["files"]["tokenizer_config.json"]
-  write_folder(tmp_path, files)
-  (tmp_path / "vocab.txt").unlink()
-  vocab_file = model_folder.find(str(tmp_path))["vocab_file"]
-  tokenizer = vocabularies.make_tokenizer(vocab_file)
-  ids = list(map(tokenizer.encode, GOLDEN["texts"]))
-  assert ids == CASES[name]["ids"]
+  for normalizer in (files["tokenizer.json"]["normalizer"], None):
+    files["tokenizer.json"]["normalizer"] = normalizer
+    write_folder(tmp_path, files)
+    (tmp_path / "vocab.txt").unlink()
+    vocab_file = model_folder.find(str(tmp_path))["vocab_file"]
+    tokenizer = vocabularies.make_tokenizer(vocab_file)
+    assert [*map(tokenizer.encode, GOLDEN["texts"])] == CASES[name]["ids"]
+  assert "tokenizer.json has no normalizer: tokenizer_con" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ RULES = {
   "strip_accents": "strip_accents",
   "tokenize_chinese_chars": "handle_chinese_chars",
 }
+# BERT's default rules in transformers.
+_NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "lowercase": True}
+_NORMALIZER |= {"strip_accents": None, "handle_chinese_chars": True}
 # Tokenizer classes of transformers that use tokenizer.json without changes.
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
@@ -184,7 +187,8 @@ def tokens_of(vocab_file: str) -> set[str]:
 def content_of(vocab_file: str) -> str:
   """Returns the content of a tokenizer.json.
 
-  As in transformers, rules in tokenizer_config.json override the file's rules.
+  As in transformers, rules in tokenizer_config.json override the file's rules,
+  or add BERT's rules to a file with word pieces and no rules.
   Raises InputError: the file is missing, or tokenizer_config.json is damaged.
   """
   with file_io.open_for_reading(vocab_file) as stream:
@@ -202,10 +206,15 @@ def content_of(vocab_file: str) -> str:
   try:
     values = json.loads(content)
     normalizer = values["normalizer"]
+    if normalizer is None and values["model"]["type"] == "WordPiece":
+      normalizer = _NORMALIZER
+      errors.warn_once(
+        f"{vocab_file} has no normalizer: tokenizer_config.json is used instead"
+      )
     if normalizer["type"] == "BertNormalizer" and (
-      normalizer.items() | rules.items() != normalizer.items()
+      normalizer | rules != values["normalizer"]
     ):
-      normalizer.update(rules)
+      values["normalizer"] = normalizer | rules
       return json.dumps(values, ensure_ascii=False)
   except (ValueError, TypeError, KeyError):
     pass  # The file has no such rules, or is damaged, which `_open` reports.
