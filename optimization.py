@@ -294,29 +294,18 @@ class AdamWeightDecay:
         moments unchanged, even if a gradient is not finite.
     """
     # With Python numbers, tf.function would trace the formula once per value.
-    apply = tf.cast(apply, tf.bool)
-    learning_rate = tf.cast(learning_rate, tf.float32)
-    step = tf.cast(step, tf.float32)
-    grad_scale = tf.cast(grad_scale, tf.float32)
-    if self._compiles or self._adapts_layers:
-      for variable, grad in zip(variables, grads):
-        self._update_by_formula(
-          variable,
-          grad,
-          learning_rate=learning_rate,
-          step=step,
-          grad_scale=grad_scale,
-          apply=apply,
-        )
-      return
-
-    self._update_in_place(
-      list(zip(variables, grads)),
-      learning_rate,
-      step,
-      grad_scale=grad_scale,
-      apply=apply,
+    options = dict(
+      learning_rate=tf.cast(learning_rate, tf.float32),
+      step=tf.cast(step, tf.float32),
+      grad_scale=tf.cast(grad_scale, tf.float32),
+      apply=tf.cast(apply, tf.bool),
     )
+    pairs = list(zip(variables, grads))
+    if self._compiles or self._adapts_layers:
+      for pair in pairs:
+        self._update_by_formula(*pair, **options)
+    else:
+      self._update_in_place(pairs, **options)
 
   def _multiplier(self, variable):
     return self._rate_multipliers.get(layers.variable_name(variable), 1.0)
@@ -357,16 +346,14 @@ class AdamWeightDecay:
       rate_scale, epsilon_scale = rate_scale * tf.sqrt(c2) / c1, tf.sqrt(c2)
     return grad_scale, rate_scale, epsilon_scale
 
-  def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
+  def _update_in_place(self, pairs, *, learning_rate, step, grad_scale, apply):
     """Updates variables and their moments in one pass over memory.
 
     It uses few operations per variable and no branches: each operation costs
     time in every step, and more while the step is traced.
     """
     # Without `apply`, betas of 1 and zero rates and gradients change nothing.
-    betas = [
-      tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
-    ]
+    beta_1, beta_2 = (tf.where(apply, b, 1.0) for b in self._betas.values())
     kernel_grad_scale, rate_scale, epsilon_scale = self._kernel_scales(step)
     grad_scale = tf.where(apply, grad_scale * kernel_grad_scale, 0.0)
     learning_rate = tf.where(apply, learning_rate, 0.0)
@@ -397,8 +384,8 @@ class AdamWeightDecay:
         beta1_power=no_correction,
         beta2_power=no_correction,
         lr=rate,
-        beta1=betas[0],
-        beta2=betas[1],
+        beta1=beta_1,
+        beta2=beta_2,
         epsilon=epsilon,
         grad=_scaled(grad, grad_scale),
       )
