@@ -77,19 +77,16 @@ def attention(
     probabilities [B, N, F, T] before dropout.
   """
   heads = config.num_attention_heads  # N
-  query = from_rows.dense_to_heads(
-    from_states, weights, "attention/self/query", heads
-  )  # [B, N, F, D]
-  key = to_rows.dense_to_heads(
-    to_states, weights, "attention/self/key", heads
-  )  # [B, N, T, D]
-  value = to_rows.dense_to_heads(
-    to_states, weights, "attention/self/value", heads
-  )
+
+  def project(rows, states, name):
+    return rows.dense_to_heads(states, weights, f"attention/self/{name}", heads)
+
+  query = project(from_rows, from_states, "query")  # [B, N, F, D]
+  key = project(to_rows, to_states, "key")  # [B, N, T, D]
+  value = project(to_rows, to_states, "value")
   # Unlike the original: scales the query [F, D], not the larger scores [F, T].
-  query = query * tf.cast(
-    1.0 / math.sqrt(config.hidden_size // heads), query.dtype
-  )
+  scale = 1.0 / math.sqrt(config.hidden_size // heads)
+  query = query * tf.cast(scale, query.dtype)
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
