@@ -288,14 +288,7 @@ class Weights(tf.Module):
     super().__init__()
     self._names = tuple(shapes)
     self._weights = tuple(
-      # Vectors (biases, layer norms) are small and stay float32.
-      _make_variable(
-        name,
-        shape,
-        stddev=stddev,
-        seed=seed,
-        dtype=storage_dtype if len(shape) > 1 else tf.float32,
-      )
+      _make_variable(name, shape, stddev, seed, storage_dtype)
       for name, shape in shapes.items()
     )
 
@@ -343,17 +336,19 @@ def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
     _loaded_later.reset(before)
 
 
-def _make_variable(name, shape, *, stddev, seed, dtype):
+def _make_variable(name, shape, stddev, seed, storage_dtype):
   # Draws on the CPU: a seed then gives the same weights on any accelerator.
   with tf.device("CPU:0"):
-    initial = _initial_value(name, shape, stddev=stddev, seed=seed)
-    initial = tf.cast(initial, dtype)  # Drawn in float32 for any dtype.
+    initial = _initial_value(name, shape, stddev, seed)
+    # Vectors (biases, layer norms) are small and stay float32.
+    if len(shape) > 1:
+      initial = tf.cast(initial, storage_dtype)
   # The empty scope keeps the caller's name scope out of the name.
   with tf.name_scope(""):
     return tf.Variable(initial, name=name)
 
 
-def _initial_value(name, shape, *, stddev, seed):
+def _initial_value(name, shape, stddev, seed):
   """Returns float32 initial weights; equal arguments give equal random weights.
 
   As in the original: the normal is truncated at two standard deviations and
