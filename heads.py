@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import configuration
 import layers
+from common import run_settings
 
 # As in the original: fine-tuning heads ignore initializer_range, and the
 # classification head drops 10 % of its input even if hidden_dropout_prob is 0.
@@ -84,8 +85,7 @@ def word_weights(
   head: MaskedLMHead,
   states: tf.Tensor,
   input_mask: tf.Tensor,
-  pooling: str,
-  activation: str,
+  settings: run_settings.Settings,
 ) -> tf.Tensor:
   """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
 
@@ -95,18 +95,18 @@ def word_weights(
   Args:
     states: the last states [B, T, H].
     input_mask: integers [B, T].
-    pooling: "max" or "sum".
-    activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
+    settings: `sparse_pooling` ("max" or "sum") and `sparse_activation` ("relu",
+      or "log1p_relu" to apply log(1 + x) twice).
   """
 
   def weigh_text(text):
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
     # The maximum may come first, because the weight grows with the logit.
-    if pooling == "max":
+    if settings.sparse_pooling == "max":
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
     weights = tf.math.log1p(tf.nn.relu(weights))
-    if activation == "log1p_relu":
+    if settings.sparse_activation == "log1p_relu":
       weights = tf.math.log1p(weights)
     return tf.reduce_sum(weights, 0)
 
@@ -145,7 +145,9 @@ class ReplacedTokenHead(layers.Weights):
 class _OutputHead(layers.Weights):
   """An output layer in float32; subclasses may apply dropout to its input."""
 
-  def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
+  def __init__(
+    self, config, num_outputs, *, prefix="", stddev=_HEAD_STDDEV, seed
+  ):
     shapes = output_shapes(config, prefix, num_outputs)
     super().__init__(shapes, stddev=stddev, seed=seed)
 
@@ -158,13 +160,8 @@ class NextSentenceHead(_OutputHead):
   """Predicts whether segment B follows segment A (label 0) or not (label 1)."""
 
   def __init__(self, config, *, seed: int = 12345):
-    super().__init__(
-      config,
-      2,
-      prefix="cls/seq_relationship/",
-      stddev=config.initializer_range,
-      seed=seed,
-    )
+    options = dict(stddev=config.initializer_range, seed=seed)
+    super().__init__(config, 2, prefix="cls/seq_relationship/", **options)
 
   def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:
     """Returns logits [B, 2] from the pooled output [B, H]."""
@@ -175,7 +172,7 @@ class ClassificationHead(_OutputHead):
   """Scores the labels of a whole sequence; regression has one output."""
 
   def __init__(self, config, num_labels: int, *, seed: int = 12345):
-    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
+    super().__init__(config, num_labels, seed=seed)
 
   def __call__(
     self, output: tf.Tensor, training: bool = False, *, dropout_seed=None
@@ -195,9 +192,7 @@ class SpanHead(_OutputHead):
   """Scores every token as the first and as the last token of an answer."""
 
   def __init__(self, config, *, seed: int = 12345):
-    super().__init__(
-      config, 2, prefix="cls/squad/", stddev=_HEAD_STDDEV, seed=seed
-    )
+    super().__init__(config, 2, prefix="cls/squad/", seed=seed)
 
   def __call__(self, sequence_output: tf.Tensor) -> tuple:
     """Returns start and end logits, each [B, T], from [B, T, H]."""

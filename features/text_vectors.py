@@ -97,17 +97,12 @@ def make_compute(
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
     if head:
-      return heads.word_weights(
-        head,
-        output.sequence_output,
-        input_mask,
-        settings.sparse_pooling,
-        settings.sparse_activation,
-      )
+      states = output.sequence_output
+      return heads.word_weights(head, states, input_mask, settings)
     if pooling:
       return heads.pool(output, input_mask, pooling)
-    states = [output.all_encoder_layers[layer] for layer in layers]
-    return tf.cast(tf.stack(states, axis=1), tf.float32)
+    chosen = [output.all_encoder_layers[layer] for layer in layers]
+    return tf.cast(tf.stack(chosen, axis=1), tf.float32)
 
   return compute
 

@@ -81,13 +81,8 @@ class ServedModel(tf.Module):
 
   def encode(self, inputs: dict, training=False, **options):
     """Returns the modeling.BertOutput for a dict with input_sequences.NAMES."""
-    return self.bert(
-      inputs["input_ids"],
-      inputs["input_mask"],
-      inputs["segment_ids"],
-      training=training,
-      **options,
-    )
+    batch = (inputs[name] for name in input_sequences.NAMES)
+    return self.bert(*batch, training=training, **options)
 
   def outputs(self, inputs: dict, training=False) -> dict:
     """Returns the float32 outputs that other programs use for fine-tuning.
@@ -238,23 +233,13 @@ class WordWeigher(MaskFiller):
   """Computes `embedding` [B, V], a SPLADE weight for each vocabulary token."""
 
   id_inputs = ServedModel.id_inputs
+  named = ServedModel.named
 
   def from_ids(self, **inputs):
     """Returns {"embedding": [B, V]}; see heads.word_weights."""
-    states = self.encode(inputs).sequence_output
-    return {
-      "embedding": heads.word_weights(
-        self.head,
-        states,
-        inputs["input_mask"],
-        self.settings.sparse_pooling,
-        self.settings.sparse_activation,
-      )
-    }
-
-  def named(self, outputs):
-    """Returns the outputs unchanged."""
-    return outputs
+    states, mask = self.encode(inputs).sequence_output, inputs["input_mask"]
+    weights = heads.word_weights(self.head, states, mask, self.settings)
+    return {"embedding": weights}
 
 
 class PairScorer(ServedModel):
