@@ -35,19 +35,18 @@ _CLASS_EXCEPTIONS = {("albert", "next_sentence"): "ForPreTraining"}
 
 
 def write(
-  folder: str,
   write_model: Callable[[str], None],
   config: configuration.BertConfig,
   settings: run_settings.Settings,
   *,
   pooling: tuple | None = None,
 ) -> None:
-  """Writes the folder; an error leaves no incomplete folder.
+  """Writes the folder --export_dir; an error leaves no incomplete folder.
 
   Args:
-    folder: path of a new or empty folder.
     write_model: function that writes the network's file to a path.
-    settings: settings of export_saved_model.py, with the model's `labels`.
+    settings: settings of export_saved_model.py, with the model's `labels`;
+      `export_dir` is a new or empty folder.
     pooling: the sentence_pooling.Pooling for the head "embedding".
 
   Raises:
@@ -55,7 +54,7 @@ def write(
       model, or the folder is invalid (see file_io.new_folder).
   """
   configuration.check_huggingface(config)
-  with file_io.new_folder(folder) as temporary:
+  with file_io.new_folder(settings.export_dir) as temporary:
     write_model(os.path.join(temporary, network_file.FILES[settings.format]))
     huggingface.write_settings(
       temporary,

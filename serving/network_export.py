@@ -14,6 +14,7 @@ from common import errors, run_settings
 from engines import export_folder, litert_model, network_file, networks
 from features import text_batches
 from serving import answers, models
+from text import input_sequences
 from variants import registry
 
 COMPARED_TEXTS = [
@@ -64,18 +65,11 @@ def write(model: models.ServedModel, texts: list) -> None:
           "The texts are built-in sentences. To compare with your own texts, "
           "pass a file with one per line: --calibration_file=texts.txt"
         )
-    answers.write_settings(
-      os.path.join(os.path.dirname(path), network_file.SETTINGS),
-      settings,
-      model.text_inputs,
-    )
+    settings_file = os.path.join(os.path.dirname(path), network_file.SETTINGS)
+    answers.write_settings(settings_file, settings, model.text_inputs)
 
   export_folder.write(
-    settings.export_dir,
-    write_model,
-    model.config,
-    settings,
-    pooling=model.pooling,
+    write_model, model.config, settings, pooling=model.pooling
   )
 
 
@@ -98,12 +92,8 @@ def write_file(
   from engines import onnx_graph, quantization
 
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
-  graph = onnx_graph.make(
-    settings.head,
-    weights,
-    model.config,
-    pooling=model.pooling or onnx_graph.MEAN,
-  )
+  pooling = model.pooling or onnx_graph.MEAN
+  graph = onnx_graph.make(settings.head, weights, model.config, pooling=pooling)
   onnx_graph.write(path, graph)
   if settings.quantize == "int8":
     quantization.quantize(path)
@@ -118,13 +108,9 @@ def _write_litert(path, model, settings):
   def compute(**batch):
     return model.exported(**{inputs[n]: value for n, value in batch.items()})
 
+  is_int8 = settings.quantize == "int8"
   litert_model.write(
-    path,
-    model,
-    compute,
-    inputs,
-    settings.lengths,
-    is_int8=settings.quantize == "int8",
+    path, model, compute, inputs, settings.lengths, is_int8=is_int8
   )
 
 
@@ -145,16 +131,10 @@ def compare(
     InputError: the difference exceeds max_quantization_difference.
   """
   encode = text_batches.make_encoder(model.tokenizer, settings.max_seq_length)
-  batches = []
-  for text in texts:
-    ids, segments = encode(*text)
-    batches.append(
-      {
-        "input_ids": [ids],
-        "input_mask": [[1] * len(ids)],
-        "segment_ids": [segments],
-      }
-    )
+  sequences = [encode(*text) for text in texts]
+  batches = [
+    input_sequences.pad_batch([ids], [segments]) for ids, segments in sequences
+  ]
   reference = models.network_of(model.exported, models.ServedModel.id_inputs)
   distances = differences(reference, engine.run, batches)
   summary = (

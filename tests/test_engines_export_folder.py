@@ -33,15 +33,12 @@ def write(
       **SETTINGS,
       "vocab_file": write_vocabulary(tmp_path),
       "head": head,
+      "export_dir": str(tmp_path / "out"),
       **values,
     }
   )
   export_folder.write(
-    str(tmp_path / "out"),
-    write_model,
-    config or engine_models.config_of(),
-    settings,
-    pooling=pooling,
+    write_model, config or engine_models.config_of(), settings, pooling=pooling
   )
 
 

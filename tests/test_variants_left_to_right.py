@@ -191,7 +191,7 @@ def test_programs_without_such_a_network_are_refused(tmp_path):
   assert registry.name_of(again.config) == "left_to_right"
   assert set(again.reader.shapes) >= set(registry.shapes(CONFIG))
   with pytest.raises(errors.InputError, match="has no class for left_to_right"):
-    export_folder.write(f"{tmp_path}/out", None, CONFIG, None)
+    export_folder.write(None, CONFIG, None)
   weights = {layers.variable_name(v): v.numpy() for v in encoder.variables}
   with pytest.raises(errors.InputError, match="left_to_right cannot .* ONNX"):
     onnx_graph.make("embedding", weights, CONFIG)
