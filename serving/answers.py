@@ -174,16 +174,15 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     # A SavedModel returns word pieces, all other networks return ids.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
-  def answer(rows):
-    encoded = [pretraining_answers.encode(tokenizer, text) for (text,) in rows]
+  def encode(text):
+    ids, positions = pretraining_answers.encode(tokenizer, text)
+    if len(ids) > length:
+      ids = [*ids[: length - 1], ids[-1]]
     # Truncating a text also removes the masks beyond its new end.
-    encoded = [
-      (
-        ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
-        [position for position in positions if position < length - 1],
-      )
-      for ids, positions in encoded
-    ]
+    return ids, [position for position in positions if position < length - 1]
+
+  def answer(rows):
+    encoded = [encode(text) for (text,) in rows]
 
     def compute(batch, numbers):
       positions = [encoded[n][1] for n in numbers]
@@ -227,7 +226,7 @@ def make_scorer(
   length = settings.max_seq_length
   encode = text_batches.make_encoder(tokenizer, length)
 
-  def answer(rows):
+  def describe(rows):
     texts, copies, masked, mask_id = [], [], [], tokenizer.mask_id
     for number, (text,) in enumerate(rows):
       pretraining_answers.check_sentence(
@@ -241,30 +240,23 @@ def make_scorer(
 
     def compute(batch, numbers):
       positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
-      return network(**batch, masked_lm_positions=positions, masked_lm_ids=ids)[
-        "log_probabilities"
-      ][:, 0].tolist()
+      outputs = network(
+        **batch, masked_lm_positions=positions, masked_lm_ids=ids
+      )
+      return outputs["log_probabilities"][:, 0].tolist()
 
     scores = iter(input_sequences.in_batches(copies, compute, batch_size))
-    return [
-      _described_likelihood(
-        tokenizer.convert_ids_to_tokens(ids),
-        list(itertools.islice(scores, len(ids))),
-      )
-      for ids in texts
-    ]
+    for ids in texts:
+      values = list(itertools.islice(scores, len(ids)))
+      total = math.fsum(values)
+      yield {
+        "log_likelihood": total,
+        "perplexity": math.exp(-total / len(values)),
+        "tokens": tokenizer.convert_ids_to_tokens(ids),
+        "log_probabilities": values,
+      }
 
-  return answer
-
-
-def _described_likelihood(tokens, values):
-  total = math.fsum(values)
-  return {
-    "log_likelihood": total,
-    "perplexity": math.exp(-total / len(values)),
-    "tokens": tokens,
-    "log_probabilities": values,
-  }
+  return lambda rows: list(describe(rows))
 
 
 def _next_sentence(settings, tokenizer, network, batch_size):
