@@ -28,17 +28,14 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   settings = model.settings
   if settings.engine == "tensorflow":
     return models.network_of(model.from_ids, model.id_inputs)
-  values = settings.pick("head quantize max_seq_length")
+  values = {
+    **settings.pick("head quantize max_seq_length"),
+    "format": settings.engine,
+    "lengths": (),
+    "max_quantization_difference": export_options.MOST_DIFFERENCE,
+  }
   exported = network_export.with_lengths(
-    run_settings.Settings(
-      {
-        **values,
-        "format": settings.engine,
-        "lengths": (),
-        "max_quantization_difference": export_options.MOST_DIFFERENCE,
-      }
-    ),
-    model.config,
+    run_settings.Settings(values), model.config
   )
   texts = [
     (text,) * len(model.text_inputs) for text in network_export.COMPARED_TEXTS
@@ -50,9 +47,8 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
   if settings.quantize != "none":
     summary = network_export.compare(model, loaded, exported, texts)
     logging.info("8 bits: %s", summary)
-  return networks.of_engine(
-    loaded, settings, len(vocabularies.lines(model.tokenizer))
-  )
+  num_words = len(vocabularies.lines(model.tokenizer))
+  return networks.of_engine(loaded, settings, num_words)
 
 
 def network_on_engine(

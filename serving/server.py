@@ -169,14 +169,9 @@ async def _serve(application, host, port, name, timeout):
   # Only the end of the process can stop a batch that a thread computes.
   end = threading.Timer(_SECONDS_TO_END, _end_now)
   end.daemon = True
+  busy, most = application[_BUSY], connections.most_by_default()
   try:
-    listener = await connections.listen(
-      runner.server,
-      application[_BUSY],
-      host,
-      port,
-      connections.most_by_default(),
-    )
+    listener = await connections.listen(runner.server, busy, host, port, most)
     address, port = listener.sockets[0].getsockname()[:2]
     print(rest.model_url(address, port, name), flush=True)
     await stop.wait()

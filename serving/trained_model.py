@@ -50,12 +50,8 @@ class TrainedModel:
     settings = export_settings.resolve(settings, self.config)
     model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
     missing = model.load().missing
-    answer = answers.make(
-      settings,
-      self.tokenizer,
-      engine_choice.network(model, self._threads),
-      batch_size,
-    )
+    network = engine_choice.network(model, self._threads)
+    answer = answers.make(settings, self.tokenizer, network, batch_size)
     head = answers.Head(settings, model.text_inputs, answer)
     if settings.engine != "tensorflow":  # The engine has copied the weights.
       return head
