@@ -131,14 +131,10 @@ class Batcher:
       else:
         self._changed.clear()
         await self._changed.wait()
-      if batch := self._next_batch():
-        await self._compute(batch)
-
-  def _next_batch(self):
-    """Removes the next batch from the queue and returns it."""
-    pending, size = self._pending(), self._limits.max_batch_size
-    self._waiting = pending[size:]
-    return pending[:size]
+      pending, size = self._pending(), self._limits.max_batch_size
+      self._waiting = pending[size:]
+      if pending:
+        await self._compute(pending[:size])
 
   def _pending(self):
     """Drops instances whose request has ended; returns all others."""
