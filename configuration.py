@@ -219,13 +219,11 @@ class BertConfig:
 # Hugging Face's config.json often has one of these weight files next to it.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 # The keys that both formats have, under our names.
-_SHARED = (
+_SHARED = [
   *_COUNTS,
-  "hidden_act",
-  "hidden_dropout_prob",
-  "attention_probs_dropout_prob",
+  *"hidden_act hidden_dropout_prob attention_probs_dropout_prob".split(),
   "initializer_range",
-)
+]
 
 
 class _ModelFormat(NamedTuple):
@@ -247,9 +245,8 @@ _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 _EPSILON = 1e-12
 _ROBERTA = _ModelFormat(
   defaults={
+    **_BERT,
     "vocab_size": 50265,
-    "type_vocab_size": 2,
-    "hidden_act": "gelu",
     # Includes the table's rows before position 0, which BertConfig excludes.
     "max_position_embeddings": 512,
     "pad_token_id": 1,
@@ -289,6 +286,7 @@ _FORMATS = {
   ),
   "albert": _ModelFormat(
     defaults={
+      **_BERT,
       "vocab_size": 30000,
       "embedding_size": 128,
       "hidden_size": 4096,
@@ -298,7 +296,6 @@ _FORMATS = {
       "hidden_act": "gelu_new",
       "hidden_dropout_prob": 0,
       "attention_probs_dropout_prob": 0,
-      "type_vocab_size": 2,
     },
     others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
   ),
