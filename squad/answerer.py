@@ -66,12 +66,10 @@ class Answerer:
     pads = settings.pad_to_max_length
     # XLA compiles only the training step, so prediction may use any length.
     self._trim = not pads and not distribution.is_tpu(strategy)
-    self._predictor = evaluation_loop.Predictor(
-      strategy,
-      functools.partial(
-        window_logits, model, trim=self._trim, mask_padding=not pads
-      ),
+    compute = functools.partial(
+      window_logits, model, trim=self._trim, mask_padding=not pads
     )
+    self._predictor = evaluation_loop.Predictor(strategy, compute)
     self.threshold = threshold
 
   def answers(
@@ -118,9 +116,5 @@ class Answerer:
 
   def result_names(self, file: data.SquadFile) -> list[str]:
     """Returns the names of the scores that `scores` returns for a file."""
-    return list(
-      self.scores(
-        file,
-        [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions],
-      )[0]
-    )
+    blank = [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
+    return list(self.scores(file, blank)[0])

@@ -254,10 +254,9 @@ def _nested(entry, place, version_2):
   answers = json_files.field(entry, "answers", dict | list, place, [])
   if isinstance(answers, list):
     return entry
-  texts = json_files.field(answers, "text", list[str], f"{place}, answers")
-  starts = json_files.field(
-    answers, "answer_start", list[int], f"{place}, answers"
-  )
+  where = f"{place}, answers"
+  texts = json_files.field(answers, "text", list[str], where)
+  starts = json_files.field(answers, "answer_start", list[int], where)
   if len(texts) != len(starts):
     raise errors.InputError(
       f"{place}: the lists in answers differ in length: text {len(texts)}, "
@@ -328,15 +327,13 @@ def _with_answer(question, entry, passage):
       end_position=end,
       before_answer=passage.text[passage.starts[start] : offset],
     )
+  if not cleaned:
+    return Skipped(question.qas_id, "its answer is blank")
   text_at_offset = passage.text[offset : offset + len(text)]
   return Skipped(
     question.qas_id,
-    (
-      f"its answer {text!r:.60} is not at answer_start {offset}; the context "
-      f"has {text_at_offset!r:.60} there"
-      if cleaned
-      else "its answer is blank"
-    ),
+    f"its answer {text!r:.60} is not at answer_start {offset}; the context "
+    f"has {text_at_offset!r:.60} there",
   )
 
 
@@ -369,10 +366,7 @@ def _report(path, questions, skipped):
     ("have an empty context", [q for q in questions if not q.doc_tokens]),
   ):
     if affected:
+      count, first = len(affected), affected[0].qas_id
       logging.warning(
-        "%s: %d questions %s, the first: %r",
-        path,
-        len(affected),
-        fault,
-        affected[0].qas_id,
+        "%s: %d questions %s, the first: %r", path, count, fault, first
       )
