@@ -88,15 +88,13 @@ def write_settings(
     settings: settings for `make`, with the model's `labels`.
     texts: names of an example's texts.
   """
-  json_files.write(
-    path,
-    {
-      "settings": settings.pick(STORED),
-      "labels": settings.labels,
-      "text_inputs": texts,
-      "text_rules": vocabularies.text_rules(settings.vocab_file),
-    },
-  )
+  values = {
+    "settings": settings.pick(STORED),
+    "labels": settings.labels,
+    "text_inputs": texts,
+    "text_rules": vocabularies.text_rules(settings.vocab_file),
+  }
+  json_files.write(path, values)
 
 
 def read_settings(
@@ -107,18 +105,17 @@ def read_settings(
   Raises InputError: the file is missing or damaged.
   """
   values = json_files.read(path)
-  settings = run_settings.Settings(
-    {
-      # An export from before an option existed gets the option's default.
-      **export_options.DEFAULTS,
-      **json_files.field(values, "settings", dict, path),
-      "labels": json_files.field(values, "labels", list[str], path),
-      "vocab_file": vocab_file,
-      # Exports of earlier versions lack text_rules.
-      "text_rules": json_files.field(values, "text_rules", dict, path, {}),
-    }
-  )
-  return settings, json_files.field(values, "text_inputs", list[str], path)
+  stored = {
+    # An export from before an option existed gets the option's default.
+    **export_options.DEFAULTS,
+    **json_files.field(values, "settings", dict, path),
+    "labels": json_files.field(values, "labels", list[str], path),
+    "vocab_file": vocab_file,
+    # Exports of earlier versions lack text_rules.
+    "text_rules": json_files.field(values, "text_rules", dict, path, {}),
+  }
+  texts = json_files.field(values, "text_inputs", list[str], path)
+  return run_settings.Settings(stored), texts
 
 
 def check(head: str, rows: list) -> None:
@@ -150,8 +147,15 @@ def _classification(settings, tokenizer, network, batch_size):
   )
 
 
-def _embedding(settings, tokenizer, network, batch_size):
+def _by_sequence(settings, tokenizer, compute, batch_size):
+  """Returns a function of examples, each of which becomes one sequence."""
   encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  return lambda rows: input_sequences.in_batches(
+    [encode(*row) for row in rows], compute, batch_size
+  )
+
+
+def _embedding(settings, tokenizer, network, batch_size):
   is_sparse = settings.head == "sparse"
   words = vocabularies.lines(tokenizer) if is_sparse else []
 
@@ -162,9 +166,7 @@ def _embedding(settings, tokenizer, network, batch_size):
       else:
         yield {"embedding": vector.tolist()}
 
-  return lambda rows: input_sequences.in_batches(
-    [encode(*row) for row in rows], compute, batch_size
-  )
+  return _by_sequence(settings, tokenizer, compute, batch_size)
 
 
 def _masked_lm(settings, tokenizer, network, batch_size):
@@ -260,15 +262,11 @@ def make_scorer(
 
 
 def _next_sentence(settings, tokenizer, network, batch_size):
-  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
-
   def compute(batch, _):
     for row in network(**batch)["log_probabilities"].tolist():
       yield {"probability": math.exp(row[0]), "log_probabilities": row}
 
-  return lambda rows: input_sequences.in_batches(
-    [encode(*row) for row in rows], compute, batch_size
-  )
+  return _by_sequence(settings, tokenizer, compute, batch_size)
 
 
 def _span(settings, tokenizer, network, batch_size):
