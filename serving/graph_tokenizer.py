@@ -137,18 +137,14 @@ class GraphTokenizer(tf.Module):
     # A code point's chunk is the number of white-space characters before it.
     chunks = tf.cumsum(tf.cast(roles & _SPACE > 0, tf.int64))  # [C]
     rows = tf.gather(source.value_rowids(), first)
-    offset = tf.gather(source.row_starts(), rows)
-    values = Tokens(
-      ids, first - offset, end - offset, words, tf.gather(chunks, first)
-    )
-    return Tokens(
-      *(
-        tf.RaggedTensor.from_value_rowids(
-          tf.cast(value, tf.int32), rows, nrows=source.nrows()
-        )
-        for value in values
-      )
-    )
+    offset, nrows = tf.gather(source.row_starts(), rows), source.nrows()
+
+    def ragged(values):
+      values = tf.cast(values, tf.int32)
+      return tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows)
+
+    values = ids, first - offset, end - offset, words, tf.gather(chunks, first)
+    return Tokens(*map(ragged, values))
 
   def _replaced(self, chars, roles):
     """Replaces code points as BasicTokenizer does; spaces then separate words.
