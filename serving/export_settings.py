@@ -46,11 +46,10 @@ def with_trained(
   trained = model_folder.input_settings(config.to_dict())
   if settings.head in ("embedding", "sparse"):
     folder = os.path.dirname(settings.bert_config_file)
-    rules = (
-      sentence_folder.read_sparse(folder)
-      if settings.head == "sparse"
-      else sentence_folder.read(folder, settings.given)
-    )
+    if settings.head == "sparse":
+      rules = sentence_folder.read_sparse(folder)
+    else:
+      rules = sentence_folder.read(folder, settings.given)
     trained = {**rules, **trained}
   is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
   if trained.get("text_b_column") or is_reranker:
@@ -80,13 +79,9 @@ def resolve(
   """
   trained_head.require(settings.head, settings)
   # Defaults of the head's script. The model's settings override them below.
-  is_span = settings.head == "span"
-  changes = {
-    "max_seq_length": min(
-      384 if is_span else 128, config.max_position_embeddings
-    ),
-    "doc_stride": 128 if is_span else 0,
-  }
+  length, stride = (384, 128) if settings.head == "span" else (128, 0)
+  length = min(length, config.max_position_embeddings)
+  changes = {"max_seq_length": length, "doc_stride": stride}
   changes = {n: v for n, v in changes.items() if n not in settings.given}
   if settings.head == "classification" and not settings.output_activation:
     changes["output_activation"] = _activation(config)

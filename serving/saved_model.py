@@ -146,11 +146,9 @@ def load(
     )
   vocab_file = os.path.join(folder, _VOCABULARY)
   settings, texts = answers.read_settings(answers_file, vocab_file)
+  options = settings.pick("do_lower_case never_split")
   tokenizer = tokenization.FullTokenizer(
-    vocab_file,
-    settings.do_lower_case,
-    settings.never_split,
-    **settings.text_rules,
+    vocab_file, **options, **settings.text_rules
   )
   try:
     model = tf.saved_model.load(file_io.literal_name(folder))
@@ -163,14 +161,12 @@ def load(
     # A signature does not keep its variables alive, so refer to `model` here.
     return model.signatures["ids"](**batch)
 
+  answer = answers.make(settings, tokenizer, models.on_tensors(ids), batch_size)
   name = os.path.basename(os.path.abspath(folder))
+  # TensorFlow Serving's status requires a version.
+  version = int(name) if name.isdecimal() else 1
   return exported_network.Served(
-    folder,
-    settings.head,
-    texts,
-    answers.make(settings, tokenizer, models.on_tensors(ids), batch_size),
-    # TensorFlow Serving's status requires a version.
-    version=int(name) if name.isdecimal() else 1,
+    folder, settings.head, texts, answer, version=version
   )
 
 

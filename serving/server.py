@@ -245,14 +245,10 @@ class _Handlers:
   async def metadata(self, request):
     self._check_name(request)
     definitions = {"signature_def": rest.metadata(self._model.texts)}
-    spec = {"name": self._name, "version": self._version}
-    return _json(
-      {
-        # TensorFlow Serving's answer has this empty field too.
-        "model_spec": {**spec, "signature_name": ""},
-        "metadata": {"signature_def": definitions},
-      }
-    )
+    metadata = {"signature_def": definitions}
+    # In TensorFlow Serving's answer, signature_name is empty too.
+    spec = {"name": self._name, "version": self._version, "signature_name": ""}
+    return _json({"model_spec": spec, "metadata": metadata})
 
   def _check_name(self, request):
     name = request.match_info["name"]

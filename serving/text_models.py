@@ -222,21 +222,14 @@ class TextModel:
     _checked("top_k", top_k)
     queries, lines = [queries] if is_single else [*queries], [*lines]
     if vectors is None:  # Embed the lines in parts, to limit memory.
-      vectors = np.concatenate(
-        [
-          self.embed(lines[start : start + _LINES_AT_ONCE], **options)
-          for start in range(0, len(lines), _LINES_AT_ONCE)
-        ]
-      )
+      starts = range(0, len(lines), _LINES_AT_ONCE)
+      parts = [lines[start : start + _LINES_AT_ONCE] for start in starts]
+      vectors = np.concatenate([self.embed(part, **options) for part in parts])
     else:
       first = self.embed(lines[0], **options)
       vector_search.check(vectors, len(lines), first, "vectors=")
-    results = vector_search.search(
-      vectors,
-      lines,
-      top_k,
-      None if queries == lines else self.embed(queries, **options),
-    )
+    query_vectors = None if queries == lines else self.embed(queries, **options)
+    results = vector_search.search(vectors, lines, top_k, query_vectors)
     return results[0] if is_single else results
 
   def classify(self, texts, **options):
