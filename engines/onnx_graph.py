@@ -144,15 +144,13 @@ class _Graph:
   def model(self):
     """Returns the graph as a model with int64 inputs [B, T]."""
     shape = [_BATCH, _LENGTH]
+    inputs = [
+      helper.make_tensor_value_info(name, TensorProto.INT64, shape)
+      for name in self._inputs
+    ]
+    tensors = list(self._tensors.values())
     graph = helper.make_graph(
-      self._nodes,
-      "bert",
-      [
-        helper.make_tensor_value_info(name, TensorProto.INT64, shape)
-        for name in self._inputs
-      ],
-      self._outputs,
-      list(self._tensors.values()),
+      self._nodes, "bert", inputs, self._outputs, tensors
     )
     return helper.make_model(
       graph,

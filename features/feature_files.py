@@ -195,14 +195,12 @@ def _columns(rows):
 def _write_column(member, file, dtype, shape):
   """Copies a temporary file to an .npy member; `shape` is that of a row."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
-  np.lib.format.write_array_header_1_0(
-    member,
-    {
-      "descr": np.lib.format.dtype_to_descr(dtype),
-      "fortran_order": False,
-      "shape": (count, *shape),
-    },
-  )
+  header = {
+    "descr": np.lib.format.dtype_to_descr(dtype),
+    "fortran_order": False,
+    "shape": (count, *shape),
+  }
+  np.lib.format.write_array_header_1_0(member, header)
   file.seek(0)
   shutil.copyfileobj(file, member)
 

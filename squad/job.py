@@ -118,9 +118,7 @@ class SquadRun:
       folder,
       self._model.variables,
       config,
-      settings.vocab_file,
-      settings.do_lower_case,
-      never_split=settings.never_split,
+      **settings.pick("vocab_file do_lower_case never_split"),
       step=step,
     )
     # This also removes a threshold that belongs to other weights.

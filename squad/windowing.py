@@ -310,13 +310,11 @@ def make_batch(
     segments += [w.question_ids, w.passage.ids[w.start : w.start + w.length]]
   lengths = np.array([len(ids) for ids in segments])
   starts = np.cumsum(lengths) - lengths
+  spans = input_sequences.Spans(
+    starts[::2], lengths[::2], starts[1::2], lengths[1::2]
+  )
   batch = input_sequences.fill_batch(
-    np.concatenate(segments),
-    input_sequences.Spans(
-      starts[::2], lengths[::2], starts[1::2], lengths[1::2]
-    ),
-    max_seq_length,
-    tokenizer.frame,
+    np.concatenate(segments), spans, max_seq_length, tokenizer.frame
   )
   columns = {"unique_ids": "unique_id"}
   if training:
