@@ -222,13 +222,9 @@ class _Network(_Graph):
     rows, _ = registry.shapes(self._config)[table]
     first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)
-    positions = self.add(
-      "Slice",
-      self.weight(table),
-      first,
-      self.add("Add", first, length),
-      self.constant([0]),
-    )  # [T, E]
+    end = self.add("Add", first, length)
+    table, axis = self.weight(table), self.constant([0])
+    positions = self.add("Slice", table, first, end, axis)  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{prefix}/LayerNorm")
     # In variants, a dense layer may map x from E to H: variants/factorized.py.
     mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
@@ -252,12 +248,10 @@ class _Network(_Graph):
     return lambda name: albert.tf1_name(f"{start}{name}/").removesuffix("/")
 
   def _layer(self, x, bias, full_name):
-    attended = self._dense(
-      self._attention(x, bias, full_name), full_name("attention/output/dense")
-    )
-    x = self._norm(
-      self.add("Add", x, attended), full_name("attention/output/LayerNorm")
-    )
+    context = self._attention(x, bias, full_name)
+    attended = self._dense(context, full_name("attention/output/dense"))
+    x = self.add("Add", x, attended)
+    x = self._norm(x, full_name("attention/output/LayerNorm"))
     inner = self._activate(self._dense(x, full_name("intermediate/dense")))
     output = self._dense(inner, full_name("output/dense"))
     return self._norm(self.add("Add", x, output), full_name("output/LayerNorm"))
@@ -269,9 +263,8 @@ class _Network(_Graph):
 
     def project(name, order):
       projected = self._dense(x, full_name(f"attention/self/{name}"))
-      return self.add(
-        "Transpose", self.add("Reshape", projected, split), perm=order
-      )
+      projected = self.add("Reshape", projected, split)
+      return self.add("Transpose", projected, perm=order)
 
     # Queries and values are [B, N, T, D], keys [B, N, D, T].
     query = project("query", [0, 2, 1, 3])
@@ -280,9 +273,8 @@ class _Network(_Graph):
     probs = self.add("Softmax", self.add("Add", scores, bias), axis=-1)
     context = self.add("MatMul", probs, project("value", [0, 2, 1, 3]))
     context = self.add("Transpose", context, perm=[0, 2, 1, 3])
-    return self.add(
-      "Reshape", context, self.constant([0, 0, self._config.hidden_size])
-    )
+    shape = self.constant([0, 0, self._config.hidden_size])
+    return self.add("Reshape", context, shape)
 
   def _pooled(self):
     first = self.add("Gather", self.states[-1], self.constant(0), axis=1)
@@ -314,9 +306,8 @@ class _Network(_Graph):
     logits = self._logits(
       x, "bert/embeddings/word_embeddings", f"{prefix}/output_bias"
     )
-    self.add_output(
-      "logits", logits, [_BATCH, _LENGTH, self._config.vocab_size]
-    )
+    shape = [_BATCH, _LENGTH, self._config.vocab_size]
+    self.add_output("logits", logits, shape)
 
   def add_embedding(self, mode, layers, normalize):
     """Adds the last hidden states, and the embedding as in heads.pool."""
@@ -326,23 +317,19 @@ class _Network(_Graph):
       square = self.add("ReduceSumSquare", vector, self.constant([1]))
       square = self.add("Max", square, self.number(_LEAST_SQUARE))
       vector = self.add("Div", vector, self.add("Sqrt", square))
-    self.add_output(
-      "last_hidden_state", self.states[-1], [_BATCH, _LENGTH, width]
-    )
+    shape = [_BATCH, _LENGTH, width]
+    self.add_output("last_hidden_state", self.states[-1], shape)
     if mode != "pooled":
       width *= len(layers)
     self.add_output("sentence_embedding", vector, [_BATCH, width])
 
   def _pool(self, mode, layers):
     depth = self._config.num_hidden_layers
-    states = self.add(
-      "Concat",
-      *(
-        self.add("Sum", *(self.states[layer % depth] for layer in summed))
-        for summed in layers
-      ),
-      axis=2,
-    )  # [B, T, D]
+    sums = [
+      self.add("Sum", *(self.states[layer % depth] for layer in summed))
+      for summed in layers
+    ]
+    states = self.add("Concat", *sums, axis=2)  # [B, T, D]
     if mode == "cls":
       return self.add("Gather", states, self.constant(0), axis=1)
     mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
@@ -353,8 +340,7 @@ class _Network(_Graph):
       tokens = self.add("Where", is_token, states, lowest)
       return self.add("ReduceMax", tokens, axis, keepdims=0)
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
-    total = self.add(
-      "ReduceSum", self.add("Mul", states, mask), axis, keepdims=0
-    )
+    masked = self.add("Mul", states, mask)
+    total = self.add("ReduceSum", masked, axis, keepdims=0)
     count = self.add("ReduceSum", mask, axis, keepdims=0)
     return self.add("Div", total, self.add("Max", count, self.number(1.0)))
