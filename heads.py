@@ -217,13 +217,11 @@ def _pooled(output, input_mask, pooling):
     return tf.cast(output.pooled_output, tf.float32)
   # A graph does not compute the layers above the last one summed here.
   computed = output.all_encoder_layers
-  states = tf.concat(
-    [
-      tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
-      for summed in pooling.layers
-    ],
-    axis=-1,
-  )  # [B, T, D]
+  sums = [
+    tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
+    for summed in pooling.layers
+  ]
+  states = tf.concat(sums, axis=-1)  # [B, T, D]
   if pooling.mode == "cls":
     return states[:, 0]  # [CLS]
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]

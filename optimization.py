@@ -398,11 +398,9 @@ class AdamWeightDecay:
     norm = global_norm(grads)
     # As in the original: variables that the loss does not reach are skipped.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
+    scale = clip_scale(norm)
     self.update_all(
-      *zip(*pairs),
-      learning_rate=learning_rate,
-      step=step,
-      grad_scale=clip_scale(norm),
+      *zip(*pairs), learning_rate=learning_rate, step=step, grad_scale=scale
     )
     return norm
 

@@ -75,11 +75,8 @@ def of_engine(
       probabilities = np.exp(_log_softmax(logits[..., :num_words]))
       return _fillings(probabilities, settings.top_k)
     if head == "sparse":
-      return {
-        "embedding": _word_weights(
-          arrays["logits"], batch["input_mask"], settings
-        )
-      }
+      weights = _word_weights(arrays["logits"], batch["input_mask"], settings)
+      return {"embedding": weights}
     return arrays
 
   return network

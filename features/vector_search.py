@@ -72,10 +72,8 @@ def read_texts(path: str) -> list[str]:
 
 def checksums(sequences: Iterable) -> np.ndarray:
   """Returns a checksum of each line's token ids, uint32 [N]."""
-  return np.array(
-    [zlib.crc32(np.array(ids, np.int32).tobytes()) for ids in sequences],
-    np.uint32,
-  )
+  values = [zlib.crc32(np.array(ids, np.int32).tobytes()) for ids in sequences]
+  return np.array(values, np.uint32)
 
 
 def read(path: str, sequences: Iterable = ()) -> np.ndarray:
