@@ -204,13 +204,8 @@ def _paragraphs(path, version_2):
   ):
     entries = list(entries)
     if context is not None:
-      yield (
-        entries[0][0],
-        {
-          "context": context,
-          "qas": [_nested(entry, place, version_2) for place, entry in entries],
-        },
-      )
+      questions = [_nested(entry, place, version_2) for place, entry in entries]
+      yield entries[0][0], {"context": context, "qas": questions}
       continue
     for place, article in entries:
       paragraphs = json_files.field(article, "paragraphs", list[dict], place)
@@ -262,13 +257,9 @@ def _nested(entry, place, version_2):
       f"{place}: the lists in answers differ in length: text {len(texts)}, "
       f"answer_start {len(starts)}; expected one answer_start for each text"
     )
-  entry = {
-    **entry,
-    "answers": [
-      {"text": text, "answer_start": start}
-      for text, start in zip(texts, starts)
-    ],
-  }
+  pairs = zip(texts, starts)
+  nested = [{"text": text, "answer_start": start} for text, start in pairs]
+  entry = {**entry, "answers": nested}
   if version_2:
     entry.setdefault("is_impossible", not texts)
   return entry

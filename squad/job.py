@@ -141,11 +141,9 @@ class SquadRun:
 
   def _evaluate(self):
     """Returns answers, scores, and each question's scores for --eval_file."""
-    file = self._inputs["eval"]
+    file, batch_size = self._inputs["eval"], self._settings.eval_batch_size
     answers = self._answerer.answers(
-      file,
-      self._settings.eval_batch_size,
-      find_threshold=self.threshold.is_auto,
+      file, batch_size, find_threshold=self.threshold.is_auto
     )
     return answers, *self._answerer.scores(file.file, answers)
 

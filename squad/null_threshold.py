@@ -63,11 +63,9 @@ class NullThreshold:
 
   def find(self, file: data.SquadFile, answers: list) -> None:
     """Sets the threshold with the best F1 for the current weights' answers."""
-    self.value = scores.best_threshold(
-      file.questions,
-      {answer.qas_id: answer.best_text for answer in answers},
-      {answer.qas_id: answer.null_odds for answer in answers},
-    )
+    texts = {answer.qas_id: answer.best_text for answer in answers}
+    odds = {answer.qas_id: answer.null_odds for answer in answers}
+    self.value = scores.best_threshold(file.questions, texts, odds)
     # JSON must be UTF-8, but file names may contain other bytes.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {

@@ -265,7 +265,7 @@ def make_windows(
     ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
     room = tokenizer.frame.room(lengths.max_seq_length) - len(tokens)
     cuts = cut_passage(len(passage.tokens), room, lengths.doc_stride)
-    for number, cut in enumerate(cuts):
+    for number, (start, length, is_max_context) in enumerate(cuts):
       window = Window(
         next(unique_ids),
         index,
@@ -273,7 +273,9 @@ def make_windows(
         tokens,
         ids,
         passage,
-        *cut,
+        start,
+        length,
+        is_max_context,
         is_impossible=question.is_impossible,
         specials=tokenizer.specials,
       )
