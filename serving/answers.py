@@ -189,12 +189,8 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     def compute(batch, numbers):
       positions = [encoded[n][1] for n in numbers]
       width = max(1, *map(len, positions))
-      outputs = network(
-        **batch,
-        masked_lm_positions=[
-          row + [0] * (width - len(row)) for row in positions
-        ],
-      )  # [B, P, K]
+      padded = [row + [0] * (width - len(row)) for row in positions]
+      outputs = network(**batch, masked_lm_positions=padded)  # [B, P, K]
       for number, row in enumerate(positions):
         fillings = outputs["fillings"][number, : len(row)]
         probabilities = outputs["probabilities"][number, : len(row)]

@@ -204,11 +204,8 @@ class GraphTokenizer(tf.Module):
     pieces = self._wordpiece.tokenize(words)
     ids, numbers = pieces.flat_values, pieces.value_rowids()
     # [UNK] covers a whole word. Other pieces cover their own characters.
-    sizes = tf.where(
-      ids == self._unknown,
-      tf.gather(lengths, numbers),
-      tf.gather(self._sizes, ids),
-    )
+    known = tf.gather(self._sizes, ids)
+    sizes = tf.where(ids == self._unknown, tf.gather(lengths, numbers), known)
     return ids, numbers, sizes
 
 

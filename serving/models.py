@@ -81,8 +81,8 @@ class ServedModel(tf.Module):
 
   def encode(self, inputs: dict, training=False, **options):
     """Returns the modeling.BertOutput for a dict with input_sequences.NAMES."""
-    batch = (inputs[name] for name in input_sequences.NAMES)
-    return self.bert(*batch, training=training, **options)
+    ids, mask, segments = (inputs[name] for name in input_sequences.NAMES)
+    return self.bert(ids, mask, segments, training, **options)
 
   def outputs(self, inputs: dict, training=False) -> dict:
     """Returns the float32 outputs that other programs use for fine-tuning.

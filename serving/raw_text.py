@@ -158,10 +158,8 @@ def pair_inputs(
   sep = column * sep_id
   first = tf.concat([column * cls_id, first_of(ids_a, kept_a), sep], 1)
   # As in the original: without a second text, there is no second [SEP].
-  second = first_of(
-    tf.concat([first_of(ids_b, kept_b), sep], 1),
-    tf.where(lengths_b > 0, lengths_b + 1, 0),
-  )
+  count = tf.where(lengths_b > 0, lengths_b + 1, 0)
+  second = first_of(tf.concat([first_of(ids_b, kept_b), sep], 1), count)
   ids = tf.concat([first, second], 1)
   segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
   return {
@@ -184,11 +182,8 @@ def checked(model: models.ServedModel, **inputs) -> dict:
     "masked_lm_positions": shape[1],
   }
   most = config.max_position_embeddings
-  checks = [
-    tf.debugging.Assert(
-      shape[1] <= most, [f"input_ids has rows of more than {most} tokens"]
-    )
-  ]
+  too_long = f"input_ids has rows of more than {most} tokens"
+  checks = [tf.debugging.Assert(shape[1] <= most, [too_long])]
   for name, values in inputs.items():
     axes = 1 if name == "masked_lm_positions" else 2
     checks += [

@@ -92,10 +92,9 @@ def _exported(raw):
     root.__call__.get_concrete_function(
       dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
     )
+  signature = [models.TEXTS] * len(model.text_inputs)
   root.make_inputs = tf.function(
-    raw.make_inputs,
-    autograph=False,
-    input_signature=[models.TEXTS] * len(model.text_inputs),
+    raw.make_inputs, autograph=False, input_signature=signature
   )
   return root
 

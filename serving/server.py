@@ -231,9 +231,9 @@ class _Handlers:
     return _json({"status": "ok"})
 
   async def metrics(self, request):
+    text = request.app[_METRICS].text(self._batcher)
     return web.Response(
-      text=request.app[_METRICS].text(self._batcher),
-      headers={"Content-Type": metrics.CONTENT_TYPE},
+      text=text, headers={"Content-Type": metrics.CONTENT_TYPE}
     )
 
   async def status(self, request):

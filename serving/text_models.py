@@ -395,10 +395,8 @@ def _rows(texts):
       "strings, or a list of these"
     )
   is_single = isinstance(texts, (str, tuple))
-  rows = [
-    (text,) if isinstance(text, str) else text
-    for text in ([texts] if is_single else texts)
-  ]
+  examples = [texts] if is_single else texts
+  rows = [(text,) if isinstance(text, str) else text for text in examples]
   for number, row in enumerate(rows):
     try:
       # `str.encode` also refuses lone surrogates, as TensorFlow would later.

@@ -68,10 +68,8 @@ class TrainedModel:
 
   def states(self, head: answers.Head, batch: dict, attention: bool) -> dict:
     """Returns layers, pooled and attention (see text_models.Encoded)."""
-    output = head.model.encode(
-      {name: tf.constant(values) for name, values in batch.items()},
-      return_attention=attention,
-    )
+    inputs = {name: tf.constant(values) for name, values in batch.items()}
+    output = head.model.encode(inputs, return_attention=attention)
     states = {
       "layers": tf.stack(output.all_encoder_layers, 1),
       "pooled": output.pooled_output,
