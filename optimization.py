@@ -182,10 +182,8 @@ def adam_weight_decay_update(
     param_norm, norm = tf.norm(param), tf.norm(direction)
     # `where` computes both branches: the divisor is 1 where it is not used.
     usable = tf.logical_and(param_norm > 0.0, norm > 0.0)
-    trust_ratio = tf.where(
-      usable, param_norm / tf.where(usable, norm, 1.0), tf.ones_like(norm)
-    )
-    direction *= trust_ratio
+    ratio = param_norm / tf.where(usable, norm, 1.0)
+    direction *= tf.where(usable, ratio, tf.ones_like(norm))
   return param - learning_rate * direction, m, v
 
 
@@ -193,14 +191,9 @@ def _scaled(grad, scale):
   """Returns grad * scale as a dense float32 tensor, 0 if the scale is 0."""
   if isinstance(grad, tf.IndexedSlices):
     # Scales the rows before they expand to the whole embedding table.
-    values = _times(grad.values, scale)
-    return tf.convert_to_tensor(
-      tf.IndexedSlices(values, grad.indices, grad.dense_shape)
-    )
-  return _times(grad, scale)
-
-
-def _times(grad, scale):
+    values = _scaled(grad.values, scale)
+    rows = tf.IndexedSlices(values, grad.indices, grad.dense_shape)
+    return tf.convert_to_tensor(rows)
   # 0 times an infinite gradient would be NaN, but a skipped step (scale 0) must
   # not change the moments.
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
