@@ -91,9 +91,8 @@ def resolve(
   if settings.version_2_with_negative and threshold is None:
     # Neither a flag nor a setting of the training gives the threshold.
     threshold = null_threshold.of_checkpoint(settings.init_checkpoint)
-  return settings.replace(
-    null_score_diff_threshold=threshold, labels=_labels(settings, config)
-  )
+  labels = _labels(settings, config)
+  return settings.replace(null_score_diff_threshold=threshold, labels=labels)
 
 
 def _activation(config):

@@ -29,9 +29,8 @@ def run(settings: run_settings.Settings) -> None:
   settings = model_settings.restore_trained(
     model_settings.resolve(settings), ["text_column", "text_b_column"]
   )
-  logits, options = serving_answers.classifier(
-    export.settings, export.network(export.settings)
-  )
+  network = export.network(export.settings)
+  logits, options = serving_answers.classifier(export.settings, network)
   if len(export.texts) == 2 and not settings.text_b_column:
     raise errors.InputError(
       "the model takes two texts per example: pass --text_b_column"

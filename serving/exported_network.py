@@ -48,9 +48,8 @@ class ExportedNetwork:
     engine = networks.engine_of(folder)
     assert engine  # The caller has checked that the folder is an export.
     self.settings = stored.replace(engine=engine)
-    self.config = configuration.BertConfig.from_json_file(
-      paths["bert_config_file"]
-    )
+    config_file = paths["bert_config_file"]
+    self.config = configuration.BertConfig.from_json_file(config_file)
     self.tokenizer = vocabularies.make_tokenizer(
       stored.vocab_file, **self.settings.pick("do_lower_case never_split")
     )

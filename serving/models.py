@@ -73,11 +73,8 @@ class ServedModel(tf.Module):
 
     Raises InputError: a variable that outputs depend on is missing.
     """
-    return weight_files.load(
-      self.variables,
-      self.settings.init_checkpoint,
-      allowed_missing=self.allowed_missing,
-    )
+    path, optional = self.settings.init_checkpoint, self.allowed_missing
+    return weight_files.load(self.variables, path, allowed_missing=optional)
 
   def encode(self, inputs: dict, training=False, **options):
     """Returns the modeling.BertOutput for a dict with input_sequences.NAMES."""
@@ -198,9 +195,8 @@ class MaskFiller(ServedModel):
   def from_ids(self, masked_lm_positions, **inputs):
     """Returns the `top_k` likeliest tokens at each masked position."""
     logits = self._word_logits(masked_lm_positions, inputs)
-    top = tf.math.top_k(
-      tf.nn.softmax(logits), min(self.settings.top_k, logits.shape[-1])
-    )
+    count = min(self.settings.top_k, logits.shape[-1])
+    top = tf.math.top_k(tf.nn.softmax(logits), count)
     return {"fillings": top.indices, "probabilities": top.values}
 
   def log_probabilities(

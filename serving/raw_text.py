@@ -56,10 +56,9 @@ class RawText(tf.Module):
     # No mask follows the last part, so remove the last id.
     inputs = self._joined(first_of(ids, ids.row_lengths() - 1))
     is_mask = tf.equal(inputs["input_ids"], self._mask_id[0])  # [B, T]
-    columns = tf.range(tf.shape(is_mask)[1])
-    positions = tf.ragged.boolean_mask(
-      tf.broadcast_to(columns, tf.shape(is_mask)), is_mask
-    )
+    shape = tf.shape(is_mask)
+    columns = tf.broadcast_to(tf.range(shape[1]), shape)
+    positions = tf.ragged.boolean_mask(columns, is_mask)
     # Unused positions are 0.
     return {**inputs, "masked_lm_positions": positions.to_tensor()}
 

@@ -165,8 +165,7 @@ def example_request(
   names: Sequence[str], host: str, port: int, name: str
 ) -> str:
   """Returns a curl command that requests a prediction."""
-  instance = (
-    "some text" if len(names) == 1 else dict.fromkeys(names, "some text")
-  )
+  text = "some text"
+  instance = text if len(names) == 1 else dict.fromkeys(names, text)
   body = json.dumps({"instances": [instance]})
   return f"curl -d '{body}' {model_url(host, port, name)}:predict"

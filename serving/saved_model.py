@@ -71,9 +71,8 @@ def _write(folder, raw):
   """Writes all files except the warm-up requests."""
   settings = raw.model.settings
   tf.saved_model.save(_exported(raw), folder, signatures=_signatures(raw))
-  answers.write_settings(
-    os.path.join(folder, _ANSWERS_FILE), settings, raw.model.text_inputs
-  )
+  answers_file = os.path.join(folder, _ANSWERS_FILE)
+  answers.write_settings(answers_file, settings, raw.model.text_inputs)
   with file_io.open_for_reading(settings.vocab_file) as stream:
     file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 

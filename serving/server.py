@@ -232,9 +232,8 @@ class _Handlers:
 
   async def metrics(self, request):
     text = request.app[_METRICS].text(self._batcher)
-    return web.Response(
-      text=text, headers={"Content-Type": metrics.CONTENT_TYPE}
-    )
+    headers = {"Content-Type": metrics.CONTENT_TYPE}
+    return web.Response(text=text, headers=headers)
 
   async def status(self, request):
     self._check_name(request)

@@ -142,9 +142,8 @@ class TextModel:
     """Returns an Encoded, with hidden states, for each text or pair."""
     rows, is_single = _rows(texts)
     head = self._encoder()
-    encode = text_batches.make_encoder(
-      self.tokenizer, head.model.settings.max_seq_length
-    )
+    max_length = head.model.settings.max_seq_length
+    encode = text_batches.make_encoder(self.tokenizer, max_length)
     # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
