@@ -74,10 +74,9 @@ class MaskedLMHead(layers.Weights):
     if masked_lm_positions is not None:
       # Gathers first, because the slowest part is the product with V columns.
       x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
+    # The transform: [B, P, H] -> [B, P, E].
     x = layers.dense(x, weights, "transform/dense", self._activation)
-    x = layers.layer_norm(
-      x, weights, "transform/LayerNorm", self._epsilon
-    )  # [B, P, E]
+    x = layers.layer_norm(x, weights, "transform/LayerNorm", self._epsilon)
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 

@@ -116,9 +116,8 @@ class _Graph:
 
   def add_output(self, name, tensor, shape):
     self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
-    self._outputs.append(
-      helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    )
+    info = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    self._outputs.append(info)
 
   def weight(self, name):
     """Adds a weight to the graph and returns its name."""

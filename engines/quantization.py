@@ -64,8 +64,7 @@ def _transpose_word_table(model):
     if node.op_type == "Transpose" and node.input[0].startswith("bert/"):
       value = numpy_helper.to_array(tables[node.input[0]]).T
       value = np.ascontiguousarray(value)
-      model.graph.initializer.append(
-        numpy_helper.from_array(value, node.output[0])
-      )
+      tensor = numpy_helper.from_array(value, node.output[0])
+      model.graph.initializer.append(tensor)
       model.graph.node.remove(node)
       return
