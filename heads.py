@@ -7,7 +7,6 @@ import tensorflow as tf
 
 import configuration
 import layers
-from common import run_settings
 
 # As in the original: fine-tuning heads ignore initializer_range, and the
 # classification head drops 10 % of its input even if hidden_dropout_prob is 0.
@@ -84,7 +83,8 @@ def word_weights(
   head: MaskedLMHead,
   states: tf.Tensor,
   input_mask: tf.Tensor,
-  settings: run_settings.Settings,
+  pooling: str,
+  activation: str,
 ) -> tf.Tensor:
   """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
 
@@ -94,18 +94,18 @@ def word_weights(
   Args:
     states: the last states [B, T, H].
     input_mask: integers [B, T].
-    settings: `sparse_pooling` ("max" or "sum") and `sparse_activation` ("relu",
-      or "log1p_relu" to apply log(1 + x) twice).
+    pooling: "max" or "sum".
+    activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
   """
 
   def weigh_text(text):
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
     # The maximum may come first, because the weight grows with the logit.
-    if settings.sparse_pooling == "max":
+    if pooling == "max":
       weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
     weights = tf.math.log1p(tf.nn.relu(weights))
-    if settings.sparse_activation == "log1p_relu":
+    if activation == "log1p_relu":
       weights = tf.math.log1p(weights)
     return tf.reduce_sum(weights, 0)
 

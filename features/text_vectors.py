@@ -97,8 +97,9 @@ def make_compute(
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
     if head:
+      rules = settings.sparse_pooling, settings.sparse_activation
       states = output.sequence_output
-      return heads.word_weights(head, states, input_mask, settings)
+      return heads.word_weights(head, states, input_mask, *rules)
     if pooling:
       return heads.pool(output, input_mask, pooling)
     chosen = [output.all_encoder_layers[layer] for layer in layers]

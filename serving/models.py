@@ -234,7 +234,8 @@ class WordWeigher(MaskFiller):
   def from_ids(self, **inputs):
     """Returns {"embedding": [B, V]}; see heads.word_weights."""
     states, mask = self.encode(inputs).sequence_output, inputs["input_mask"]
-    weights = heads.word_weights(self.head, states, mask, self.settings)
+    rules = self.settings.sparse_pooling, self.settings.sparse_activation
+    weights = heads.word_weights(self.head, states, mask, *rules)
     return {"embedding": weights}
 
 
