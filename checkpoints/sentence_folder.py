@@ -169,7 +169,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
 def _root(folder):
   """Returns the folder of modules.json for the folder of an encoder."""
   parent, name = os.path.split(folder)
-  # Old versions write the encoder to a folder of its own.
+  # Old versions write the encoder to a subfolder.
   return parent if name == "0_Transformer" else folder
 
 

@@ -288,7 +288,7 @@ def _unlike_a_list(folder):
   if isinstance(stored, dict):
     stored = {token.strip(): index for token, index in stored.items()}
   if stored != listed:
-    reasons.append(f"its tokens are not those of {vocabularies.LIST}")
+    reasons.append(f"its tokens differ from {vocabularies.LIST}")
     errors.warn_once(f"using {path}: {reasons[-1]}; remove the outdated file")
   return reasons
 

@@ -373,7 +373,7 @@ def read_search(folder: str) -> list[tuple[dict, dict]]:
     return []
   text = path.read_text("utf-8")
   header, *lines = (line.split("\t") for line in text.splitlines())
-  # The columns of the settings precede those of the scores.
+  # The columns of the settings precede the columns of the scores.
   count = sum(name in flag_values.SEARCHED for name in header)
   names, scores = header[:count], header[count:]
   return [

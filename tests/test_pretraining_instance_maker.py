@@ -1,4 +1,4 @@
-"""Compares instances with the original's, and with those of plain loops."""
+"""Compares instances with the original's and with plain loops."""
 
 import hashlib
 import pathlib
