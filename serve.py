@@ -115,7 +115,7 @@ from serving import exported_network, rest, text_models
 def model_name(settings):
   """Returns --model_name, by default the name of the model's folder."""
   folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
-  # As in TensorFlow Serving, the folder above the version names the model.
+  # As usual with TensorFlow Serving, the folder above the version has the name.
   if os.path.basename(folder).isdecimal():
     folder = os.path.dirname(folder)
   name = settings.model_name or os.path.basename(folder)

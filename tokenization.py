@@ -48,7 +48,7 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
 # Each cache has these limits. Even a large English text has fewer frequent
-# chunks, and longer chunks (links, numbers) rarely recur.
+# chunks than this, and longer chunks (links, numbers) rarely recur.
 _CACHED_ENTRIES = 1 << 17
 _CACHED_CHARS = 32
 
@@ -162,7 +162,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class Specials(NamedTuple):
-  """The special tokens around texts, in BERT [CLS] a [SEP] b [SEP].
+  """The special tokens around texts, for BERT: [CLS] A [SEP] B [SEP].
 
   Attributes:
     cls, sep, mask: tokens.

@@ -21,7 +21,7 @@ _SPECIALS = {
   "cls_token": "[CLS]",
   "mask_token": "[MASK]",
 }
-# Keys of further special tokens: a list, or {name: token}.
+# Keys of further special tokens; each value is a list or {name: token}.
 _ADDED = ("additional_special_tokens", "extra_special_tokens")
 # Variants whose vocab.txt, if any, is not a list of word pieces.
 _WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
@@ -254,9 +254,10 @@ def check(vocab_file: str) -> None:
 def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
   """Returns the path of a folder's tokenizer.json or vocabulary, or None.
 
-  A tokenizer.json takes precedence over a list of word pieces if the folder has
-  settings that a list cannot express, or if its tokens differ, with a warning.
-  `variant` is the variant of the model. Raises InputError: a file is damaged.
+  A tokenizer.json takes precedence over a list of word pieces if a list cannot
+  express the folder's settings, if the tokenizer's class is generic, or, with a
+  warning, if the two files' tokens differ. `variant` is the variant of the
+  model. Raises InputError: a file is damaged.
   """
   names = file_io.names_in(folder or ".")
   known: tuple[str, ...] = vocabularies.NAMES
@@ -273,7 +274,7 @@ def vocabulary_of(folder: str, variant: str = "bert") -> str | None:
 def _unlike_a_list(folder):
   """Returns reasons to read tokenizer.json instead of the vocab.txt next to it.
 
-  As in transformers, it has the rules of a generic tokenizer class.
+  As in transformers, a generic tokenizer class takes its rules from it.
   """
   reasons = _more_than_a_list(folder)
   vocab_file = os.path.join(folder, vocabularies.LIST)
@@ -284,7 +285,7 @@ def _unlike_a_list(folder):
   model = json_files.field(values, "model", dict, path, {})
   listed = vocabularies.load_vocab(vocab_file)
   stored = model.get("vocab", listed)
-  # Programs keep white space that load_vocab removes.
+  # Tokens in tokenizer.json may keep white space that load_vocab removes.
   if isinstance(stored, dict):
     stored = {token.strip(): index for token, index in stored.items()}
   if stored != listed:

@@ -54,7 +54,7 @@ class PretrainingInput:
     Args:
       files: TFRecord files; empty files are skipped.
       config: the configuration of the model that reads them.
-      max_seq_length, max_predictions: T and P of the records.
+      max_seq_length, max_predictions: the sizes of the records' features.
       use_next_sentence_loss: whether next-sentence labels are needed.
       vocab_file: the records' vocabulary, needed only to mask them.
       masks: whether records without masks are masked while they are read.

@@ -353,11 +353,12 @@ def _report(path, questions, skipped):
     for question in skipped:
       logging.debug("%s: question %r: %s", path, *question)
   for fault, affected in (
-    ("are blank", [q for q in questions if not q.question_text.strip()]),
-    ("have an empty context", [q for q in questions if not q.doc_tokens]),
+    ("blank questions", [q for q in questions if not q.question_text.strip()]),
+    (
+      "questions with an empty context",
+      [q for q in questions if not q.doc_tokens],
+    ),
   ):
     if affected:
       count, first = len(affected), affected[0].qas_id
-      logging.warning(
-        "%s: %d questions %s, the first: %r", path, count, fault, first
-      )
+      logging.warning("%s: %s: %d, the first: %r", path, fault, count, first)

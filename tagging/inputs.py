@@ -65,7 +65,7 @@ def files_to_read(settings) -> dict[str, str]:
 
 def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
   """Returns {name: sentences} for {name: path}."""
-  # None reads labels if the file has any, to score the predictions.
+  # `labelled=None` reads the labels if the file has any, to score predictions.
   any_labels = None if settings.predict_labels else False
   options = settings.pick(
     "file_format word_column label_column scheme lenient label_names"

@@ -216,8 +216,8 @@ def test_blank_questions_and_contexts_are_logged_not_refused(write, caplog):
   caplog.set_level("WARNING")
   file = data.read(write(entry(question=" "), context=""))
   assert len(file.questions) == 1
-  assert "1 questions are blank, the first: 'q1'" in caplog.text
-  assert "1 questions have an empty context" in caplog.text
+  assert "blank questions: 1, the first: 'q1'" in caplog.text
+  assert "questions with an empty context: 1" in caplog.text
 
 
 def flat(**changes):
@@ -246,7 +246,7 @@ NO_ANSWER = {"text": [], "answer_start": []}
 )
 @pytest.mark.parametrize("version_2", [False, True])
 def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
-  """The datasets package writes flat files; neighbours share a passage."""
+  """The datasets package writes flat files; consecutive questions share a passage."""
   path = tmp_path / "flat.json"
   entries = [flat(), flat(id="q2", question="Why?")]
   nested = [entry(), entry("Why?")]

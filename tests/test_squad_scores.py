@@ -17,7 +17,7 @@ def question(qas_id, *answers):
   "text, normal",
   [
     ("  The Cat,\tsat\u00a0on\u3000A mat ", "cat sat on mat"),
-    # Articles are whole words; they are removed after punctuation.
+    # Only whole words are articles; they are removed after the punctuation.
     ("Theatre and another", "theatre and another"),
     ("a-b The. (an)", "ab"),
     ("U.S.A.", "usa"),

@@ -1,4 +1,4 @@
-"""Runs every task with model folders that have a tokenizer.json."""
+"""Runs most scripts with model folders that have a tokenizer.json."""
 
 import json
 import shutil
