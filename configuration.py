@@ -138,15 +138,9 @@ class BertConfig:
     """Returns the label names of a trained head, or [] without one.
 
     They are the values of `id2label`, as in Hugging Face's configurations.
-    Raises InputError: the labels are not numbered from 0, or are not distinct.
+    Raises InputError: the labels are not numbered from 0.
     """
-    names = _label_names(self.to_dict().get("id2label") or {})
-    if len(set(names)) < len(names):
-      raise errors.InputError(
-        f"id2label in {_SOURCE} has the same name twice: {', '.join(names)}; "
-        "give each label its own name"
-      )
-    return names
+    return _label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table.

@@ -87,7 +87,8 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   problem = _prompt_problem(folder) or _case_problem(folder)
   known = ["Transformer", "Pooling", "Normalize"]
   if names not in (known, known[:2]):
-    problem = f"{folder}: the modules are {', '.join(names) or 'none'}"
+    path = os.path.join(_root(folder), _MODULES)
+    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   elif len(poolings) != 1 or poolings[0] not in KINDS:
     problem = f"{path}: the pooling is {', '.join(poolings) or 'none'}"
   length = _max_length(folder)
@@ -118,7 +119,8 @@ def read_sparse(folder: str) -> dict:
     return {}
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
-    problem = f"{folder}: the modules are {', '.join(names) or 'none'}"
+    path = os.path.join(_root(folder), _MODULES)
+    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   for rule, known in zip(rules, flag_values.SPARSE_RULES):
     if not problem and rule not in known:
       problem = f"{path}: {rule!r} is not one of {', '.join(known)}"
@@ -168,7 +170,9 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
 
 def _root(folder):
   """Returns the folder of modules.json for the folder of an encoder."""
-  parent, name = os.path.split(folder)
+  is_remote = file_io.is_remote(folder)
+  path = folder if is_remote else os.path.abspath(folder)
+  parent, name = os.path.split(path)
   # Old versions write the encoder to a subfolder.
   return parent if name == "0_Transformer" else folder
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from absl import logging
 
+import tokenization
 from common import errors, file_io, json_files, run_settings
 from variants import tokenizer_file, vocabularies
 
@@ -281,9 +282,11 @@ def _unlike_a_list(folder):
   name = vocabularies.read_config(vocab_file)[1].get("tokenizer_class")
   if name in tokenizer_file.GENERIC:
     reasons.append(f"tokenizer_class is {name}")
+  if reasons:
+    return reasons
   path, values = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
   model = json_files.field(values, "model", dict, path, {})
-  listed = vocabularies.load_vocab(vocab_file)
+  listed = tokenization.load_vocab(vocab_file)
   stored = model.get("vocab", listed)
   # Tokens in tokenizer.json may keep white space that load_vocab removes.
   if isinstance(stored, dict):
@@ -394,8 +397,10 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
   if vocabularies.is_tokenizer_file(vocab_file):
     return None
   path, values = vocabularies.read_config(vocab_file)
-  default = vocabularies.normalizer(vocab_file).get("do_lower_case")
-  return json_files.field(values, "do_lower_case", bool, path, default)
+  known = json_files.field(values, "do_lower_case", bool, path, None)
+  if known is None:
+    known = vocabularies.normalizer(vocab_file).get("do_lower_case")
+  return known
 
 
 def read_never_split(vocab_file: str) -> list[str]:

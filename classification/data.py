@@ -50,7 +50,9 @@ _BOOLEANS = {
   "true": True,
 }
 # Lists, tuples and sets as pandas writes them. (a), {a} and (0,5) are classes.
-_LIST = re.compile(r"\[.*\]|[({]['\"].*[)}]|{\d.*}|\(\)|set\(\)", re.DOTALL)
+_LIST = re.compile(
+  r"\[.*\]|[({]['\"][^(){}]*[)}]|{\d[^{}]*}|\(\)|set\(\)", re.DOTALL
+)
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # Records store float32.
 # Column and label of rows in SNLI and MNLI on which the annotators disagreed.
 _DISAGREED = ("gold_label", "-")
@@ -413,6 +415,7 @@ def _class(value):
 
 
 def _classes(value, separator):
+  is_set = str(value).strip().startswith("{")
   if isinstance(value, str):
     if not separator:
       raise errors.InputError(
@@ -429,7 +432,7 @@ def _classes(value, separator):
     raise errors.InputError(
       f"label {value!r:.40} is not a list of classes; write [] for no class"
     )
-  if len(value) > 1 and all(each in (0, 1) for each in value):
+  if len(value) > 1 and all(each in (0, 1) for each in value) and not is_set:
     raise errors.InputError(
       f"label {value!r:.40} has 0 or 1 per class; write the names of the "
       "classes that the text has, such as a,b"

@@ -267,7 +267,7 @@ def _parquet_rows(path, names):
           yield Row(number, *_values(row, names))
   except (pyarrow.ArrowException, OSError) as error:
     raise errors.InputError(
-      f"{path} is not Parquet or cannot be read: {error}"
+      f"{path} is not Parquet or cannot be read: {str(error).splitlines()[0]}"
     ) from error
   if not number:
     raise errors.InputError(f"{path}: no rows")

@@ -326,6 +326,11 @@ def _own_labels(task_kind, labels, train, config):
   if train:
     return data.label_list(train)
   if learned := config.label_names():
+    if twice := sorted({name for name in learned if learned.count(name) > 1}):
+      raise errors.InputError(
+        f"id2label in --bert_config_file has {', '.join(twice)} twice, and "
+        "each class needs a column; give each label its own name in the file"
+      )
     return learned
   raise errors.InputError(
     "unknown classes: --bert_config_file has no id2label; pass --labels, the "

@@ -133,8 +133,10 @@ def of_script() -> list[Any]:
 def expand_home() -> None:
   """Replaces ~ in the paths of flags; a shell does so only after a blank."""
   for flag in of_script():
-    if isinstance(flag.value, str) and re.fullmatch(_PATHS, flag.name):
-      flag.value = ",".join(map(os.path.expanduser, flag.value.split(",")))
+    has_home = isinstance(flag.value, str) and "~" in flag.value
+    if has_home and re.fullmatch(_PATHS, flag.name):
+      parts = map(str.strip, flag.value.split(","))
+      flag.value = ",".join(map(os.path.expanduser, parts))
 
 
 def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:

@@ -31,7 +31,7 @@ class BertLayer(keras.layers.Layer):
 
   def __init__(
     self,
-    folder: str | None = None,
+    folder: str | os.PathLike | None = None,
     *,
     config: dict | None = None,
     seed: int = 12345,

@@ -129,7 +129,10 @@ def _texts(name, values):
       return list(map(_text, values))
   except (AttributeError, TypeError, ValueError):
     pass  # A value is not a text.
-  raise errors.InputError(f"{name!r}: expected valid text, in 'inputs' a list")
+  raise errors.InputError(
+    f"{name!r}: expected valid strings or {{\"b64\": ...}}, and for 'inputs' a "
+    "list of these"
+  )
 
 
 def _text(value):

@@ -11,8 +11,9 @@ serve.py: `answers` computes them, with the settings from export_settings.
 Letters: N texts, T tokens, L layers, A heads, H hidden size, D embedding size.
 """
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def load(
     num_threads: number of threads; 0 means one per core.
     **options: an option that is None or missing has the value stored in the
       folder, else the flag's default. bert_config_file, vocab_file,
-      init_checkpoint: files outside the folder. do_lower_case: whether to
+      init_checkpoint: paths outside the folder. do_lower_case: whether to
       lower-case. never_split: words that stay whole. max_seq_length: longest
       sequence in word pieces. dtype: "float32" or "bfloat16". engine:
       "tensorflow", "onnx" or "litert". quantize, for onnx and litert: "none" or
@@ -76,11 +77,13 @@ def load(
   Raises:
     InputError: there is no model, it cannot be read, or an option is invalid.
   """
-  folder = None if folder is None else os.fspath(folder)
-  options = {"model_dir": folder, **options}
+  options = {
+    name: os.fspath(value) if isinstance(value, os.PathLike) else value
+    for name, value in {"model_dir": folder, **options}.items()
+  }
   least = {"batch_size": (batch_size, 1), "num_threads": (num_threads, 0)}
   for name, (value, bound) in least.items():
-    if not isinstance(value, int) or value < bound:
+    if type(value) is not int or value < bound:  # True is an int.
       raise errors.InputError(
         f"{name}={value!r:.40}: expected an integer of at least {bound}"
       )
@@ -88,7 +91,7 @@ def load(
   defaults = run_settings.Settings(export_options.DEFAULTS)
   # Check the options before a network is loaded.
   settings = _settings(defaults, chosen)
-  if export := exported_network.find(folder, num_threads):
+  if export := exported_network.find(settings.model_dir, num_threads):
     settings = _settings(export.settings, chosen)
     export.check(settings)
     return TextModel(export, settings, batch_size)
@@ -251,8 +254,8 @@ class TextModel:
     count = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
       return self._ask("span", (questions, contexts), options, **count)
-    questions = [*questions]
-    contexts = [contexts] if isinstance(contexts, str) else [*contexts]
+    questions = _listed(questions)
+    contexts = [contexts] if isinstance(contexts, str) else _listed(contexts)
     if len(questions) != len(contexts):
       raise errors.InputError(
         f"the numbers of questions ({len(questions)}) and contexts "
@@ -387,14 +390,8 @@ def _rows(texts):
   Raises:
     InputError: `texts` has another form, or a string has a lone surrogate.
   """
-  is_table = isinstance(texts, Mapping) or hasattr(texts, "columns")
-  if is_table or not isinstance(texts, Iterable):
-    raise errors.InputError(
-      f"the texts are a {type(texts).__name__}; expected a string, a pair of "
-      "strings, or a list of these"
-    )
   is_single = isinstance(texts, (str, tuple))
-  examples = [texts] if is_single else texts
+  examples = [texts] if is_single else _listed(texts)
   rows = [(text,) if isinstance(text, str) else text for text in examples]
   for number, row in enumerate(rows):
     try:
@@ -408,3 +405,15 @@ def _rows(texts):
         "pair of strings, valid in UTF-8; do not mix strings and pairs"
       )
   return rows, is_single
+
+
+def _listed(texts):
+  """Returns texts in a list; raises InputError if they are not iterable."""
+  # A dict or a table would give its keys.
+  if not isinstance(texts, Mapping) and not hasattr(texts, "columns"):
+    with contextlib.suppress(TypeError):
+      return [*texts]
+  raise errors.InputError(
+    f"texts of the type {type(texts).__name__}; expected a string, a pair of "
+    "strings, or a list of these"
+  )

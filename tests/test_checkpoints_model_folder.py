@@ -109,6 +109,9 @@ def test_the_configuration_of_the_weights_is_used(tmp_path, caplog, act, name):
   files = model_folder.find(str(tmp_path))
   assert files["bert_config_file"] == str(tmp_path / name)
   assert ("its hidden_act differs" in caplog.text) == (name == "config.json")
+  (tmp_path / "model.safetensors").rename(tmp_path / "bert_model.ckpt.index")
+  files = model_folder.find(str(tmp_path))
+  assert files["bert_config_file"] == str(tmp_path / "bert_config.json")
 
 
 @pytest.mark.parametrize(

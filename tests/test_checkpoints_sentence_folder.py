@@ -303,6 +303,11 @@ def test_the_encoder_in_a_folder_of_its_own_keeps_its_pooling(tmp_path):
   vectors = text_models.load(folder).embed(EXPECTED["texts"])
   expected = EXPECTED["cases"]["cls"]["vectors"]
   np.testing.assert_allclose(vectors, expected, atol=1e-5)
+  (tmp_path / "root" / "config_sentence_transformers.json").write_text(
+    json.dumps({"prompts": {"q": "query: "}, "default_prompt_name": "q"})
+  )
+  with pytest.raises(errors.InputError, match="each text gets the prompt"):
+    sentence_folder.read(folder)
 
 
 def test_similarity_uses_the_pooling_of_the_folder(tmp_path):

@@ -115,6 +115,8 @@ def test_a_text_file_has_texts_and_nothing_else(tmp_path):
     (" ('pos',)", ("pos",)),
     ("{3, 7}", ("3", "7")),
     ("set()", ()),
+    ("{0, 1}", ("0", "1")),
+    ("{1}|{2}", ("{1}|{2}",)),
     ("()", ()),
     ("(pos)", ("(pos)",)),
     ("{'pos': 1}", "is not a valid list"),

@@ -178,6 +178,8 @@ def test_classes_come_from_the_flag_the_data_or_the_model(files):
   with_labels = read_own(files, labels=["good", "bad", "fair"])
   assert with_labels.labels == ("good", "bad", "fair")
   evaluated = {"eval": files["eval"]}
+  with pytest.raises(errors.InputError, match="config_file has a twice, and"):
+    read_task(named("a", "b", "a"), ("predict",))
   with pytest.raises(errors.InputError, match="unknown classes: "):
     read_own(evaluated)
   known = named("good", "bad")

@@ -62,6 +62,15 @@ def test_a_flag_without_effect_is_refused_if_it_was_passed():
       "--seed needs --speed; add it, or remove this flag",
     ),
     (
+      run_settings.Rule("seed", "speed rate"),
+      "--seed needs --speed and --rate; add what is missing, or remove this "
+      "flag",
+    ),
+    (
+      run_settings.Rule("seed", "speed|rate"),
+      "--seed needs --speed or --rate; add one of them, or remove this flag",
+    ),
+    (
       run_settings.Rule("seed", "speed|!names"),
       "--seed needs --speed or no --names; do one of these, or remove this "
       "flag",

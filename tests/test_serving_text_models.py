@@ -228,8 +228,11 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
       "questions .2. and contexts .1. differ",
     ),
     (lambda b: b.answer(["a", "b"], "cd"), "2. and contexts .1. differ"),
-    (lambda b: b.embed({"text": ["x"]}), "the texts are a dict; expected a s"),
-    (lambda b: b.encode(None), "the texts are a NoneType; expected a string"),
+    (
+      lambda b: b.embed({"text": ["x"]}),
+      "texts of the type dict; expected a s",
+    ),
+    (lambda b: b.answer(["a"], None), "texts of the type NoneType; expected"),
     (
       lambda b: b.classify("x", labels="ab"),
       "'ab': expected a list of strings",
@@ -257,6 +260,8 @@ def test_invalid_calls_are_refused_in_a_sentence(bert, ask, sentence):
 def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
   with pytest.raises(errors.InputError, match="no such folder"):
     text_models.load(tmp_path / "nowhere")
+  with pytest.raises(errors.InputError, match="no such file: .*none.txt"):
+    text_models.load(MODEL, vocab_file=tmp_path / "none.txt")
   shutil.copy(f"{MODEL}/bert_config.json", tmp_path)
   with pytest.raises(errors.InputError, match="in Python vocab_file="):
     text_models.load(str(tmp_path))

@@ -246,7 +246,7 @@ NO_ANSWER = {"text": [], "answer_start": []}
 )
 @pytest.mark.parametrize("version_2", [False, True])
 def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
-  """The datasets package writes flat files; consecutive questions share a passage."""
+  """The datasets package writes flat files; adjacent rows share a passage."""
   path = tmp_path / "flat.json"
   entries = [flat(), flat(id="q2", question="Why?")]
   nested = [entry(), entry("Why?")]
