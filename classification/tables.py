@@ -215,9 +215,9 @@ def _are_numbers(names):
 def guess_delimiter(header: str, names: tuple) -> str:
   """Guesses the column separator of a CSV from its first line.
 
-  It tries , ; tab and |, and returns the one that gives columns with all
-  `names`, or else the most columns. Raises InputError: the names are numbers,
-  and several separators give enough columns.
+  It tries ",", ";", tab and "|", and returns the one that gives columns with
+  all `names`, or else the most columns. Raises InputError: the names are
+  numbers, and several separators give enough columns.
   """
   # Only the header counts, because texts in other lines may contain separators.
   with _long_fields():
@@ -385,10 +385,13 @@ def _undecodable(text, encoding):
     return None
   byte = ord(match[0]) % 0x100
   advice = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
+  # cp1252 itself has no characters for five of these bytes.
+  is_tried = encoding and codecs.lookup(encoding).name == advice
+  advice = "" if is_tried else f", such as {advice},"
   return (
     f"not {(encoding or 'utf-8').upper()}: the byte 0x{byte:02x} after "
-    f"{text[: match.start()][-20:]!r}; pass another --encoding, such as "
-    f"{advice}, or save the file as UTF-8"
+    f"{text[: match.start()][-20:]!r}; pass another --encoding{advice} or save "
+    "the file as UTF-8"
   )
 
 

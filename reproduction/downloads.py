@@ -128,7 +128,7 @@ def download(
 def _transfer(url, part):
   """Downloads a file, or the rest of it; raises RequestException."""
   headers, start = {"Accept-Encoding": "identity"}, 0
-  # Resume only archives: their checksums reveal a file that changed meanwhile.
+  # Resume only archives: unpacking them reveals a file that changed meanwhile.
   if part.removesuffix(".part").endswith(_ARCHIVES) and os.path.exists(part):
     start = os.path.getsize(part)
     headers["Range"] = f"bytes={start}-"

@@ -114,9 +114,9 @@ def find_answers(
   """Returns the Answer to every question, in order.
 
   With `by_pieces`, an answer is the text of its pieces if PieceFinder finds it.
-  Unlike the original: it searches the words that contain the pieces, and takes
-  the first match of the pieces' text or, if there is none, all of these words.
-  In text without spaces, this may be the wrong match, or the whole passage.
+  Unlike the original: there, the answer is the first match of the pieces' text
+  in the words of the pieces or, if there is no match, all of these words. In
+  text without spaces, this may be the wrong match, or the whole passage.
 
   As in the original: padding with finite logits competes for the `n_best_size`
   best positions of a window, although no answer can contain it.

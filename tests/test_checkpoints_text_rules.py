@@ -74,7 +74,7 @@ def test_configured_rules_replace_those_of_a_file(name, tmp_path, caplog):
       pytest.param(name, True, marks=pytest.mark.slow)
       for name in LISTS
       if "None" not in name
-    ),  # Left out: rules of None, which behave like True or False.
+    ),  # Left out: cases with strip=None, which equal True or False.
   ],
 )
 def test_the_graph_has_the_same_rules(name, every_character, tmp_path):

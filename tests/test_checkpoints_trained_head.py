@@ -169,7 +169,7 @@ TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 @pytest.mark.parametrize(
   "engine",
   [
-    # LiteRT's cases are slow; other tests cover its families and heads.
+    # LiteRT's cases are slow; other tests run all families with LiteRT.
     pytest.param(engine, marks=[pytest.mark.slow] * (engine == "litert"))
     for engine in flag_values.ENGINES
   ],
@@ -237,7 +237,7 @@ def test_defaults_that_transformers_does_not_write(values, labels, problem):
 
 
 def test_a_classifier_with_one_output_gives_a_score(tmp_path):
-  """As in every cross-encoder, the score is a logit."""
+  """The score is a logit, because the configuration names no activation."""
   folder = serving_models.trained(
     tmp_path / "model", classifier(1), stored={"max_seq_length": 16}
   )

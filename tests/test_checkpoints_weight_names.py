@@ -16,8 +16,9 @@ NAMES = {
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
 }
-# The number of weights without a counterpart: in Model Garden, other tasks'
-# heads; in DistilBERT, segment embeddings and the next-sentence head.
+# The number of weights without a counterpart: in Model Garden, the heads of
+# classifiers and of SQuAD; in DistilBERT, segment embeddings and the
+# next-sentence head.
 MISSING = {"bert": 0, "model_garden": 4, "distilbert": 3}
 
 

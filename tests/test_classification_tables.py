@@ -314,6 +314,7 @@ def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
   [
     (b"text\nsaid \x93so\x94\n", None, "0x93 after 'said '; .* as cp1252"),
     (b"text\ncaf\xe9\n", None, "such as latin-1"),
+    (b"text\nx\x81\n", "cp1252", "0x81 after 'x'; pass another --enc.* or sav"),
     (b"text\nsaid \x93so\x94\n", "latin-1", "not LATIN-1: .* 0x93 .* cp1252"),
     (
       b"text\nprice \x80 5\n",

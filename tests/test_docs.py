@@ -15,7 +15,7 @@ from test_layout import ROOT, SOURCES, VERBS, flags_of
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
-# docs/serving.md is left out: its example loads a model that commands export.
+# docs/serving.md is left out: its example loads a model that needs an export.
 PAGES_WITH_PYTHON = ["python.md", "migrating.md", "from_transformers.md"]
 # Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
