@@ -217,8 +217,8 @@ def _case_problem(folder):
 def _encoder_settings(folder):
   """Returns (path, entries) of the encoder's settings; may log a warning."""
   names = file_io.names_in(folder or ".")
-  present = [name for name in _LENGTHS if name in names]
-  path, values = json_files.read_optional(folder, [*present, _LENGTHS[0]][0])
+  name = next((name for name in _LENGTHS if name in names), _LENGTHS[0])
+  path, values = json_files.read_optional(folder, name)
   # Such as config_args; since version 6, config_kwargs.
   ignored = [key for key, value in values.items() if value and "args" in key]
   if ignored:

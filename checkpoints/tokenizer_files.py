@@ -235,16 +235,17 @@ def check(vocab_file: str) -> None:
       "training; convert_checkpoint.py can still convert the weights"
     )
   folder = os.path.dirname(vocab_file)
+  _, tokenizer = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
   is_file = vocabularies.is_tokenizer_file(vocab_file)
   if is_file and file_io.exists(vocab_file):
-    added = _added_tokens(folder, values) - tokenizer_file.tokens_of(vocab_file)
-    if added:
+    added = _added_tokens(folder, values, tokenizer)
+    if added := added - tokenizer_file.tokens_of(vocab_file):
       raise errors.InputError(
         f"{vocab_file} lacks the added tokens {file_io.listed(sorted(added))} "
         "that the files next to it list; recreate it with transformers: "
         + tokenizer_file.COMMAND
       )
-  if not is_file and (reasons := _more_than_a_list(folder)):
+  if not is_file and (reasons := _more_than_a_list(folder, tokenizer)):
     raise errors.InputError(
       f"{vocab_file}: {'; '.join(reasons)}, which a list of word pieces cannot "
       "express: pass the folder's tokenizer.json as --vocab_file, which "
@@ -277,15 +278,17 @@ def _unlike_a_list(folder):
 
   As in transformers, a generic tokenizer class takes its rules from it.
   """
-  reasons = _more_than_a_list(folder)
+  path, tokenizer = json_files.read_optional(
+    folder, vocabularies.TOKENIZER_FILE
+  )
+  reasons = _more_than_a_list(folder, tokenizer)
   vocab_file = os.path.join(folder, vocabularies.LIST)
   name = vocabularies.read_config(vocab_file)[1].get("tokenizer_class")
   if name in tokenizer_file.GENERIC:
     reasons.append(f"tokenizer_class is {name}")
   if reasons:
     return reasons
-  path, values = json_files.read_optional(folder, vocabularies.TOKENIZER_FILE)
-  model = json_files.field(values, "model", dict, path, {})
+  model = json_files.field(tokenizer, "model", dict, path, {})
   listed = tokenization.load_vocab(vocab_file)
   stored = model.get("vocab", listed)
   # Tokens in tokenizer.json may keep white space that load_vocab removes.
@@ -297,10 +300,11 @@ def _unlike_a_list(folder):
   return reasons
 
 
-def _more_than_a_list(folder):
+def _more_than_a_list(folder, tokenizer):
   """Describes each setting that a list of word pieces cannot express.
 
   These are added tokens, renamed special tokens, and do_basic_tokenize=false.
+  `tokenizer` has the entries of the folder's tokenizer.json, if it exists.
   """
   vocab_file = os.path.join(folder, vocabularies.LIST)
   path, values = vocabularies.read_config(vocab_file)
@@ -316,7 +320,7 @@ def _more_than_a_list(folder):
     *_SPECIALS.values(),
     *json_files.field(values, "never_split", list[str], path, []),
   }
-  if added := sorted(_added_tokens(folder, values) - expressible):
+  if added := sorted(_added_tokens(folder, values, tokenizer) - expressible):
     faults.append(f"added tokens are {file_io.listed(added)}")
   return faults
 
@@ -333,13 +337,11 @@ def _content(token):
   return token.get("content") if isinstance(token, dict) else token
 
 
-def _added_tokens(folder, values):
+def _added_tokens(folder, values, tokenizer):
   """Returns the tokens that a folder's files add to its vocabulary."""
   _, listed = json_files.read_optional(folder, "added_tokens.json")
   special = _special_tokens(folder, values)
-  path, tokenizer = json_files.read_optional(
-    folder, vocabularies.TOKENIZER_FILE
-  )
+  path = os.path.join(folder, vocabularies.TOKENIZER_FILE)
   entries = [
     *json_files.field(
       values, "added_tokens_decoder", dict[str, dict], vocabularies.CONFIG, {}
