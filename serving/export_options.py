@@ -200,6 +200,11 @@ ENGINE = (
   ),
 )
 BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT, *ENGINE)}
+# Arguments of text_models.load that are not settings of the model.
+LOADING = {
+  "batch_size": Option("batch_size", lower_bound=1),
+  "num_threads": Option("num_threads", lower_bound=0),
+}
 DEFAULTS = {name: option.default for name, option in BY_NAME.items()}
 # These rules also check settings that come from the model's training.
 RULES = [option.rule for option in EXPORT]
@@ -217,11 +222,11 @@ def for_script(names: str, **changes) -> list[Option]:
   return [BY_NAME[n]._replace(heads="", **changes) for n in names.split()]
 
 
-def checked(name: str, value: Any) -> Any:
+def checked(name: str, value: Any, options: dict[str, Option] = BY_NAME) -> Any:
   """Returns the value; raises ValueError if it is invalid for the option."""
-  option = BY_NAME.get(name)
+  option = options.get(name)
   if option is None:
-    raise ValueError(f"unknown option; known: {', '.join(sorted(BY_NAME))}")
+    raise ValueError(f"unknown option; known: {', '.join(sorted(options))}")
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
   # In Python, True is an int, but it is not valid for a numeric option.

@@ -81,12 +81,8 @@ def load(
     name: os.fspath(value) if isinstance(value, os.PathLike) else value
     for name, value in {"model_dir": folder, **options}.items()
   }
-  least = {"batch_size": (batch_size, 1), "num_threads": (num_threads, 0)}
-  for name, (value, bound) in least.items():
-    if type(value) is not int or value < bound:  # True is an int.
-      raise errors.InputError(
-        f"{name}={value!r:.40}: expected an integer of at least {bound}"
-      )
+  _checked("batch_size", batch_size, export_options.LOADING)
+  _checked("num_threads", num_threads, export_options.LOADING)
   chosen = {n: value for n, value in options.items() if value is not None}
   defaults = run_settings.Settings(export_options.DEFAULTS)
   # Check the options before a network is loaded.
@@ -364,10 +360,10 @@ def _settings(settings, chosen):
   return changed
 
 
-def _checked(name, value):
+def _checked(name, value, options=export_options.BY_NAME):
   """Returns an option's value; raises InputError if the value is invalid."""
   try:
-    return export_options.checked(name, value)
+    return export_options.checked(name, value, options)
   except ValueError as error:
     raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
 
