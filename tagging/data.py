@@ -477,7 +477,7 @@ def _with_labels(values, predicted, scheme):
 
 
 def with_predictions(
-  path: str, file_format: str, predicted: list[list[str]], scheme: str = "iob2"
+  path: str, file_format: str, predicted: list[list[str]], scheme: str
 ) -> Iterator[str]:
   """Yields the lines of a file with the predicted labels of its sentences."""
   if file_format == "jsonl":

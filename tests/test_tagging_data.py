@@ -191,7 +191,9 @@ def test_raw_sentences(tmp_path):
   ]
   assert [s.labels for s in sentences] == [None, None]
   assert sentences[1].lines == [2]
-  lines = data.with_predictions(path, "text", [["B-X", *"OOOOO"], ["O"]])
+  lines = data.with_predictions(
+    path, "text", [["B-X", *"OOOOO"], ["O"]], "iob2"
+  )
   assert "".join(lines) == "Anna B-X\n' O\ns O\nin O\nBern O\n. O\n\nYes O\n\n"
   write(tmp_path, "Anna\n\n \nYes\n", "a.txt")
   with pytest.raises(errors.InputError, match="(?s)txt:2: an empty.*txt:3: an"):
@@ -265,9 +267,11 @@ def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
 
 def test_predictions_are_appended_as_a_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
-  lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]])
+  lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]], "iob2")
   assert "".join(lines) == ("-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n")
-  lines = data.with_predictions(path, "conll", [["B-X y", "I-X y"], ["O"]])
+  lines = data.with_predictions(
+    path, "conll", [["B-X y", "I-X y"], ["O"]], "iob2"
+  )
   path = write(tmp_path, "".join(lines))
   assert [s.labels for s in data.read(path)] == [["B-X y", "I-X y"], ["O"]]
 
@@ -277,7 +281,7 @@ def test_predictions_keep_all_other_keys(tmp_path):
   path = write_json(tmp_path, *objects)
   assert [s.labels for s in data.read(path, labelled=None)] == [None, None]
   predicted = [["B-LOC"], ["O", "O"]]
-  lines = list(data.with_predictions(path, "jsonl", predicted))
+  lines = list(data.with_predictions(path, "jsonl", predicted, "iob2"))
   assert lines[0] == '{"id": 7, "words": ["Zürich"], "predicted": ["B-LOC"]}\n'
   assert json.loads(lines[1]) == {**objects[1], "predicted": ["O", "O"]}
 
@@ -347,7 +351,9 @@ def test_conllu(tmp_path):
   first, second = data.read(path, scheme="none", word_column=1, label_column=3)
   assert (first.words, first.labels) == (["Vamos", "nos"], ["VERB", "PRON"])
   assert (second.words, second.labels, second.lines) == (["#"], ["SYM"], [9])
-  lines = list(data.with_predictions(path, "conll", [["A", "B"], ["C"]]))
+  lines = list(
+    data.with_predictions(path, "conll", [["A", "B"], ["C"]], "iob2")
+  )
   ends = ["", "", "\t_", "\tA", "\tB", "\t_", "", "", "\tC"]
   assert [line.rstrip("\n") for line in lines] == [
     f"{line}{end}" for line, end in zip(CONLLU.splitlines(), ends)

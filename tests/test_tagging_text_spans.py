@@ -40,7 +40,7 @@ def test_files_of_annotators(tmp_path, spans, name):
       "B-LOC",
       "O",
     ]
-  (line,) = data.with_predictions(str(path), "jsonl", [sentence.labels])
+  (line,) = data.with_predictions(str(path), "jsonl", [sentence.labels], "iob2")
   assert json.loads(line) == {
     "id": 3,
     "text": TEXT,
@@ -68,7 +68,7 @@ def test_examples_that_prodigy_users_refused_are_left_out(tmp_path, caplog):
   assert ": skipped 2 examples whose answer is reject or ignore" in caplog.text
   sentences = data.read(str(path), labelled=None)
   lines = data.with_predictions(
-    str(path), "jsonl", [each.labels for each in sentences]
+    str(path), "jsonl", [each.labels for each in sentences], "iob2"
   )
   assert [json.loads(line)["predicted"] for line in lines] == [
     [[0, 11, "A"]],
@@ -136,7 +136,9 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
       == second.labels
       == ["B-PER", "I-PER", "I-PER", "I-PER", *"OOOOOOOO", "B-LOC", "O"]
     )
-  *_, line = data.with_predictions(str(path), "jsonl", [first.labels] * 2)
+  *_, line = data.with_predictions(
+    str(path), "jsonl", [first.labels] * 2, "iob2"
+  )
   line = json.loads(line)
   assert (line["id"], line["text"]) == (3, TEXT)
   assert line["predicted"] == [[0, 11, "PER"], [25, 31, "LOC"]]
