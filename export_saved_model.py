@@ -16,8 +16,8 @@ on them, with Hugging Face's tokenizer and configuration files. --format=litert
 does the same for LiteRT, for the sequence lengths in --lengths.
 """
 
+from answering import export_options
 from common import command, flag_values, flags
-from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -84,17 +84,11 @@ command.parse_flags(__name__)
 
 import os
 
+from answering import export_settings, models
 from checkpoints import model_settings
 from common import errors, file_io, program, run_settings
 from engines import networks
-from serving import (
-  export_settings,
-  graph_tokenizer,
-  models,
-  network_export,
-  raw_text,
-  saved_model,
-)
+from exports import graph_tokenizer, network_export, raw_text, saved_model
 
 # TensorFlow Serving's warm-up request; the masked-LM head needs a [MASK].
 WARMUP_TEXT = "The keeper lit the [MASK]."

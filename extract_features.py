@@ -23,8 +23,8 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
       --output_file=weights.jsonl --model_dir=splade_model
 """
 
+from answering import export_options
 from common import command, flag_values, flags
-from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()

@@ -17,8 +17,8 @@ ends with its text.
 Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 """
 
+from answering import export_options
 from common import command, errors, flags
-from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()

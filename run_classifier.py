@@ -13,9 +13,9 @@ Flags, defaults and files match google-research/bert. For your own data:
       --text_column=review --label_column=stars ...
 """
 
+from answering import export_options
 from classification import classifier_flags
 from common import command, file_io, flags
-from serving import export_options
 from training import common_flags, repeated_runs
 
 common_flags.define_fine_tuning_flags()

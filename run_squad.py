@@ -17,8 +17,8 @@ and the other flags that it stores:
       --predictions_file=predictions.json           the official scores
 """
 
+from answering import export_options
 from common import command, flags
-from serving import export_options
 from training import common_flags
 
 # No flag is required, because --evaluate_only needs no model; see the rules.

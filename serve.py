@@ -12,7 +12,7 @@ this project, run pip install '.[serve]'.
 """
 
 from common import command, flag_values, flags
-from serving import batching
+from web import batching
 
 _DEFAULTS = batching.Limits()
 
@@ -109,7 +109,9 @@ import os
 from absl import logging
 
 from common import errors
-from serving import exported_network, rest, text_models
+from exports import exported_network
+from serving import text_models
+from web import rest
 
 
 def model_name(settings):
@@ -127,7 +129,7 @@ def model_name(settings):
 
 
 def load(settings):
-  """Returns the exported_network.Served that the flags select."""
+  """Returns the answers.Served that the flags select."""
   size, threads = settings.max_batch_size, settings.num_threads
   if settings.saved_model_dir:
     return exported_network.load(settings.saved_model_dir, size, threads)
@@ -139,7 +141,7 @@ def load(settings):
 def main(_):
   """Serves a model until a signal ends the process."""
   # Imported here, to report a missing aiohttp like other input errors.
-  from serving import server
+  from web import server
 
   settings = flags.read_settings()
   if not (settings.saved_model_dir or settings.model_dir):

@@ -66,7 +66,7 @@ FILES = {
   "package_dir": {PACKAGE: "."},
   "package_data": {
     f"{PACKAGE}.features": ["*.html"],
-    f"{PACKAGE}.serving": ["*.html"],
+    f"{PACKAGE}.web": ["*.html"],
     f"{PACKAGE}.reproduction": ["*.csv"],
     f"{PACKAGE}.training": ["*.html", "*.md"],
   },

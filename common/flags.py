@@ -90,7 +90,7 @@ DEFINE_string = _with_rule(flags.DEFINE_string)
 
 
 def define_options(options) -> None:
-  """Defines a flag for each serving.export_options.Option in a table."""
+  """Defines a flag for each answering.export_options.Option in a table."""
   for option in options:
     define, values = DEFINE_string, []
     if option.choices:

@@ -1,4 +1,4 @@
-"""Exports trained networks for ONNX Runtime and LiteRT, and runs them."""
+"""Runs exported networks with ONNX Runtime and LiteRT."""
 
 import os
 

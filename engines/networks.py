@@ -1,7 +1,7 @@
 """Loads a head's network with the engine of its file format.
 
 To add an engine, write a class like OnnxEngine and a branch in `load`. Add the
-name of its file to network_file.FILES, a writer to serving/network_export.py,
+name of its file to network_file.FILES, a writer to exports/network_export.py,
 the engine's name to common/flag_values.py, and an extra to pyproject.toml.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
@@ -51,7 +51,7 @@ def load(engine: str, path: str, threads: int = 0):
 def of_engine(
   loaded, settings: run_settings.Settings, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
-  """Returns the network of an engine as a serving.answers.Network.
+  """Returns the network of an engine as a answering.answers.Network.
 
   Args:
     loaded: the result of `load`.

@@ -1,1 +1,1 @@
-"""Turns texts into answers: in Python, in exported models and over HTTP."""
+"""Loads a model for answers: in Python, in scripts, as a Keras layer."""

@@ -12,10 +12,11 @@ from absl import logging
 
 import configuration
 import layers
+from answering import answers, export_options, models
 from checkpoints import model_settings
 from common import run_settings
 from engines import network_file, networks
-from serving import answers, export_options, models, network_export
+from exports import network_export
 from variants import vocabularies
 
 

@@ -1,10 +1,10 @@
 """Runs run_classifier.py --do_predict with an export. No TensorFlow."""
 
+from answering import answers as answering_answers
 from checkpoints import model_settings
 from classification import answers, data
 from common import errors, run_settings
-from serving import answers as serving_answers
-from serving import exported_network
+from exports import exported_network
 
 # Only these flags have an effect, because an export fixes all input settings.
 _FLAGS = frozenset(
@@ -30,7 +30,7 @@ def run(settings: run_settings.Settings) -> None:
     model_settings.resolve(settings), ["text_column", "text_b_column"]
   )
   network = export.network(export.settings)
-  logits, options = serving_answers.classifier(export.settings, network)
+  logits, options = answering_answers.classifier(export.settings, network)
   if len(export.texts) == 2 and not settings.text_b_column:
     raise errors.InputError(
       "the model takes two texts per example: pass --text_b_column"

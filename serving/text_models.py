@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from answering import answers, export_options
 from checkpoints import sentence_pooling
 from common import errors, run_settings
+from exports import exported_network
 from features import text_batches, vector_search
-from serving import answers, export_options, exported_network
 from text import input_sequences
 
 # {number of texts per example: the form of the examples}
@@ -300,11 +301,11 @@ class TextModel:
     scores = self._scorer[1](rows)
     return scores[0] if is_single else scores
 
-  def servable(self, head: str | None = None) -> exported_network.Served:
+  def servable(self, head: str | None = None) -> answers.Served:
     """Returns a head for serve.py, by default the trained head."""
     chosen = self._head(head or self._settings.head, {})
     folder = self._settings.model_dir
-    return exported_network.served(folder, chosen, self.tokenizer)
+    return answers.served(folder, chosen, self.tokenizer)
 
   def _encoder(self):
     """Returns the embedding head, whatever its pooling."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from answering import answers, export_settings, models
 from checkpoints import model_settings, trained_head
 from common import run_settings
-from serving import answers, engine_choice, export_settings, models
+from serving import engine_choice
 
 
 class TrainedModel:

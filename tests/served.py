@@ -8,7 +8,7 @@ import sys
 import aiohttp
 
 import script_runner
-from serving import batching, server
+from web import batching, server
 
 
 def application(model, limits, *hosts):

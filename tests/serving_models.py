@@ -12,9 +12,10 @@ import tensorflow as tf
 import heads
 import modeling
 import tokenization
+from answering import export_options, models
 from checkpoints import model_folder, model_writer, weight_files
 from common import run_settings
-from serving import export_options, models, raw_text
+from exports import raw_text
 from text import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"

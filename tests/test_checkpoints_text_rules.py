@@ -8,8 +8,8 @@ import tensorflow as tf
 import tiny_model
 from checkpoints import converter, model_folder, tokenizer_files, weight_files
 from common import errors
+from exports import graph_tokenizer
 from script_runner import ROOT
-from serving import graph_tokenizer
 from variants import registry, vocabularies
 
 GOLDEN = json.loads(

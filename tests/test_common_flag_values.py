@@ -1,10 +1,10 @@
 """The values that flags offer are those that the code implements."""
 
 import optimization
+from answering import models
 from classification import data
 from common import flag_values
 from features import feature_files
-from serving import models
 from tagging import bilstm
 from training import run_report
 

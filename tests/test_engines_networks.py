@@ -5,7 +5,8 @@ import onnx
 
 import engine_models
 from common import run_settings
-from engines import networks, onnx_graph, quantization
+from engines import networks
+from exports import onnx_graph, quantization
 
 
 class Engine:

@@ -11,7 +11,7 @@ from script_runner import ROOT
 
 pytest.importorskip("onnxruntime")
 
-from engines import onnx_graph
+from exports import onnx_graph
 
 RUN = """
 import os, sys, time

@@ -28,16 +28,12 @@ import script_runner
 import served
 import serving_models
 import tokenization
+from answering import export_settings, models
 from checkpoints import model_folder
-from serving import (
-  batching,
-  export_settings,
-  models,
-  raw_text,
-  saved_model,
-  text_models,
-)
+from exports import raw_text, saved_model
+from serving import text_models
 from serving_models import label_names
+from web import batching
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")

@@ -9,8 +9,8 @@ import tokenizers
 import tokenization
 from checkpoints import tokenizer_files
 from common import errors, run_settings
+from exports import graph_tokenizer
 from script_runner import run
-from serving import graph_tokenizer
 from tiny_model import write_shape, write_vocabulary
 from variants import vocabularies
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from common import errors, file_io, folder_lock, process_pool
-from serving import connections
+from web import connections
 
 
 @pytest.fixture

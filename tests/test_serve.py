@@ -18,7 +18,8 @@ import heads
 import script_runner
 import served
 import serving_models
-from serving import answers, text_models
+from answering import answers
+from serving import text_models
 from test_head_answers import assert_same
 from text import input_sequences
 

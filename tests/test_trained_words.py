@@ -16,7 +16,8 @@ import pytest
 
 import script_runner
 from common import json_files
-from serving import exported_network, text_models
+from exports import exported_network
+from serving import text_models
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import tiny_model
 from checkpoints import converter, model_writer
 from classification import model as classification_model
 from common import errors
-from engines import export_folder, onnx_graph
+from exports import export_folder, onnx_graph
 from pretraining import next_word
 from pretraining.model import objective, result_names
 from variants import registry

@@ -14,7 +14,7 @@ import heads
 import modeling
 from checkpoints import converter, weight_files
 from common import errors, file_io
-from engines import onnx_graph
+from exports import onnx_graph
 from script_runner import ROOT
 from variants import registry
 

@@ -11,9 +11,9 @@ import pytest
 import tokenization
 from checkpoints import converter, growth, tokenizer_files
 from common import errors, run_settings
+from exports import graph_tokenizer
 from pretraining import answers as pretraining_answers
 from pretraining import data as pretraining_data
-from serving import graph_tokenizer
 from squad import alignment, data
 from squad import windowing as squad_windowing
 from tagging import data as tagging_data

@@ -10,10 +10,11 @@ import numpy as np
 
 import configuration
 import layers
+from answering import answers, models
 from common import errors, run_settings
-from engines import export_folder, litert_model, network_file, networks
+from engines import network_file, networks
+from exports import export_folder, litert_model
 from features import text_batches
-from serving import answers, models
 from text import input_sequences
 from variants import registry
 
@@ -89,7 +90,7 @@ def write_file(
     _write_litert(path, model, settings)
     return
   # Imported here because their packages belong to an extra.
-  from engines import onnx_graph, quantization
+  from exports import onnx_graph, quantization
 
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
   pooling = model.pooling or onnx_graph.MEAN

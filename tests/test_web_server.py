@@ -14,7 +14,7 @@ import pytest
 
 import served
 from common import errors
-from serving import batching, metrics, server
+from web import batching, metrics, server
 
 
 class Model:

@@ -16,10 +16,11 @@ import os
 import tensorflow as tf
 
 import tokenization
+from answering import answers, models
 from common import errors, file_io, lean_tensorflow
 from engines import network_file
+from exports import raw_text
 from records import tfrecord
-from serving import answers, exported_network, models, raw_text
 
 _ANSWERS_FILE = os.path.join("assets.extra", network_file.SETTINGS)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
@@ -116,9 +117,7 @@ def _signatures(raw):
 # Loading.
 
 
-def load(
-  folder: str, batch_size: int = 32, threads: int = 0
-) -> exported_network.Served:
+def load(folder: str, batch_size: int = 32, threads: int = 0) -> answers.Served:
   """Loads an export; its answers equal the answers of the scripts.
 
   It splits long contexts into windows; TensorFlow Serving truncates contexts.
@@ -163,9 +162,7 @@ def load(
   name = os.path.basename(os.path.abspath(folder))
   # TensorFlow Serving's status requires a version.
   version = int(name) if name.isdecimal() else 1
-  return exported_network.Served(
-    folder, settings.head, texts, answer, version=version
-  )
+  return answers.Served(folder, settings.head, texts, answer, version=version)
 
 
 def _newest_version(folder):

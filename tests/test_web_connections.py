@@ -8,7 +8,7 @@ import types
 import aiohttp.web
 
 import served
-from serving import batching, connections, server
+from web import batching, connections, server
 
 
 async def listen(handler, most):

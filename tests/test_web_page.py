@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 import served
-from serving import batching, exported_network, page
+from answering import answers
+from web import batching, page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 XSS = "<img src=x onerror=\"document.title='ran'\">"
@@ -67,7 +68,7 @@ HEADS = {
 def model_of(head, inputs, answer):
   """Returns a model that gives `answer` for each row."""
   head = "classification" if head == "regression" else head
-  return exported_network.Served(
+  return answers.Served(
     "", head, list(inputs), lambda rows: [answer] * len(rows)
   )
 

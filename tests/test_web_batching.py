@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from common import errors
-from serving import batching
+from web import batching
 
 AN_HOUR = 3.6e6  # In ms.
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 import test_tokenization as goldens
 import tokenization
 from common import errors
-from serving import graph_tokenizer
+from exports import graph_tokenizer
 from variants import vocabularies
 
 full_tokenizers = goldens.full_tokenizers

@@ -4,7 +4,7 @@ import bisect
 import collections
 import itertools
 
-from serving import batching
+from web import batching
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Upper bounds of the histogram's buckets, in seconds.

@@ -4,8 +4,8 @@ import pytest
 
 import modeling
 import serving_models
+from answering import export_settings
 from common import errors
-from serving import export_settings
 
 LABELS = {"id2label": {"0": "no", "1": "yes"}}
 

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from common import errors
-from serving import rest
+from web import rest
 
 TEXT, PAIR = ["text"], ["a", "b"]
 

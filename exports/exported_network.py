@@ -5,15 +5,12 @@ converts texts to ids, and the network's outputs to answers.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import configuration
-import tokenization
+from answering import answers, export_options
 from checkpoints import model_folder, tokenizer_files
 from common import errors, run_settings
 from engines import network_file, networks
-from serving import answers, export_options
 from variants import vocabularies
 
 # Settings that may differ from the export's: they do not affect the network.
@@ -82,34 +79,6 @@ class ExportedNetwork:
     return answers.Head(settings, self.texts, answer)
 
 
-class Served(NamedTuple):
-  """A model for serve.py.
-
-  Attributes:
-    folder: the model's path.
-    head, texts: the head's name and the names of an example's texts.
-    answer: the function that answers.make returned.
-    mask: the token that marks a word to fill in.
-    version: for a SavedModel, its folder's name if that is a number; else 1.
-  """
-
-  folder: str
-  head: str
-  texts: Sequence[str]
-  answer: Callable[[list], list]
-  mask: str = tokenization.BERTS.mask
-  version: int = 1
-
-
-def served(
-  folder: str, head: answers.Head, tokenizer: tokenization.FullTokenizer
-) -> Served:
-  """Returns a folder's head for serve.py."""
-  return Served(
-    folder, head.settings.head, head.texts, head.answer, tokenizer.specials.mask
-  )
-
-
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
   """Loads an onnx or litert export; returns None for any other folder."""
   if folder and networks.engine_of(folder):
@@ -117,7 +86,7 @@ def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
   return None
 
 
-def load(folder: str, batch_size: int, threads: int) -> Served:
+def load(folder: str, batch_size: int, threads: int) -> answers.Served:
   """Loads an export of any format for serve.py.
 
   `threads` threads run a batch; 0 means one per core. Raises InputError: the
@@ -126,9 +95,9 @@ def load(folder: str, batch_size: int, threads: int) -> Served:
   network = find(folder, threads)
   if network:
     head = network.head(network.settings, batch_size)
-    return served(folder, head, network.tokenizer)
+    return answers.served(folder, head, network.tokenizer)
   with errors.needs_tensorflow():
     from common import lean_tensorflow  # noqa: F401
-    from serving import saved_model
+    from exports import saved_model
 
   return saved_model.load(folder, batch_size, threads)

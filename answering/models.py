@@ -14,9 +14,9 @@ import tensorflow as tf
 import configuration
 import heads
 import tokenization
+from answering import answers
 from checkpoints import sentence_pooling, weight_files
 from common import errors, run_settings
-from serving import answers
 from squad import windowing as squad_windowing
 from text import input_sequences
 from variants import registry, vocabularies
@@ -102,7 +102,7 @@ class ServedModel(tf.Module):
   def exported(self, input_ids, input_mask, segment_ids=None) -> dict:
     """Returns an exported network's float32 outputs, with Hugging Face's names.
 
-    See engines/onnx_graph.py for the names.
+    See exports/onnx_graph.py for the names.
     """
     return self._logits(self.bert(input_ids, input_mask, segment_ids), False)
 

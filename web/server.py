@@ -27,16 +27,9 @@ from collections.abc import Iterable
 
 from absl import logging
 
+from answering import answers
 from common import errors
-from serving import (
-  answers,
-  batching,
-  connections,
-  exported_network,
-  metrics,
-  page,
-  rest,
-)
+from web import batching, connections, metrics, page, rest
 
 with errors.needs_extra("serve"):
   from aiohttp import web
@@ -94,7 +87,7 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 
 
 def make_application(
-  model: exported_network.Served,
+  model: answers.Served,
   name: str,
   batcher: batching.Batcher,
   limits: batching.Limits,

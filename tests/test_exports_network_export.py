@@ -8,10 +8,10 @@ import tensorflow as tf
 
 import engine_models
 import tokenization
+from answering import export_options, models
 from common import errors, run_settings
 from engine_models import assert_close
-from engines import litert_model
-from serving import export_options, models, network_export
+from exports import litert_model, network_export
 from tiny_model import write_vocabulary
 
 pytest.importorskip("onnxruntime")

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from common import errors
+from exports import raw_text, saved_model
 from records import tfrecord
-from serving import raw_text, saved_model
 from serving_models import (
   FOLDER,
   LABELS,

@@ -8,6 +8,7 @@ as in the script that trained it. Settings that the user gives override them.
 import os
 
 import configuration
+from answering import export_options
 from checkpoints import (
   model_folder,
   model_settings,
@@ -15,7 +16,6 @@ from checkpoints import (
   trained_head,
 )
 from common import errors, run_settings
-from serving import export_options
 from squad import null_threshold
 
 

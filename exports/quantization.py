@@ -16,7 +16,7 @@ import os
 import numpy as np
 
 from common import errors
-from engines import onnx_graph
+from exports import onnx_graph
 
 with errors.needs_extra("onnx"):
   import onnx

@@ -11,7 +11,7 @@ from engine_models import assert_close
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from engines import onnx_graph
+from exports import onnx_graph
 
 
 def check_equal(config, head_name, tmp_path, labels=3, write=(), **options):

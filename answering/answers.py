@@ -16,13 +16,13 @@ import numpy as np
 
 import configuration
 import tokenization
+from answering import export_options
 from checkpoints import sentence_pooling
 from classification import answers as classification_answers
 from classification import sequences
 from common import errors, json_files, run_settings
 from features import text_batches
 from pretraining import answers as pretraining_answers
-from serving import export_options
 from squad import alignment
 from squad import answers as squad_answers
 from squad import windowing as squad_windowing
@@ -60,6 +60,34 @@ class Head(NamedTuple):
   answer: Callable[[list], list]
   model: Any = None
   missing: Sequence[str] = ()
+
+
+class Served(NamedTuple):
+  """A model for serve.py.
+
+  Attributes:
+    folder: the model's path.
+    head, texts: the head's name and the names of an example's texts.
+    answer: the function that `make` returned.
+    mask: the token that marks a word to fill in.
+    version: for a SavedModel, its folder's name if that is a number; else 1.
+  """
+
+  folder: str
+  head: str
+  texts: Sequence[str]
+  answer: Callable[[list], list]
+  mask: str = tokenization.BERTS.mask
+  version: int = 1
+
+
+def served(
+  folder: str, head: Head, tokenizer: tokenization.FullTokenizer
+) -> Served:
+  """Returns a folder's head for serve.py."""
+  return Served(
+    folder, head.settings.head, head.texts, head.answer, tokenizer.specials.mask
+  )
 
 
 def make(

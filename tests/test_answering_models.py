@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tokenization
 from common import errors
-from serving import raw_text
+from exports import raw_text
 from serving_models import (
   FOLDER,
   LABELS,

@@ -7,7 +7,8 @@ differs between rows.
 
 import tensorflow as tf
 
-from serving import graph_tokenizer, models
+from answering import models
+from exports import graph_tokenizer
 from variants import vocabularies
 
 

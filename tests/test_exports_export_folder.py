@@ -7,7 +7,7 @@ import pytest
 
 import engine_models
 from common import errors, run_settings
-from engines import export_folder
+from exports import export_folder
 from tiny_model import write_vocabulary
 
 SETTINGS = {

@@ -1,0 +1,1 @@
+"""Turns texts into answers: every head, with any engine or network."""

@@ -1,0 +1,1 @@
+"""Writes and loads exports: SavedModel, ONNX and LiteRT folders."""
