@@ -218,9 +218,9 @@ def _open_torch(path):
       f"{path} cannot be loaded as PyTorch weights ({reason}); copy it "
       "again, or save the model as model.safetensors"
     ) from error
-  # Training scripts also save other objects; the weights are in this entry.
+  # Training scripts also save other objects; one of these has the weights.
   if isinstance(state, dict):
-    state = state.get("state_dict", state)
+    state = state.get("state_dict", state.get("model", state))
   entries = state.items() if isinstance(state, dict) else ()
   tensors = {
     name: tensor
@@ -299,9 +299,13 @@ def write(
   variant = config.get("variant", "bert")
   if not architecture:
     architecture = weight_names.architecture_of(weights, variant)
-    # A tagger's variables have the same names as a classifier's.
+    # The variables of these classes have the same names as a classifier's.
     if configuration.head_of(config) == "tagging":
       architecture = architecture.replace("ForSequenceC", "ForTokenC")
+    if config.get("problem_type") == "multiple_choice":
+      architecture = architecture.replace(
+        "ForSequenceClassification", "ForMultipleChoice"
+      )
   rows = weight_names.to_write(weights, variant, architecture)
   tensors = {
     row.name: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)

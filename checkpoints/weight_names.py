@@ -214,6 +214,12 @@ _ONLY_FOR_SEQUENCES = {
   "electra": ("classifier.dense.", "classifier.out_proj."),
   "roberta": ("classifier.dense.", "classifier.out_proj."),
 }
+# The same for the classes for multiple choice, which have a pooler. The one of
+# DistilBERT has all names of the sequence classifier.
+_NOT_FOR_CHOICES = {
+  "electra": ("classifier.out_proj.",),
+  "roberta": ("classifier.dense.", "classifier.out_proj."),
+}
 _MODEL_GARDEN_LAYOUTS = {
   "attention/self/.*/kernel$": "heads_out",
   "attention/self/.*/bias$": "heads",
@@ -261,12 +267,19 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   return table
 
 
-def _tf1_names(variant, numbers):
+def _tf1_names(variant: str, numbers: Sequence[str]) -> list[str]:
   """Returns the TF1 names of an encoder with these layers, and of all heads."""
-  config = configuration.BertConfig(1, num_hidden_layers=1)
-  config.variant = variant
-  config.embedding_size = config.num_hidden_groups = 1  # For ALBERT, ELECTRA.
-  config.pad_token_id = 1  # For RoBERTa.
+  config = configuration.BertConfig.from_dict(
+    {
+      "vocab_size": 1,
+      "num_hidden_layers": 1,
+      "variant": variant,
+      # For ALBERT and ELECTRA.
+      "embedding_size": 1,
+      "num_hidden_groups": 1,
+      "pad_token_id": 1,  # For RoBERTa.
+    }
+  )
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
     shapes.update(heads.replaced_token_shapes(config))
@@ -310,12 +323,13 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 # Hugging Face's classes and files
 
 # {suffix of a class's name: prefixes of its TF1 names besides the encoder's}.
-# The first class whose prefixes all occur is the default. A token classifier
-# therefore needs --architecture, or a configuration that says it is a tagger.
+# The first class whose prefixes all occur is the default. The other two classes
+# with an "output_" need --architecture, or a configuration that names the task.
 _HEADS = {
   "ForQuestionAnswering": ("cls/squad/",),
   "ForSequenceClassification": ("output_",),
   "ForTokenClassification": ("output_",),
+  "ForMultipleChoice": ("output_",),
   "ForPreTraining": ("cls/seq_relationship/", "cls/predictions/"),
   "ForMaskedLM": ("cls/predictions/",),
   "ForNextSentencePrediction": ("cls/seq_relationship/",),
@@ -333,15 +347,26 @@ _TIED = {
   "lm_head.decoder.weight": _TABLE,
   "lm_head.decoder.bias": "lm_head.bias",
 }
+# Other spellings of names in Hugging Face's files, replaced before the lookup.
+_SPELLINGS = (
+  # Old PyTorch files have TensorFlow's names for these two weights.
+  (r"(?<=LayerNorm\.)gamma$", "weight"),
+  (r"(?<=LayerNorm\.)beta$", "bias"),
+  # NVIDIA's programs compute a dense layer and its activation in one module.
+  (r"\bdense_act\.", "dense."),
+  # The layer before the output in ELECTRA's class for multiple choice.
+  (r"^sequence_summary\.summary\.", "classifier.dense."),
+)
 
 
-def _architectures(variant):
+def _architectures(variant: str) -> dict[str, tuple[str, ...]]:
   """Returns {transformers class: prefixes of its TF1 names}."""
   title = flag_values.HUGGINGFACE_TITLES[variant]
   starts_of = {title + head: starts for head, starts in _HEADS.items()}
   # In these variants, a token classifier lacks the pooler's dense layer.
   if family_of(variant) in _ONLY_FOR_SEQUENCES:
-    starts_of[f"{title}ForSequenceClassification"] += ("bert/pooler/",)
+    for head in ("ForSequenceClassification", "ForMultipleChoice"):
+      starts_of[title + head] += ("bert/pooler/",)
   if variant == "electra":
     starts_of["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
   known = flag_values.HUGGINGFACE_ARCHITECTURES
@@ -397,9 +422,8 @@ def find(
       f"{variant}.",
       name,
     )
-    # Old PyTorch files have TensorFlow's names for these two weights.
-    full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
-    full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
+    for regex, new in _SPELLINGS:
+      full = re.sub(regex, new, full)
     if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
@@ -426,13 +450,20 @@ def to_write(
   # "encoder.layer.0...", all other classes have "bert.encoder.layer.0...".
   family = family_of(variant)
   prefix = f"{family}." if architecture.endswith("Model") else ""
+  is_choice = architecture.endswith("ForMultipleChoice")
   excluded = _ONLY_FOR_SEQUENCES.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
     excluded = ()
+  elif is_choice:
+    excluded = _NOT_FOR_CHOICES.get(family, ())
   # If a TF1 name has two rows, the second is for the sequence classifier.
   row_of = {
     row.tf1: row._replace(name=row.name.removeprefix(prefix))
     for row in rows(variant, names)
     if row.tf1 in names and not row.name.startswith(excluded)
   }
+  if is_choice and family == "electra":
+    for tf1, row in row_of.items():
+      name = row.name.replace("classifier.dense.", "sequence_summary.summary.")
+      row_of[tf1] = row._replace(name=name)
   return list(row_of.values())

@@ -33,7 +33,7 @@ from classification import (
   sequences,
 )
 from classification import task as tasks
-from common import file_io, program, result_lines
+from common import errors, file_io, program, result_lines
 from records import pipeline
 from training import (
   distribution,
@@ -269,6 +269,16 @@ def make_network(
   return model.ClassifierModel(config, task.task_kind, outputs, **model_options)
 
 
+def _require_pooler(path: str) -> None:
+  """Raises InputError if a checkpoint has no pooler that can be frozen."""
+  if "bert/pooler/dense/kernel" not in weight_files.open_reader(path).shapes:
+    raise errors.InputError(
+      f"{path} has no pooler (bert/pooler/dense), so --freeze_pooler would "
+      "freeze random weights: leave out --freeze_pooler, which trains a new "
+      "pooler with the classifier"
+    )
+
+
 class ModelRun:
   """A model with its folder, and the steps of run_classifier.py."""
 
@@ -283,6 +293,8 @@ class ModelRun:
       settings, run.task.name, run.config, run.strategy
     )
     self._step = self._start.step
+    if settings.do_train and settings.freeze_pooler and self._start.path:
+      _require_pooler(self._start.path)
     loads_weights = weight_files.without_random_init(self._start.path)
     with run.strategy.scope(), loads_weights:
       self._model = make_network(

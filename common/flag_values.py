@@ -56,6 +56,7 @@ HUGGINGFACE_ARCHITECTURES = (
       "ForQuestionAnswering",
       "ForSequenceClassification",
       "ForTokenClassification",
+      "ForMultipleChoice",
       "ForMaskedLM",
       "Model",
     )

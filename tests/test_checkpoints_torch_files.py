@@ -38,12 +38,12 @@ def tensors_of_all_types(torch):
   )
 
 
-@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("entry", ["", "state_dict", "model"])
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_tensors_equal_those_of_pytorch(tmp_path, is_zip, is_nested):
+def test_tensors_equal_those_of_pytorch(tmp_path, is_zip, entry):
   torch = pytest.importorskip("torch")
   tensors = tensors_of_all_types(torch)
-  state = {"epoch": 3, "state_dict": tensors} if is_nested else tensors
+  state = {"epoch": 3, entry: tensors} if entry else tensors
   write(tmp_path, state, _use_new_zipfile_serialization=is_zip)
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(tensors)

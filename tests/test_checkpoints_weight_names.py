@@ -7,6 +7,7 @@ import configuration
 import heads
 import tiny_model
 from checkpoints import weight_names
+from common import flag_values
 
 CONFIG = tiny_model.tiny(num_hidden_layers=3)
 NAMES = {
@@ -49,3 +50,44 @@ def test_layouts_split_the_axis_of_the_heads():
   np.testing.assert_array_equal(out[:, 1], value[:, 2:])
   into = weight_names.from_tf1(value, "heads_in", 2)
   np.testing.assert_array_equal(into[1], value[2:])
+
+
+# The layer before the output in transformers' classes for multiple choice
+# (5.24, which loads the written files without missing or unused weights).
+CHOICE_LAYERS = {
+  "albert": "albert.pooler",
+  "bert": "bert.pooler.dense",
+  "camembert": "roberta.pooler.dense",
+  "distilbert": "pre_classifier",
+  "electra": "sequence_summary.summary",
+  "roberta": "roberta.pooler.dense",
+  "xlm-roberta": "roberta.pooler.dense",
+}
+
+
+@pytest.mark.parametrize("variant", sorted(CHOICE_LAYERS))
+def test_a_model_for_multiple_choice_has_its_own_class(variant):
+  title = flag_values.HUGGINGFACE_TITLES[variant]
+  tf1 = {
+    "bert/pooler/dense/bias": f"{CHOICE_LAYERS[variant]}.bias",
+    "output_weights": "classifier.weight",
+    "output_bias": "classifier.bias",
+  }
+  written = weight_names.to_write(tf1, variant, f"{title}ForMultipleChoice")
+  assert {row.tf1: row.name for row in written} == tf1
+  found, _ = weight_names.find(variant, tf1.values())
+  assert {name: found[name][0] for name in found} == tf1
+
+
+def test_nvidias_fused_layers_are_berts():
+  names = {
+    "bert/pooler/dense/kernel": "bert.pooler.dense_act.weight",
+    "bert/encoder/layer_1/intermediate/dense/bias": (
+      "bert.encoder.layer.1.intermediate.dense_act.bias"
+    ),
+    "cls/predictions/transform/dense/kernel": (
+      "cls.predictions.transform.dense_act.weight"
+    ),
+  }
+  found, _ = weight_names.find("bert", names.values())
+  assert {tf1: name for tf1, (name, _) in found.items()} == names

@@ -150,6 +150,13 @@ def test_a_model_is_compared_with_the_memory(monkeypatch):
   assert memory.total_bytes() == 10**6
 
 
+@pytest.mark.parametrize("value", [-1, "small", None])
+def test_an_epsilon_that_no_layer_norm_can_have_is_refused(value):
+  for values in (tiny().to_dict(), huggingface()):
+    with pytest.raises(errors.InputError, match=f"layer_norm_eps is {value!r}"):
+      modeling.BertConfig.from_dict({**values, "layer_norm_eps": value})
+
+
 @pytest.mark.parametrize("key", ["to_dict", "from_dict", "__class__"])
 def test_a_key_that_hides_a_method_is_refused(key):
   with pytest.raises(

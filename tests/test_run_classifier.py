@@ -390,6 +390,16 @@ def test_a_frozen_encoder_does_not_change(trained, folder, tmp_path):
   assert {"output_weights", "output_bias", "global_step"} == {
     name for name in before if before[name].tobytes() != after[name].tobytes()
   }
+  poolerless = tmp_path / "poolerless"
+  weight_files.write_tf1(
+    f"{poolerless}/bert_model.ckpt",
+    {name: v for name, v in before.items() if "bert/pooler/" not in name},
+  )
+  flags["init_checkpoint"] = f"{poolerless}/bert_model.ckpt"
+  refused = classify(
+    folder, tmp_path / "no", code=1, **flags, freeze_pooler=True
+  )
+  assert "leave out --freeze_pooler" in refused.err
   results = results_in(tmp_path / "run")
   assert results["eval_accuracy"] > 0.9
   features = tmp_path / "run" / "train.features.tf_record"

@@ -24,11 +24,8 @@ class RobertaModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's, with more rows of position embeddings.
 
-    Raises InputError: pad_token_id is missing, or pad_token_id or
-      layer_norm_eps is invalid.
+    Raises InputError: pad_token_id is missing or invalid.
     """
-    if hasattr(config, "layer_norm_eps"):
-      config.check_number("layer_norm_eps", (int, float), low=0)
     shapes = configuration.bert_shapes(config, scope)
     name = f"{scope}/embeddings/position_embeddings"
     rows, width = shapes[name]
