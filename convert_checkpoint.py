@@ -90,14 +90,9 @@ import tempfile
 
 import numpy as np
 
-from checkpoints import (
-  comparison,
-  converter,
-  growth,
-  model_folder,
-  tokenizer_files,
-)
+from checkpoints import comparison, converter, growth, model_folder
 from common import console, errors, file_io
+from variants import vocabulary_files
 
 # Differences up to this value come from float32 rounding.
 TOLERANCE = 1e-3
@@ -129,7 +124,8 @@ def print_new_words(settings, source, words):
     return
   for word in words if settings.verbose else ():
     print(f"{word.word} is token {word.token_id}, the mean of {word.pieces}")
-  never_split = tokenizer_files.read_never_split(source.vocab_file)
+  files = vocabulary_files.VocabularyFiles(source.vocab_file)
+  never_split = files.never_split
   unsplit = [word.word for word in words if word.word in never_split]
   print(
     f"new words: {len(words)}; the word embedding table has "

@@ -70,19 +70,13 @@ import os
 
 import numpy as np
 
-from checkpoints import (
-  model_folder,
-  model_settings,
-  model_writer,
-  tokenizer_files,
-  weight_files,
-)
+from checkpoints import model_folder, model_settings, model_writer, weight_files
 from common import result_lines, run_settings
 from pretraining import inputs, masks, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import distribution, evaluation_loop, harness, run_setup
-from variants import registry, vocabularies
+from variants import registry, vocabularies, vocabulary_files
 
 # For records with masks, which were written without --dynamic_masking.
 _ARE_MASKED = run_settings.Rule(
@@ -145,7 +139,7 @@ def write_model(settings, model, folder, step):
     model_folder.with_input_settings(model.config, input_settings),
     vocab_file,
     # Records do not store do_lower_case; the vocabulary's folder may.
-    vocab_file and tokenizer_files.read_do_lower_case(vocab_file),
+    vocab_file and vocabulary_files.VocabularyFiles(vocab_file).do_lower_case,
     step=step,
   )
 

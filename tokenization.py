@@ -218,9 +218,15 @@ class FullTokenizer:
     vocab_file: str,
     do_lower_case: bool = True,
     never_split: Iterable[str] = (),
-    **text_rules,
+    *,
+    vocab: dict[str, int] | None = None,
+    **text_rules: bool,
   ):
-    """Reads the vocabulary; `text_rules` are options of BasicTokenizer.
+    """Reads the vocabulary.
+
+    Args:
+      vocab: the content of `vocab_file`; None: it is read.
+      **text_rules: options of BasicTokenizer.
 
     Raises:
       InputError: see `load_vocab`; or the vocabulary is empty, or some of
@@ -229,7 +235,7 @@ class FullTokenizer:
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
     self.never_split = tuple(never_split)
-    self.vocab = load_vocab(vocab_file)
+    self.vocab = load_vocab(vocab_file) if vocab is None else vocab
     if not any(self.vocab):
       raise errors.InputError(
         f"{vocab_file}: no token in it; a vocabulary has one token per line"

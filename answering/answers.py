@@ -28,7 +28,7 @@ from squad import answers as squad_answers
 from squad import windowing as squad_windowing
 from tagging import answers as tagging_answers
 from text import input_sequences
-from variants import vocabularies
+from variants import vocabularies, vocabulary_files
 
 # A function of int32 arrays, named as in models.ServedModel.id_inputs, that
 # returns the outputs of models.ServedModel.from_ids as {name: array}.
@@ -116,11 +116,12 @@ def write_settings(
     settings: settings for `make`, with the model's `labels`.
     texts: names of an example's texts.
   """
+  files = vocabulary_files.VocabularyFiles(settings.vocab_file)
   values = {
     "settings": settings.pick(STORED),
     "labels": settings.labels,
     "text_inputs": texts,
-    "text_rules": vocabularies.text_rules(settings.vocab_file),
+    "text_rules": files.text_rules,
   }
   json_files.write(path, values)
 

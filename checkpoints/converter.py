@@ -19,12 +19,11 @@ from checkpoints import (
   model_folder,
   model_garden,
   model_writer,
-  tokenizer_files,
   weight_files,
   weight_names,
 )
 from common import errors, file_io, json_files
-from variants import registry, vocabularies
+from variants import registry, vocabularies, vocabulary_files
 
 
 class Source(NamedTuple):
@@ -60,7 +59,7 @@ def open_source(
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default the configuration in the checkpoint's folder.
-    vocab_file: by default the result of tokenizer_files.vocabulary_of.
+    vocab_file: by default the folder's, see vocabulary_files.of_folder.
 
   Raises:
     InputError: a file is missing, damaged or not supported, the files do not
@@ -73,9 +72,8 @@ def open_source(
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
-    vocab_file = tokenizer_files.vocabulary_of(
-      reader.folder, registry.name_of(config)
-    )
+    files = vocabulary_files.of_folder(reader.folder, registry.name_of(config))
+    vocab_file = files.path if files else None
   if vocab_file:
     # Use the highest id, because the vocabulary may list a token twice.
     last = max(vocabularies.load_vocab(vocab_file).values())
@@ -128,7 +126,7 @@ def convert(
     output: a folder that is missing or empty.
     to_format: one of flag_values.CHECKPOINT_KINDS.
     architecture, do_lower_case: for "huggingface", see `huggingface.write`. The
-      default of do_lower_case is tokenizer_files.likely_case.
+      default of do_lower_case is VocabularyFiles.likely_case.
 
   Raises:
     InputError: the folder is not empty, the format or `architecture` does not
@@ -144,7 +142,8 @@ def convert(
     }
     if to_format == "huggingface":
       if do_lower_case is None and source.vocab_file:
-        do_lower_case = tokenizer_files.likely_case(source.vocab_file)
+        files = vocabulary_files.VocabularyFiles(source.vocab_file)
+        do_lower_case = files.likely_case
       names = huggingface.write(
         temporary,
         values,
@@ -174,7 +173,8 @@ def _write_tensorflow(folder, values, source, to_format):
   """Writes a complete folder; returns {TF1 name: name in the format}."""
   case = None
   if source.vocab_file:
-    case = tokenizer_files.read_do_lower_case(source.vocab_file)
+    files = vocabulary_files.VocabularyFiles(source.vocab_file)
+    case = files.do_lower_case
   model_writer.write_config(folder, source.config, source.vocab_file, case)
   prefix = os.path.join(folder, model_folder.CHECKPOINT)
   if to_format == "model_garden":
@@ -213,7 +213,7 @@ def _notes(source, to_format):
   if not source.vocab_file:
     notes.append(
       "no vocabulary is written, because the input's folder lacks "
-      f"{' or '.join(vocabularies.NAMES)}: pass --vocab_file"
+      f"{' or '.join(vocabulary_files.NAMES)}: pass --vocab_file"
     )
   if source.config.hidden_act == "gelu_erf" and to_format != "huggingface":
     advice = "this project supports it, but google-research/bert does not"

@@ -23,7 +23,7 @@ import configuration
 import tokenization
 from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
-from variants import registry, vocabularies
+from variants import registry, vocabularies, vocabulary_files
 
 # Weights with a row or a value per vocabulary entry.
 _WORDS = re.compile(
@@ -74,7 +74,7 @@ def grow(
     use_unused_tokens: whether to replace [unused...] tokens before appending.
     max_position_embeddings: new number of positions.
     do_lower_case: whether text is lower-cased; None: see
-      tokenizer_files.likely_case.
+      VocabularyFiles.likely_case.
 
   Raises:
     InputError: the model already has that many positions or more, `add_tokens`
@@ -135,16 +135,17 @@ def _lengthened(value, rows):
 def _add_words(source, folder, path, use_unused, do_lower_case):
   """Writes the tokenizer's files; returns (path of vocab.txt, [NewWord])."""
   old = source.vocab_file
-  if not old or vocabularies.is_tokenizer_file(old):
+  files = old and vocabulary_files.VocabularyFiles(old)
+  if not (files and files.is_list):
     raise errors.InputError(
       "--add_tokens needs a vocabulary with one token per line; "
       + (f"{old} has another format" if old else "pass --vocab_file")
     )
   if do_lower_case is None:
-    do_lower_case = tokenizer_files.likely_case(old)
-  never_split = tokenizer_files.read_never_split(old)
+    do_lower_case = files.likely_case
+  never_split = files.never_split
   tokenizer = vocabularies.make_tokenizer(
-    old, do_lower_case=do_lower_case, never_split=never_split
+    files, do_lower_case=do_lower_case, never_split=never_split
   )
   words = _read_words(path, tokenizer)
   lines = [line for _, line in file_io.read_lines(old)]
@@ -157,7 +158,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   lines += [""] * appended
   for word, token_id in zip(words, token_ids):
     lines[token_id] = word
-  grown = os.path.join(folder, vocabularies.LIST)
+  grown = os.path.join(folder, vocabulary_files.LIST)
   file_io.write_text(grown, "".join(f"{line}\n" for line in lines))
   # Tokenizers split a word with punctuation unless it is in never_split.
   never_split = [word for word in never_split if word in lines]

@@ -13,8 +13,8 @@ import os
 import re
 
 import configuration
-from checkpoints import tokenizer_files
 from common import errors, file_io, json_files, program
+from variants import vocabulary_files
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG_FILES = ("bert_config.json", "config.json")
@@ -70,8 +70,8 @@ def find(folder: str) -> dict[str, str]:
       path, values = os.path.join(folder, configs[1]), other
   paths = {"bert_config_file": path, "init_checkpoint": folder}
   variant = values.get("variant", "bert")
-  if vocabulary := tokenizer_files.vocabulary_of(folder, variant):
-    paths["vocab_file"] = vocabulary
+  if vocabulary := vocabulary_files.of_folder(folder, variant):
+    paths["vocab_file"] = vocabulary.path
   return paths
 
 

@@ -5,14 +5,15 @@ Functions take the command's run_settings.Settings and do not read flags.
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from absl import logging
 
 import configuration
 import tokenization
-from checkpoints import model_folder, tokenizer_files
+from checkpoints import model_folder
 from common import errors, file_io, json_files, run_settings
-from variants import vocabularies
+from variants import vocabularies, vocabulary_files
 
 Settings = run_settings.Settings
 
@@ -25,13 +26,15 @@ def resolve(settings: Settings) -> Settings:
   --max_seq_length is not given, its default is capped at the model's number of
   positions. Raises InputError: a file is missing, damaged or not supported.
   """
-  path = settings.get("bert_config_file")
-  if settings.get("model_dir"):
-    paths = model_folder.find(settings.model_dir)
-    settings = _with_model_dir(settings, paths)
-    path = path or paths["bert_config_file"]
+  folder = settings.get("model_dir")
+  paths = model_folder.find(folder) if folder else {}
+  settings = settings.filled(paths)
   if "vocab_file" in settings and "do_lower_case" in settings:
-    settings = tokenizer_files.with_known_case(settings)
+    # A script with --do_lower_case reads text, so it needs a vocabulary.
+    if folder and not settings.vocab_file:
+      vocabulary_files.refuse_missing(folder)
+    settings = with_text_settings(settings)
+  path = settings.get("bert_config_file") or paths.get("bert_config_file")
   default = settings.get("max_seq_length")
   if not path or default is None or "max_seq_length" in settings.given:
     return settings
@@ -39,22 +42,55 @@ def resolve(settings: Settings) -> Settings:
     configuration.read(path), "max_position_embeddings", int, path, 512
   )
   # Unlike the original: the default is at most the number of positions.
-  return settings.replace(max_seq_length=min(default, positions))
+  return settings.filled({"max_seq_length": min(default, positions)})
 
 
-def _with_model_dir(settings, paths):
-  """Returns settings with the paths of --model_dir."""
-  vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
-  # A script with --do_lower_case reads text, so it needs a vocabulary.
-  if "do_lower_case" in settings and not vocab_file:
-    tokenizer_files.refuse_missing_vocabulary(settings.model_dir)
-  return settings.replace(
-    **{
-      name: path
-      for name, path in paths.items()
-      if name in settings and name not in settings.given
-    }
-  )
+def with_text_settings(settings: Settings) -> Settings:
+  """Returns settings with the do_lower_case and never_split of --vocab_file.
+
+  Unlike the original: without these flags, the files next to the vocabulary
+  decide. Raises InputError: a file is damaged or belongs to another tokenizer,
+  or --do_lower_case is given for a tokenizer.json.
+  """
+  if not settings.vocab_file:
+    return settings
+  files = vocabulary_files.VocabularyFiles(settings.vocab_file)
+  if not files.is_list and "do_lower_case" in settings.given:
+    raise errors.InputError(
+      f"{files.path} itself says whether text is lower-cased: leave out "
+      "--do_lower_case"
+    )
+  stored = files.settings
+  _log_case(settings, files)
+  return settings.filled(stored)
+
+
+def _log_case(settings: Settings, files: vocabulary_files.VocabularyFiles):
+  """Logs where do_lower_case comes from if that may surprise."""
+  is_given = "do_lower_case" in settings.given
+  lowers, known = settings.do_lower_case, files.do_lower_case
+  source = f"{vocabulary_files.CONFIG} or {vocabulary_files.TOKENIZER_FILE}"
+  if known is None:
+    # No file says whether the model is cased, so look for capitals. A missing
+    # vocabulary is reported later, when it is loaded.
+    is_likely = lowers and not is_given and file_io.exists(files.path)
+    if is_likely and files.has_capitals:
+      logging.warning(
+        "%s has tokens with capital letters, which lower-cased text never "
+        "matches: pass --do_lower_case=false if the model is cased",
+        files.path,
+      )
+  elif known != lowers and is_given:
+    logging.warning(
+      "--do_lower_case=%s was given, but the %s next to --vocab_file says %s",
+      lowers,
+      source,
+      known,
+    )
+  elif known != lowers:
+    logging.info(
+      "do_lower_case is %s, from the %s next to --vocab_file", known, source
+    )
 
 
 def trained_model_file(settings: Settings) -> str:
@@ -80,27 +116,32 @@ def restore_input_settings(
   differ. `trained` is {name of a setting: value} from the file `source`. Raises
   InputError: a flag does not accept its value from the file.
   """
-  changes, differences = {}, []
-  for name, text in trained.items():
-    try:
-      # Use the flag's parser, because a user may have edited the file.
-      value = settings.parse(name, text)
-      value = tuple(value) if isinstance(value, list) else value
-    except (TypeError, ValueError) as error:
-      raise errors.InputError(
-        f"{source}: --{name} does not accept the value {text!r:.40}: {error}"
-      ) from error
-    if name not in settings.given:
-      changes[name] = value
-    elif getattr(settings, name) != value:
-      differences.append(
-        f"--{name}={getattr(settings, name)} (trained with {value})"
-      )
+  values = {
+    name: _parsed(settings, name, value, source)
+    for name, value in trained.items()
+  }
+  differences = [
+    f"--{name}={settings.get(name)} (trained with {value})"
+    for name, value in values.items()
+    if name in settings.given and settings.get(name) != value
+  ]
   if differences:
     logging.warning(
       "the input differs from training: %s", ", ".join(differences)
     )
-  return settings.replace(**changes)
+  return settings.filled(values)
+
+
+def _parsed(settings: Settings, name: str, raw: Any, source: str) -> Any:
+  """Returns the value of an entry of `source`, parsed like the flag."""
+  try:
+    # Use the flag's parser, because a user may have edited the file.
+    value = settings.parse(name, raw)
+  except (TypeError, ValueError) as error:
+    raise errors.InputError(
+      f"{source}: --{name} does not accept the value {raw!r:.40}: {error}"
+    ) from error
+  return tuple(value) if isinstance(value, list) else value
 
 
 def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:

@@ -1,5 +1,6 @@
 """Reads JSON files and names the fault of an invalid one; writes atomically."""
 
+import functools
 import hashlib
 import json
 import os
@@ -63,6 +64,43 @@ def read_optional(folder: str, name: str) -> tuple[str, dict]:
   """
   path = os.path.join(folder, name)
   return path, read(path) if file_io.exists(path) else {}
+
+
+class Folder:
+  """The JSON files of a folder; each is read at most once, when first needed.
+
+  Callers must not change what `read` returns.
+
+  Attributes:
+    path: the folder.
+  """
+
+  def __init__(self, path: str):
+    self.path = path
+    self._read: dict[str, typing.Any] = {}
+
+  @functools.cached_property
+  def names(self) -> frozenset[str]:
+    """The names of the folder's entries."""
+    return frozenset(file_io.names_in(self.path or "."))
+
+  def path_of(self, name: str) -> str:
+    """Returns the path of a file in the folder."""
+    return os.path.join(self.path, name)
+
+  def read(
+    self, name: str, json_type: type = dict, *, required: bool = False
+  ) -> typing.Any:
+    """Returns the value in a file; an empty one if it is missing.
+
+    Raises InputError: see the function `read`; a missing file is an error only
+    if it is `required`.
+    """
+    if name not in self._read:
+      path = self.path_of(name)
+      is_there = required or file_io.exists(path)
+      self._read[name] = read(path, json_type) if is_there else json_type()
+    return self._read[name]
 
 
 _REQUIRED = object()

@@ -80,6 +80,15 @@ class Settings:
     values = {**self._values, **changes}
     return Settings(values, self.given, self._parse, self.rules)
 
+  def filled(self, values: Mapping[str, Any]) -> "Settings":
+    """Returns settings with `values`, except for what the user gave.
+
+    It skips names that are not among the settings. So the order of the calls is
+    the order of precedence, lowest first.
+    """
+    names = (values.keys() & self._values.keys()) - self.given
+    return self.replace(**{name: values[name] for name in names})
+
   def parse(self, name: str, value: Any) -> Any:
     """Returns a raw value, such as one from a file, as the flag would parse it.
 

@@ -8,10 +8,10 @@ import os
 
 import configuration
 from answering import answers, export_options
-from checkpoints import model_folder, tokenizer_files
+from checkpoints import model_folder
 from common import errors, run_settings
 from engines import network_file, networks
-from variants import vocabularies
+from variants import vocabularies, vocabulary_files
 
 # Settings that may differ from the export's: they do not affect the network.
 _CAN_CHANGE = frozenset(
@@ -38,7 +38,7 @@ class ExportedNetwork:
     """
     paths = model_folder.find(folder)
     if "vocab_file" not in paths:
-      tokenizer_files.refuse_missing_vocabulary(folder)
+      vocabulary_files.refuse_missing(folder)
     stored, self.texts = answers.read_settings(
       os.path.join(folder, network_file.SETTINGS), paths["vocab_file"]
     )

@@ -20,7 +20,7 @@ from absl import logging
 
 import tokenization
 from common import errors, lean_tensorflow
-from variants import vocabularies
+from variants import tokenizer_file, vocabularies
 
 _PAGE = 256  # Code points per page, see `_Rules`.
 _ITSELF = -1  # In a replacement: the code point that it replaces.
@@ -70,7 +70,7 @@ class GraphTokenizer(tf.Module):
     pieces, or the tokenizer has `never_split`.
     """
     super().__init__()
-    if vocabularies.is_tokenizer_file(tokenizer.vocab_file):
+    if isinstance(tokenizer, tokenizer_file.FileTokenizer):
       raise errors.InputError(
         f"{tokenizer.vocab_file} is not a list of BERT's word pieces, the only "
         "vocabulary that a SavedModel's graph supports; export with "

@@ -29,7 +29,7 @@ from absl import logging
 from common import errors
 from pretraining import data, instance_maker
 from records import tfrecord
-from variants import vocabularies
+from variants import vocabularies, vocabulary_files
 
 _RECORDS_PER_BLOCK = 512
 
@@ -40,8 +40,9 @@ class RecordMaker:
   def __init__(self, options: instance_maker.RecordOptions):
     """Raises InputError if the vocabulary cannot be used."""
     self._options = options
+    files = vocabulary_files.VocabularyFiles(options.vocab_file)
     self.tokenizer = tokenizer = vocabularies.make_tokenizer(
-      options.vocab_file,
+      files,
       do_lower_case=options.do_lower_case,
       never_split=options.never_split,
     )
@@ -49,7 +50,7 @@ class RecordMaker:
     self._encode_lines = tokenizer.encode_lines
     if not options.segmented_text:
       return
-    if vocabularies.is_tokenizer_file(options.vocab_file):
+    if not files.is_list:
       raise errors.InputError(
         "--segmented_text needs one token per Chinese character, as in BERT; "
         f"{options.vocab_file} has longer tokens: leave the flag out"

@@ -10,10 +10,11 @@ import safetensors.numpy
 
 import configuration
 import stored_weights
-from checkpoints import converter, tokenizer_files, weight_files
+from checkpoints import converter, weight_files
 from common import errors, json_files
 from resumed_runs import assert_same_checkpoints
 from training import run_folder
+from variants import vocabulary_files
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
 TRAINING_CHECKPOINT = "tests/golden/checkpoints/model.ckpt-12"
@@ -99,7 +100,8 @@ def test_weights_that_bert_lacks_are_left_out_or_kept(model, tmp_path):
 
 
 def stored_do_lower_case(folder):
-  return tokenizer_files.read_do_lower_case(str(folder / "vocab.txt"))
+  path = str(folder / "vocab.txt")
+  return vocabulary_files.VocabularyFiles(path).do_lower_case
 
 
 @pytest.mark.parametrize(

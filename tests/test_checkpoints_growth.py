@@ -10,8 +10,9 @@ import tokenizers
 import modeling
 import stored_weights
 import tokenization
-from checkpoints import converter, growth, tokenizer_files, weight_files
+from checkpoints import converter, growth, weight_files
 from common import errors
+from variants import vocabulary_files
 
 # From an interrupted TensorFlow 1 run: weights, adam_m, adam_v, global_step.
 TRAINING_CHECKPOINT = "tests/golden/checkpoints/model.ckpt-12"
@@ -148,10 +149,11 @@ def test_new_words_are_one_piece(tmp_path, lower):
   new, _ = grown(source, tmp_path, words, do_lower_case=lower)
   converter.convert(new, str(tmp_path / "out"), "huggingface")
   vocab_file = str(tmp_path / "out" / "vocab.txt")
-  assert tokenizer_files.read_do_lower_case(vocab_file) == lower
-  never_split = tokenizer_files.read_never_split(vocab_file)
+  files = vocabulary_files.VocabularyFiles(vocab_file)
+  assert files.do_lower_case == lower
+  never_split = files.never_split
   # The tokenizer does not split the other words anyway.
-  assert never_split == [w for w in words if w not in ("lamplight", "é")]
+  assert [*never_split] == [w for w in words if w not in ("lamplight", "é")]
   tokenizer = tokenization.FullTokenizer(vocab_file, lower, never_split)
   fast = tokenizers.Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
   for word in words:

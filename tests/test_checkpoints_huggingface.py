@@ -19,8 +19,9 @@ import heads
 import modeling
 import stored_weights
 import transformers_goldens
-from checkpoints import huggingface, tokenizer_files, weight_files
+from checkpoints import huggingface, weight_files
 from common import errors
+from variants import vocabulary_files
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
 
@@ -235,8 +236,8 @@ def test_json_of_any_structure_is_read_or_refused(tmp_path, name, values):
     (tmp_path / name).write_text(json.dumps(wrong))
     try:
       reader = weight_files.open_reader(str(tmp_path))
-      tokenizer_files.check(str(tmp_path / "vocab.txt"))
-      tokenizer_files.read_do_lower_case(str(tmp_path / "vocab.txt"))
+      files = vocabulary_files.VocabularyFiles(str(tmp_path / "vocab.txt"))
+      assert files.settings.get("do_lower_case") in (None, True, False)
       modeling.BertConfig.from_dict(reader.config or {"vocab_size": 3})
       outcomes.add("read")
     except errors.InputError as error:

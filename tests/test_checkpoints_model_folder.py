@@ -7,16 +7,11 @@ import pytest
 import tensorflow as tf
 
 import modeling
-from checkpoints import (
-  model_folder,
-  model_settings,
-  model_writer,
-  tokenizer_files,
-  weight_files,
-)
+from checkpoints import model_folder, model_settings, model_writer, weight_files
 from common import errors, run_settings
 from tiny_model import tiny
 from training import run_folder
+from variants import vocabulary_files
 
 
 def test_a_run_can_start_from_the_folder(tmp_path):
@@ -55,7 +50,10 @@ def test_the_step_is_stored_and_read_back(tmp_path):
 
 def test_do_lower_case_is_stored_beside_the_vocabulary(tmp_path):
   vocab = tmp_path / "vocab.txt"
-  read = tokenizer_files.read_do_lower_case
+
+  def read(path):
+    return vocabulary_files.VocabularyFiles(path).do_lower_case
+
   assert read(str(vocab)) is None
   vocab.write_text("a\n")
   for is_lower in (True, False):

@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from checkpoints import converter, model_folder, tokenizer_files, weight_files
+from checkpoints import converter, model_folder, weight_files
 from common import errors
 from exports import graph_tokenizer
 from script_runner import ROOT
-from variants import registry, vocabularies
+from variants import registry, vocabularies, vocabulary_files
 
 GOLDEN = json.loads(
   (ROOT / "tests" / "golden" / "text_rules" / "rules.json").read_text("utf-8")
@@ -30,9 +30,9 @@ def write_folder(folder, files):
 
 
 def tokenizer_of(vocab_file):
-  tokenizer_files.check(vocab_file)
-  lowers = tokenizer_files.read_do_lower_case(vocab_file)
-  return vocabularies.make_tokenizer(vocab_file, do_lower_case=lowers)
+  files = vocabulary_files.VocabularyFiles(vocab_file)
+  files.check()
+  return vocabularies.make_tokenizer(files, do_lower_case=files.do_lower_case)
 
 
 def ids_of(vocab_file):

@@ -7,12 +7,12 @@ import pytest
 import tokenizers
 
 import tokenization
-from checkpoints import tokenizer_files
+from checkpoints import model_settings, tokenizer_files
 from common import errors, run_settings
 from exports import graph_tokenizer
 from script_runner import run
 from tiny_model import write_shape, write_vocabulary
-from variants import vocabularies
+from variants import vocabularies, vocabulary_files
 
 PIECES = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "c", "+", ","]
 PIECES += [".", "node", "js", "a", "b", "#", "C", "new-york", "e", "A"]
@@ -107,7 +107,8 @@ def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
   copy = tmp_path / "copy"
   copy.mkdir()
   tokenizer_files.write(str(copy), str(tmp_path / "vocab.txt"), None, 512)
-  assert tokenizer_files.read_never_split(str(copy / "vocab.txt")) == NEVER
+  files = vocabulary_files.VocabularyFiles(str(copy / "vocab.txt"))
+  assert files.never_split == tuple(NEVER)
 
 
 def test_word_text_keeps_a_word_of_the_list(tokenizer):
@@ -131,7 +132,7 @@ def test_never_split_is_refused_with_a_tokenizer_json():
 
 
 def resolved(path, given_flags=(), **flags):
-  return tokenizer_files.with_known_case(
+  return model_settings.with_text_settings(
     run_settings.Settings(
       {
         "vocab_file": str(path / "vocab.txt"),

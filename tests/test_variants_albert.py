@@ -14,10 +14,10 @@ import layers
 import modeling
 import optimization
 import transformers_goldens
-from checkpoints import model_settings, tokenizer_files
+from checkpoints import model_settings
 from common import errors, json_files, run_settings
 from tiny_model import TINY, batch
-from variants import registry, vocabularies
+from variants import registry, vocabularies, vocabulary_files
 
 GOLDEN = pathlib.Path("tests/golden/albert")
 
@@ -147,9 +147,9 @@ def test_ids_from_tokenizer_json_equal_transformers(tmp_path):
     str(tmp_path / "tokenizer_config.json"),
     {"do_lower_case": True, "tokenizer_class": "AlbertTokenizer"},
   )
-  path = tokenizer_files.vocabulary_of(str(tmp_path), "albert")
-  tokenizer_files.check(path)
-  tokenizer = vocabularies.make_tokenizer(path)
+  files = vocabulary_files.of_folder(str(tmp_path), "albert")
+  files.check()
+  tokenizer = vocabularies.make_tokenizer(files)
   texts = json.loads((GOLDEN / "tokenizer_ids.json").read_text())
   assert len(texts) > 30
   for text, ids in texts:

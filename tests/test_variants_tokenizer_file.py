@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tokenization
-from checkpoints import converter, growth, tokenizer_files
+from checkpoints import converter, growth, model_settings, tokenizer_files
 from common import errors, run_settings
 from exports import graph_tokenizer
 from pretraining import answers as pretraining_answers
@@ -18,7 +18,7 @@ from squad import alignment, data
 from squad import windowing as squad_windowing
 from tagging import data as tagging_data
 from tagging import windowing as tagging_windowing
-from variants import tokenizer_file, vocabularies
+from variants import tokenizer_file, vocabularies, vocabulary_files
 
 GOLDEN = pathlib.Path("tests/golden/roberta")
 IDS = json.loads((GOLDEN / "ids.json").read_text())
@@ -211,10 +211,10 @@ def settings_with(**flags):
 
 
 def test_features_that_tokenizer_json_lacks(tmp_path):
-  known = tokenizer_files.with_known_case(settings_with())
+  known = model_settings.with_text_settings(settings_with())
   assert known.do_lower_case is False
   with pytest.raises(errors.InputError, match="leave out --do_lower_case"):
-    tokenizer_files.with_known_case(settings_with(do_lower_case=False))
+    model_settings.with_text_settings(settings_with(do_lower_case=False))
   with pytest.raises(errors.InputError, match="leave the flag out"):
     vocabularies.make_tokenizer(path_of("bpe"), never_split=["a"])
   tokenizer = vocabularies.make_tokenizer(path_of("bpe"))
@@ -298,7 +298,7 @@ def test_a_vocab_json_is_refused(tmp_path):
   message = "vocab.json is not a tokenizer.json .*; .* have transformers write"
   with pytest.raises(errors.InputError, match=message):
     vocabularies.make_tokenizer(str(path))
-  assert tokenizer_files.vocabulary_of(str(tmp_path), "roberta") is None
+  assert vocabulary_files.of_folder(str(tmp_path), "roberta") is None
 
 
 @pytest.mark.parametrize(
@@ -311,10 +311,10 @@ def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
   message = (
     f"{name}: .*not supported; have transformers write tokenizer.json .*Auto"
   )
-  for refuse in (vocabularies.make_tokenizer, tokenizer_files.check):
+  for refuse in (vocabularies.make_tokenizer, vocabulary_files.VocabularyFiles):
     with pytest.raises(errors.InputError, match=message):
       refuse(str(path))
-  assert tokenizer_files.vocabulary_of(str(tmp_path), variant) is None
+  assert vocabulary_files.of_folder(str(tmp_path), variant) is None
 
 
 def test_only_berts_normalizer_gets_the_rules_of_the_configuration(tmp_path):
@@ -326,5 +326,8 @@ def test_only_berts_normalizer_gets_the_rules_of_the_configuration(tmp_path):
   ]
   for content, lowercase in zip(contents, (False, True)):
     path.write_text(json.dumps(content))
-    normalizer = json.loads(tokenizer_file.content_of(str(path)))["normalizer"]
-    assert normalizer == {**content["normalizer"], "lowercase": lowercase}
+    merged = vocabulary_files.VocabularyFiles(str(path)).merged_tokenizer
+    assert merged["normalizer"] == {
+      **content["normalizer"],
+      "lowercase": lowercase,
+    }

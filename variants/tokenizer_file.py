@@ -10,14 +10,14 @@ import bisect
 import itertools
 import json
 import operator
-import os
 import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 import tokenization
-from common import errors, file_io, json_files
+from common import errors
+from variants import vocabulary_files
 
 _UNKNOWN = ("<unk>", "[UNK]")
 # Special tokens with a role, and CamemBERT's unused ones ("<s>NOTUSED").
@@ -25,19 +25,6 @@ _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
 _MASKS = ("<mask>", "[MASK]")
-# {rule in tokenizer_config.json: its name in tokenizer.json}
-RULES = {
-  "do_lower_case": "lowercase",
-  "strip_accents": "strip_accents",
-  "tokenize_chinese_chars": "handle_chinese_chars",
-}
-# BERT's default rules in transformers.
-_NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "lowercase": True}
-_NORMALIZER |= {"strip_accents": None, "handle_chinese_chars": True}
-# Tokenizer classes of transformers that use tokenizer.json without changes.
-GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
 # Prefixes of a word's first piece: SentencePiece's (U+2581), byte-level BPE's.
 _WORD_MARKS = ("▁", "Ġ")
 
@@ -58,13 +45,16 @@ class FileTokenizer(tokenization.FullTokenizer):
   do_lower_case = False
   never_split = ()
 
-  def __init__(self, vocab_file: str):
-    """Loads the file.
+  def __init__(
+    self, vocab_file: str, files: vocabulary_files.VocabularyFiles | None = None
+  ):
+    """Loads the file, or takes what `files` has read of it.
 
     Raises InputError: the file is missing, invalid or unsupported (see
     `_specials`), or the tokenizer_config.json next to it is damaged.
     """
-    self._tokenizer = _open(vocab_file)
+    files = files or vocabulary_files.VocabularyFiles(vocab_file)
+    self._tokenizer = _open(vocab_file, files.merged_tokenizer)
     vocab = self._tokenizer.get_vocab()
     # The library's order varies between runs, but masking draws random tokens
     # by their index in `vocab`.
@@ -176,51 +166,6 @@ class FileTokenizer(tokenization.FullTokenizer):
     )
 
 
-def tokens_of(vocab_file: str) -> set[str]:
-  """Returns the tokens of a tokenizer.json, including added tokens.
-
-  Raises InputError like FileTokenizer.
-  """
-  return {*_open(vocab_file).get_vocab()}
-
-
-def content_of(vocab_file: str) -> str:
-  """Returns the content of a tokenizer.json.
-
-  As in transformers, rules in tokenizer_config.json override the file's rules,
-  or add BERT's rules to a file with word pieces and no rules.
-  Raises InputError: the file is missing, or tokenizer_config.json is damaged.
-  """
-  with file_io.open_for_reading(vocab_file) as stream:
-    content = stream.read().decode("utf-8", "replace")
-  _, config = json_files.read_optional(
-    os.path.dirname(vocab_file), "tokenizer_config.json"
-  )
-  rules = {
-    name: config[key]
-    for key, name in RULES.items()
-    if isinstance(config.get(key), bool)
-  }
-  if not rules or config.get("tokenizer_class") in GENERIC:
-    return content
-  try:
-    values = json.loads(content)
-    normalizer = values["normalizer"]
-    if normalizer is None and values["model"]["type"] == "WordPiece":
-      normalizer = _NORMALIZER
-      errors.warn_once(
-        f"{vocab_file} has no normalizer: tokenizer_config.json is used instead"
-      )
-    if normalizer["type"] == "BertNormalizer" and (
-      normalizer | rules != values["normalizer"]
-    ):
-      values["normalizer"] = normalizer | rules
-      return json.dumps(values, ensure_ascii=False)
-  except (ValueError, TypeError, KeyError):
-    pass  # The file has no such rules, or is damaged, which `_open` reports.
-  return content
-
-
 def _is_same_word(word, previous):
   return word is not None and word == previous
 
@@ -236,24 +181,26 @@ def _first_of(tokens, vocab):
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
-def _open(vocab_file):
+def _open(vocab_file, values):
+  """Returns the library's tokenizer for the entries of a tokenizer.json."""
   # Imported here because BERT's tokenizer does not need this package.
   import tokenizers
 
-  content = content_of(vocab_file)
   try:
-    values = json.loads(content)
-    for entry in values.get("added_tokens") or ():
-      # A marker such as "[E1]" in a text is one token; "<s>" or "[CLS]" is not.
-      entry["special"] = bool(_ROLE.fullmatch(entry["content"]))
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(values))
+    # A marker such as "[E1]" in a text is one token; "<s>" or "[CLS]" is not.
+    added = [
+      {**entry, "special": bool(_ROLE.fullmatch(entry["content"]))}
+      for entry in values.get("added_tokens") or ()
+    ]
+    text = json.dumps({**values, "added_tokens": added})
+    tokenizer = tokenizers.Tokenizer.from_str(text)
   # For some damaged files, the library raises a Rust panic, a BaseException.
   except BaseException as error:
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
       raise
     raise errors.InputError(
       f"{vocab_file} is not a tokenizer.json of Hugging Face ({error}); pass "
-      f"the model's tokenizer.json, or {REMEDY}"
+      f"the model's tokenizer.json, or {vocabulary_files.REMEDY}"
     ) from error
   # The scripts truncate and pad sequences themselves.
   tokenizer.no_truncation()
