@@ -28,10 +28,12 @@ def __getattr__(name):
     from bert_tf2.common import program
 
     return program.package_version()
-  if name == "keras_layer":
-    from bert_tf2.serving import keras_layer
+  if name == "keras_layer" or name in MODULES:
+    from bert_tf2.common import native_messages
 
-    return keras_layer
+    folder = "serving." if name == "keras_layer" else ""
+    with native_messages.held_back():  # Most modules import TensorFlow.
+      return importlib.import_module(f"bert_tf2.{folder}{name}")
   raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

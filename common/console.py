@@ -15,6 +15,8 @@ import sys
 import tqdm
 from absl import logging as absl_logging
 
+from common import native_messages
+
 _TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
 # Control characters except the tab and the line feed.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -89,6 +91,8 @@ def start(level: int) -> None:
   _screen.setLevel(level)
   root.addHandler(_screen)
   root.addHandler(_keeper)
+  for message in native_messages.messages:
+    absl_logging.debug("%s", message)
 
 
 def show_details() -> None:

@@ -1,4 +1,4 @@
-"""Imports TensorFlow without Keras, which would take 40 % of the time.
+"""Imports TensorFlow quietly and without Keras, which takes 40 % of the time.
 
 TensorFlow loads Keras for programs that use it, but also runs if Keras is not
 installed. Modules that use Keras (serving/keras_layer.py, tensorflow_text and
@@ -11,7 +11,7 @@ import os
 import sys
 import types
 
-from common import errors, program
+from common import errors, native_messages, program
 
 _VERSIONS = ("2.20", "2.21")
 
@@ -30,7 +30,7 @@ def _import_tensorflow():
   # Once TensorFlow or Keras is imported, it is too late to leave Keras out.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
-  with _without_keras():
+  with _without_keras(), native_messages.held_back():
     import tensorflow
   _check_version(tensorflow)
   spec = importlib.util.find_spec("keras")

@@ -6,7 +6,7 @@ import logging
 import pytest
 from absl import logging as absl_logging
 
-from common import console
+from common import console, native_messages
 
 
 @pytest.fixture
@@ -15,6 +15,7 @@ def screen(monkeypatch, capsys):
   root = logging.getLogger()
   handlers, verbosity = [*root.handlers], absl_logging.get_verbosity()
   monkeypatch.setattr(console, "_keeper", console._make_keeper())
+  monkeypatch.setattr(native_messages, "messages", ["E0000 x.cc:1] no GPU"])
   yield capsys
   root.handlers[:] = handlers
   absl_logging.set_verbosity(verbosity)
@@ -65,14 +66,15 @@ def test_the_log_file_has_everything_from_the_start(screen, tmp_path):
   (tmp_path / "seed_1").mkdir()
   console.keep_in(str(tmp_path / "seed_1"))
   lines = (tmp_path / "log.txt").read_text().splitlines()
-  assert [line.partition("] ")[2] for line in lines] == [
+  assert [line.split("] ", 1)[1] for line in lines] == [
+    "E0000 x.cc:1] no GPU",
     r"before the folder is known \udcff",
     "a detail",
     "news",
     "careful",
     "blah",
   ]
-  assert " D test_common_console.py:" in lines[0]
+  assert " D test_common_console.py:" in lines[1]
   assert not (tmp_path / "seed_1" / "log.txt").exists()
 
 
