@@ -72,6 +72,14 @@ flags.DEFINE_bool(
   "scores them as conlleval does.",
   not_with="scheme=none",
 )
+flags.DEFINE_string(
+  "outside_label",
+  "O",
+  "The label of words outside of entities in your files, such as 0 or OTHER. "
+  "The model and its predictions have O.",
+  needs="do_train|do_eval|predict_labels",
+  not_with="scheme=none",
+)
 flags.DEFINE_list(
   "label_names",
   [],

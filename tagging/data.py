@@ -5,53 +5,35 @@ CoNLL columns ("conll"):
   -DOCSTART- -X- O O        begins a document
 
   U.N. NNP I-NP I-ORG       a word and its labels, one per column
-  official NN I-NP O
-                            an empty line ends a sentence
 
 Raw sentences, one per line ("text"), and JSON lines ("jsonl"):
 
   {"words": ["U.N.", "official"], "labels": ["B-ORG", "O"], "id": 7}
 
-`tokens` and `ner_tags`, the names in Hugging Face's data sets, mean the same as
-`words` and `labels`. Prediction needs no labels. Consecutive lines with the
-same `document` form a document. A predictions file keeps all keys of its input.
-A .json file may have an array of such objects. In the formats of spaCy,
-doccano, Prodigy and Label Studio, spans of characters become IOB2 labels, and
-predicted labels become spans:
+`tokens` means the same as `words`; `ner_tags` (Hugging Face's name), `tags` and
+`ner` mean the same as `labels`. Prediction needs no labels. Consecutive lines
+with the same `document` form a document. A predictions file keeps all keys of
+its input. A .json file may have an array of such objects. In the formats of
+spaCy, doccano, Prodigy and Label Studio, spans of characters become IOB2
+labels, and predicted labels become spans:
 
   {"text": "U.N. official", "entities": [[0, 4, "ORG"]]}
   {"text": "U.N. official", "spans": [{"start": 0, "end": 4, "label": "ORG"}]}
 
-In columns, a line that begins with # is a comment if it precedes a sentence and
-has more or fewer columns than lines with words. A file with ten columns is
-CoNLL-U, in which ranges (2-3) and empty nodes (3.1) are not words.
+`columns` describes the columns, and `label_schemes` the labels.
 """
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from absl import logging
 
 import tokenization
-from common import errors, file_io, flag_values, json_files
-from tagging import scores, text_spans
+from common import errors, file_io, json_files
+from tagging import columns, label_schemes, text_spans
 
-SCHEMES = flag_values.TAGGING_SCHEMES
-_DOCUMENT = "-DOCSTART-"
-_TAGS = {
-  "iob1": "IOB",
-  "iob2": "IOB",
-  "iobes": "IOBES",
-  "bilou": "BILUO",
-  "bmes": "BMESO",
-}
-# Maps the tags of BILOU and BMES to the tags of IOBES.
-_IOBES = {"L": "E", "U": "S", "M": "I"}
-_CONLLU_COLUMNS, _CONLLU_EXTRA = 10, re.compile(r"\d+[-.]\d+")
-_SPACE = " \t\r"
-_WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
+_WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags", "tags", "ner")
 _EXPECTED = (
   'expected for example {"words": ["U.N.", "official"]}, or {"text": "U.N. '
   'official", "entities": [[0, 4, "ORG"]]}'
@@ -90,8 +72,9 @@ def read(
   labelled: bool | None = True,
   scheme: str = "iob2",
   lenient: bool = False,
+  outside_label: str = label_schemes.OUTSIDE,
   label_names: Sequence[str] = (),
-  **columns,
+  **column_numbers,
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
@@ -103,33 +86,35 @@ def read(
       file's name.
     labelled: True requires labels, False ignores them. None reads labels if the
       first JSON object has them, or if there are at least two columns.
-    scheme: one of SCHEMES; labels must follow it. "none" accepts any labels,
-      such as parts of speech. "plain" has types without tags.
+    scheme: one of label_schemes.SCHEMES; labels must follow it. "none" accepts
+      any labels, such as parts of speech. "plain" has types without tags.
     lenient: whether to accept labels in an order that the scheme does not
       allow. The log has the number of such labels.
+    outside_label: the file's label of words outside of entities, read as O.
     label_names: the names of numeric labels in JSON.
-    **columns: word_column and label_column of `_parse_columns`.
+    **column_numbers: word_column and label_column of `columns.parse`.
   """
   file_format = format_of(path, file_format)
-  checker = LabelChecker(scheme, lenient)
+  reader = label_schemes.LabelReader(
+    scheme,
+    lenient=lenient,
+    outside=outside_label,
+    advice="check --label_column, or " if file_format == "conll" else "",
+  )
   if file_format == "jsonl":
-    sentences = _parse_json(path, labelled, checker, label_names)
-  elif file_format == "text":
-    return _parse_columns(_text_lines(path), path, checker, labelled=False)
+    sentences = _parse_json(path, labelled, reader, label_names)
   else:
-    sentences = _parse_columns(
-      file_io.read_lines(path), path, checker, labelled=labelled, **columns
-    )
-  if checker.first_odd:
-    logging.warning(
-      "%s: %d labels are in an order that %s does not allow; they are scored "
-      "as in conlleval; the first: %s",
-      path,
-      checker.num_odd,
-      scheme,
-      checker.first_odd,
-    )
-  if file_format != "jsonl" and all(
+    lines = file_io.read_lines(path)
+    if file_format == "text":
+      lines, labelled = iter(_text_lines(path)), False
+    sentences = [
+      Sentence(*parts)
+      for parts in columns.parse(
+        lines, path, reader, labelled=labelled, **column_numbers
+      )
+    ]
+  reader.log(path)
+  if file_format == "conll" and all(
     s.words == [*map(str, range(1, len(s.words) + 1))] for s in sentences
   ):
     logging.warning(
@@ -138,28 +123,6 @@ def read(
       path,
     )
   return sentences
-
-
-def _require_sentences(sentences, path):
-  if not sentences:
-    raise errors.InputError(
-      f"{path} holds no sentence, only empty lines or rejected examples"
-    )
-
-
-# Columns.
-
-
-def columns(line: str) -> list[str]:
-  """Returns the columns of a line, split at tabs if any, else at spaces.
-
-  No-break spaces belong to words.
-  """
-  # str.strip without an argument would also remove no-break spaces.
-  line = line.strip(_SPACE)
-  if "\t" in line:
-    return [column.strip(_SPACE) for column in line.split("\t")]
-  return [column for column in line.split(" ") if column]
 
 
 def _text_lines(path):
@@ -177,137 +140,6 @@ def _text_lines(path):
       rows += ((number, word) for word in [*split(line), ""])
   faults.refuse(path)
   return rows
-
-
-def _parse_columns(
-  lines, path, checker, *, labelled, word_column=0, label_column=-1
-):
-  """Returns the Sentences in columns, see `read`.
-
-  Raises InputError: a column is missing, lines differ in their number of
-  columns, a label does not follow the scheme, or the file has no sentence. The
-  message names file and line of the first fault in each sentence.
-
-  Args:
-    lines: pairs of a line number, from 1, and a line.
-    path: the file of the lines, for messages.
-    checker: the LabelChecker.
-    word_column, label_column: column numbers; negative ones count from the end.
-  """
-  blocks, empty_at = _blocks(lines)
-  _require_sentences(blocks, path)
-  if empty_at:
-    logging.warning(
-      "%s: skipped %d empty sentences, the first at line %d",
-      path,
-      len(empty_at),
-      empty_at[0],
-    )
-  line, row = blocks[0][1][0]
-  width = len(row)
-  used = {"--word_column": word_column}
-  # A single column has only words.
-  if labelled or (labelled is None and width > 1):
-    used["--label_column"] = label_column
-  for flag, column in used.items():
-    if not -width <= column < width:
-      raise errors.InputError(
-        f"{path}:{line}: {flag}={column}, but the column count is {width}; "
-        f"pass a number from {-width} to {width - 1}"
-      )
-  sentences, faults = [], errors.Faults()
-  for document, rows in blocks:
-    with faults.collected():
-      places = [f"{path}:{number}" for number, _ in rows]
-      for (_, row), place in zip(rows, places):
-        if len(row) != width:
-          raise errors.InputError(
-            f"{place}: column count {len(row)}, but {width} in line {line}; "
-            "every word needs all columns, and an empty line ends a sentence"
-          )
-      words, *labels = ([row[n] for _, row in rows] for n in used.values())
-      for column_labels in labels:
-        checker.check(column_labels, places)
-      sentences.append(
-        Sentence(
-          document,
-          [number for number, _ in rows],
-          words,
-          labels[0] if labels else None,
-        )
-      )
-  faults.refuse(path)
-  return sentences
-
-
-def _blocks(lines):
-  """Splits lines at empty lines and -DOCSTART-; skips lines without a word.
-
-  Returns:
-    A list of (document, [(line number, columns), ...]), and a list of the line
-    numbers of empty sentences.
-  """
-  blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
-  split = [(number, columns(line)) for number, line in lines]
-  width = next(
-    (
-      len(row)
-      for _, row in split
-      if row and row[0] != _DOCUMENT and not row[0].startswith("#")
-    ),
-    None,
-  )
-  for number, row in itertools.chain(split, [(0, [_DOCUMENT])]):
-    if row and row[0] != _DOCUMENT:
-      is_comment = not rows and row[0].startswith("#") and len(row) != width
-      if not (width and is_comment or _is_conllu_extra(row)):
-        rows.append((number, row))
-      continue
-    if rows:
-      blocks.append((document, rows))
-    # Count an empty line only if it directly follows another empty line.
-    elif not row and not is_separated:
-      empty_at.append(number)
-    is_separated = bool(row)
-    document += bool(row)
-    rows = []
-  return blocks, empty_at
-
-
-def _is_conllu_extra(row):
-  """Returns whether columns are a word range or an empty node of CoNLL-U."""
-  return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
-
-
-def _with_column(lines, words, predicted):
-  """Yields the lines of a file with predicted labels as an additional column.
-
-  Args:
-    lines: the lines that `_parse_columns` read, with their numbers.
-    words: the numbers of the lines with words.
-    predicted: the labels of each sentence.
-
-  Yields:
-    Lines with a newline. Empty lines and comments do not change. If a label has
-    a blank, tabs separate the columns of all other lines. A -DOCSTART-
-    line gets "O", because conlleval needs equal numbers of columns. A range or
-    an empty node of CoNLL-U gets "_".
-  """
-  labels = itertools.chain.from_iterable(predicted)
-  has_blanks = any(" " in label for part in predicted for label in part)
-  for number, line in lines:
-    row, label = columns(line), None
-    if row and number in words:
-      label = next(labels)
-    elif row[:1] == [_DOCUMENT]:
-      label = "O"
-    elif _is_conllu_extra(row):
-      label = "_"
-    if label is not None:
-      separator = "\t" if has_blanks or "\t" in line.strip(_SPACE) else " "
-      line = "\t".join(row) if has_blanks else line.rstrip(_SPACE)
-      line += separator + label
-    yield f"{line}\n"
 
 
 # JSON lines.
@@ -353,12 +185,23 @@ def _words_of(values):
   return None if are_objects and _are_texts([values.get("text")]) else words
 
 
+def _has_labels(values):
+  """Returns whether an object of a file to predict has labels."""
+  words = _words_of(values)
+  if words is None:
+    return _entry(values, text_spans.NAMES) is not None
+  labels = _entry(values, _LABELS)
+  # Other programs also use the short names for something else.
+  is_sure = _entry(values, _LABELS[:2]) is not None
+  return is_sure or (isinstance(labels, list) and len(labels) == len(words))
+
+
 def _are_texts(values):
   return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
 
 def _sentence_of(
-  values, number, place, *, labelled, checker, label_names, document
+  values, number, place, *, labelled, reader, label_names, document
 ):
   """Returns the Sentence in an object that `_parse_object` returned.
 
@@ -370,10 +213,10 @@ def _sentence_of(
   if words is None:
     text = values["text"]
     words = text_spans.words_of(text)
-    if labelled and checker.scheme != "iob2":
+    if labelled and reader.scheme != "iob2":
       raise errors.InputError(
         f"{place}: spans of characters become iob2 labels; leave out "
-        f"--scheme={checker.scheme}"
+        f"--scheme={reader.scheme}"
       )
     if labelled:
       labels = text_spans.labels_of(
@@ -387,7 +230,8 @@ def _sentence_of(
         f"{' or '.join(map(repr, _LABELS))}; got {labels!r:.60}"
       )
     places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
-    checker.check(labels, places)
+    columns.refuse_sentences(words, labels, places, reader.scheme)
+    labels = reader.read(labels, places)
   # All words of the sentence are on the same line.
   return Sentence(document, [number] * len(words), words, labels)
 
@@ -419,7 +263,7 @@ def _json_lines(path):
   return itertools.chain([first] if first else [], lines)
 
 
-def _parse_json(path, labelled, checker, label_names):
+def _parse_json(path, labelled, reader, label_names):
   sentences, document, last, faults = [], 0, None, errors.Faults()
   # Prediction needs every line, so only training and evaluation skip examples.
   is_for_training, num_refused = bool(labelled), 0
@@ -431,9 +275,7 @@ def _parse_json(path, labelled, checker, label_names):
         num_refused += 1
         continue
       if labelled is None:
-        is_text = _words_of(values) is None
-        names = text_spans.NAMES if is_text else _LABELS
-        labelled = _entry(values, names) is not None
+        labelled = _has_labels(values)
       # The first sentence always begins document 0.
       document += bool(sentences) and values.get("document") != last
       last = values.get("document")
@@ -443,7 +285,7 @@ def _parse_json(path, labelled, checker, label_names):
           number,
           place,
           labelled=labelled,
-          checker=checker,
+          reader=reader,
           label_names=label_names,
           document=document,
         )
@@ -456,7 +298,7 @@ def _parse_json(path, labelled, checker, label_names):
       num_refused,
       " or ".join(_REFUSED),
     )
-  _require_sentences(sentences, path)
+  columns.require_sentences(sentences, path)
   return sentences
 
 
@@ -488,88 +330,13 @@ def with_predictions(
       )
     )
   is_text = file_format == "text"
-  rows = list(_text_lines(path) if is_text else file_io.read_lines(path))
-  words = {number for _, block in _blocks(rows)[0] for number, _ in block}
-  return _with_column(rows, words, predicted)
+  lines = _text_lines(path) if is_text else file_io.read_lines(path)
+  return columns.with_predictions(
+    (line for _, line in lines), predicted, scheme
+  )
 
 
 # Labels.
-
-
-class LabelChecker:
-  """Refuses or counts labels that a scheme does not allow.
-
-  Attributes:
-    scheme: one of SCHEMES.
-    num_odd: number of labels that must not follow the previous label.
-    first_odd: place and text of the first such label, or "".
-  """
-
-  def __init__(self, scheme: str, lenient: bool = False):
-    """With `lenient`, labels in an invalid order are counted, not refused."""
-    self.scheme, self._lenient = scheme, lenient
-    self.num_odd, self.first_odd = 0, ""
-
-  def check(self, labels: list[str], places: list[str]) -> None:
-    """Checks the labels of a sentence.
-
-    `places` has file and line of each label, for messages. Raises InputError: a
-    label does not exist in the scheme or, unless lenient, must not follow the
-    previous label. The file then probably has a different scheme.
-    """
-    scheme = self.scheme
-    if scheme not in _TAGS:
-      return
-    before = "O"
-    for label, place in zip(labels, places):
-      tag, entity_type = scores.split_label(label)
-      # Compare with a tuple, because every string contains "".
-      if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(entity_type):
-        known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
-        raise errors.InputError(
-          f"{place}: {label!r} is not a label of {scheme} (O, {known}); "
-          "check --label_column, or pass another --scheme (plain for types "
-          "without tags, none for labels of single words, such as parts of "
-          "speech)"
-        )
-      self._check_follows(before, label, place)
-      before = label
-    # In the other schemes, the last word of an entity needs a final tag.
-    if scheme not in ("iob1", "iob2"):
-      self._check_follows(before, "O", f"{places[-1]} (end of the sentence)")
-
-  def _check_follows(self, before, label, place):
-    if may_follow(before, label, self.scheme):
-      return
-    if not self._lenient:
-      raise errors.InputError(
-        f"{place}: {label} follows {before}, which {self.scheme} does not "
-        "allow; fix the labels, pass --lenient to score them as in conlleval, "
-        f"or pass another --scheme: {', '.join(SCHEMES)}"
-      )
-    self.num_odd += 1
-    self.first_odd = self.first_odd or f"{place}: {label} follows {before}"
-
-
-def may_follow(before: str, label: str, scheme: str) -> bool:
-  """Returns whether a scheme allows `label` after `before`.
-
-  IOB1 uses B only between neighbouring entities of the same type, IOB2 at the
-  start of each entity. IOBES ends an entity of several words with E, and marks
-  an entity of one word with S. BILOU has L and U instead of E and S; BMES has M
-  instead of I.
-  """
-  tag, entity_type = scores.split_label(label)
-  tag_before, type_before = scores.split_label(before)
-  tag, tag_before = _IOBES.get(tag, tag), _IOBES.get(tag_before, tag_before)
-  inside = tag_before in ("B", "I") and entity_type == type_before
-  if scheme == "iob1":
-    return tag != "B" or inside
-  if scheme == "iob2":
-    return tag != "I" or inside
-  if tag_before in ("B", "I"):
-    return inside and tag in ("I", "E")
-  return tag in ("O", "B", "S")
 
 
 def label_list(sentences: list[Sentence]) -> list[str]:

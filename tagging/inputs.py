@@ -68,7 +68,8 @@ def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
   # `labelled=None` reads the labels if the file has any, to score predictions.
   any_labels = None if settings.predict_labels else False
   options = settings.pick(
-    "file_format word_column label_column scheme lenient label_names"
+    "file_format word_column label_column scheme lenient outside_label "
+    "label_names"
   )
   return {
     name: data.read(

@@ -33,9 +33,12 @@ class Entity(NamedTuple):
 
 
 def split_label(label: str) -> tuple[str, str]:
-  """Returns (tag, type): "B-PER" -> ("B", "PER"), "O" -> ("O", "")."""
-  tag, _, entity_type = label.partition("-")
-  return tag, entity_type
+  """Returns (tag, type): "B-PER" -> ("B", "PER"), "O" -> ("O", "").
+
+  A tag without a type has the type "_", as in seqeval: "B" -> ("B", "_").
+  """
+  tag, dash, entity_type = label.partition("-")
+  return tag, entity_type if dash or tag not in _TAGS else "_"
 
 
 def entities(labels: list[str]) -> list[Entity]:
@@ -48,9 +51,9 @@ def entities(labels: list[str]) -> list[Entity]:
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       ----------- -----   ----- -----
 
-  Labels are "O" or "<tag>-<type>", where the tag is B, I, M, E, L, S or U. Any
-  other label, such as "PER" in the model of another program, is only a type:
-  consecutive words with the same label form an entity.
+  Labels are "O", "<tag>-<type>" or "<tag>", where the tag is B, I, M, E, L, S
+  or U. Any other label, such as "PER" in the model of another program, is only
+  a type: consecutive words with the same label form an entity.
   """
   spans, start, before = [], None, ("O", "")
   # The added O ends an entity at the end of the sentence.

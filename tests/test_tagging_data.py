@@ -5,7 +5,7 @@ import json
 import pytest
 
 from common import errors
-from tagging import data, scores
+from tagging import data, label_schemes, scores
 
 IOB1 = """-DOCSTART- -X- O O
 
@@ -98,7 +98,7 @@ def test_which_labels_may_follow(before, label):
     for scheme, known in tags.items()
     if label[0] in known
     and before[0] in known
-    and data.may_follow(before, label, scheme)
+    and label_schemes.may_follow(before, label, scheme)
   ]
   assert allowed == MAY_FOLLOW[before, label].split()
 
