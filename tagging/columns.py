@@ -65,7 +65,8 @@ class Layout(NamedTuple):
   @classmethod
   def of(cls, lines: Iterable[tuple[int, str]]) -> "Layout":
     """Splits lines, with their numbers, at empty lines and -DOCSTART-."""
-    layout, rows, document, is_separated = cls([], [], [], []), [], 0, True
+    layout, document, is_separated = cls([], [], [], []), 0, True
+    rows: list[tuple[int, list[str]]] = []
     all_lines = [_Line(*pair, split(pair[1])) for pair in lines]
     kinds = _Kinds(all_lines)
     for line in itertools.chain(all_lines, [_Line(0, "", [DOCUMENT])]):
@@ -254,15 +255,19 @@ def with_predictions(
   """
   # Raw sentences have several words with the same line number.
   numbered = list(enumerate(lines))
-  layout, label_of = Layout.of(numbered), {}
+  layout = Layout.of(numbered)
+  label_of: dict[int, str] = {}
   for (_, rows), labels in zip(layout.blocks, predicted, strict=True):
     label_of |= zip((number for number, _ in rows), labels, strict=True)
   blanks = set(layout.blanks)
   for number in layout.blanks:
     # An earlier blank word already has its label.
     following = next(n for n in itertools.count(number + 1) if n not in blanks)
-    around = (label_of.get(n, _OUTSIDE) for n in (number - 1, following))
-    label_of[number] = label_schemes.between(*around, scheme)
+    label_of[number] = label_schemes.between(
+      label_of.get(number - 1, _OUTSIDE),
+      label_of.get(following, _OUTSIDE),
+      scheme,
+    )
   has_blanks = any(" " in label for part in predicted for label in part)
   for number, line in numbered:
     row, label = split(line), label_of.get(number)
