@@ -19,8 +19,16 @@ _ROOT = pathlib.Path(__file__).parent
 _NOT_MODULES = {"setup", "bert_tf2"}
 MODULES = sorted({path.stem for path in _ROOT.glob("*.py")} - _NOT_MODULES)
 FOLDERS = sorted(path.parent.name for path in _ROOT.glob("*/__init__.py"))
+# Folders of extensions: "pretraining.objectives", ...
+SUBFOLDERS = sorted(
+  ".".join(path.parts[-3:-1])
+  for path in _ROOT.glob("*/*/__init__.py")
+  if path.parts[-3] in FOLDERS
+)
 _MODULE_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
-_FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
+_FOLDER_IMPORT = re.compile(
+  rf"^( *)from ((?:{'|'.join(FOLDERS)})(?:\.\w+)?) import ", re.M
+)
 
 
 def __getattr__(name):

@@ -52,7 +52,7 @@ command.parse_flags(__name__, imports_tensorflow=False)
 from absl import logging
 
 from common import errors, file_io, progress
-from pretraining import data, vocabulary
+from pretraining import data, text_files, vocabulary
 
 
 def main(_):
@@ -97,7 +97,7 @@ def read_lines(paths):
   )
   for path in paths:
     num_lines = 0
-    for _, line in file_io.read_lines(path):
+    for _, line in file_io.read_lines(path, text_files.open_text):
       num_lines += 1
       yield from data.text_lines(path, line)
     shown.advance(1, num_lines)

@@ -62,7 +62,10 @@ class BuildPackage(build_py):
 
 
 FILES = {
-  "packages": [PACKAGE, *(f"{PACKAGE}.{name}" for name in bert_tf2.FOLDERS)],
+  "packages": [
+    PACKAGE,
+    *(f"{PACKAGE}.{n}" for n in bert_tf2.FOLDERS + bert_tf2.SUBFOLDERS),
+  ],
   "package_dir": {PACKAGE: "."},
   "package_data": {
     f"{PACKAGE}.features": ["*.html"],

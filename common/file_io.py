@@ -250,7 +250,9 @@ class _RemoteFile(io.RawIOBase):
     super().close()
 
 
-def read_lines(path: str) -> Iterator[tuple[int, str]]:
+def read_lines(
+  path: str, opened: Callable[[str], io.BufferedReader] = open_for_reading
+) -> Iterator[tuple[int, str]]:
   r"""Yields (line number from 1, line without its "\n") of a UTF-8 file.
 
   As in the original: lines end at "\n" alone; other line separators of
@@ -259,11 +261,15 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   both sides ("top\rdown" -> "topdown").
   Unlike the original: a byte-order mark at the start is skipped.
 
+  Args:
+    path: the file.
+    opened: function that returns the stream of bytes of `path`.
+
   Raises:
     InputError: the file is missing, compressed or an LFS pointer; a line is not
       UTF-8 (its number is named); or all lines end in "\r" alone.
   """
-  with open_for_reading(path) as stream:
+  with opened(path) as stream:
     for number, line in enumerate(stream, 1):
       if number == 1:
         line = _without_mark(path, line)

@@ -20,6 +20,7 @@ import numpy as np
 
 import tokenization
 from common import errors, file_io
+from pretraining import text_files
 
 _LINES_PER_BLOCK = 4096
 
@@ -29,7 +30,10 @@ STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
 class Piece(NamedTuple):
-  """The bytes `start` to `end` - 1 of a file; they form whole lines."""
+  """The bytes `start` to `end` - 1 of a file's text; they form whole lines.
+
+  Text in a format of text_files is counted as its lines of text.
+  """
 
   path: str
   start: int
@@ -38,10 +42,10 @@ class Piece(NamedTuple):
 
 def whole_files(files: list[str]) -> list[Piece]:
   """Returns one Piece per file, which holds the whole file."""
-  return [Piece(path, 0, file_io.size(path)) for path in files]
+  return [Piece(path, 0, text_files.size(path)) for path in files]
 
 
-def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
+def plan_shards(files: list[Piece], shard_bytes: int) -> list[list[Piece]]:
   """Splits files into shards of about `shard_bytes` of text.
 
   Small files share a shard. Large files are split between documents, so a shard
@@ -50,36 +54,40 @@ def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """
   shards: list = []
   room = 0
-  for path, start, size in whole_files(files):
-    while start < size:
-      if room <= 0:
-        shards.append([])
-        room = shard_bytes
-      end = size
-      if start + room < size:
-        end = _find_cut(path, start + room, shard_bytes)
-      shards[-1].append(Piece(path, start, end))
-      room -= end - start
-      start = end
+  for path, start, size in files:
+    with text_files.open_text(path) as stream:
+      while start < size:
+        if room <= 0:
+          shards.append([])
+          room = shard_bytes
+        end = size
+        if start + room < size:
+          end = _find_cut(stream, path, start + room, shard_bytes)
+        shards[-1].append(Piece(path, start, end))
+        room -= end - start
+        start = end
   return shards
 
 
-def _find_cut(path, near, furthest):
+def _find_cut(stream, path, near, furthest):
   """Returns the first blank line's start at or after `near`, or the file's end.
 
-  Without a blank line within `furthest` bytes, returns the next line's start.
+  Without a blank line within `furthest` bytes, or if a document of one line
+  starts there, returns the next line's start.
   """
-  with file_io.open_for_reading(path) as stream:
-    # Reading starts one byte earlier, so a line that starts at `near` counts.
-    stream.seek(near - 1)
-    first = offset = near - 1 + len(stream.readline())
-    for line in stream:
-      # As str.strip removes NBSP, a line that has only NBSP is blank.
-      if not line.decode("utf-8", "replace").strip():
-        return offset
-      offset += len(line)
-      if offset - near >= furthest:
-        return first
+  # Reading starts one byte earlier, so a line that starts at `near` counts.
+  stream.seek(near - 1)
+  first = offset = near - 1 + len(stream.readline())
+  for line in stream:
+    text = line.decode("utf-8", "replace")
+    # As str.strip removes NBSP, a line that has only NBSP is blank.
+    if not text.strip():
+      return offset
+    if offset == first and len(text_lines(path, text)) > 1:
+      return first
+    offset += len(line)
+    if offset - near >= furthest:
+      return first
   return offset
 
 
@@ -127,7 +135,7 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
 
 def _piece_lines(piece):
   offset = piece.start
-  with file_io.open_for_reading(piece.path) as stream:
+  with text_files.open_text(piece.path) as stream:
     stream.seek(offset)
     for line in stream:
       try:

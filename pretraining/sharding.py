@@ -103,7 +103,8 @@ class ShardedRun:
     `output` is the prefix of the file names, see `shard_names`. A shard has
     about `shard_bytes` of text.
     """
-    pieces = data.plan_shards(files, shard_bytes)
+    whole = data.whole_files(files)
+    pieces = data.plan_shards(whole, shard_bytes)
     names = shard_names(output, len(pieces))
     self.shards = list(map(Shard, range(len(pieces)), pieces, names))
     self.manifest = tfrecord.manifest_name(output)
@@ -124,7 +125,7 @@ class ShardedRun:
       "inputs": {
         # A text of a different size gives different shards.
         piece.path: piece.end
-        for piece in data.whole_files(files)
+        for piece in whole
       },
     }
 

@@ -19,9 +19,11 @@ FLAGS_PAGE = ROOT / "docs" / "flags.md"
 FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 SOURCES = sorted(
   path
-  for path in [*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]
+  for path in [
+    *ROOT.glob("*.py"),
+    *(path for name in FOLDERS for path in (ROOT / name).rglob("*.py")),
+  ]
   if path.name not in ("setup.py", "bert_tf2.py")
-  and (path.parent == ROOT or path.parent.name in FOLDERS)
 )
 FILES = [
   *SOURCES,
@@ -69,6 +71,11 @@ VERBS = {
   if '\nif __name__ == "__main__":\n' in path.read_text(encoding="utf-8")
 }
 NOUNS = [path for path in SOURCES if path not in VERBS.values()]
+EXTENSIONS = [
+  path
+  for path in NOUNS
+  if len(path.relative_to(ROOT).parts) == 3 and path.stem != "__init__"
+]
 MODULES = {path.stem for path in NOUNS if path.parent == ROOT}
 
 
@@ -84,8 +91,11 @@ def nodes(path, *types):
 
 
 def folder_of(path):
-  """Returns the name of a source file's folder, "" for the root."""
-  return "" if path.parent == ROOT else path.parent.name
+  """Returns the name of a source file's folder in the root, "" for the root.
+
+  Folders of extensions belong to the folder that they are in.
+  """
+  return "" if path.parent == ROOT else path.relative_to(ROOT).parts[0]
 
 
 def imported_modules(path):
@@ -202,7 +212,7 @@ def test_imports_have_the_form_that_the_wheel_rewrites():
       text = lines[line - 1].strip()
       is_plain = name not in MODULES or text == f"import {name}"
       if name in FOLDERS:
-        is_plain = text.startswith(f"from {name} import ")
+        is_plain = bool(re.match(rf"from {name}(\.\w+)? import ", text))
       if not is_plain or getattr(node, "level", 0):
         violations.append(place(path, line))
   assert not violations
@@ -221,10 +231,11 @@ def test_a_module_has_one_name_wherever_it_is_imported():
   assert not violations
 
 
-def test_no_module_is_imported_by_a_computed_name():
+def test_only_extensions_are_imported_by_a_computed_name():
   violations = [
     place(path, call.lineno)
     for path in SOURCES
+    if path != ROOT / "common" / "extensions.py"
     for call in nodes(path, ast.Call)
     if ast.unparse(call.func) in ("importlib.import_module", "__import__")
   ]
@@ -273,16 +284,22 @@ def test_functions_take_few_positional_arguments():
 # Completeness.
 
 
+def node_module(node):
+  """Returns the module of a `from` import, "" for a plain import."""
+  return getattr(node, "module", None) or ""
+
+
 @functools.cache
 def project_modules(path):
   """Returns {name: path} of the project's modules that a file imports."""
   modules = {}
   for _, _, node in imported_modules(path):
-    source = getattr(node, "module", None) or ""
+    source = node_module(node)
     for alias in node.names:
-      module = ROOT / source / f"{alias.name}.py"
-      if module in FILES:
-        modules[alias.asname or alias.name] = module
+      module = ROOT / source.replace(".", "/") / alias.name
+      for file in (module.with_suffix(".py"), module / "__init__.py"):
+        if file in FILES:
+          modules[alias.asname or alias.name] = file
   return modules
 
 
@@ -321,6 +338,8 @@ def test_every_public_function_is_reached_by_a_test():
       for path in [*ROOT.glob("tests/*.py"), *VERBS.values()]
     ),
     *(names for (_, owner), names in uses.items() if owner is None),
+    # An extension is imported by its name alone, see common/extensions.py.
+    *({(path, owner)} for path, owner in uses if path in EXTENSIONS),
   )
   reached = set()
   while waiting:
@@ -336,6 +355,21 @@ def test_every_public_function_is_reached_by_a_test():
     if (name := node.name)[0] != "_" and (path, name) not in reached
   ]
   assert not missing
+
+
+@pytest.mark.parametrize("path", EXTENSIONS, ids=str)
+def test_every_extension_is_named_by_a_test_and_by_no_other_file(path):
+  """Deleting the file removes the capability, and breaks no other file."""
+  tests = [file.read_text("utf-8") for file in ROOT.glob("tests/test_*.py")]
+  assert any(re.search(rf"\b{path.stem}\b", text) for text in tests)
+  importers = [
+    place(other, node.lineno)
+    for other in SOURCES
+    for _, _, node in imported_modules(other)
+    for alias in node.names
+    if ROOT / (node_module(node).replace(".", "/")) / f"{alias.name}.py" == path
+  ]
+  assert not importers
 
 
 def test_every_verb_is_run_by_a_test():

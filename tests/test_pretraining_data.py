@@ -77,20 +77,20 @@ def test_small_files_share_a_shard_and_large_ones_are_cut(tmp_path):
   texts = {"a": "a\n", "b": "b\n\nb\n", "empty": "", "c": "c\n\n" * 4, "d": "d"}
   files = [write(tmp_path / name, text) for name, text in texts.items()]
   a, b, _, c, d = files
-  assert data.plan_shards(files, 4) == [
+  assert data.plan_shards(data.whole_files(files), 4) == [
     [Piece(a, 0, 2), Piece(b, 0, 2)],
     [Piece(b, 2, 5), Piece(c, 0, 2)],
     [Piece(c, 2, 8)],
     [Piece(c, 8, 12)],
     [Piece(d, 0, 1)],
   ]
-  assert data.plan_shards(files[2:3], 4) == []
+  assert data.plan_shards(data.whole_files(files[2:3]), 4) == []
 
 
 def test_a_long_document_is_cut_at_lines(tmp_path):
   lines = [f"line {n} é" for n in range(50)]
   path = write(tmp_path / "a", "\n".join(lines))
-  shards = data.plan_shards([path], 60)
+  shards = data.plan_shards(data.whole_files([path]), 60)
   assert all(60 <= p.end - p.start < 120 for (p,) in shards[:-1])
   parts = [documents_of(pieces) for pieces in shards]
   assert all(len(documents) == 1 for documents in parts)
@@ -109,7 +109,7 @@ def test_every_document_is_in_one_piece_wherever_it_is_cut(tmp_path, text):
   documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]
   # No document is longer than 10 bytes with its line ends.
   for shard_bytes in range(10, size + 1):
-    shards = data.plan_shards([path], shard_bytes)
+    shards = data.plan_shards(data.whole_files([path]), shard_bytes)
     ends = [pieces[-1].end for pieces in shards]
     assert ends == sorted(set(ends)) and ends[-1] == size
     assert sum(map(documents_of, shards), []) == documents, shard_bytes
@@ -121,7 +121,7 @@ def test_carriage_returns_move_no_cut(tmp_path, scheme):
   text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
   path = scheme + write(tmp_path / "a", text)
   for size in range(12, len(text)):
-    shards = data.plan_shards([path], size)
+    shards = data.plan_shards(data.whole_files([path]), size)
     documents = sum(map(documents_of, shards), [])
     assert documents == [["one"], ["two\rzwei"], ["three"]], size
 
