@@ -12,6 +12,8 @@ The files are first written to a temporary folder (see file_io.new_folder).
 import os
 from typing import NamedTuple
 
+import numpy as np
+
 import configuration
 import heads
 from checkpoints import (
@@ -19,6 +21,7 @@ from checkpoints import (
   model_folder,
   model_garden,
   model_writer,
+  sentence_folder,
   weight_files,
   weight_names,
 )
@@ -81,7 +84,9 @@ def open_source(
   return Source(reader, config, vocab_file)
 
 
-def _config_values(reader, bert_config_file):
+def _config_values(
+  reader: weight_files.Reader, bert_config_file: str | None
+) -> dict:
   if reader.config and not bert_config_file:
     return reader.config
   path = bert_config_file or os.path.join(reader.folder, "bert_config.json")
@@ -98,7 +103,9 @@ def _config_values(reader, bert_config_file):
   return config
 
 
-def _check_shapes(reader, config):
+def _check_shapes(
+  reader: weight_files.Reader, config: configuration.BertConfig
+) -> None:
   """Raises InputError if the encoder does not fit the configuration."""
   count = reader.num_heads or config.num_attention_heads
   if count != config.num_attention_heads:
@@ -154,12 +161,21 @@ def convert(
       )
     else:
       names = _write_tensorflow(temporary, values, source, to_format)
+    modules = sentence_folder.copy(
+      source.reader.folder, temporary, source.config.vocab_size
+    )
   for name in values.keys() - names.keys():
     left_out[name] = f"not part of the {to_format} output"
-  return Conversion(names, left_out, _notes(source, to_format))
+  notes = _notes(source, to_format)
+  if modules:
+    notes.append(
+      "a sentence-transformers model: its other modules go along unchanged "
+      f"({', '.join(modules)})"
+    )
+  return Conversion(names, left_out, notes)
 
 
-def _check_supported(to_format, config):
+def _check_supported(to_format: str, config: configuration.BertConfig) -> None:
   variant = configuration.only_here(config) or registry.name_of(config)
   if to_format == "model_garden" and variant != "bert":
     raise errors.InputError(
@@ -169,7 +185,9 @@ def _check_supported(to_format, config):
     configuration.check_huggingface(config)
 
 
-def _write_tensorflow(folder, values, source, to_format):
+def _write_tensorflow(
+  folder: str, values: dict[str, np.ndarray], source: Source, to_format: str
+) -> dict[str, str]:
   """Writes a complete folder; returns {TF1 name: name in the format}."""
   case = None
   if source.vocab_file:
@@ -187,13 +205,13 @@ def _write_tensorflow(folder, values, source, to_format):
   return {name: name for name in values}
 
 
-def _left_out(source, to_format):
+def _left_out(source: Source, to_format: str) -> dict[str, str]:
   """Returns {name of a tensor that is not converted: reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
   known = {row.tf1 for row in rows} | registry.shapes(source.config).keys()
 
-  def reason(name):
+  def reason(name: str) -> str | None:
     if weight_files.is_optimizer_state(name):
       if to_format in ("tf1", "tf2"):
         return None
@@ -207,7 +225,7 @@ def _left_out(source, to_format):
   return {name: why for name, why in reasons.items() if why}
 
 
-def _notes(source, to_format):
+def _notes(source: Source, to_format: str) -> list[str]:
   """Returns remarks for the user about the model."""
   notes = [*source.reader.notes]
   if not source.vocab_file:

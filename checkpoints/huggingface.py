@@ -19,7 +19,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import ml_dtypes  # noqa: F401  (lets safetensors return bfloat16)
 import numpy as np
@@ -27,8 +27,11 @@ import safetensors
 import safetensors.numpy
 
 import configuration
-from checkpoints import sentence_folder, tokenizer_files, weight_names
+from checkpoints import tokenizer_files, weight_names
 from common import errors, file_io, json_files
+
+if TYPE_CHECKING:
+  import torch
 
 # First components of tensor names, in models with and without a head.
 _ROOTS = (
@@ -48,6 +51,9 @@ class StoredTensor(NamedTuple):
   read: Callable[[], np.ndarray]
 
 
+Tensors = dict[str, StoredTensor]  # By their names in a file.
+
+
 def open_reader(path: str, file: str) -> weight_names.Reader:
   """Opens the weights at a path; `file` is from model_folder.weights_file.
 
@@ -63,7 +69,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
   _check_tied(path, tensors, variant)
   names, derived = weight_names.find(variant, tensors)
 
-  def read(name):
+  def read(name: str) -> np.ndarray:
     value = tensors[name].read()
     # float32 represents float16 and bfloat16 exactly. float64 stays float64.
     is_small = value.dtype.name in ("float16", "bfloat16")
@@ -79,12 +85,12 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     config=config,
     notes=[
       *[f"the prefix {prefix!r} of all names is ignored"] * bool(prefix),
-      *_notes(path, derived, tensors),
+      *_notes(derived, tensors),
     ],
   )
 
 
-def _without_prefix(tensors):
+def _without_prefix(tensors: Tensors) -> tuple[Tensors, str]:
   """Removes a prefix that all names share; returns tensors and the prefix.
 
   Programs that wrap the model add it: "module.bert.pooler.weight" becomes
@@ -104,7 +110,7 @@ def _without_prefix(tensors):
   }, prefix
 
 
-def _check_tied(path, tensors, variant):
+def _check_tied(path: str, tensors: Tensors, variant: str) -> None:
   """Raises InputError if a copy of a tied weight differs from the weight.
 
   TF1 has a single name for both.
@@ -117,22 +123,23 @@ def _check_tied(path, tensors, variant):
     if len(names) == 2:
       values = [tensors[n].read() for n in names]
       # They differ if the head was trained with its own copy of the weight.
-      if not np.array_equal(*values):
+      if not np.array_equal(values[0], values[1]):
         raise errors.InputError(
           f"{path}: {names[0]} differs from {names[1]}, but this project uses "
           "one weight for both"
         )
 
 
-def _open_files(path):
+def _open_files(path: str) -> Tensors:
   """Returns {name: StoredTensor} for a file, or for all files of an index."""
   if not path.endswith(".json"):
     return _open(path)
   weight_map = json_files.field(
     json_files.read(path), "weight_map", dict[str, str], path
   )
-  folder, tensors = os.path.dirname(path), {}
-  opened: dict[str, dict[str, StoredTensor]] = {}
+  folder = os.path.dirname(path)
+  tensors: Tensors = {}
+  opened: dict[str, Tensors] = {}
   for name, file in weight_map.items():
     if os.path.basename(file) != file:
       raise errors.InputError(
@@ -149,7 +156,7 @@ def _open_files(path):
   return tensors
 
 
-def _open(path):
+def _open(path: str) -> Tensors:
   if file_io.is_remote(path):
     raise errors.InputError(f"{path} is not on a local disk; copy it to one")
   if not os.path.exists(path):
@@ -167,7 +174,7 @@ def _open(path):
   return tensors
 
 
-def _open_safetensors(path):
+def _open_safetensors(path: str) -> Tensors:
   try:
     opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
@@ -186,7 +193,7 @@ def _open_safetensors(path):
 
 
 @functools.cache
-def _damaged_entry(path, _changed_at):
+def _damaged_entry(path: str, _changed_at: int) -> str | None:
   """Returns the name of a zip's first damaged entry, or None.
 
   The check reads the whole file, so its result is cached. The modification time
@@ -196,7 +203,7 @@ def _damaged_entry(path, _changed_at):
     return archive.testzip()
 
 
-def _open_torch(path):
+def _open_torch(path: str) -> Tensors:
   # Imported here because only .bin files need PyTorch.
   import torch
 
@@ -244,28 +251,21 @@ def _open_torch(path):
   }
 
 
-def _value_of(tensor):
+def _value_of(tensor: "torch.Tensor") -> np.ndarray:
   # NumPy lacks bfloat16; float32 represents its values exactly.
   if tensor.element_size() == 2 and tensor.is_floating_point():
     tensor = tensor.float()
   return tensor.to_dense().numpy(force=True)
 
 
-def _notes(path, derived, tensors):
-  """Returns remarks about dtypes, unread tensors and pooling."""
+def _notes(derived: list[str], tensors: Tensors) -> list[str]:
+  """Returns remarks about dtypes and unread tensors."""
   notes = []
   small = sorted({t.dtype for t in tensors.values()} & {"F16", "BF16"})
   if small:
     notes.append(f"weights are converted from {', '.join(small)} to float32")
   if derived:
     notes.append(f"copies and constants are not read: {', '.join(derived)}")
-  modules, poolings, _ = sentence_folder.read_modules(path)
-  if modules[1:]:
-    notes.append(
-      "a sentence-transformers model: only the first module is read; to "
-      f"compute vectors, pass its output through {', then '.join(modules[1:])}"
-      + (f" (pooling: {', '.join(poolings)})" if poolings else "")
-    )
   return notes
 
 

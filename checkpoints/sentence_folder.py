@@ -14,12 +14,15 @@ import configuration
 from common import errors, file_io, flag_values, json_files
 
 _MODULES = "modules.json"
+_PROMPTS = "config_sentence_transformers.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 # The maximum length; in old versions, the name depends on the encoder.
 _LENGTHS = [
   f"sentence_{name}_config.json"
   for name in "bert roberta distilbert camembert albert xlm-roberta".split()
 ]
+# The modules that are an encoder with its tokenizer.
+_ENCODERS = ("Transformer", "MLMTransformer")
 # The module that computes sparse vectors: a weight per vocabulary token.
 SPARSE = "SpladePooling"
 # {name of a pooling in this project: its name in sentence-transformers}
@@ -66,6 +69,90 @@ def write_modules(
   }
   for name, values in files.items():
     json_files.write(os.path.join(folder, name), values)
+
+
+def copy(folder: str, target: str, vocab_size: int) -> list[str]:
+  """Copies what a folder says about sentences, besides the encoder's weights.
+
+  These are modules.json and the folders of all modules after the encoder (with
+  their weights, if any), the maximum length and the prompts. The encoder's
+  folder becomes `target` itself.
+
+  Args:
+    folder: the folder of the encoder.
+    target: an existing folder.
+    vocab_size: the number of tokens, which may have changed.
+
+  Returns:
+    The names of the copied modules.
+
+  Raises:
+    InputError: a file is damaged or missing, or the first module is not an
+      encoder.
+  """
+  root = _root(folder)
+  for source, name in [(root, _PROMPTS), *((folder, n) for n in _LENGTHS)]:
+    if file_io.exists(os.path.join(source, name)):
+      _copy_file(os.path.join(source, name), os.path.join(target, name))
+  path = os.path.join(root, _MODULES)
+  if not file_io.exists(path):
+    return []
+  names, _, _ = read_modules(folder)
+  modules = json_files.read(path, list)
+  if not names or names[0] not in _ENCODERS:
+    raise errors.InputError(
+      f"{path}: the first module is {''.join(names[:1]) or 'missing'}; only "
+      f"{' or '.join(_ENCODERS)} can be converted, followed by any modules"
+    )
+  for name, module in zip(names[1:], modules[1:]):
+    folder_name = str(module.get("path") or "")
+    # Git stores no empty folder, so many copies lack this one.
+    if name == "Normalize" and not _is_below(root, folder_name):
+      continue
+    _copy_module(root, folder_name, target)
+    if name == SPARSE:
+      _widen(os.path.join(target, str(module["path"])), vocab_size)
+  # Old versions have the encoder in a subfolder.
+  modules[0] = {**modules[0], "path": ""}
+  json_files.write(os.path.join(target, _MODULES), modules)
+  return names[1:]
+
+
+def _copy_module(root: str, name: str, target: str) -> None:
+  """Copies the folder of a module with all of its files."""
+  source = os.path.join(root, name)
+  if not _is_below(root, name):
+    raise errors.InputError(
+      f"{os.path.join(root, _MODULES)}: there is no folder {name!r} next to "
+      "it, which has the settings of a module: copy all files of the model"
+    )
+  file_io.make_folder(os.path.join(target, name))
+  for entry in file_io.names_in(source):
+    if file_io.is_folder(os.path.join(source, entry)):
+      _copy_module(source, entry, os.path.join(target, name))
+    else:
+      _copy_file(os.path.join(source, entry), os.path.join(target, name, entry))
+
+
+def _is_below(root: str, name: str) -> bool:
+  """Returns whether a folder `root` has a folder of this name."""
+  is_name = bool(name) and os.path.basename(name) == name
+  return is_name and file_io.is_folder(os.path.join(root, name))
+
+
+def _copy_file(source: str, target: str) -> None:
+  with file_io.open_for_reading(source) as stream:
+    file_io.write_bytes(target, stream.read())
+
+
+def _widen(folder: str, vocab_size: int) -> None:
+  """Gives a SpladePooling the number of tokens, if it has a number."""
+  path = os.path.join(folder, "config.json")
+  values = json_files.read(path)
+  # The two names in versions 5 and 6.
+  for key in ("word_embedding_dimension", "embedding_dimension"):
+    if values.get(key) is not None:
+      json_files.write(path, {**values, key: vocab_size})
 
 
 def read(folder: str, chosen: Collection[str] = ()) -> dict:
@@ -168,7 +255,7 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   return names, [short.get(str(mode), str(mode)) for mode in modes], path
 
 
-def _root(folder):
+def _root(folder: str) -> str:
   """Returns the folder of modules.json for the folder of an encoder."""
   is_remote = file_io.is_remote(folder)
   path = folder if is_remote else os.path.abspath(folder)
@@ -177,11 +264,9 @@ def _root(folder):
   return parent if name == "0_Transformer" else folder
 
 
-def _prompt_problem(folder):
+def _prompt_problem(folder: str) -> str:
   """Returns a problem with the prompt or width, or ""; may log warnings."""
-  path, values = json_files.read_optional(
-    _root(folder), "config_sentence_transformers.json"
-  )
+  path, values = json_files.read_optional(_root(folder), _PROMPTS)
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
   if prompts.get(default):
@@ -204,7 +289,7 @@ def _prompt_problem(folder):
   return ""
 
 
-def _case_problem(folder):
+def _case_problem(folder: str) -> str:
   """Returns a problem if a cased tokenizer gets lower-cased text, or ""."""
   path, values = _encoder_settings(folder)
   _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
@@ -214,7 +299,7 @@ def _case_problem(folder):
   return ""
 
 
-def _encoder_settings(folder):
+def _encoder_settings(folder: str) -> tuple[str, dict]:
   """Returns (path, entries) of the encoder's settings; may log a warning."""
   names = file_io.names_in(folder or ".")
   name = next((name for name in _LENGTHS if name in names), _LENGTHS[0])
@@ -228,7 +313,7 @@ def _encoder_settings(folder):
   return path, values
 
 
-def _max_length(folder):
+def _max_length(folder: str) -> dict[str, int]:
   """Returns {"max_seq_length": number}, or {} without a limit."""
   path, values = _encoder_settings(folder)
   length = json_files.field(values, "max_seq_length", int, path, None)

@@ -19,7 +19,7 @@ import heads
 import modeling
 import stored_weights
 import transformers_goldens
-from checkpoints import huggingface, weight_files
+from checkpoints import huggingface, sentence_folder, weight_files
 from common import errors
 from variants import vocabulary_files
 
@@ -139,9 +139,11 @@ def test_a_sentence_transformers_folder_is_read(model, subfolder, tmp_path):
   ]
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
-  assert reader.shapes and reader.notes[0].endswith(
-    "through Pooling, then Normalize (pooling: mean)"
-  )
+  assert reader.shapes and not reader.notes
+  # The folder of Normalize, which is empty, is often missing.
+  (tmp_path / "copy").mkdir()
+  copied = sentence_folder.copy(reader.folder, f"{tmp_path}/copy", 30)
+  assert copied == ["Pooling", "Normalize"]
 
 
 def test_a_head_with_its_own_embedding_table_is_refused(model):

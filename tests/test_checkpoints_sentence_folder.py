@@ -13,8 +13,13 @@ import modeling
 import script_runner
 import stored_weights
 import tiny_model
-from checkpoints import model_writer, sentence_folder, sentence_pooling
-from common import errors
+from checkpoints import (
+  converter,
+  model_writer,
+  sentence_folder,
+  sentence_pooling,
+)
+from common import errors, flag_values
 from serving import text_models
 from variants import registry
 
@@ -308,6 +313,76 @@ def test_the_encoder_in_a_folder_of_its_own_keeps_its_pooling(tmp_path):
   )
   with pytest.raises(errors.InputError, match="each text gets the prompt"):
     sentence_folder.read(folder)
+
+
+@pytest.mark.parametrize("case", EXPECTED["cases"])
+@pytest.mark.parametrize("to", flag_values.CHECKPOINT_KINDS)
+def test_a_converted_folder_gives_the_same_vectors(tmp_path, case, to):
+  folder = write_case(tmp_path / "model", case)
+  source = converter.open_source(folder)
+  conversion = converter.convert(source, f"{tmp_path}/out", to)
+  assert "other modules go along" in " ".join(conversion.notes)
+  assert sentence_folder.read(f"{tmp_path}/out") == sentence_folder.read(folder)
+  vectors = text_models.load(f"{tmp_path}/out").embed(EXPECTED["texts"])
+  expected = EXPECTED["cases"][case]["vectors"]
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_conversion_keeps_all_that_is_not_the_encoder(tmp_path):
+  """Also with new words, and from the encoder in a folder of its own."""
+  folder = tmp_path / "root" / "0_Transformer"
+  write_case(folder, "mean")
+  for name in ("modules.json", "1_Pooling"):
+    shutil.move(folder / name, tmp_path / "root" / name)
+  vocab = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+  (folder / "tokenizer.json").unlink()
+  (folder / "vocab.txt").write_text("\n".join(sorted(vocab, key=vocab.get)))
+  kept = {
+    "sentence_bert_config.json": b'{"max_seq_length": 7}',
+    "config_sentence_transformers.json": b'{"prompts": {"q": "query: "}}',
+    "1_Pooling/config.json": b'{"pooling_mode": "mean", "x": 1}',
+    "2_Dense/model.safetensors": b"bytes",
+    "2_Dense/more/settings.json": b"{}",
+  }
+  (tmp_path / "root" / "2_Dense" / "more").mkdir(parents=True)
+  for name, data in kept.items():
+    parent = folder if name == "sentence_bert_config.json" else folder.parent
+    (parent / name).write_bytes(data)
+  path = folder.parent / "modules.json"
+  modules = json.loads(path.read_text())[:2]
+  modules[0]["path"] = "0_Transformer"
+  modules.append({"idx": 2, "type": "a.Dense", "path": "2_Dense"})
+  path.write_text(json.dumps(modules))
+  (tmp_path / "words.txt").write_text("electroencephalogram\n")
+  script_runner.succeed(
+    "convert_checkpoint.py",
+    input=folder.parent,
+    output=tmp_path / "out",
+    to="huggingface",
+    add_tokens=tmp_path / "words.txt",
+  )
+  for name, data in kept.items():
+    assert (tmp_path / "out" / name).read_bytes() == data
+  written = json.loads((tmp_path / "out" / "modules.json").read_text())
+  assert written == [{**modules[0], "path": ""}, *modules[1:]]
+  for path in ("", "../2_Dense", "3_Lost", None):
+    modules[2]["path"] = path
+    (folder.parent / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(errors.InputError, match="there is no folder"):
+      sentence_folder.copy(str(folder), str(tmp_path), 9)
+
+
+def test_a_sparse_model_keeps_one_weight_per_token(tmp_path):
+  folder = write_modules(
+    tmp_path, ["Transformer", "SpladePooling"], {"embedding_dimension": 8}
+  )
+  (tmp_path / "out").mkdir()
+  assert sentence_folder.copy(folder, f"{tmp_path}/out", 9) == ["SpladePooling"]
+  copied = tmp_path / "out" / "1_SpladePooling" / "config.json"
+  assert json.loads(copied.read_text()) == {"embedding_dimension": 9}
+  write_modules(tmp_path, ["Router", "Pooling"], {})
+  with pytest.raises(errors.InputError, match="the first module is Router"):
+    sentence_folder.copy(folder, f"{tmp_path}/out", 9)
 
 
 def test_similarity_uses_the_pooling_of_the_folder(tmp_path):
