@@ -30,11 +30,19 @@ from variants import registry, vocabularies, vocabulary_files
 
 
 class Source(NamedTuple):
-  """A model to convert; `reader` reads its weights by their TF1 names."""
+  """A model to convert.
+
+  Attributes:
+    reader: reads the weights by their TF1 names.
+    config: the configuration.
+    vocab_file: the vocabulary, if known.
+    max_length: the tokenizer's maximum number of tokens per text.
+  """
 
   reader: weight_files.Reader
   config: configuration.BertConfig
   vocab_file: str | None
+  max_length: int
 
 
 class Conversion(NamedTuple):
@@ -77,11 +85,14 @@ def open_source(
   if not vocab_file:
     files = vocabulary_files.of_folder(reader.folder, registry.name_of(config))
     vocab_file = files.path if files else None
+  max_length = config.max_position_embeddings
   if vocab_file:
+    stored = vocabulary_files.VocabularyFiles(vocab_file).max_length
+    max_length = min(max_length, stored or max_length)
     # Use the highest id, because the vocabulary may list a token twice.
     last = max(vocabularies.load_vocab(vocab_file).values())
     config.check_vocabulary(last + 1, vocab_file)
-  return Source(reader, config, vocab_file)
+  return Source(reader, config, vocab_file, max_length)
 
 
 def _config_values(
@@ -158,6 +169,7 @@ def convert(
         architecture=architecture,
         do_lower_case=do_lower_case,
         vocab_file=source.vocab_file,
+        max_length=source.max_length,
       )
     else:
       names = _write_tensorflow(temporary, values, source, to_format)
@@ -193,7 +205,9 @@ def _write_tensorflow(
   if source.vocab_file:
     files = vocabulary_files.VocabularyFiles(source.vocab_file)
     case = files.do_lower_case
-  model_writer.write_config(folder, source.config, source.vocab_file, case)
+  model_writer.write_config(
+    folder, source.config, source.vocab_file, case, max_length=source.max_length
+  )
   prefix = os.path.join(folder, model_folder.CHECKPOINT)
   if to_format == "model_garden":
     with weight_files.temporary_prefix(prefix) as temporary:

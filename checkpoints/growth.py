@@ -13,7 +13,7 @@ first updates would be about three times too large.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from absl import logging
 import configuration
 import tokenization
 from checkpoints import converter, tokenizer_files, weight_files, weight_names
-from common import errors, file_io
+from common import errors, file_io, json_files
 from variants import registry, vocabularies, vocabulary_files
 
 # Weights with a row or a value per vocabulary entry.
@@ -44,7 +44,11 @@ class NewWord(NamedTuple):
 class _GrownReader(weight_names.Reader):
   """Reads a checkpoint and enlarges some of its tables."""
 
-  def __init__(self, reader, tables):
+  def __init__(
+    self,
+    reader: weight_names.Reader,
+    tables: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]],
+  ):
     """`tables` is {name: (number of rows, function from old to new value)}."""
     vars(self).update(vars(reader))
     self._old, self._tables = reader, tables
@@ -52,7 +56,7 @@ class _GrownReader(weight_names.Reader):
     for name, (rows, _) in tables.items():
       self.shapes[name] = (rows, *reader.shapes[name][1:])
 
-  def read(self, tf1):
+  def read(self, tf1: str) -> np.ndarray:
     value = self._old.read(tf1)
     return self._tables[tf1][1](value) if tf1 in self._tables else value
 
@@ -82,6 +86,7 @@ def grow(
       pieces is given, or the larger model does not fit in memory.
   """
   config, vocab_file = source.config, source.vocab_file
+  max_length = source.max_length
   words: list[NewWord] = []
   changes: dict[str, int] = {}
   if add_tokens:
@@ -97,18 +102,22 @@ def grow(
         f"{config.max_position_embeddings} already; pass a higher number"
       )
     changes["max_position_embeddings"] = max_position_embeddings
+    if max_length == config.max_position_embeddings:
+      max_length = max_position_embeddings
+      if vocab_file and not add_tokens:
+        vocab_file = _with_length(vocab_file, folder, max_length)
   config = configuration.BertConfig.from_dict({**config.to_dict(), **changes})
   config.check_memory(registry.shapes)
   positions = registry.shapes(config)[_POSITIONS][0]
 
-  def with_words(value):
+  def with_words(value: np.ndarray) -> np.ndarray:
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
     # Compute all means from the old rows before any row changes.
     means = [value[word.pieces].mean(0) for word in words]
     value[[word.token_id for word in words]] = means
     return value
 
-  def with_positions(value):
+  def with_positions(value: np.ndarray) -> np.ndarray:
     rows = np.arange(len(value), positions)
     # The row of the second token; in RoBERTa, the first token's row is not 0.
     second = positions - config.max_position_embeddings + 1
@@ -124,28 +133,50 @@ def grow(
     if max_position_embeddings and weight == _POSITIONS:
       tables[name] = positions, with_positions
   reader = _GrownReader(source.reader, tables)
-  return converter.Source(reader, config, vocab_file), words
+  return converter.Source(reader, config, vocab_file, max_length), words
 
 
-def _lengthened(value, rows):
+def _with_length(vocab_file: str, folder: str, max_length: int) -> str:
+  """Copies a tokenizer.json with a new length; returns the vocabulary's path.
+
+  A list of word pieces stays where it is, because all of its tokenizer's files
+  are written anew.
+  """
+  files = vocabulary_files.VocabularyFiles(vocab_file)
+  if files.is_list or files.max_length is None:
+    return vocab_file
+  tokenizer_files.write(folder, vocab_file, None, max_length)
+  json_files.write(
+    os.path.join(folder, vocabulary_files.CONFIG),
+    {**files.config, "model_max_length": max_length},
+  )
+  return os.path.join(folder, vocabulary_files.TOKENIZER_FILE)
+
+
+def _lengthened(value: np.ndarray, rows: np.ndarray) -> np.ndarray:
   """Returns a copy of a table with some of its rows repeated at the end."""
   return np.concatenate([value, value[rows % len(value)]])
 
 
-def _add_words(source, folder, path, use_unused, do_lower_case):
+def _add_words(
+  source: converter.Source,
+  folder: str,
+  path: str,
+  use_unused: bool,
+  do_lower_case: bool | None,
+) -> tuple[str, list[NewWord]]:
   """Writes the tokenizer's files; returns (path of vocab.txt, [NewWord])."""
   old = source.vocab_file
-  files = old and vocabulary_files.VocabularyFiles(old)
-  if not (files and files.is_list):
+  files = vocabulary_files.VocabularyFiles(old) if old else None
+  if not (old and files and files.is_list):
     raise errors.InputError(
       "--add_tokens needs a vocabulary with one token per line; "
       + (f"{old} has another format" if old else "pass --vocab_file")
     )
   if do_lower_case is None:
     do_lower_case = files.likely_case
-  never_split = files.never_split
   tokenizer = vocabularies.make_tokenizer(
-    files, do_lower_case=do_lower_case, never_split=never_split
+    files, do_lower_case=do_lower_case, never_split=files.never_split
   )
   words = _read_words(path, tokenizer)
   lines = [line for _, line in file_io.read_lines(old)]
@@ -161,7 +192,7 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   grown = os.path.join(folder, vocabulary_files.LIST)
   file_io.write_text(grown, "".join(f"{line}\n" for line in lines))
   # Tokenizers split a word with punctuation unless it is in never_split.
-  never_split = [word for word in never_split if word in lines]
+  never_split = [word for word in files.never_split if word in lines]
   never_split += [
     word for word in words if _basic_like(tokenizer).tokenize(word) != [word]
   ]
@@ -169,14 +200,17 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     folder,
     grown,
     do_lower_case,
-    source.config.max_position_embeddings,
+    source.max_length,
     never_split=never_split,
+    text_rules=files.text_rules,
   )
   pieces = map(tokenizer.encode, words)
   return grown, list(map(NewWord, words, token_ids, pieces))
 
 
-def _basic_like(tokenizer, never_split=()):
+def _basic_like(
+  tokenizer: tokenization.FullTokenizer, never_split: Sequence[str] = ()
+) -> tokenization.BasicTokenizer:
   """Returns a copy of a tokenizer's BasicTokenizer with `never_split`."""
   basic = tokenizer.basic_tokenizer
   return tokenization.BasicTokenizer(
@@ -187,12 +221,13 @@ def _basic_like(tokenizer, never_split=()):
   )
 
 
-def _read_words(path, tokenizer):
+def _read_words(path: str, tokenizer: tokenization.FullTokenizer) -> list[str]:
   """Returns a file's words, normalized by the tokenizer: "Café" -> "cafe".
 
   Raises InputError: words are invalid (the message lists them), or missing.
   """
-  faults, lines = errors.Faults(), {}
+  faults = errors.Faults()
+  lines: dict[str, int] = {}  # {word: number of its line}
   for number, line in file_io.read_lines(path):
     word = line.strip()
     # Keep white space inside a word, so that `_fault` reports it.
@@ -217,7 +252,7 @@ def _read_words(path, tokenizer):
   return words
 
 
-def _fault(word, tokenizer):
+def _fault(word: str, tokenizer: tokenization.FullTokenizer) -> str:
   """Returns why a word cannot become a token, or ""."""
   if word in tokenizer.vocab:
     return f"is already a token of {tokenizer.vocab_file}"

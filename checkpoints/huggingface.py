@@ -281,6 +281,7 @@ def write(
   do_lower_case: bool | None = None,
   vocab_file: str | None = None,
   never_split: Sequence[str] | None = None,
+  max_length: int | None = None,
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's files.
 
@@ -295,6 +296,7 @@ def write(
     architecture: name of a transformers class; by default inferred from the
       names and the configuration.
     do_lower_case, vocab_file, never_split: see tokenizer_files.write.
+    max_length: the tokenizer's; None: the model's number of positions.
   """
   variant = config.get("variant", "bert")
   if not architecture:
@@ -323,7 +325,7 @@ def write(
     architecture,
     do_lower_case=do_lower_case,
     vocab_file=vocab_file,
-    max_length=config["max_position_embeddings"],
+    max_length=max_length or config["max_position_embeddings"],
     never_split=never_split,
   )
   return {row.tf1: row.name for row in rows}

@@ -61,6 +61,8 @@ def write_config(
   vocab_file: str | None,
   do_lower_case: bool | None,
   never_split: Sequence[str] | None = None,
+  *,
+  max_length: int | None = None,
 ) -> None:
   """Writes all files of a model folder except the weights."""
   path = os.path.join(folder, model_folder.CONFIG_FILES[0])
@@ -69,7 +71,7 @@ def write_config(
     folder,
     vocab_file,
     do_lower_case,
-    config.max_position_embeddings,
+    max_length or config.max_position_embeddings,
     never_split=never_split,
   )
 

@@ -106,7 +106,7 @@ def copy(folder: str, target: str, vocab_size: int) -> list[str]:
     )
   for name, module in zip(names[1:], modules[1:]):
     folder_name = str(module.get("path") or "")
-    # Git stores no empty folder, so many copies lack this one.
+    # Git stores no empty folder, which leaves copies without this one.
     if name == "Normalize" and not _is_below(root, folder_name):
       continue
     _copy_module(root, folder_name, target)

@@ -24,6 +24,7 @@ def write(
   *,
   fast: bool = False,
   never_split: Sequence[str] | None = None,
+  text_rules: dict[str, bool] | None = None,
 ) -> None:
   """Writes the vocabulary and tokenizer_config.json.
 
@@ -36,6 +37,7 @@ def write(
     fast: whether to also write tokenizer.json and special_tokens_map.json, if
       the vocabulary is a list of word pieces with a known case.
     never_split: words that stay whole; None: those of the vocabulary's files.
+    text_rules: see VocabularyFiles; None: those of the vocabulary's files.
   """
   values: dict[str, Any] = {}
   special: dict[str, str] = {}
@@ -47,9 +49,10 @@ def write(
     if never_split is None:
       never_split = files.never_split
     _copy(vocab_file, folder, vocabulary_files.LIST)
-    values |= files.text_rules
+    rules = files.text_rules if text_rules is None else text_rules
+    values |= rules
     if fast and do_lower_case is not None:
-      special = _write_fast(folder, files, do_lower_case, never_split)
+      special = _write_fast(folder, files, do_lower_case, never_split, rules)
   if do_lower_case is not None:
     values["do_lower_case"] = bool(do_lower_case)
   if never_split:
@@ -66,7 +69,9 @@ def write(
     )
 
 
-def _copy_tokenizer_file(folder, files):
+def _copy_tokenizer_file(
+  folder: str, files: vocabulary_files.VocabularyFiles
+) -> None:
   """Copies a tokenizer.json, with the rules that its tokenizer follows."""
   if files.merged_tokenizer is files.tokenizer:
     _copy(files.path, folder, vocabulary_files.TOKENIZER_FILE)
@@ -80,12 +85,18 @@ def _copy_tokenizer_file(folder, files):
       _copy(path, folder, name)
 
 
-def _copy(path, folder, name):
+def _copy(path: str, folder: str, name: str) -> None:
   with file_io.open_for_reading(path) as stream:
     file_io.write_bytes(os.path.join(folder, name), stream.read())
 
 
-def _write_fast(folder, files, do_lower_case, never_split):
+def _write_fast(
+  folder: str,
+  files: vocabulary_files.VocabularyFiles,
+  do_lower_case: bool,
+  never_split: Sequence[str],
+  rules: dict[str, bool],
+) -> dict[str, str]:
   """Writes the files of a fast tokenizer; returns {key: special token}."""
   # Imported here because data preparation does not need the library.
   from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
@@ -105,7 +116,6 @@ def _write_fast(folder, files, do_lower_case, never_split):
   fast = Tokenizer(
     models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=200)
   )
-  rules = files.text_rules
   fast.normalizer = normalizers.BertNormalizer(
     lowercase=do_lower_case,
     strip_accents=rules.get("strip_accents"),

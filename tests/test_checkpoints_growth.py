@@ -203,3 +203,34 @@ def test_impossible_growth_is_refused(source, tmp_path):
     grown(source._replace(vocab_file=None), tmp_path)
   with pytest.raises(errors.InputError, match="tokenizer.json has another f"):
     grown(source._replace(vocab_file="tokenizer.json"), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize("stored, expected", [(8, 8), (32, 40), (10**30, 40)])
+def test_the_tokenizers_settings_and_length_go_along(
+  source, tmp_path, name, stored, expected
+):
+  """The model has 32 positions; 8 is a shorter length, chosen by a user."""
+  settings = {"strip_accents": False, "tokenize_chinese_chars": False}
+  folder = tmp_path / "old"
+  folder.mkdir()
+  (folder / "tokenizer_config.json").write_text(
+    json.dumps({**settings, "model_max_length": stored})
+  )
+  pieces = {piece: number for number, piece in enumerate(PIECES)}
+  tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(pieces))
+  tokenizer.post_processor = tokenizers.processors.BertProcessing(
+    ("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"])
+  )
+  tokenizer.save(str(folder / "tokenizer.json"))
+  (folder / "vocab.txt").write_text("\n".join(PIECES))
+  source = converter.open_source(
+    TRAINING_CHECKPOINT, bert_config_file=CONFIG, vocab_file=f"{folder}/{name}"
+  )
+  assert source.config.max_position_embeddings == 32
+  words = NEW_WORDS if name == "vocab.txt" else ()
+  new, _ = grown(source, tmp_path, words, max_position_embeddings=40)
+  converted(new, tmp_path / "out")
+  files = vocabulary_files.VocabularyFiles(f"{tmp_path}/out/{name}")
+  assert (files.max_length or 40) == expected
+  assert files.config.items() >= settings.items()

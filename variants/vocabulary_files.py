@@ -41,6 +41,7 @@ RULES = {
 }
 COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
+_NO_LIMIT = 10**9  # Tokens, more than any model has positions.
 # BERT's default rules in transformers.
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "lowercase": True}
 _NORMALIZER |= {"strip_accents": None, "handle_chinese_chars": True}
@@ -161,6 +162,13 @@ class VocabularyFiles:
   def never_split(self) -> tuple[str, ...]:
     """Words that stay whole."""
     return tuple(self._setting("never_split", list[str], ()))
+
+  @property
+  def max_length(self) -> int | None:
+    """The longest input of the tokenizer in tokens; None: no limit is known."""
+    length = self._setting("model_max_length", int | float)
+    # For a tokenizer without a limit, transformers writes 1e30.
+    return int(length) if length and length < _NO_LIMIT else None
 
   @property
   def text_rules(self) -> dict[str, bool]:
