@@ -16,8 +16,8 @@ to write one file for every 50 MB of text: /tmp/sample.tfrecord-00000-of-00012
 and so on. If you run the command again, it writes only the missing files.
 """
 
-from common import command, flags
-from pretraining import beam
+from common import command, extension_flags, flags
+from pretraining import beam, points
 from training import common_flags
 
 # The original's flags, with its defaults, and flags that scripts share.
@@ -56,7 +56,7 @@ flags.DEFINE_float(
   "short_seq_prob",
   0.1,
   "Fraction of the documents, chosen anew in each pass, whose records have a "
-  "random shorter length. With --packing=full_sentences: fraction of the "
+  "random shorter length. With a --packing that fills records: fraction of the "
   "records, by default 0.",
   lower_bound=0.0,
   upper_bound=1.0,
@@ -70,19 +70,18 @@ flags.DEFINE_bool(
   "Whether the input is Chinese text in which a segmenter has separated words "
   "by white space, for --do_whole_word_mask. The white space does not change "
   "the token ids.",
-  needs="do_whole_word_mask|dynamic_masking",
+  needs="do_whole_word_mask|masking|dynamic_masking",
 )
 
 # The records.
 
-flags.DEFINE_enum(
-  "packing",
-  "sentence_pairs",
-  ["sentence_pairs", "full_sentences"],
-  "sentence_pairs: two segments, and a label that says whether the second "
-  "follows the first. full_sentences: as many sentences as fit, even from "
-  "several documents, without a label.",
+extension_flags.define(
+  points.PACKINGS, "What a record consists of. Default: sentence_pairs."
 )
+extension_flags.define(
+  points.MASKINGS, "What is masked together. Default: pieces."
+)
+flags.rule("do_whole_word_mask", not_with="masking")
 flags.DEFINE_bool(
   "dynamic_masking",
   False,
@@ -117,7 +116,8 @@ flags.DEFINE_string(
   needs="shard_size_mb",
 )
 flags.rule(
-  "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
+  "do_whole_word_mask masking mask_shares masked_lm_prob "
+  "max_predictions_per_seq",
   not_with="dynamic_masking",
   why=", which stores no masks (pass the flag to run_pretraining.py instead)",
 )
@@ -137,6 +137,7 @@ command.parse_flags(__name__, imports_tensorflow=False)
 import contextlib
 import dataclasses
 import time
+from typing import Any
 
 from absl import logging
 
@@ -172,11 +173,11 @@ def make_record_options(settings):
     if "dupe_factor" not in settings.given:
       values["dupe_factor"] = 1
   else:
-    is_whole = settings.do_whole_word_mask
-    values["masking"] = "whole_words" if is_whole else "pieces"
-  # Full sentences fill every record, unless --short_seq_prob is given.
-  has_pairs = settings.packing == "sentence_pairs"
-  if not has_pairs and "short_seq_prob" not in settings.given:
+    default = "whole_words" if settings.do_whole_word_mask else "pieces"
+    values["masking"] = settings.masking or default
+  values["packing"] = settings.packing or "sentence_pairs"
+  packing: Any = points.PACKINGS.load(values["packing"])
+  if packing.FILLS and "short_seq_prob" not in settings.given:
     values["short_seq_prob"] = 0.0
   return instance_maker.RecordOptions(**values)
 

@@ -9,7 +9,8 @@ scripts on a sample, in two minutes on 2 CPU cores, and reaches a masked-LM
 accuracy above 0.9.
 """
 
-from common import command, flags
+from common import command, extension_flags, flags
+from pretraining import points
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -40,9 +41,25 @@ flags.DEFINE_bool(
   "use_next_sentence_loss",
   True,
   "Whether to predict the next sentence, which needs records of sentence "
-  "pairs.",
+  "pairs. false is short for --objectives=masked_lm.",
+)
+extension_flags.define(
+  points.OBJECTIVES,
+  "What the heads predict; several names are separated by commas. Default: "
+  "masked_lm,next_sentence.",
+  several=True,
+)
+flags.rule("use_next_sentence_loss", not_with="objectives")
+extension_flags.define(
+  points.NETWORKS,
+  "What is trained. Default: encoder, unless the model's variant has its own.",
 )
 common_flags.define_masking_flags(", in records of --dynamic_masking")
+extension_flags.define(
+  points.MASKINGS,
+  "What is masked together, in records of --dynamic_masking. Default: pieces.",
+)
+flags.rule("do_whole_word_mask", not_with="masking")
 flags.DEFINE_integer(
   "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1
 )
@@ -67,57 +84,65 @@ command.parse_flags(__name__)
 
 import functools
 import os
+from typing import Any
 
 import numpy as np
 
 from checkpoints import model_folder, model_settings, model_writer, weight_files
 from common import result_lines, run_settings
-from pretraining import inputs, masks, next_word
-from pretraining import model as pretraining_model
+from pretraining import inputs, masks
 from records import tfrecord
 from training import distribution, evaluation_loop, harness, run_setup
 from variants import registry, vocabularies, vocabulary_files
 
 # For records with masks, which were written without --dynamic_masking.
 _ARE_MASKED = run_settings.Rule(
-  "masked_lm_prob do_whole_word_mask mask_shares",
+  "masked_lm_prob masking do_whole_word_mask mask_shares",
   why=": the records are masked already",
 )
-# For models that are trained to predict the next word.
-_NO_MASKS = _ARE_MASKED._replace(why=": this model predicts the next word")
 
 
-def make_input(settings, names, config):
+def find_network(settings, config):
+  """Returns the file of pretraining/networks that the flags select.
+
+  Raises InputError: a given flag has no effect on it, or it cannot be made.
+  """
+  name = settings.network or registry.pretraining_network(config)
+  network: Any = points.NETWORKS.load(name)
+  ignored, why = network.IGNORED
+  if ignored:
+    rule = run_settings.Rule(ignored, why=f": {why}")
+    run_settings.refuse_ignored(settings, [rule])
+  network.check(config, settings)
+  return network
+
+
+def masking_of(settings):
+  """Returns the name of the masking that the flags select."""
+  default = "whole_words" if settings.do_whole_word_mask else "pieces"
+  return settings.masking or default
+
+
+def make_input(settings, names, config, network):
   """Returns the inputs.PretrainingInput for the files that a flag names."""
   data = inputs.PretrainingInput(
     tfrecord.find_files(names),
     config,
     max_predictions=settings.max_predictions_per_seq,
-    whole_words=settings.do_whole_word_mask,
-    **settings.pick(
-      "max_seq_length use_next_sentence_loss vocab_file masked_lm_prob seed"
-    ),
+    labels=network.labels(settings),
+    masking=masking_of(settings),
+    **settings.pick("max_seq_length vocab_file masked_lm_prob seed"),
     shares=masks.parse_shares(settings.mask_shares),
-    masks=not registry.predicts_next_word(config),
+    masks=network.MASKS,
   )
   if data.is_masked:
     run_settings.refuse_ignored(settings, [_ARE_MASKED])
   return data
 
 
-def make_model(settings, config, **model_options):
-  """Returns the model for a configuration."""
-  if registry.predicts_next_word(config):
-    return next_word.NextWordModel(config, **model_options)
-  return pretraining_model.PretrainingModel(
-    config, with_next_sentence=settings.use_next_sentence_loss, **model_options
-  )
-
-
 def make_evaluation(settings, strategy, model, data, trim):
   """Returns a function that evaluates the current weights."""
-  objective = pretraining_model.objective(model)
-  evaluator = evaluation_loop.make_evaluator(strategy, objective)
+  evaluator = evaluation_loop.make_evaluator(strategy, model.objective())
 
   def evaluate():
     batches = data.repeated_batches(
@@ -130,18 +155,19 @@ def make_evaluation(settings, strategy, model, data, trim):
 
 
 def write_model(settings, model, folder, step):
-  """Writes the current weights to a folder."""
+  """Writes the current weights to a folder, and further models below it."""
   vocab_file = settings.vocab_file
   input_settings = {"max_seq_length": settings.max_seq_length}
-  model_writer.write(
-    folder,
-    weight_files.by_name(model.variables),
-    model_folder.with_input_settings(model.config, input_settings),
-    vocab_file,
-    # Records do not store do_lower_case; the vocabulary's folder may.
-    vocab_file and vocabulary_files.VocabularyFiles(vocab_file).do_lower_case,
-    step=step,
-  )
+  for part in model.parts():
+    model_writer.write(
+      os.path.join(folder, part.folder) if part.folder else folder,
+      part.variables,
+      model_folder.with_input_settings(part.config, input_settings),
+      vocab_file,
+      # Records do not store do_lower_case; the vocabulary's folder may.
+      vocab_file and vocabulary_files.VocabularyFiles(vocab_file).do_lower_case,
+      step=step,
+    )
 
 
 def train(settings, strategy, model, data, evaluate, *, start, trim):
@@ -150,14 +176,13 @@ def train(settings, strategy, model, data, evaluate, *, start, trim):
     model,
     model.config,
     strategy,
-    pretraining_model.objective(model),
+    model.objective(),
     settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
-    # The start weights may be an encoder without pre-training heads.
-    new_variables=["^cls/", *model.unused_variables()],
+    new_variables=model.new_variables(),
     data=lambda: data.training_data(trim),
     evaluate=evaluate,
-    result_names=pretraining_model.result_names(model),
+    result_names=model.result_names(),
     write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
@@ -179,9 +204,7 @@ def main(_):
   if not settings.do_train:
     settings = model_settings.restore_trained(settings, ["max_seq_length"])
   config = run_setup.model_config(settings)
-  registry.check_next_sentence(config, settings.use_next_sentence_loss)
-  if registry.predicts_next_word(config):
-    run_settings.refuse_ignored(settings, [_NO_MASKS])
+  network = find_network(settings, config)
   if settings.vocab_file:
     check_vocabulary(settings, config)
 
@@ -189,14 +212,16 @@ def main(_):
   strategy = run_setup.make_strategy(settings)
   trim = run_setup.shapes_may_vary(settings, strategy)
   # As in the original: evaluation reads the training files by default.
-  data = eval_data = make_input(settings, settings.input_file, config)
+  data = eval_data = make_input(settings, settings.input_file, config, network)
   if settings.eval_input_file:
-    eval_data = make_input(settings, settings.eval_input_file, config)
+    eval_data = make_input(settings, settings.eval_input_file, config, network)
 
-  start = run_setup.open_run(settings, "pretraining", config, strategy)
+  start = run_setup.open_run(
+    settings, "pretraining", config, strategy, **network.fixed(settings)
+  )
   with strategy.scope(), weight_files.without_random_init(start.path):
-    model = make_model(
-      settings, config, **run_setup.model_options(settings, strategy)
+    model = network.make(
+      config, settings, **run_setup.model_options(settings, strategy)
     )
   evaluate = make_evaluation(settings, strategy, model, eval_data, trim)
 
@@ -216,10 +241,10 @@ def main(_):
     if distribution.is_chief(strategy):
       path = os.path.join(settings.output_dir, "eval_results.txt")
       result_lines.write(path, {"global_step": step, **results})
-      if settings.do_train and settings.max_predictions_per_seq:
-        head = model.head_names[0]
-        labels = functools.partial(model.labels, head)
-        data.warn_of_plateau(head, results[f"{head}_loss"], labels)
+      tokens = model.token_labels()
+      if tokens and settings.do_train and settings.max_predictions_per_seq:
+        name, labels = tokens
+        data.warn_of_plateau(name, results[f"{name}_loss"], labels)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import heads
 import modeling
 import optimization
-from pretraining import model as pretraining_model
+from pretraining.networks import encoder
 
 
 class _Steps:
@@ -92,13 +92,13 @@ class Pretraining(_Steps):
   """The pre-training network with both losses."""
 
   def __init__(self, values, *, dtype, model_options=None, **options):
-    model = pretraining_model.PretrainingModel(
+    model = encoder.PretrainingModel(
       modeling.BertConfig(**values),
       compute_dtype=tf.as_dtype(dtype),
       seed=1,
       **model_options or {},
     )
-    self._objective = pretraining_model.objective(model)
+    self._objective = model.objective()
     super().__init__(model.trained_variables(), **options)
 
   def pretrain(self, batch):

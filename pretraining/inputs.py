@@ -7,7 +7,8 @@ or not.
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +27,20 @@ _PLATEAU = 0.95  # As a fraction of the loss of guessing by token frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
 
 
+def _check_labels(path: str, record: dict, labels: dict) -> None:
+  """Raises InputError: a file's first record lacks one of the labels."""
+  if "next_sentence_labels" in labels and "next_sentence_labels" not in record:
+    raise errors.InputError(
+      f"{path} has no next-sentence labels; pass --use_next_sentence_loss=false"
+    )
+  missing = sorted(labels.keys() - record.keys())
+  if missing:
+    raise errors.InputError(
+      f"{path} has no {', '.join(missing)}, which --objectives needs; write "
+      "records that have it, or choose other objectives"
+    )
+
+
 class PretrainingInput:
   """Reads files of records and makes batches of them.
 
@@ -42,10 +57,10 @@ class PretrainingInput:
     *,
     max_seq_length: int,
     max_predictions: int,
-    use_next_sentence_loss: bool,
+    labels: dict[str, tuple[int, int | None]],
     vocab_file: str | None,
     masks: bool = True,
-    **masking,
+    **masking: Any,
   ):
     """Checks the first records of every file.
 
@@ -55,7 +70,8 @@ class PretrainingInput:
       files: TFRecord files; empty files are skipped.
       config: the configuration of the model that reads them.
       max_seq_length, max_predictions: the sizes of the records' features.
-      use_next_sentence_loss: whether next-sentence labels are needed.
+      labels: {name: (values per record, their exclusive upper bound; None for
+        floats)} of further features, such as next_sentence_labels.
       vocab_file: the records' vocabulary, needed only to mask them.
       masks: whether records without masks are masked while they are read.
       **masking: options of dynamic_masking.Masking for records without masks.
@@ -64,12 +80,7 @@ class PretrainingInput:
     # The first record determines the format; all files are checked below.
     first = pipeline.first_record(files[0])
     self.is_masked = "word_starts" not in first
-    if use_next_sentence_loss and "next_sentence_labels" not in first:
-      raise errors.InputError(
-        f"{files[0]} has no next-sentence labels; pass "
-        "--use_next_sentence_loss=false"
-      )
-    # {name: (values per record, their exclusive upper bound; None for floats)}
+    _check_labels(files[0], first, labels)
     shapes: dict[str, tuple[int, int | None]] = {
       "input_ids": (max_seq_length, config.vocab_size),
       "input_mask": (max_seq_length, 2),
@@ -81,9 +92,8 @@ class PretrainingInput:
       shapes["masked_lm_weights"] = max_predictions, None
     else:
       shapes["word_starts"] = max_seq_length, 2
-    if use_next_sentence_loss:
-      # Labels are read only if needed: records of full_sentences have none.
-      shapes["next_sentence_labels"] = 1, 2
+    # Labels are read only if needed: some records have none.
+    shapes.update(labels)
     self.features = {
       # As in the original: the weights are the only floats.
       name: tf.io.FixedLenFeature([size], tf.int64 if limit else tf.float32)
@@ -106,7 +116,7 @@ class PretrainingInput:
       vocabulary, max_predictions, **masking
     ).apply
 
-  def _check_ranges(self, count=None):
+  def _check_ranges(self, count: int | None = None) -> None:
     """Checks the first `count` records of each file, or all records.
 
     Unlike the original: a number out of range raises InputError. In the
@@ -127,7 +137,7 @@ class PretrainingInput:
             )
 
   @contextlib.contextmanager
-  def faults_named(self):
+  def faults_named(self) -> Iterator[None]:
     """Raises InputError if the `with` block reads a bad record."""
     with pipeline.damage_named(self.files):
       try:
@@ -137,7 +147,7 @@ class PretrainingInput:
           self._check_ranges()
         raise
 
-  def _prepare(self, batch, step, **share):
+  def _prepare(self, batch: dict, step: tf.Tensor, **share: Any) -> dict:
     """Checks a parsed batch, and masks it if the records have no masks."""
     is_good = [
       tf.reduce_all((batch[name] >= 0) & (batch[name] < limit))
@@ -182,7 +192,9 @@ class PretrainingInput:
       self.files, self.features, self._num_records, trim, self._prepare
     )
 
-  def repeated_batches(self, strategy: tf.distribute.Strategy, **batching):
+  def repeated_batches(
+    self, strategy: tf.distribute.Strategy, **batching: Any
+  ) -> Any:
     """Returns endless distributed batches, file after file, in order.
 
     As in the original: batches continue across the end of the data.

@@ -1,27 +1,24 @@
 """Chooses the tokens that the model must predict, and replaces them.
 
-By default, the model predicts 15 % of a sequence's tokens (masked_lm_prob),
-which are chosen as single pieces or whole words in random order. Of these
-tokens, 80 % become [MASK], 10 % stay, and 10 % become a random token (table 8
-of BERT's paper). A Masker masks the segment pairs of a corpus one by one, with
-the original's random numbers in the original's order.
+By default, the model predicts 15 % of a sequence's tokens (masked_lm_prob); a
+file of maskings chooses them. Of these tokens, 80 % become [MASK], 10 % stay,
+and 10 % become a random token (table 8 of BERT's paper). A Masker masks the
+segment pairs of a corpus one by one, with the original's random numbers in the
+original's order.
 
 dynamic_masking implements the same rule on tensors, with other random numbers.
 """
 
-import dataclasses
 import itertools
 import random
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from common import errors
-from pretraining import data
+from pretraining import data, maskings, packings, points
 
-_WORD = re.compile(rb"[\x00\x01]\x01*")  # See data.STARTS_WORD.
 _TOGETHER = 1 << 12  # Instances that are converted to arrays at a time.
 
 
@@ -67,7 +64,7 @@ class Masked(NamedTuple):
   """The masked tokens of B instances.
 
   Attributes:
-    pairs: int64 array [B, 5], each row an instance_maker.SegmentPair.
+    pairs: int64 array [B, 5], each row a packings.SegmentPair.
     num_masked: uint16 array [B].
     positions: uint16 array [B, P], the masked positions in the instance,
       ascending, then zeros.
@@ -81,17 +78,26 @@ class Masked(NamedTuple):
   replacements: np.ndarray
 
 
-@dataclasses.dataclass
 class Masker:
-  """Masks pieces, whole words, or nothing."""
+  """Masks the units that options.masking names, or nothing."""
 
-  corpus: data.Corpus
-  vocabulary: data.Vocabulary
-  options: Any  # instance_maker.RecordOptions.
-  rng: random.Random
+  def __init__(
+    self,
+    corpus: data.Corpus,
+    vocabulary: data.Vocabulary,
+    options: Any,
+    rng: random.Random,
+  ):
+    """Stores the arguments; `options` are instance_maker.RecordOptions."""
+    self._corpus, self._vocabulary = corpus, vocabulary
+    self._options, self._rng = options, rng
+    self._masking: Any = None
+    if options.masking != "none":
+      self._masking = points.MASKINGS.load(options.masking)
+    self._kinds = getattr(self._masking, "kinds", None)
 
   def mask_all(self, pairs: Iterator) -> Masked:
-    """Masks every instance_maker.SegmentPair.
+    """Masks every packings.SegmentPair.
 
     As in the original: the masks of a pair are drawn before the next pair is
     drawn, so `pairs` must be a generator.
@@ -102,66 +108,56 @@ class Masker:
       parts.append(self._arrays([(pair, self._mask(pair)) for pair in block]))
     return Masked(*map(np.concatenate, zip(*parts)))
 
-  def _mask(self, pair):
+  def _mask(self, pair: packings.SegmentPair) -> dict[int, int]:
     """Returns {index of a masked token in A + B: the id in the input}."""
-    if self.options.masking == "none":
+    if not self._masking:
       return {}
     a_start, a_end, b_start, b_end, _ = pair
-    rng, random_ids = self.rng, self.vocabulary.ids
-    flags = self.corpus.continues
+    flags, length_a = self._corpus.continues, a_end - a_start
     flags = flags[a_start:a_end] + flags[b_start:b_end]
     budget = self._budget(len(flags), b_end > b_start)
-    words = self._words(flags)
-    _shuffle(words, rng)
-    masked: dict[int, int] = {}
-    for word in words:
-      # As in the original: a word that is too long is skipped, and a shorter
-      # word after it may still be masked.
-      if len(masked) + len(word) > budget:
-        continue
-      for index in word:
-        if rng.random() < self.options.mask_shares.mask:
-          masked[index] = self.vocabulary.mask_id
-        elif rng.random() < self.options.mask_shares.keep:
-          length_a = a_end - a_start
+    text = maskings.Text(flags, length_a, budget)
+    masked, draw_kind = text.masked, self._draw_kind
+    for group in self._masking.groups(text, self._rng):
+      kinds = self._kinds(len(group), draw_kind) if self._kinds else None
+      for number, index in enumerate(group):
+        kind = kinds[number] if kinds else draw_kind()
+        if kind == "mask":
+          masked[index] = self._vocabulary.mask_id
+        elif kind == "keep":
           start = a_start if index < length_a else b_start - length_a
-          masked[index] = self.corpus.ids[start + index]
+          masked[index] = self._corpus.ids[start + index]
         else:
           # As in the original: any token, including [PAD] and "##" pieces.
-          masked[index] = random_ids[rng.randint(0, len(random_ids) - 1)]
+          ids = self._vocabulary.ids
+          masked[index] = ids[self._rng.randint(0, len(ids) - 1)]
       if len(masked) == budget:
         break
     return masked
 
-  def _words(self, flags):
-    """Returns the indices in A + B of each word's tokens.
+  def _draw_kind(self) -> str:
+    """Draws how a token is replaced: "mask", "keep" or "random"."""
+    shares = self._options.mask_shares
+    if self._rng.random() < shares.mask:
+      return "mask"
+    return "keep" if self._rng.random() < shares.keep else "random"
 
-    As in the original: a "##" piece at the start of segment B (whose front was
-    removed) belongs to the last word of segment A. At the start of segment A,
-    it is a separate word. A [SEP] between documents belongs to no word.
-    """
-    if self.options.masking == "whole_words":
-      return [range(*word.span()) for word in _WORD.finditer(flags)]
-    return [
-      (index,) for index, flag in enumerate(flags) if flag != data.NO_WORD
-    ]
-
-  def _budget(self, tokens, is_pair):
+  def _budget(self, tokens: int, is_pair: bool) -> int:
     """Returns the maximum number of tokens to mask, of `tokens` in A + B.
 
     As in the original: round() rounds halves to even, [CLS] and [SEP] count,
     and the maximum is at least 1, even with probability 0, unless
     max_predictions_per_seq is 0.
     """
-    length = tokens - self.vocabulary.frame.room(0, is_pair)
-    budget = max(1, round(length * self.options.masked_lm_prob))
-    return min(tokens, budget, self.options.max_predictions_per_seq)
+    length = tokens - self._vocabulary.frame.room(0, is_pair)
+    budget = max(1, round(length * self._options.masked_lm_prob))
+    return min(tokens, budget, self._options.max_predictions_per_seq)
 
-  def _arrays(self, instances):
+  def _arrays(self, instances: list) -> Masked:
     """Returns the Masked of a list of (pair, result of `_mask`)."""
     pairs = np.array([pair for pair, _ in instances], np.int64).reshape(-1, 5)
-    most = self.options.max_predictions_per_seq
-    most = 0 if self.options.masking == "none" else most
+    most = self._options.max_predictions_per_seq
+    most = 0 if self._options.masking == "none" else most
     tokens, replacements = np.zeros((2, len(pairs), most), np.int64)  # [B, P]
     num_masked = np.zeros(len(pairs), np.uint16)
     for row, (_, masked) in enumerate(instances):
@@ -170,7 +166,7 @@ class Masker:
       replacements[row, :count] = [masked[index] for index in indices]
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
     # Positions also count [CLS] and the [SEP] between A and B.
-    between = self.vocabulary.frame.between * (tokens >= length_a)
+    between = self._vocabulary.frame.between * (tokens >= length_a)
     positions = tokens + 1 + between
     positions[np.arange(most) >= num_masked[:, None]] = 0
     # The dtypes are small, because all instances of a text are held in memory.
@@ -178,16 +174,5 @@ class Masker:
       pairs,
       num_masked,
       positions.astype(np.uint16),
-      replacements.astype(self.vocabulary.dtype),
+      replacements.astype(self._vocabulary.dtype),
     )
-
-
-def _shuffle(items, rng):
-  """Does the same as random.Random.shuffle in half the time."""
-  draw = rng.getrandbits
-  for last in range(len(items) - 1, 0, -1):
-    bits = (last + 1).bit_length()
-    chosen = draw(bits)
-    while chosen > last:
-      chosen = draw(bits)
-    items[last], items[chosen] = items[chosen], items[last]

@@ -11,7 +11,7 @@ unused entries are 0.
   masked_lm_weights      float [P]  1.0 for each masked token
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
 
-Records with packing "full_sentences" have no b and no next_sentence_labels.
+Records of packings without a label have no next_sentence_labels and no b.
 Records with masking "none" (for dynamic masking) have this feature instead of
 the three masked_lm features:
 
@@ -22,12 +22,13 @@ the three masked_lm features:
 import functools
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from common import errors
-from pretraining import data, instance_maker
+from pretraining import data, instance_maker, points
 from records import tfrecord
 from variants import vocabularies, vocabulary_files
 
@@ -40,6 +41,8 @@ class RecordMaker:
   def __init__(self, options: instance_maker.RecordOptions):
     """Raises InputError if the vocabulary cannot be used."""
     self._options = options
+    packing: Any = points.PACKINGS.load(options.packing)
+    self._has_pairs = packing.HAS_LABEL
     files = vocabulary_files.VocabularyFiles(options.vocab_file)
     self.tokenizer = tokenizer = vocabularies.make_tokenizer(
       files,
@@ -61,7 +64,7 @@ class RecordMaker:
     """Reads text; `joined` is as in data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
     corpus = data.read_corpus(lines, self._encode_lines, self._vocabulary)
-    if self._options.packing == "sentence_pairs":
+    if self._has_pairs:
       data.warn_of_shape(corpus, self._options.max_seq_length)
     return corpus
 
@@ -91,7 +94,7 @@ class RecordMaker:
       show: called with the features of the first records.
       after_pass: as in instance_maker.create_instances.
     """
-    if corpus.num_documents == 1 and self._options.packing == "sentence_pairs":
+    if corpus.num_documents == 1 and self._has_pairs:
       logging.warning(
         "%s: its text is a single document, so segments that are labelled as "
         "random also come from that document: put blank lines between "

@@ -25,7 +25,7 @@ _FORKING.set_forkserver_preload(
     "common.lean_tensorflow",
     "tensorboard.summary.v2",
     "classification.job",
-    "pretraining.model",
+    "pretraining.networks.encoder",
     "exports.network_export",
     "exports.saved_model",
     "serving.text_models",

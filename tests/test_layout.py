@@ -357,11 +357,17 @@ def test_every_public_function_is_reached_by_a_test():
   assert not missing
 
 
+# What the original has: other extensions may build on it.
+ORIGINAL = {"masked_lm", "next_sentence", "encoder"}
+
+
 @pytest.mark.parametrize("path", EXTENSIONS, ids=str)
 def test_every_extension_is_named_by_a_test_and_by_no_other_file(path):
   """Deleting the file removes the capability, and breaks no other file."""
   tests = [file.read_text("utf-8") for file in ROOT.glob("tests/test_*.py")]
   assert any(re.search(rf"\b{path.stem}\b", text) for text in tests)
+  if path.stem in ORIGINAL:
+    return
   importers = [
     place(other, node.lineno)
     for other in SOURCES

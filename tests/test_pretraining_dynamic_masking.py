@@ -35,7 +35,7 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
   vocabulary = data.Vocabulary(
     {str(token): index for index, token in enumerate(tokens)}
   )
-  defaults = {"masked_lm_prob": 0.15, "whole_words": False, "seed": 12345}
+  defaults = {"masked_lm_prob": 0.15, "masking": "pieces", "seed": 12345}
   return dynamic_masking.Masking(
     vocabulary, max_predictions, **{**defaults, **options}
   )
@@ -51,7 +51,7 @@ def apply(batch, step=0, first_row=0, rows=None, **options):
   return {name: value.numpy() for name, value in masked.items()}
 
 
-WORDS = {"whole_words": True}
+WORDS = {"masking": "whole_words"}
 
 
 # With probability 0.5, sequences reach the limit on predictions.
@@ -204,7 +204,7 @@ def test_more_predictions_than_tokens():
 def test_random_tokens_are_tokens_of_a_vocabulary_with_gaps():
   ids = {token: 2 * index for index, token in enumerate(tiny_model.SPECIAL)}
   layer = dynamic_masking.Masking(
-    data.Vocabulary(ids), 9, masked_lm_prob=0.15, whole_words=False, seed=1
+    data.Vocabulary(ids), 9, masked_lm_prob=0.15, masking="pieces", seed=1
   )
   draws = tf.range(0, 1, 0.125)[tf.newaxis]
   actions = tf.fill([1, 8], 0.85)  # Between the shares of [MASK] and random.

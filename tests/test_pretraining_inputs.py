@@ -9,7 +9,8 @@ import tensorflow as tf
 import tiny_model
 from common import errors
 from pretraining import inputs
-from pretraining.model import PretrainingModel, objective
+from pretraining.networks.encoder import PretrainingModel
+from pretraining.objectives import next_sentence
 from records import pipeline, tfrecord
 
 LENGTH, PREDICTIONS = 8, 2
@@ -46,9 +47,9 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
 def open_input(path, **options):
   options = {
     "vocab_file": None,
-    "use_next_sentence_loss": True,
+    "labels": next_sentence.LABELS,
     "masked_lm_prob": 0.3,
-    "whole_words": False,
+    "masking": "pieces",
     "seed": 3,
     **options,
   }
@@ -122,7 +123,7 @@ def test_untrimmed_batches_have_one_shape(tmp_path, vocab_file, masked):
 
 def test_unmasked_records_are_masked_anew_every_epoch(tmp_path, vocab_file):
   path = write(tmp_path / "a.tfrecord", masked=False, pairs=False)
-  data = open_input(path, vocab_file=vocab_file, use_next_sentence_loss=False)
+  data = open_input(path, vocab_file=vocab_file, labels={})
   batches = data.repeated_batches(ONE_DEVICE, batch_size=6, trim=False)
   epochs = list(itertools.islice(batches, 8))
   chosen = {tuple(b["masked_lm_positions"].numpy().ravel()) for b in epochs}
@@ -206,8 +207,8 @@ def test_masks_with_holes_give_the_loss_of_padded_batches(
   )
   trimmed = pipeline.trim_to_longest(batch)
   assert trimmed["input_ids"].shape == [1, 5]
-  expected, _ = objective(padded).sums(batch, None)
-  losses, _ = objective(model).sums(trimmed, None)
+  expected, _ = padded.objective().sums(batch, None)
+  losses, _ = model.objective().sums(trimmed, None)
   for name, loss in expected.items():
     tiny_model.assert_close(losses[name], loss)
 

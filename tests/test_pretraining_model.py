@@ -12,7 +12,7 @@ import tensorflow as tf
 import optimization
 import tiny_model
 import two_replicas
-from pretraining.model import PretrainingModel, objective, result_names
+from pretraining.networks.encoder import PretrainingModel
 from training import loop
 
 CONFIG = tiny_model.tiny(
@@ -39,7 +39,7 @@ def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
     strategy=strategy,
     variables=model.variables,
     trained=model.trained_variables(),
-    objective=objective(model),
+    objective=model.objective(),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
       optimization.learning_rate,
@@ -148,11 +148,11 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
 
 
 def test_the_names_of_evaluation_results(plain):
-  model = PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
-  goal = objective(model)
+  model = PretrainingModel(CONFIG, ["masked_lm"], seed=1)
+  goal = model.objective()
   losses, metrics = goal.sums(batch(), None)
   assert losses.keys() == goal.weights(batch()).keys() == {"masked_lm"}
-  assert {"loss", *metrics} == set(result_names(model))
+  assert {"loss", *metrics} == set(model.result_names())
   assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
   _, metrics = goal.sums(batch(), [1, 2])
   assert metrics["tokens_per_example"] == (ROWS * LENGTH, ROWS)

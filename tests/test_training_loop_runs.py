@@ -16,7 +16,7 @@ import optimization
 import two_replicas
 from checkpoints import weight_files
 from common import errors
-from pretraining import model as pretraining_model
+from pretraining.networks import encoder
 from script_runner import logged
 from squad import model as squad_model
 from training import loop, run_folder
@@ -39,8 +39,8 @@ class GoldenRun:
     self.rate = functools.partial(optimization.learning_rate, **settings)
     with strategy.scope():
       if name.startswith("pre"):
-        model = pretraining_model.PretrainingModel(config, seed=1)
-        self.objective = pretraining_model.objective(model)
+        model = encoder.PretrainingModel(config, seed=1)
+        self.objective = model.objective()
       elif name.startswith("squad"):
         model = squad_model.SpanModel(config, seed=1)
         self.objective = squad_model.objective(model, mask_padding=False)

@@ -11,8 +11,7 @@ from checkpoints import converter, model_writer
 from classification import model as classification_model
 from common import errors
 from exports import export_folder, onnx_graph
-from pretraining import next_word
-from pretraining.model import objective, result_names
+from pretraining.networks import next_word
 from variants import registry
 
 CONFIG = modeling.BertConfig.from_dict(
@@ -159,18 +158,18 @@ def test_the_loss_covers_every_next_word(skip_padding):
   model = next_word.NextWordModel(CONFIG, seed=1, skip_padding=skip_padding)
   ids, mask = text_of(batch), batch["input_mask"].numpy()
   output = model.bert(ids, mask, batch["segment_ids"])
-  log_probs = tf.nn.log_softmax(model.masked_lm(output.sequence_output)).numpy()
+  log_probs = tf.nn.log_softmax(model.next_word(output.sequence_output)).numpy()
   losses = [
     -log_probs[row, position, ids[row, position + 1]]
     for row in range(3)
     for position in range(mask[row].sum() - 1)
   ]
-  goal = objective(model)
+  goal = model.objective()
   sums, metrics = goal.sums(batch, None)
   assert len(losses) == 7 + 6 + 5
   assert goal.weights(batch)["next_word"].numpy() == pytest.approx(18, 1e-5)
   assert sums["next_word"].numpy() == pytest.approx(sum(losses), rel=1e-5)
-  assert {"loss", *metrics} == set(result_names(model))
+  assert {"loss", *metrics} == set(model.result_names())
   best = log_probs.argmax(-1)[:, :-1] == ids[:, 1:]
   right, count = metrics["next_word_accuracy"]
   assert right.numpy() == (best * mask[:, 1:]).sum() and count.numpy() == 18

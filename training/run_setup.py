@@ -90,7 +90,7 @@ def model_options(settings, strategy):
 
 
 def claim_folder(
-  settings, task, config, strategy
+  settings, task, config, strategy, **fixed
 ) -> run_folder.TrainedWith | None:
   """Claims --output_dir for this run, before anything is written.
 
@@ -98,11 +98,12 @@ def claim_folder(
     task: name of the run's task; the folder must not belong to another task.
     config: configuration.BertConfig; the folder must not record another one.
     strategy: only the chief among its processes claims the folder.
+    **fixed: further settings that must not change in a run.
 
   Returns:
     The settings of the training; None if the run does not train.
   """
-  trained_with = _trained_with(settings)
+  trained_with = _trained_with(settings, fixed)
   if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
     run_folder.check_output_dir(settings.output_dir, fingerprint, trained_with)
@@ -110,12 +111,12 @@ def claim_folder(
   return trained_with
 
 
-def open_run(settings, *claim) -> run_folder.StartingPoint:
+def open_run(settings, *claim, **fixed) -> run_folder.StartingPoint:
   """Calls `claim_folder`, and returns where the run starts.
 
   Raises InputError: there are no weights, and the run does not train.
   """
-  trained_with = claim_folder(settings, *claim)
+  trained_with = claim_folder(settings, *claim, **fixed)
   start = run_folder.starting_point(
     settings.output_dir, settings.init_checkpoint, trained_with
   )
@@ -128,7 +129,7 @@ def open_run(settings, *claim) -> run_folder.StartingPoint:
   return start
 
 
-def _trained_with(settings):
+def _trained_with(settings, fixed):
   """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
@@ -140,8 +141,7 @@ def _trained_with(settings):
         # The patterns in --input_file are expanded, to detect an added shard.
         paths = tfrecord.find_files(value) if name == "input_file" else [value]
         watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
-  names = ("optimizer", "use_next_sentence_loss")
-  fixed = settings.pick(name for name in names if name in settings)
+  fixed = {"optimizer": settings.optimizer, **fixed}
   return run_folder.TrainedWith(fixed, watched)
 
 

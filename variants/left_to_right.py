@@ -2,7 +2,7 @@
 
 As in section 5.1 of arXiv 1810.04805, the network, its input and its variables
 are BERT's. But a token attends only to itself and earlier tokens, in
-fine-tuning too. pretraining/next_word.py trains the model on next words.
+fine-tuning too. pretraining/networks/next_word.py trains it on next words.
 """
 
 import tensorflow as tf
@@ -22,6 +22,7 @@ class LeftToRightModel(modeling.BertModel):
 
   predicts_next_sentence = False
   predicts_next_word = True
+  pretraining_network = "next_word"
 
   def _attention_bias(self, input_ids, input_mask):
     if input_mask is None:

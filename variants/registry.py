@@ -59,6 +59,11 @@ def predicts_next_word(config: configuration.BertConfig) -> bool:
   return getattr(encoder_class(config), "predicts_next_word", False)
 
 
+def pretraining_network(config: configuration.BertConfig) -> str:
+  """Returns the name in pretraining/networks of a model's default network."""
+  return getattr(encoder_class(config), "pretraining_network", "encoder")
+
+
 def check_masked_words(config: configuration.BertConfig) -> None:
   """Raises InputError if a model is pre-trained on next words."""
   if predicts_next_word(config):

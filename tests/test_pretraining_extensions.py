@@ -1,0 +1,170 @@
+"""Runs run_pretraining.py with each objective, network, masking and packing.
+
+Each case trains on sample_text.txt, is resumed, and is compared with a run on
+two devices, in two parts, and in bfloat16. Dropout is off, so that the runs
+compute the same numbers.
+"""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+import resumed_runs
+import script_runner
+import stored_weights
+import tiny_model
+from script_runner import results_in, succeed
+
+VOCAB = pathlib.Path("tests/golden/pretraining_run/model/vocab.txt")
+LENGTHS = {"max_seq_length": 32, "max_predictions_per_seq": 5}
+# {name of a case: (flags of the records, flags of the training, metrics)}
+CASES = {
+  "original": ({}, {}, "masked_lm next_sentence"),
+  "spanbert": (
+    {"packing": "doc_sentences", "masking": "spans"},
+    {"objectives": "masked_lm,span_boundary"},
+    "masked_lm span_boundary",
+  ),
+  "albert": (
+    {"packing": "sentence_order", "masking": "ngrams"},
+    {"objectives": "masked_lm,sentence_order", "variant": "albert"},
+    "masked_lm sentence_order",
+  ),
+  "roberta": (
+    {"packing": "full_sentences", "dynamic_masking": True},
+    {"objectives": "masked_lm", "masking": "whole_words"},
+    "masked_lm",
+  ),
+  "dynamic_spans": (
+    {"packing": "full_sentences", "dynamic_masking": True},
+    {"objectives": "masked_lm,span_boundary", "masking": "spans"},
+    "masked_lm span_boundary",
+  ),
+  "dynamic_ngrams": (
+    {"packing": "sentence_pairs", "dynamic_masking": True},
+    {"objectives": "next_sentence,masked_lm", "masking": "ngrams"},
+    "next_sentence masked_lm",
+  ),
+  "next_word": (
+    {"masking": "pieces"},
+    {"variant": "left_to_right", "use_next_sentence_loss": False},
+    "next_word",
+  ),
+}
+# The keys of each variant's configuration.
+VARIANTS = {
+  "bert": {},
+  "albert": {"embedding_size": 8, "num_hidden_groups": 1},
+  "left_to_right": {},
+}
+SLOW = [
+  name if name == "spanbert" else pytest.param(name, marks=pytest.mark.slow)
+  for name in CASES
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  return tmp_path_factory.mktemp("extensions")
+
+
+def records(folder, flags):
+  """Writes the records of a case, once; returns their file."""
+  name = "_".join(map(str, [*flags, *flags.values()])) or "default"
+  path = folder / f"{name}.tfrecord"
+  if not path.exists():
+    lengths = {**LENGTHS, "dupe_factor": 1}
+    if "dynamic_masking" in flags:
+      lengths = {"max_seq_length": 32}
+    succeed(
+      "create_pretraining_data.py",
+      input_file="sample_text.txt",
+      output_file=path,
+      vocab_file=VOCAB,
+      **lengths,
+      **flags,
+    )
+  return path
+
+
+def configuration(folder, variant):
+  vocab_size = len(VOCAB.read_text(encoding="utf-8").splitlines())
+  config = tiny_model.tiny(
+    vocab_size=vocab_size,
+    max_position_embeddings=32,
+    initializer_range=0.02,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+  )
+  vars(config).update(VARIANTS[variant])
+  if variant != "bert":
+    config.variant = variant
+  path = folder / f"{variant}.json"
+  path.write_text(config.to_json_string())
+  return path
+
+
+def pretrain(folder, case, output_dir, **more):
+  record_flags, flags, _ = CASES[case]
+  flags = dict(flags)
+  config_file = configuration(folder, flags.pop("variant", "bert"))
+  return succeed(
+    "run_pretraining.py",
+    **{
+      **LENGTHS,
+      "do_train": True,
+      "input_file": records(folder, record_flags),
+      "bert_config_file": config_file,
+      "vocab_file": VOCAB,
+      "output_dir": output_dir,
+      "train_batch_size": 8,
+      "num_warmup_steps": 1,
+      "num_train_steps": 6,
+      "save_checkpoints_steps": 3,
+      "learning_rate": 1e-3,
+      "log_steps": 1,
+      **flags,
+      **more,
+    },
+  )
+
+
+def losses(output_dir):
+  lines = script_runner.logged(output_dir)
+  return np.array([line["loss"] for line in lines])
+
+
+@pytest.mark.parametrize("case", SLOW)
+def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
+  evaluation = {"do_eval": True, "max_eval_steps": 1}
+  resumed_runs.assert_same_weights(
+    lambda output_dir: pretrain(folder, case, output_dir, **evaluation),
+    tmp_path,
+  )
+  results = results_in(tmp_path / "whole")
+  expected = {"loss", "global_step"}
+  for name in CASES[case][2].split():
+    expected |= {f"{name}_loss", f"{name}_accuracy"}
+  assert set(results) >= expected
+  assert all(np.isfinite(value) for value in results.values())
+  whole = losses(tmp_path / "whole")
+  assert len(whole) == 6
+  forms = {
+    "mirrored": {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
+    "parts": {"gradient_accumulation_steps": 2},
+    "bfloat16": {"dtype": "bfloat16"},
+  }
+  for name, flags in forms.items():
+    pretrain(folder, case, tmp_path / name, **flags)
+    tolerance = 0.02 if name == "bfloat16" else 2e-4
+    np.testing.assert_allclose(
+      losses(tmp_path / name), whole, rtol=tolerance, err_msg=name
+    )
+
+
+def test_all_variables_of_a_head_are_saved(folder, tmp_path):
+  pretrain(folder, "spanbert", tmp_path, num_train_steps=1)
+  stored = stored_weights.read(str(tmp_path / "final_model"))
+  heads = {name for name in stored if name.startswith("cls/span_boundary/")}
+  assert len(heads) == 10
