@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from absl import logging
 
@@ -64,6 +64,9 @@ class BertConfig:
   max_position_embeddings: int = 512
   type_vocab_size: int = 16
   initializer_range: float = 0.02
+  # Added to the variance in layer norms. It is no field, because the original's
+  # file lacks this key; a variant's file may have it.
+  layer_norm_eps: ClassVar[float] = 1e-12
 
   def check(self):
     """Raises InputError for an invalid field, with its value and the range."""
@@ -112,7 +115,8 @@ class BertConfig:
     # `check` refuses a missing vocab_size.
     config = cls(**{"vocab_size": None, **fields})
     for key in json_object.keys() - known:
-      if hasattr(cls, key):  # The key would hide a method such as to_dict.
+      # The key would hide a method such as to_dict.
+      if callable(getattr(cls, key, None)):
         raise errors.InputError(
           f"{_SOURCE} has a key {key!r}, a name reserved for a method; remove "
           "the key"
@@ -237,8 +241,7 @@ class _ModelFormat(NamedTuple):
 
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-# The epsilon of BERT's layer norm; the original's file does not contain it.
-_EPSILON = 1e-12
+_EPSILON = BertConfig.layer_norm_eps
 _ROBERTA = _ModelFormat(
   defaults={
     **_BERT,
@@ -608,9 +611,14 @@ def check_activation(activation) -> None:
   """
   name = str(activation or "linear").lower()
   if not callable(activation) and name not in ACTIVATIONS:
-    raise errors.InputError(
-      f"unknown activation {activation!r}; known: " + ", ".join(ACTIVATIONS)
-    )
+    raise unknown_activation(activation)
+
+
+def unknown_activation(activation) -> errors.InputError:
+  """Returns the error for a value that `check_activation` refuses."""
+  return errors.InputError(
+    f"unknown activation {activation!r}; known: " + ", ".join(ACTIVATIONS)
+  )
 
 
 # The table of variables

@@ -56,7 +56,7 @@ class MaskedLMHead(layers.Weights):
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act, fused=fused)
-    self._epsilon = layers.norm_epsilon(config)
+    self._epsilon = config.layer_norm_eps
     # The function hides the table from tf.Module. Otherwise, joining the head's
     # and the encoder's variables would list it twice.
     self._table = lambda: word_embeddings

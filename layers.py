@@ -16,7 +16,6 @@ import tensorflow as tf
 
 import configuration
 
-_NORM_EPSILON = 1e-12  # BERT's value.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # N(0, 1) at 0.
 # Added to the scores of masked positions. As in the original: the value is
@@ -108,21 +107,19 @@ def get_activation(activation, *, fused: bool = False):
       no gradient needs the matrix product, TensorFlow computes the product and
       the function in one kernel.
   """
-  configuration.check_activation(activation)
   function = activation
   if not callable(activation):
-    function = _ACTIVATIONS[str(activation or "linear").lower()]
+    function = _ACTIVATIONS.get(str(activation or "linear").lower())
+  if function is None:
+    raise configuration.unknown_activation(activation)
   return _FUSED_ACTIVATIONS.get(function, function) if fused else function
 
 
-def norm_epsilon(config) -> float:
-  """Returns the epsilon that a model's layer norms add to the variance."""
-  # BERT's own configuration lacks this key; variants may have it.
-  return getattr(config, "layer_norm_eps", _NORM_EPSILON)
-
-
 def layer_norm(
-  x: tf.Tensor, weights: dict, name: str, epsilon: float = _NORM_EPSILON
+  x: tf.Tensor,
+  weights: dict,
+  name: str,
+  epsilon: float = configuration.BertConfig.layer_norm_eps,
 ) -> tf.Tensor:
   """Normalizes x [..., H] over H in float32 (arXiv 1607.06450).
 
@@ -401,14 +398,9 @@ class Dropout(NamedTuple):
       seed = tf.random.uniform([2], lowest, highest, dtype=tf.int32)
     return cls(tf.convert_to_tensor(seed, tf.int32), is_for_tpu=is_for_tpu)
 
-  @property
-  def is_active(self) -> bool:
-    """Whether units are zeroed, as in training."""
-    return self.seed is not None
-
   def at(self, site: str) -> "Dropout":
     """Returns the dropout for a site, a named place in the network."""
-    if not self.is_active:
+    if self.seed is None:
       return self
     number = name_number(site)
     words = [[0, 0], [number, 0]]
@@ -419,7 +411,7 @@ class Dropout(NamedTuple):
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
     """Drops a share of x: `rate`, rounded to a multiple of 1 / 65536."""
-    if not self.is_active or not rate:
+    if self.seed is None or not rate:
       return x
     # Numbers are uniform in [-2^15, 2^15); a share `rate` is below the limit.
     limit = min(round(rate * 2**16), 2**16 - 1) - 2**15

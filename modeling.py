@@ -32,11 +32,13 @@ shapes use these letters:
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 import configuration
+import kernels
 import layers
 import unpadding
 from common import errors
@@ -76,14 +78,12 @@ def attention(
     Hidden states [S, H] for `from_rows`, after the dense layer on the context;
     probabilities [B, N, F, T] before dropout.
   """
-  heads = config.num_attention_heads  # N
-
-  def project(rows, states, name):
-    return rows.dense_to_heads(states, weights, f"attention/self/{name}", heads)
-
-  query = project(from_rows, from_states, "query")  # [B, N, F, D]
-  key = project(to_rows, to_states, "key")  # [B, N, T, D]
-  value = project(to_rows, to_states, "value")
+  prefix, heads = "attention/self", config.num_attention_heads  # N
+  query = from_rows.dense_to_heads(
+    from_states, weights, f"{prefix}/query", heads
+  )
+  key = to_rows.dense_to_heads(to_states, weights, f"{prefix}/key", heads)
+  value = to_rows.dense_to_heads(to_states, weights, f"{prefix}/value", heads)
   # Unlike the original: scales the query [F, D], not the larger scores [F, T].
   scale = 1.0 / math.sqrt(config.hidden_size // heads)
   query = query * tf.cast(scale, query.dtype)
@@ -101,10 +101,11 @@ def attention(
 def transformer_layer(
   x: tf.Tensor,
   weights: dict[str, tf.Tensor],
-  config: BertConfig,
+  to_states: tf.Tensor | None = None,
   *,
+  config: BertConfig,
   rows: unpadding.Rows,
-  positions: tf.Tensor | None,
+  to_rows: unpadding.Rows | None = None,
   bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
   return_attention: bool = False,
@@ -114,57 +115,40 @@ def transformer_layer(
   Args:
     x: hidden states [S, H], in the dtype of the computation.
     weights: {name below "layer_<n>/": tensor}.
-    rows: maps the rows of x to positions of the batch; see unpadding.py.
-    positions: int32 [B, P]; only these tokens' output is computed, and they
-      attend to all tokens. None computes all rows.
+    to_states: hidden states [S, H] of the tokens to which x attends; None means
+      x itself. They may have more rows than x.
+    rows, to_rows: map the rows of x and of `to_states` to positions of the
+      batch; see unpadding.py.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
     dropout: {name in _LAYER_SITES: dropout}.
     return_attention: whether to return the attention probabilities.
 
   Returns:
-    Hidden states [S, H], or [B P, H] with positions; with return_attention
-    also the probabilities [B, N, F, T].
+    Hidden states [S, H]; with return_attention also the probabilities
+    [B, N, F, T].
   """
-  rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
-  from_states, from_rows = x, rows
-  if positions is not None:
-    from_rows = unpadding.PaddedRows.like(positions)
-    picked = tf.gather(rows.pad(x), positions, batch_dims=1)  # [B, P, H]
-    from_states = from_rows.unpad(picked)  # [B P, H]
-    bias = layers.pick_bias(bias, positions)
+  rate, epsilon = config.hidden_dropout_prob, config.layer_norm_eps
+  # Inactive dropout means inference: see layers.get_activation.
+  fused = dropout["output"].seed is None
+  activation = layers.get_activation(config.hidden_act, fused=fused)
   attended, probs = attention(
-    from_states,
     x,
+    x if to_states is None else to_states,
     weights,
     config,
-    from_rows=from_rows,
-    to_rows=rows,
+    from_rows=rows,
+    to_rows=to_rows or rows,
     bias=bias,
     dropout=dropout["attention/probs"],
   )
-  attended = dropout["attention/output"](attended, rate)
   # As in the original: layer norm follows the residual sum (post-norm).
-  x = layers.layer_norm(
-    from_states + attended, weights, "attention/output/LayerNorm", epsilon
-  )
-  # Inactive dropout means inference: see layers.get_activation.
-  fused = not dropout["output"].is_active
-  activation = layers.get_activation(config.hidden_act, fused=fused)
+  x = x + dropout["attention/output"](attended, rate)
+  x = layers.layer_norm(x, weights, "attention/output/LayerNorm", epsilon)
   inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
   output = layers.dense(inner, weights, "output/dense")  # [S, H]
-  output = dropout["output"](output, rate)
-  x = layers.layer_norm(x + output, weights, "output/LayerNorm", epsilon)
+  x = x + dropout["output"](output, rate)
+  x = layers.layer_norm(x, weights, "output/LayerNorm", epsilon)
   return (x, probs) if return_attention else (x,)
-
-
-def _recomputed(layer):
-  """Returns a layer that stores only x and weights for the gradient."""
-  # Only arguments of recompute_grad get gradients, so weights are arguments.
-
-  def run(x, weights, **options):
-    return tf.recompute_grad(functools.partial(layer, **options))(x, weights)
-
-  return run
 
 
 # The encoder
@@ -197,6 +181,8 @@ class BertModel(layers.Weights):
   """
 
   shapes = staticmethod(configuration.bert_shapes)
+  # Variants may have another function with the arguments of this one.
+  layer = staticmethod(transformer_layer)
   pooler_activation = "tanh"
 
   def __init__(
@@ -249,19 +235,16 @@ class BertModel(layers.Weights):
     self._scope = scope
     self.compute_dtype = tf.as_dtype(compute_dtype)
     self._use_one_hot_embeddings = use_one_hot_embeddings
-    self._recompute_activations = recompute_activations
     self._skip_padding = skip_padding
     self._is_for_tpu = is_for_tpu
+    self._run_layer: Callable = functools.partial(self.layer, config=config)
+    if recompute_activations:
+      self._run_layer = kernels.recomputed(self._run_layer)
 
   @property
   def word_embeddings(self):
     """The word embedding table, a variable [V, H] in storage_dtype."""
     return self._weights[0]
-
-  @property
-  def embeddings(self):
-    """{name below "embeddings/": variable}: the tables and the layer norm."""
-    return self.weights_below(f"{self._scope}/embeddings/")
 
   def encode(
     self, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
@@ -317,14 +300,21 @@ class BertModel(layers.Weights):
     rows = self._rows(input_ids, input_mask)
     x = self._embed(rows, input_ids, token_type_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
+    run_layer = self._run_layer
+    # XLA would treat the inputs of a traced function as constants and recompile
+    # the gradients at every step, so layers that it may compile are inlined.
+    xla_may_compile_gradients = training and not self._skip_padding
+    if tf.inside_function() and not xla_may_compile_gradients:
+      run_layer = kernels.traced_once(run_layer)
     states, all_probs = [rows.pad(x)], []  # [B, T, H]
-    if positions is not None:
-      positions = tf.convert_to_tensor(positions)
-    run_layer = self._layer_function(training, return_attention)
+    others: tuple[tf.Tensor, ...] = ()
+    to_rows: unpadding.Rows | None = None
     depth = self.config.num_hidden_layers
     for number in range(depth):
       # Only the last layer may skip positions: no layer above attends to them.
-      computed = positions if number == depth - 1 else None
+      if positions is not None and number == depth - 1:
+        others, to_rows = (x,), rows
+        x, rows, bias = self._pick(x, rows, bias, positions)
       weights = {
         name: tf.convert_to_tensor(weight)
         for name, weight in self._layer_weights(number).items()
@@ -332,13 +322,13 @@ class BertModel(layers.Weights):
       x, *probs = run_layer(
         x,
         weights,
+        *others,
         rows=rows,
-        positions=computed,
+        to_rows=to_rows,
         bias=bias,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
+        return_attention=return_attention,
       )
-      if computed is not None:
-        rows = unpadding.PaddedRows.like(computed)
       states.append(rows.pad(x))
       all_probs += probs  # [B, N, F, T]
     if positions is None:
@@ -349,7 +339,7 @@ class BertModel(layers.Weights):
       embedding_output=states[0],
       all_encoder_layers=tuple(states[1:]),
       sequence_output=states[-1],
-      pooled_output=self.pool(pooled, fused=not dropout.is_active),
+      pooled_output=self.pool(pooled, fused=dropout.seed is None),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -368,22 +358,17 @@ class BertModel(layers.Weights):
     if self._skip_padding and input_mask is not None:
       return unpadding.TokenRows.of_mask(input_mask)
     rows_class = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
-    return rows_class.like(input_ids)
+    return rows_class(*layers.sizes(input_ids))
 
-  def _layer_function(self, training, return_attention):
-    """Returns `transformer_layer` with this model's options, maybe traced."""
-    layer = functools.partial(
-      transformer_layer, config=self.config, return_attention=return_attention
-    )
-    if self._recompute_activations:
-      layer = _recomputed(layer)
-    # All layers of a graph share one trace, because tracing takes most of the
-    # time before the first step. Gradients under XLA are the exception: XLA
-    # would treat the function's inputs as constants and recompile every step.
-    xla_may_compile_gradients = training and not self._skip_padding
-    if tf.inside_function() and not xla_may_compile_gradients:
-      layer = tf.function(layer, autograph=False)
-    return layer
+  def _pick(
+    self, x: tf.Tensor, rows: unpadding.Rows, bias: tf.Tensor | None, positions
+  ) -> tuple[tf.Tensor, unpadding.Rows, tf.Tensor | None]:
+    """Returns the states [B P, H], rows and bias of tokens at [B, P]."""
+    positions = tf.convert_to_tensor(positions)
+    picked_rows = unpadding.PaddedRows(*layers.sizes(positions))
+    picked = tf.gather(rows.pad(x), positions, batch_dims=1)  # [B, P, H]
+    x = picked_rows.unpad(picked)  # [B P, H]
+    return x, picked_rows, layers.pick_bias(bias, positions)
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
@@ -392,7 +377,7 @@ class BertModel(layers.Weights):
 
   def _embed(self, rows, input_ids, token_type_ids, dropout):
     """Returns the summed embeddings after norm and dropout, [S, H]."""
-    weights = self.embeddings
+    weights = self.weights_below(f"{self._scope}/embeddings/")
     # Embeddings are summed in float32.
     words = rows.unpad(input_ids)  # [S]
     if self._use_one_hot_embeddings:
@@ -407,27 +392,25 @@ class BertModel(layers.Weights):
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
-    segments = rows.unpad(tf.convert_to_tensor(token_type_ids))  # [S]
-    summed = self._add_segments(summed, segments)
-    table = tf.cast(self._position_table(), tf.float32)
+    # DistilBERT has no segments.
+    if "token_type_embeddings" in weights:
+      segments = rows.unpad(tf.convert_to_tensor(token_type_ids))  # [S]
+      table = tf.cast(weights["token_type_embeddings"], tf.float32)
+      # As in the original: a segment out of range gets a zero row.
+      summed += layers.one_hot_lookup(segments, table)
+    table = tf.cast(self._position_table(weights), tf.float32)
     summed = rows.add_by_position(summed, table)
-    epsilon = layers.norm_epsilon(self.config)
+    epsilon = self.config.layer_norm_eps
     x = layers.layer_norm(summed, weights, "LayerNorm", epsilon)  # [S, H]
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
     return tf.cast(x, self.compute_dtype)
 
-  def _position_table(self):
+  def _position_table(self, weights):
     """Returns the table [T or more, H], whose row t belongs to position t."""
-    return tf.convert_to_tensor(self.embeddings["position_embeddings"])
-
-  def _add_segments(self, summed, segments):
-    """Adds the embeddings of segments [S] to float32 [S, H]."""
-    table = self.embeddings["token_type_embeddings"]
-    # As in the original: a segment out of range gets a zero row.
-    return summed + layers.one_hot_lookup(segments, tf.cast(table, tf.float32))
+    return tf.convert_to_tensor(weights["position_embeddings"])
 
   def _layer_weights(self, number):
-    """Returns {name: variable} of a layer, for `transformer_layer`."""
+    """Returns {name: variable} of a layer, for `layer`."""
     return self.weights_below(f"{self._scope}/encoder/layer_{number}/")
 
   def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:

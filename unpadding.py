@@ -43,11 +43,6 @@ class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
   Like TokenRows, it is a tuple, so it can be passed to a tf.function.
   """
 
-  @classmethod
-  def like(cls, ids) -> "PaddedRows":
-    """Returns the rows for a batch with the shape [B, T] of `ids`."""
-    return cls(*layers.sizes(ids))
-
   def unpad(self, values):
     """Converts values [B, T, ...] to rows [S, ...]."""
     return tf.reshape(values, [-1, *values.shape[2:]])

@@ -22,7 +22,6 @@ from collections.abc import Mapping
 import numpy as np
 
 import configuration
-import layers
 from checkpoints import sentence_pooling
 from common import errors
 from variants import albert, registry
@@ -178,7 +177,7 @@ class _Network(_Graph):
         f"hidden_act {act!r} cannot be written as ONNX; expected one of "
         + ", ".join(_ACTIVATIONS)
       )
-    self._activation, self._epsilon = name, layers.norm_epsilon(config)
+    self._activation, self._epsilon = name, config.layer_norm_eps
     x, bias = self._embeddings(), self._attention_bias()
     self.states = []
     for number in range(depth):

@@ -33,14 +33,14 @@ def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
 
 @pytest.fixture
 def layer_calls(monkeypatch):
-  """A list that grows with each call of modeling.transformer_layer."""
+  """A list that grows with each call of a layer's function."""
   calls, function = [], modeling.transformer_layer
 
   def counted(*arguments, **options):
     calls.append(1)
     return function(*arguments, **options)
 
-  monkeypatch.setattr(modeling, "transformer_layer", counted)
+  monkeypatch.setattr(modeling.BertModel, "layer", staticmethod(counted))
   return calls
 
 

@@ -22,7 +22,3 @@ class DistilBertModel(modeling.BertModel):
     del shapes[f"{scope}/embeddings/token_type_embeddings"]
     # The pooler stays, because a classifier's dense layer has its name.
     return shapes
-
-  def _add_segments(self, summed, segments):
-    del segments
-    return summed

@@ -31,8 +31,8 @@ class RobertaModel(modeling.BertModel):
     rows, width = shapes[name]
     return {**shapes, name: (_first_position(config) + rows, width)}
 
-  def _position_table(self):
-    return super()._position_table()[_first_position(self.config) :]
+  def _position_table(self, weights):
+    return super()._position_table(weights)[_first_position(self.config) :]
 
 
 def _first_position(config):
