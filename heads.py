@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import configuration
 import layers
+import named_weights
 
 # As in the original: fine-tuning heads ignore initializer_range, and the
 # classification head drops 10 % of its input even if hidden_dropout_prob is 0.
@@ -37,7 +38,7 @@ def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
   }
 
 
-class MaskedLMHead(layers.Weights):
+class MaskedLMHead(named_weights.Weights):
   """Predicts masked tokens; the word embeddings are its output weights."""
 
   def __init__(
@@ -124,7 +125,7 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
   }
 
 
-class ReplacedTokenHead(layers.Weights):
+class ReplacedTokenHead(named_weights.Weights):
   """Predicts whether each token was replaced (ELECTRA's discriminator)."""
 
   def __init__(self, config):
@@ -141,7 +142,7 @@ class ReplacedTokenHead(layers.Weights):
     )[..., 0]
 
 
-class _OutputHead(layers.Weights):
+class _OutputHead(named_weights.Weights):
   """An output layer in float32; subclasses may apply dropout to its input."""
 
   def __init__(

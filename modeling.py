@@ -18,7 +18,7 @@
      v
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
 
-The heads on the right are in heads.py, the building blocks of a layer in
+The heads on the right are in heads.py, the formulas of a layer in
 layers.py. The encoder's variables are created from a table of names and shapes
 in configuration.py, under their names in the released TF1 checkpoints. Tensor
 shapes use these letters:
@@ -40,6 +40,7 @@ import tensorflow as tf
 import configuration
 import kernels
 import layers
+import named_weights
 import unpadding
 from common import errors
 
@@ -174,7 +175,7 @@ class BertOutput(NamedTuple):
   attention_probs: tuple | None
 
 
-class BertModel(layers.Weights):
+class BertModel(named_weights.Weights):
   """Bidirectional Transformer encoder (arXiv 1810.04805).
 
   The folder `variants` has small subclasses for related models.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
-import layers
+import named_weights
 from common import errors
 
 # Variables whose names contain one of these get no weight decay, including the
@@ -260,7 +260,7 @@ class AdamWeightDecay:
     strategy = tf.distribute.get_strategy()
     for variable in variables:
       for slot in ("adam_m", "adam_v"):
-        name = f"{layers.variable_name(variable)}/{slot}"
+        name = f"{named_weights.variable_name(variable)}/{slot}"
         # The empty scope keeps the caller's name scope out of the name.
         with tf.name_scope(""), strategy.extended.colocate_vars_with(variable):
           self.slots[name] = tf.Variable(
@@ -301,10 +301,12 @@ class AdamWeightDecay:
       self._update_in_place(pairs, **options)
 
   def _multiplier(self, variable):
-    return self._rate_multipliers.get(layers.variable_name(variable), 1.0)
+    return self._rate_multipliers.get(
+      named_weights.variable_name(variable), 1.0
+    )
 
   def _moments(self, variable):
-    name = layers.variable_name(variable)
+    name = named_weights.variable_name(variable)
     return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
 
   def _update_by_formula(self, variable, grad, *, learning_rate, **options):
@@ -313,7 +315,7 @@ class AdamWeightDecay:
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
       learning_rate=learning_rate * self._multiplier(variable),
-      decay=self.decays(layers.variable_name(variable)),
+      decay=self.decays(named_weights.variable_name(variable)),
       **options,
     )
     for part, value in zip(state, values):
@@ -359,7 +361,7 @@ class AdamWeightDecay:
       for rate in [learning_rate * multiplier]
     }
     for variable, grad in pairs:
-      name = layers.variable_name(variable)
+      name = named_weights.variable_name(variable)
       rate, decay = rates[self._multiplier(variable)]
       m, v = self._moments(variable)
       # Unlike the original: the decay, which the kernel lacks, is subtracted

@@ -16,6 +16,7 @@ from collections import namedtuple
 
 import tensorflow as tf
 
+import kernels
 import layers
 
 
@@ -130,7 +131,7 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
   def add_by_position(self, rows, table):
     """Adds row t of a table [T, H] to the rows [S, H] at position t."""
     positions = self.position_of % tf.shape(self.row_of)[1]  # [S]
-    return rows + layers.dense_lookup(tf.convert_to_tensor(table), positions)
+    return rows + kernels.dense_lookup(tf.convert_to_tensor(table), positions)
 
 
 Rows = PaddedRows | TokenRows

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
-import layers
+import named_weights
 from checkpoints import (
   huggingface,
   model_folder,
@@ -108,7 +108,7 @@ def write_sentence_model(
   file_io.make_folder(folder)
   huggingface.write(
     folder,
-    {layers.variable_name(v): v.numpy() for v in variables},
+    {named_weights.variable_name(v): v.numpy() for v in variables},
     config.to_dict(),
     do_lower_case=do_lower_case,
     vocab_file=vocab_file,

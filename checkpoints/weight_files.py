@@ -18,7 +18,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
-import layers
+import named_weights
 from checkpoints import huggingface, model_folder, model_garden, weight_names
 from common import errors, file_io
 
@@ -316,7 +316,7 @@ def without_random_init(source: str | Reader | None):
   """
   if isinstance(source, str):
     source = open_reader(source)
-  return layers.without_random_init(source.shapes if source else {})
+  return named_weights.without_random_init(source.shapes if source else {})
 
 
 def load(
@@ -367,7 +367,7 @@ def by_name(
   """Returns {name: variable}; a mapping is copied."""
   if isinstance(variables, Mapping):
     return dict(variables)
-  return {layers.variable_name(v): v for v in variables}
+  return {named_weights.variable_name(v): v for v in variables}
 
 
 def check_shapes(

@@ -14,6 +14,7 @@ from absl import logging
 import configuration
 import heads
 import layers
+import named_weights
 from checkpoints import model_folder, model_writer, sentence_pooling
 from classification import data, model, scores
 from classification import task as tasks
@@ -74,7 +75,9 @@ class BiEncoder(model.Network):
     return [
       variable
       for variable in self.variables
-      if not any(part in layers.variable_name(variable) for part in unused)
+      if not any(
+        part in named_weights.variable_name(variable) for part in unused
+      )
     ]
 
   def __call__(self, batch, dropout_seed=None):

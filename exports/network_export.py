@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 import configuration
-import layers
+import named_weights
 from answering import answers, models
 from common import errors, run_settings
 from engines import network_file, networks
@@ -92,7 +92,7 @@ def write_file(
   # Imported here because their packages belong to an extra.
   from exports import onnx_graph, quantization
 
-  weights = {layers.variable_name(v): v.numpy() for v in model.variables}
+  weights = {named_weights.variable_name(v): v.numpy() for v in model.variables}
   pooling = model.pooling or onnx_graph.MEAN
   graph = onnx_graph.make(settings.head, weights, model.config, pooling=pooling)
   onnx_graph.write(path, graph)

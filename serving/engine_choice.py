@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
-import layers
+import named_weights
 from answering import answers, export_options, models
 from checkpoints import model_settings
 from common import run_settings
@@ -75,7 +75,7 @@ def network_on_engine(
   )
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
-  values = {layers.variable_name(v): v for v in variables}
+  values = {named_weights.variable_name(v): v for v in variables}
   for variable in model.variables:
-    variable.assign(values[layers.variable_name(variable)])
+    variable.assign(values[named_weights.variable_name(variable)])
   return network(model)

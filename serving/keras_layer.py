@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 import configuration
-import layers
+import named_weights
 from checkpoints import model_folder, weight_files
 from common import errors
 from variants import registry
@@ -80,7 +80,7 @@ class BertLayer(keras.layers.Layer):
     self.built = True
 
   def _variable(self, weight):
-    name = layers.variable_name(weight).replace("/", ".")
+    name = named_weights.variable_name(weight).replace("/", ".")
     return self.add_weight(
       shape=weight.shape,
       dtype=weight.dtype.name,

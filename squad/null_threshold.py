@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
-import layers
+import named_weights
 from checkpoints import weight_files
 from common import errors, file_io, json_files
 from squad import data, scores
@@ -123,7 +123,7 @@ def digest(values: Mapping[str, npt.ArrayLike]) -> str:
 
 def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
   """Returns the `digest` of variables that include the head's."""
-  return digest({layers.variable_name(v): v for v in variables})
+  return digest({named_weights.variable_name(v): v for v in variables})
 
 
 def digest_of_checkpoint(path: str) -> str | None:

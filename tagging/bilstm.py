@@ -13,6 +13,7 @@ import tensorflow as tf
 import configuration
 import layers
 import modeling
+import named_weights
 from common import errors
 
 # Maps a value of --feature_layers to layers and the way to combine them; None
@@ -86,7 +87,7 @@ class FeatureTagger(tf.Module):
 
     def uniform(name, shape, units):
       # An LSTM's usual initial weights, uniform in +-1 / sqrt(units).
-      seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
+      seeds = tf.constant([seed, named_weights.name_number(name)], tf.int64)
       limit = 1 / math.sqrt(units)
       return _variable(
         name,

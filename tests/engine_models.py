@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 import heads
-import layers
 import modeling
+import named_weights
 from checkpoints import sentence_pooling
 from common import flag_values
 from tiny_model import TINY, batch
@@ -44,13 +44,17 @@ def network(config, head_name, labels=LABELS):
   }[head_name]()
   variables = [*encoder.variables, *(head.variables if head else ())]
   make_random(variables)
-  return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
+  return (
+    encoder,
+    head,
+    {named_weights.variable_name(v): v.numpy() for v in variables},
+  )
 
 
 def make_random(variables):
   """Adds noise to all variables: biases of 0 would hide mistakes."""
   for variable in variables:
-    seed = [3, layers.name_number(variable.name)]
+    seed = [3, named_weights.name_number(variable.name)]
     noise = tf.random.stateless_normal(variable.shape, seed, stddev=0.1)
     variable.assign_add(noise)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import layers
 import modeling
+import named_weights
 import stored_weights
 import tiny_model
 from checkpoints import model_garden, weight_files
@@ -76,7 +76,7 @@ class Pretrainer(tiny_model.Pretraining):
   """This project's model with both pre-training heads."""
 
   def weights(self):
-    return {layers.variable_name(v): v.numpy() for v in self.variables}
+    return {named_weights.variable_name(v): v.numpy() for v in self.variables}
 
   def __call__(self):
     output = self.bert(IDS, MASK, TYPES)
@@ -138,7 +138,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
 @pytest.mark.parametrize("encoder_class", ENCODERS)
 def test_an_encoder_is_written(tmp_path, encoder_class):
   bert = modeling.BertModel(CONFIG)
-  weights = {layers.variable_name(v): v.numpy() for v in bert.variables}
+  weights = {named_weights.variable_name(v): v.numpy() for v in bert.variables}
   prefix = write_garden(tmp_path, weights)
   garden = garden_encoder(encoder_class)
   for root in ("encoder", "model"):

@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-import layers
 import modeling
+import named_weights
 import script_runner
 import stored_weights
 import tiny_model
@@ -472,6 +472,6 @@ def test_a_folder_has_all_files_of_a_sentence_model(tmp_path, variant):
   assert json.loads(path.read_text())["never_split"] == ["a-b"]
   weights = stored_weights.read(str(tmp_path / "out"))
   for variable in model.variables:
-    name = layers.variable_name(variable)
+    name = named_weights.variable_name(variable)
     if "/pooler/" not in name:
       assert weights[name].tobytes() == variable.numpy().tobytes()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import kernels
 import layers
 from common import errors
 
@@ -29,7 +30,7 @@ def test_gelu_equals_the_original_with_its_gradient():
   x = tf.constant(TABLES["x"])
   with tf.GradientTape() as tape:
     tape.watch(x)
-    y = layers.gelu(x)
+    y = kernels.gelu(x)
   gradient = tape.gradient(y, x).numpy()
   for computed, table in ((y.numpy(), "gelu"), (gradient, "gelu_grad")):
     expected = TABLES[table]
@@ -37,17 +38,19 @@ def test_gelu_equals_the_original_with_its_gradient():
     assert _max_relative(computed[finite], expected[finite]) < 1e-5
   # As in the original: infinity gives infinity, minus infinity NaN.
   np.testing.assert_array_equal(
-    layers.gelu([np.inf, -np.inf]).numpy(), [np.inf, np.nan]
+    kernels.gelu([np.inf, -np.inf]).numpy(), [np.inf, np.nan]
   )
 
 
-@pytest.mark.parametrize("function", [layers.gelu, layers.gelu_erf])
+@pytest.mark.parametrize("function", [kernels.gelu, kernels.gelu_erf])
 @pytest.mark.parametrize(
   "dtype, tolerance", [("float32", 3e-6), ("bfloat16", 2e-2)]
 )
 def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
   x = tf.cast(tf.linspace(-6.0, 6.0, 1001), dtype)
-  reference = functools.partial(tf.nn.gelu, approximate=function is layers.gelu)
+  reference = functools.partial(
+    tf.nn.gelu, approximate=function is kernels.gelu
+  )
   results = []
   for activation, compute_dtype in ((function, dtype), (reference, "float64")):
     wide = tf.cast(x, compute_dtype)

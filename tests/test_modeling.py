@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import configuration
 import heads
-import layers
 import modeling
+import named_weights
 import two_replicas
 from common import errors
 from tiny_model import Pretraining, assert_close, batch, tiny
@@ -202,7 +202,7 @@ def test_weights_that_will_be_loaded_are_not_drawn():
   drawn = modeling.BertModel(config)
   other = "bert/embeddings/position_embeddings"
   awaited = {name: drawn.word_embeddings.shape, other: (1, 1)}
-  with layers.without_random_init(awaited):
+  with named_weights.without_random_init(awaited):
     model = modeling.BertModel(config)
   after = modeling.BertModel(config)
   for before, variable, later in zip(
@@ -210,7 +210,7 @@ def test_weights_that_will_be_loaded_are_not_drawn():
   ):
     np.testing.assert_array_equal(before, later)
     # With another shape, the weight is drawn: `load` reports the mismatch.
-    is_awaited = layers.variable_name(variable) == name
+    is_awaited = named_weights.variable_name(variable) == name
     assert is_awaited == (not np.array_equal(before, variable))
   assert not np.any(model.word_embeddings)
 
@@ -315,7 +315,7 @@ def test_a_summary_lists_all_variables_and_their_sum(capsys):
   model.summary()
   *rows, total = capsys.readouterr().out.splitlines()
   assert [row.split()[0] for row in rows] == [
-    layers.variable_name(weight) for weight in model.variables
+    named_weights.variable_name(weight) for weight in model.variables
   ]
   assert rows[0].split()[1:] == ["(30,", "16)", "480"]
   count = model.config.num_parameters()

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import heads
-import layers
 import modeling
+import named_weights
 import optimization
 import transformers_goldens
 from checkpoints import model_settings
@@ -38,7 +38,7 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
   model = registry.make_encoder(
     config_of(num_hidden_layers=5, num_hidden_groups=2)
   )
-  names = [layers.variable_name(v) for v in model.variables]
+  names = [named_weights.variable_name(v) for v in model.variables]
   assert names == list(registry.shapes(model.config))
   assert sum("/query/kernel" in name for name in names) == 2
   # A change of a group's kernel affects the outputs of its layers.

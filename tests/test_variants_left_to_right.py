@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import layers
 import modeling
+import named_weights
 import tiny_model
 from checkpoints import converter, model_writer
 from classification import model as classification_model
@@ -191,6 +191,8 @@ def test_programs_without_such_a_network_are_refused(tmp_path):
   assert set(again.reader.shapes) >= set(registry.shapes(CONFIG))
   with pytest.raises(errors.InputError, match="has no class for left_to_right"):
     export_folder.write(None, CONFIG, None)
-  weights = {layers.variable_name(v): v.numpy() for v in encoder.variables}
+  weights = {
+    named_weights.variable_name(v): v.numpy() for v in encoder.variables
+  }
   with pytest.raises(errors.InputError, match="left_to_right cannot .* ONNX"):
     onnx_graph.make("embedding", weights, CONFIG)

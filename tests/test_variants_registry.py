@@ -5,8 +5,8 @@ import math
 import pytest
 
 import configuration
-import layers
 import modeling
+import named_weights
 from common import errors
 from tiny_model import TINY, tiny
 from variants import distilbert, registry
@@ -34,7 +34,9 @@ def test_the_variant_decides_the_class_and_its_variables():
   model = registry.make_encoder(config, scope="student")
   assert type(model) is distilbert.DistilBertModel
   shapes = registry.shapes(config, "student")
-  variables = {layers.variable_name(v): tuple(v.shape) for v in model.variables}
+  variables = {
+    named_weights.variable_name(v): tuple(v.shape) for v in model.variables
+  }
   assert variables == shapes
   missing = configuration.bert_shapes(config, "student").keys() - shapes.keys()
   assert missing == {"student/embeddings/token_type_embeddings"}

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
-import layers
+import named_weights
 import optimization
 from checkpoints import weight_files
 from common import errors
@@ -227,7 +227,9 @@ def make_trainer(settings, spec: TrainingSpec) -> loop.Trainer:
     "--seed=%d: seed of initial weights, order, dropout, masks", settings.seed
   )
   # variable_name removes replica suffixes, which freezing rules do not expect.
-  by_name = {layers.variable_name(v): v for v in spec.model.trained_variables()}
+  by_name = {
+    named_weights.variable_name(v): v for v in spec.model.trained_variables()
+  }
   names = _trained_names(settings, spec.config, by_name)
   return loop.Trainer(
     strategy=spec.strategy,

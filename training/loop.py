@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from absl import logging
 
-import layers
+import named_weights
 import optimization
 from checkpoints import weight_files
 from common import errors
@@ -412,7 +412,7 @@ class Trainer:
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
     counters = [self.global_step, self.applied_updates]
     variables = self._variables + extra + counters
-    by_name = {layers.variable_name(v): v for v in variables}
+    by_name = {named_weights.variable_name(v): v for v in variables}
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, allowed_missing=()):
