@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import heads
 import modeling
-import optimization
+import optimizers
 from pretraining.networks import encoder
 
 
@@ -19,7 +19,7 @@ class _Steps:
 
   def __init__(self, variables, *, compiled=False, optimizer="adamw"):
     self._variables = variables
-    self._optimizer = optimization.make_optimizer(optimizer)
+    self._optimizer = optimizers.make_optimizer(optimizer)
     self._steps, self._last = 0, tf.constant(0.0)
     self.train_step = tf.function(self._train_step, jit_compile=compiled)
 

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import heads
-import optimization
+import optimizers
 import script_runner
 import tiny_model
 import two_replicas
@@ -198,7 +198,7 @@ def step(folder, replicas, parts, *, changed=lambda _, same: same, **options):
     variables=network.variables,
     trained=network.trained_variables(),
     objective=changed(network, model.objective(network)),
-    optimizer=optimization.make_optimizer("adamw", jit_compile=False),
+    optimizer=optimizers.make_optimizer("adamw", jit_compile=False),
     learning_rate=lambda step: tf.constant(1e-3),
     options=loop.TrainOptions(
       output_dir=str(folder),

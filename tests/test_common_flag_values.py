@@ -1,6 +1,7 @@
 """The values that flags offer are those that the code implements."""
 
 import optimization
+import optimizers
 from answering import models
 from classification import data
 from common import flag_values
@@ -10,7 +11,7 @@ from training import run_report
 
 
 def test_choices_are_what_is_implemented():
-  assert flag_values.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
+  assert flag_values.OPTIMIZERS == tuple(optimizers.OPTIMIZERS)
   assert flag_values.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
   assert set(flag_values.OWN_TASK_KINDS) < set(data.KINDS)
   assert flag_values.TAGGING_FEATURES == bilstm.FEATURES

@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 import optimization
+import optimizers
 from common import errors
+from training import layer_rates
 
 GOLDEN = pathlib.Path("tests/golden")
 RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())
@@ -79,7 +81,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
   with pytest.raises(errors.InputError, match="'step'.*cosine, linear, poly"):
     RATE(0, schedule="step")
   with pytest.raises(errors.InputError, match="'sgd'.*adamw, bertadam, lamb"):
-    optimization.make_optimizer("sgd")
+    optimizers.make_optimizer("sgd")
   with pytest.raises(errors.InputError, match="num_train_steps is 0"):
     RATE(0, num_train_steps=0)
 
@@ -122,7 +124,7 @@ def test_updates_equal_float64_over_many_random_steps(rule, jit_compile):
   rng = np.random.RandomState(0)
   values = {"layer/kernel": rng.randn(6, 5), "layer/bias": rng.randn(5)}
   variables = variables_of({k: v.astype("f") for k, v in values.items()})
-  optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
+  optimizer = optimizers.make_optimizer(rule, jit_compile=jit_compile)
   optimizer.create_slots(variables)
   state = {name: (v, 0 * v, 0 * v) for name, v in values.items()}
   for step in range(100):
@@ -155,7 +157,7 @@ def test_kernel_and_formula_stay_exact_for_a_thousand_steps(rule):
   state = (0.1 * rng.randn(40), np.zeros(40), np.zeros(40))
   for jit_compile in (False, True):
     (variable,) = variables_of({"bias": state[0].astype("f")})
-    optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
+    optimizer = optimizers.make_optimizer(rule, jit_compile=jit_compile)
     optimizer.create_slots([variable])
     update = tf.function(
       functools.partial(optimizer.update_all, [variable], learning_rate=1e-3)
@@ -198,7 +200,7 @@ def test_lamb_takes_the_plain_direction_of_a_zero_variable():
 
 def test_weight_decay_is_the_originals_for_every_variable():
   decays = json.loads((GOLDEN / "api/api.json").read_text())["weight_decay"]
-  optimizer = optimization.AdamWeightDecay()
+  optimizer = optimizers.AdamWeightDecay()
   assert {name: optimizer.decays(name) for name in decays} == decays
   assert set(decays.values()) == {True, False}
   assert not optimizer.decays("encoder/layer_norm/gamma")
@@ -231,7 +233,7 @@ def test_small_gradients_are_not_scaled():
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("rule", ["bertadam", "lamb"])
 def test_a_skipped_step_changes_no_bit(rule, jit_compile):
-  optimizer = optimization.make_optimizer(rule, jit_compile=jit_compile)
+  optimizer = optimizers.make_optimizer(rule, jit_compile=jit_compile)
   variable = tf.Variable([-0.0, 1e-42, 3.0], name="kernel")
   optimizer.create_slots([variable])
 
@@ -253,7 +255,7 @@ def test_a_skipped_step_changes_no_bit(rule, jit_compile):
 
 def test_a_whole_step_can_be_compiled():
   variable = tf.Variable([1.0, 2.0], name="kernel")
-  optimizer = optimization.make_optimizer("lamb")
+  optimizer = optimizers.make_optimizer("lamb")
   optimizer.create_slots([variable])
 
   @tf.function(jit_compile=True)
@@ -271,7 +273,7 @@ def test_a_whole_step_can_be_compiled():
 
 def test_slots_are_named_after_their_variables_wherever_they_are_made():
   variables = variables_of({"bert/a/kernel": [1.0], "output_bias": [1.0]})
-  optimizer = optimization.AdamWeightDecay()
+  optimizer = optimizers.AdamWeightDecay()
   with tf.name_scope("elsewhere"):
     optimizer.create_slots(variables)
   assert list(optimizer.slots) == [
@@ -286,7 +288,7 @@ def test_slots_are_named_after_their_variables_wherever_they_are_made():
 
 def test_a_variable_without_gradient_is_left_alone():
   variables = variables_of({"used": [1.0], "unused": [1.0]})
-  optimizer = optimization.AdamWeightDecay()
+  optimizer = optimizers.AdamWeightDecay()
   optimizer.create_slots(variables[:1])
   optimizer.apply_gradients(
     [tf.constant([1.0]), None], variables, learning_rate=0.1, step=0
@@ -306,21 +308,21 @@ def test_depth_of_a_variable():
     "output_weights": 13,
   }
   for name, depth in depths.items():
-    assert optimization.layer_of(name, 12) == depth
-  factors = optimization.learning_rate_multipliers(depths, 12, 0.5)
+    assert layer_rates.layer_of(name, 12) == depth
+  factors = layer_rates.learning_rate_multipliers(depths, 12, 0.5)
   assert factors == {name: 0.5 ** (13 - d) for name, d in depths.items()}
-  assert optimization.trainable_names(depths, 12) == list(depths)
-  frozen = optimization.trainable_names(depths, 12, freeze_layers=1)
+  assert layer_rates.trainable_names(depths, 12) == list(depths)
+  frozen = layer_rates.trainable_names(depths, 12, freeze_layers=1)
   assert frozen == list(depths)[3:]
-  frozen = optimization.trainable_names(depths, 12, freeze_layers=12)
+  frozen = layer_rates.trainable_names(depths, 12, freeze_layers=12)
   assert frozen == list(depths)[4:]
   with pytest.raises(errors.InputError, match="from 0 to 12"):
-    optimization.trainable_names(depths, 12, freeze_layers=13)
+    layer_rates.trainable_names(depths, 12, freeze_layers=13)
 
 
 def test_multipliers_scale_the_rate_of_their_variables():
   variables = variables_of({"slow": [1.0], "usual": [1.0]})
-  optimizer = optimization.AdamWeightDecay(
+  optimizer = optimizers.AdamWeightDecay(
     weight_decay_rate=0.0, rate_multipliers={"slow": 0.25}
   )
   optimizer.create_slots(variables)

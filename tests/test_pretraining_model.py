@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import optimization
+import optimizers
 import tiny_model
 import two_replicas
 from pretraining.networks.encoder import PretrainingModel
@@ -40,7 +41,7 @@ def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
     variables=model.variables,
     trained=model.trained_variables(),
     objective=model.objective(),
-    optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
+    optimizer=optimizers.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
       optimization.learning_rate,
       init_lr=1e-3,

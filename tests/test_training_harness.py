@@ -7,7 +7,7 @@ import types
 import pytest
 import tensorflow as tf
 
-import optimization
+import optimizers
 import script_flags
 from common import errors, run_settings
 from training import harness, loop, run_setup
@@ -79,7 +79,7 @@ def test_optimizer_and_its_options(parse):
     adam_epsilon=1e-5,
   )
   optimizer = make_trainer(settings)._optimizer
-  assert isinstance(optimizer, optimization.Lamb)
+  assert isinstance(optimizer, optimizers.Lamb)
   assert optimizer._weight_decay_rate == 0.1
   assert optimizer._adam == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-5}
   assert optimizer._rate_multipliers[NAMES[0]] == 0.5**3
@@ -89,8 +89,8 @@ def test_optimizer_and_its_options(parse):
 def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
   """The defaults of the flags equal those of the class."""
   optimizer = make_trainer(parse())._optimizer
-  expected = optimization.AdamWeightDecay()
-  assert isinstance(optimizer, optimization.AdamWeightDecay)
+  expected = optimizers.AdamWeightDecay()
+  assert isinstance(optimizer, optimizers.AdamWeightDecay)
   for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
     assert getattr(optimizer, name) == getattr(expected, name), name
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import optimization
+import optimizers
 import two_replicas
 from common import errors
 from script_runner import logged
@@ -87,7 +88,7 @@ def make_trainer(
       weights=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
       sums=functools.partial(model.sums, rate=rate),
     ),
-    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
+    optimizer=optimizers.make_optimizer("bertadam", jit_compile=False),
     learning_rate=functools.partial(
       optimization.learning_rate,
       init_lr=init_lr,

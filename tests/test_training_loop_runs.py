@@ -13,6 +13,7 @@ import tensorflow as tf
 import heads
 import modeling
 import optimization
+import optimizers
 import two_replicas
 from checkpoints import weight_files
 from common import errors
@@ -59,7 +60,7 @@ class GoldenRun:
       variables=self.variables,
       trained=self.trained,
       objective=self.objective,
-      optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
+      optimizer=optimizers.make_optimizer("bertadam", jit_compile=False),
       learning_rate=self.rate,
       options=loop.TrainOptions(batch_size=self.batch_size, **options),
     )

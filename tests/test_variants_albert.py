@@ -12,11 +12,11 @@ import tensorflow as tf
 import heads
 import modeling
 import named_weights
-import optimization
 import transformers_goldens
 from checkpoints import model_settings
 from common import errors, json_files, run_settings
 from tiny_model import TINY, batch
+from training import layer_rates
 from variants import registry, vocabularies, vocabulary_files
 
 GOLDEN = pathlib.Path("tests/golden/albert")
@@ -107,7 +107,7 @@ def test_training_reaches_every_weight():
 def test_the_encoder_can_only_be_frozen_as_a_whole():
   config = config_of()
   names = [*registry.shapes(config), "output_weights"]
-  assert optimization.trainable_names(names, 2, freeze_layers=2) == [
+  assert layer_rates.trainable_names(names, 2, freeze_layers=2) == [
     "bert/pooler/dense/kernel",
     "bert/pooler/dense/bias",
     "output_weights",

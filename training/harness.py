@@ -16,10 +16,18 @@ from absl import logging
 import configuration
 import named_weights
 import optimization
+import optimizers
 from checkpoints import weight_files
 from common import errors
 from records import pipeline
-from training import distribution, evaluation_loop, loop, run_folder, run_setup
+from training import (
+  distribution,
+  evaluation_loop,
+  layer_rates,
+  loop,
+  run_folder,
+  run_setup,
+)
 from variants import registry
 
 
@@ -256,7 +264,7 @@ def _trained_names(settings, config, names):
   depth = config.num_hidden_layers
   # --freeze_encoder freezes all layers.
   frozen = depth if settings.freeze_encoder else settings.freeze_layers
-  names = optimization.trainable_names(names, depth, freeze_layers=frozen)
+  names = layer_rates.trainable_names(names, depth, freeze_layers=frozen)
   freezes_pooler = settings.get("freeze_pooler")
   return [n for n in names if not (freezes_pooler and "bert/pooler/" in n)]
 
@@ -267,12 +275,12 @@ def _make_optimizer(settings, spec, names):
     settings.optimizer == "lamb"
     or not run_setup.shapes_may_vary(settings, spec.strategy)
   )
-  return optimization.make_optimizer(
+  return optimizers.make_optimizer(
     settings.optimizer,
     weight_decay_rate=settings.weight_decay_rate,
     beta_2=settings.adam_beta2,
     epsilon=settings.adam_epsilon,
-    rate_multipliers=optimization.learning_rate_multipliers(
+    rate_multipliers=layer_rates.learning_rate_multipliers(
       names, spec.config.num_hidden_layers, settings.layerwise_lr_decay
     ),
     jit_compile=compiles,

@@ -92,7 +92,7 @@ def check_layer_rates(
   layerwise_lr_decay: float,
 ) -> None:
   """Raises InputError if layers that share weights would have unequal rates."""
-  # Shared weights would get the last layer's rate, see optimization.layer_of.
+  # Shared weights would get the last layer's rate, see training/layer_rates.py.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"
