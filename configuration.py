@@ -75,8 +75,7 @@ class BertConfig:
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
       self.check_number(name, (int, float), low=0, below=1)
     self.check_number("initializer_range", (int, float), low=0)
-    if hasattr(self, "layer_norm_eps"):  # The released files lack it.
-      self.check_number("layer_norm_eps", (int, float), low=0)
+    self.check_number("layer_norm_eps", (int, float), low=0)
     if self.hidden_size % self.num_attention_heads:
       raise errors.InputError(
         f"hidden_size {self.hidden_size} is not a multiple of "

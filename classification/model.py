@@ -19,7 +19,7 @@ from checkpoints import model_folder, model_writer
 from classification import data, scores
 from records import pipeline
 from text import input_sequences
-from training import loop
+from training import training_step
 from variants import registry
 
 # Name patterns of variables that the initial checkpoint may lack.
@@ -217,7 +217,7 @@ class ClassifierModel(Network):
 
 def objective(
   model: ClassifierModel, class_weights: list | None = None
-) -> loop.Objective:
+) -> training_step.Objective:
   """Returns the objective: the weighted mean of the examples' losses.
 
   Its metrics are this loss; the accuracy, if examples have one correct label;
@@ -266,8 +266,8 @@ def objective(
     return {"classifier": loss}, metrics
 
   if not model.compares_examples:
-    return loop.Objective(weights=weights, sums=sums)
-  return loop.Objective(
+    return training_step.Objective(weights=weights, sums=sums)
+  return training_step.Objective(
     weights,
     sums,
     model,

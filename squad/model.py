@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import heads
 from records import pipeline
-from training import loop
+from training import training_step
 from variants import registry
 
 # Variables that an encoder's checkpoint may lack. As in the original: the model
@@ -44,7 +44,9 @@ class SpanModel(tf.Module):
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
-def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
+def objective(
+  model: Callable, *, mask_padding: bool = True
+) -> training_step.Objective:
   """Returns the objective: mean cross-entropy of the answer's start and end.
 
   As in the original: both positions are 0 ([CLS]) if a window lacks the answer.
@@ -79,4 +81,4 @@ def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics
 
-  return loop.Objective(weights=weights, sums=sums)
+  return training_step.Objective(weights=weights, sums=sums)

@@ -13,7 +13,7 @@ import heads
 import modeling
 from records import pipeline, tfrecord
 from tagging import bilstm, inputs
-from training import frozen_states, loop
+from training import frozen_states, training_step
 from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
@@ -105,7 +105,7 @@ class TaggingModel(tf.Module):
     return [*encoder, *self.head.variables]
 
 
-def objective(model: Callable) -> loop.Objective:
+def objective(model: Callable) -> training_step.Objective:
   """Returns the objective: the mean cross-entropy of a batch's words.
 
   Args:
@@ -135,7 +135,7 @@ def objective(model: Callable) -> loop.Objective:
       metrics.update(pipeline.token_metrics(batch))
     return {"tagging": loss}, metrics
 
-  return loop.Objective(weights=weights, sums=sums)
+  return training_step.Objective(weights=weights, sums=sums)
 
 
 def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:

@@ -208,7 +208,7 @@ def step(folder, replicas, parts, *, changed=lambda _, same: same, **options):
       **options,
     ),
   )
-  loss, metrics, _, norm, _ = trainer.step(
+  loss, metrics, _, norm, _ = trainer.training_step.step(
     two_replicas.halves(pairs) if replicas == 2 else pairs
   )
   moments = {

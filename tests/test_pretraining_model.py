@@ -80,13 +80,17 @@ class Run:
     self.trainer, self._strategy = trainer, strategy
     self.start = self._weights()
     iterator = iter(batches(strategy))
-    losses = [trainer.step(next(iterator))[0] for _ in range(num_steps)]
+    losses = [
+      trainer.training_step.step(next(iterator))[0] for _ in range(num_steps)
+    ]
     self.losses = np.array([loss for loss in losses if np.isfinite(loss)])
     self.end = self._weights()
     assert trainer.applied_updates.numpy() == len(self.losses) == 20
 
   def _weights(self):
-    return np.concatenate([v.numpy().ravel() for v in self.trainer._trained])
+    return np.concatenate(
+      [v.numpy().ravel() for v in self.trainer.training_step._trained]
+    )
 
   def distance_from(self, other):
     """Returns relative errors: the largest of the losses, and the update's."""
@@ -141,9 +145,9 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
     gradient_accumulation_steps=2,
   )
   # Twice the largest scale that does not overflow here.
-  trainer._loss_scale.scale.assign(2.0**18)
+  trainer.training_step.loss_scale.scale.assign(2.0**18)
   run = Run(trainer, strategy, num_steps=21)
-  assert trainer._loss_scale.scale == 2.0**17
+  assert trainer.training_step.loss_scale.scale == 2.0**17
   losses, weights = run.distance_from(plain)
   assert losses < BANDS[tf.float16][0] and weights < BANDS[tf.float16][1]
 
@@ -189,7 +193,7 @@ def test_accumulation_ignores_the_length_of_blocks(tmp_path, replicas, dtype):
       state[name].assign(value)
     iterator = iter(batches(strategy))
     for length in block_lengths:
-      trainer._block(iterator, tf.constant(length))
+      trainer.training_step.block(iterator, tf.constant(length))
     return {name: value.numpy() for name, value in state.items()}
 
   expected = state_after(1, 1, 1)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import two_replicas
 from common import errors
 from records import pipeline, tfrecord
-from training import distribution, evaluation_loop, loop
+from training import distribution, evaluation_loop, training_step
 
 FEATURES = {
   "input_ids": tf.io.FixedLenFeature([2], tf.int64),
@@ -161,7 +161,7 @@ def test_means_are_over_examples_and_the_loss_over_batches(tmp_path, strategy):
     total = tf.reduce_sum(numbers * tokens(batch))
     return {"a": total}, {"number": (total, tf.reduce_sum(tokens(batch)))}
 
-  objective = loop.Objective(
+  objective = training_step.Objective(
     weights=lambda batch: {"a": tf.reduce_sum(tokens(batch))}, sums=sums
   )
   evaluate = evaluation_loop.make_evaluator(strategy, objective)
@@ -180,7 +180,7 @@ def test_means_are_over_examples_and_the_loss_over_batches(tmp_path, strategy):
 def test_less_than_a_batch_is_refused(tmp_path):
   strategy = tf.distribute.get_strategy()
   evaluate = evaluation_loop.make_evaluator(
-    strategy, loop.Objective(weights=dict, sums=dict)
+    strategy, training_step.Objective(weights=dict, sums=dict)
   )
   batches = pipeline.distributed_batches(
     strategy, write_records(tmp_path / "a.tfrecord", 3), FEATURES, batch_size=4

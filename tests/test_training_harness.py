@@ -10,7 +10,7 @@ import tensorflow as tf
 import optimizers
 import script_flags
 from common import errors, run_settings
-from training import harness, loop, run_setup
+from training import harness, run_setup, training_step
 
 NAMES = [
   "bert/embeddings/word_embeddings",
@@ -78,7 +78,7 @@ def test_optimizer_and_its_options(parse):
     adam_beta2=0.98,
     adam_epsilon=1e-5,
   )
-  optimizer = make_trainer(settings)._optimizer
+  optimizer = make_trainer(settings).training_step.optimizer
   assert isinstance(optimizer, optimizers.Lamb)
   assert optimizer._weight_decay_rate == 0.1
   assert optimizer._adam == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-5}
@@ -88,7 +88,7 @@ def test_optimizer_and_its_options(parse):
 
 def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
   """The defaults of the flags equal those of the class."""
-  optimizer = make_trainer(parse())._optimizer
+  optimizer = make_trainer(parse()).training_step.optimizer
   expected = optimizers.AdamWeightDecay()
   assert isinstance(optimizer, optimizers.AdamWeightDecay)
   for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
@@ -97,14 +97,17 @@ def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
 
 def test_schedule(parse):
   settings = parse(learning_rate=0.5, learning_rate_schedule="constant")
-  rate = make_trainer(settings)._learning_rate
+  rate = make_trainer(settings).training_step._learning_rate
   assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
 
 
 def test_a_stop_step_does_not_change_the_schedule(parse):
   stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
-  for step in (1, 2, 4, 9):
-    assert stopped._learning_rate(step) == whole._learning_rate(step)
+  rates = [
+    [float(trainer.training_step._learning_rate(step)) for step in (1, 2, 4, 9)]
+    for trainer in (stopped, whole)
+  ]
+  assert rates[0] == rates[1]
   for stop, end in ((0, 10), (4, 4), (10, 10)):
     assert make_trainer(parse(stop_step=stop))._options.num_train_steps == end
   # The last step of the schedule is always evaluated; a stop step is not.
@@ -170,14 +173,18 @@ def test_profile_steps_are_two_numbers(parse, steps):
 def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   settings = parse(jit_compile=jit, optimizer=optimizer)
   trainer = make_trainer(settings)
-  trainer._objective = loop.Objective(
+  trainer.training_step._objective = training_step.Objective(
     weights=lambda batch: {"loss": tf.constant(1.0)},
     sums=lambda batch, seed: (
-      {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])},
+      {
+        "loss": tf.add_n(
+          [v[0] * batch[0] for v in trainer.training_step._trained]
+        )
+      },
       {},
     ),
   )
-  step = trainer.step.get_concrete_function(tf.ones([4]))
+  step = trainer.training_step.step.get_concrete_function(tf.ones([4]))
   text = str(step.graph.as_graph_def())
   # By default, XLA compiles only LAMB's update on a CPU, because TensorFlow has
   # no kernel for it.

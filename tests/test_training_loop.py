@@ -14,7 +14,13 @@ import optimizers
 import two_replicas
 from common import errors
 from script_runner import logged
-from training import distribution, evaluation_loop, loop, run_folder
+from training import (
+  distribution,
+  evaluation_loop,
+  loop,
+  run_folder,
+  training_step,
+)
 
 ONE, TWO = "one", "two"
 
@@ -84,7 +90,7 @@ def make_trainer(
     strategy=strategy,
     variables=model.variables,
     trained=model.variables,
-    objective=loop.Objective(
+    objective=training_step.Objective(
       weights=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
       sums=functools.partial(model.sums, rate=rate),
     ),
@@ -349,7 +355,7 @@ def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
   state = train(trainer, tmp_path, poison=[3, 4])
   assert state["loss_scale/scale"] == 2.0**13
   assert state["loss_scale/finite_steps"] == 7
-  scale = trainer._loss_scale
+  scale = trainer.training_step.loss_scale
   scale.finite_steps.assign(1999)
   scale.update(tf.constant(True))
   assert (scale.scale.numpy(), scale.finite_steps.numpy()) == (2.0**14, 0)
@@ -379,13 +385,13 @@ def test_skipped_steps_are_counted_over_starts_and_not_by_adam(tmp_path):
 def test_bias_correction_counts_updates_not_steps(tmp_path, monkeypatch):
   trainer = make_trainer(tmp_path, num_train_steps=4, iterations_per_loop=1)
   counted = []
-  update_all = trainer._optimizer.update_all
+  update_all = trainer.training_step.optimizer.update_all
 
   def count(*args, step, **options):
     tf.py_function(lambda value: counted.append(int(value)), [step], [])
     update_all(*args, step=step, **options)
 
-  monkeypatch.setattr(trainer._optimizer, "update_all", count)
+  monkeypatch.setattr(trainer.training_step.optimizer, "update_all", count)
   train(trainer, tmp_path, poison=[1])
   assert counted == [0, 1, 1, 2]
 
@@ -411,15 +417,15 @@ def test_values_that_a_checkpoint_may_lack(tmp_path):
 
 def overflowing(trainer, scale):
   """Makes gradients overflow while the loss scale is above `scale`."""
-  gradients = trainer._part_gradients
+  gradients = trainer.training_step._part_gradients
 
   def part_gradients(*args):
     grads, rows, loss, metrics = gradients(*args)
-    too_large = trainer._loss_scale.scale > scale
+    too_large = trainer.training_step.loss_scale.scale > scale
     grads = [tf.where(too_large, np.inf, grad) for grad in grads]
     return grads, rows, loss, metrics
 
-  trainer._part_gradients = part_gradients
+  trainer.training_step._part_gradients = part_gradients
   return trainer
 
 
@@ -436,7 +442,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
   assert (last["loss_scale"], last["skipped_steps"]) == (2.0**10, 5)
   # At the lowest scale, an overflow counts as a bad step.
   trainer = overflowing(make_trainer(tmp_path / "b", **options), 0.0)
-  trainer._loss_scale.scale.assign(2.0)
+  trainer.training_step.loss_scale.scale.assign(2.0)
   with pytest.raises(errors.InputError, match="without a finite loss or"):
     train(trainer, tmp_path / "b")
 
@@ -480,13 +486,13 @@ def test_a_signal_precedes_an_evaluation(tmp_path, whole, monkeypatch):
     )
 
   trainer = make_trainer(tmp_path)
-  block = trainer._block
+  block = trainer.training_step.block
 
   def signalled_block(iterator, num_steps):
     os.kill(os.getpid(), signal.SIGTERM)
     return block(iterator, num_steps)
 
-  trainer._block = signalled_block
+  trainer.training_step.block = signalled_block
   monkeypatch.setattr(trainer, "_block_length", lambda *_: 4)
   with pytest.raises(SystemExit):
     train(trainer, tmp_path, None, evaluation(trainer))

@@ -20,7 +20,7 @@ from common import errors
 from pretraining.networks import encoder
 from script_runner import logged
 from squad import model as squad_model
-from training import loop, run_folder
+from training import loop, run_folder, training_step
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
 # A constant added to all keys, or (for spans) to all tokens of the last layer,
@@ -47,7 +47,7 @@ class GoldenRun:
         self.objective = squad_model.objective(model, mask_padding=False)
       else:
         model = GoldenClassifier(config)
-        self.objective = loop.Objective(model.weights, model.sums)
+        self.objective = training_step.Objective(model.weights, model.sums)
     self.variables = self.trained = model.variables
     if name.startswith("squad"):
       self.trained = model.trained_variables()

@@ -18,7 +18,7 @@ from training import distribution
 
 
 def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
-  """Returns a function that evaluates a loop.Objective.
+  """Returns a function that evaluates a training_step.Objective.
 
   The function takes a distributed dataset and the number of batches to read. It
   returns {name: value}: "loss" is the mean over batches, and each metric is the

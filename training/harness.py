@@ -27,6 +27,7 @@ from training import (
   loop,
   run_folder,
   run_setup,
+  training_step,
 )
 from variants import registry
 
@@ -64,7 +65,7 @@ class TrainingSpec(NamedTuple):
   model: tf.Module
   config: configuration.BertConfig
   strategy: tf.distribute.Strategy
-  objective: loop.Objective
+  objective: training_step.Objective
   output_dir: str
   length: tuple[int, int]
   new_variables: list[str]

@@ -1,29 +1,32 @@
 """Trains, evaluates, saves and resumes with any tf.distribute strategy.
 
 This module is independent of BERT: a script passes the variables, an
-`Objective`, an optimizer and a stream of batches.
-
-`Trainer._step` is one training step. Each replica computes the gradients of its
-share of the batch (in several parts, if gradients are accumulated). They are
-summed over parts and replicas, clipped by their global norm, and applied. All
-randomness is a function of (seed, step), so a resumed run equals a run that was
-never stopped.
+objective, an optimizer and a stream of batches. training_step.py has one step;
+all its randomness is a function of (seed, step), so a resumed run equals a run
+that was never stopped.
 """
 
 import contextlib
 import dataclasses
 import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
 
 import named_weights
 import optimization
+import optimizers
 from checkpoints import weight_files
 from common import errors
-from training import batch_parts, distribution, run_folder, train_log
+from training import (
+  batch_parts,
+  distribution,
+  run_folder,
+  train_log,
+  training_step,
+)
 
 # The exit code after SIGTERM or SIGINT: the run is saved and can continue. In
 # sysexits.h it is called EX_TEMPFAIL.
@@ -36,37 +39,6 @@ _SECONDS_PER_CALL = 5.0
 # Weights count as ruined if their norm grows by this factor during a run. In
 # pre-training from random weights, the norm grows by a factor of ten.
 _RUINOUS_GROWTH = 1000.0
-
-_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Bounds of _LossScale.
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-  """The training objective: loss = sum over k of sums[k] / weights[k].
-
-  The denominators are separate because they belong to the whole batch. All
-  replicas and accumulated parts divide by them, so the loss and its gradient do
-  not depend on how the batch is split.
-
-  Attributes:
-    weights: function of a batch; returns {name of a loss: scalar}, computed
-      from the data alone. The weights of parts must add up to the weights of
-      the whole batch.
-    sums: function of (batch, dropout_seed); returns ({name of a loss: scalar},
-      {name of a metric: (sum, weight)}), where sum and weight are scalars.
-      dropout_seed is int32 [2] in training and None in evaluation. The log
-      derives tokens per second from a metric named `tokens_per_example`.
-    outputs: needed if the loss compares all examples of a batch. Function of
-      (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
-    compare: needed with `outputs`. Function of (a replica's share, its
-      outputs); returns the share with the tensors from which `sums` computes
-      the loss. It is called if a batch is split into parts or over replicas.
-  """
-
-  weights: Callable
-  sums: Callable
-  outputs: Callable | None = None
-  compare: Callable | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,42 +63,6 @@ class TrainOptions:
   max_to_keep: int = 5
   max_bad_steps: int = 10  # This many non-finite steps in a row end the run.
   profile_steps: tuple = ()  # First and last step to profile.
-
-
-class _LossScale:
-  """Scales the loss against float16 underflow (arXiv 1710.03740, section 3.2).
-
-  The scale doubles after 2000 consecutive finite steps and halves after each
-  non-finite step.
-  """
-
-  def __init__(self, enabled):
-    self.enabled = enabled
-    self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
-    self.finite_steps = _counter("loss_scale/finite_steps", 0)
-
-  def update(self, is_finite):
-    """Adjusts the scale after a step; `is_finite` is a scalar bool."""
-    if not self.enabled:
-      return
-    steps = tf.where(is_finite, self.finite_steps + 1, 0)
-    grow = steps >= 2000
-    factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
-    self.scale.assign(
-      tf.clip_by_value(self.scale * factor, _LOWEST_SCALE, _HIGHEST_SCALE)
-    )
-    self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
-
-
-def _counter(name, value):
-  """Returns a variable whose value the first replica sets on all replicas."""
-  return tf.Variable(
-    value,
-    name=name,
-    trainable=False,
-    dtype=tf.int64 if isinstance(value, int) else tf.float32,
-    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-  )
 
 
 class StopRequest:
@@ -157,43 +93,34 @@ def catch_signals() -> Iterator[StopRequest]:
       signal.signal(number, handler)
 
 
-def _are_finite(loss, norm):
-  return tf.math.is_finite(loss) & tf.math.is_finite(norm)
-
-
 class Trainer:
-  """Runs optimizer steps, keeps their state, and saves it.
+  """Runs optimizer steps, and saves their state.
 
   Attributes:
-    step: `_step`, compiled.
-    global_step, applied_updates: tf.Variables, which count all steps and the
-      steps that were not skipped.
+    training_step: the training_step.TrainingStep.
+    global_step, applied_updates: its counters.
   """
 
   def __init__(
     self,
     *,
-    strategy,
-    variables,
-    trained,
-    objective,
-    optimizer,
-    learning_rate,
-    options,
+    strategy: tf.distribute.Strategy,
+    variables: Iterable[tf.Variable],
+    trained: Iterable[tf.Variable],
+    objective: training_step.Objective,
+    optimizer: optimizers.AdamWeightDecay,
+    learning_rate: Callable,
+    options: TrainOptions,
   ):
-    """Creates the optimizer's slots and the counters.
+    """Creates the training step.
 
     Raises InputError: gradient_accumulation_steps does not divide a replica's
     share of the batch.
 
     Args:
-      strategy: the tf.distribute.Strategy in whose scope the model was built.
       variables: all variables of the model, which are saved.
-      trained: the variables to update; the loss must reach each of them.
-      objective: an Objective.
-      optimizer: an optimizer of optimization.py.
-      learning_rate: function of the step, int64 []; returns float32 [].
-      options: TrainOptions.
+      options: the options of the run.
+      strategy, trained, objective, optimizer, learning_rate: see TrainingStep.
     """
     parts = options.gradient_accumulation_steps
     share = options.batch_size // strategy.num_replicas_in_sync
@@ -202,218 +129,27 @@ class Trainer:
         f"a replica's share of the batch, {share}, cannot be split into equal "
         f"parts by --gradient_accumulation_steps={parts}; choose a divisor"
       )
-    self._strategy = strategy
-    self._variables, self._trained = list(variables), list(trained)
-    self._objective, self._optimizer = objective, optimizer
-    self._learning_rate, self._options = learning_rate, options
-    self._parts = batch_parts.Parts(parts, options.seed)
-    self._evaluation, self._extra, self._largest_norm = None, {}, 0.0
-    self._compile(options.jit_compile, alone=strategy.num_replicas_in_sync == 1)
-    with strategy.scope():
-      self.global_step = _counter("global_step", 0)
-      self.applied_updates = _counter("applied_updates", 0)
-      self._loss_scale = _LossScale(options.loss_scaling)
-      optimizer.create_slots(self._trained)
-
-  def _compile(self, jit, alone):
-    """Wraps the steps in tf.functions; `alone`: there is only one replica."""
-    # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
-    # uses them, unless gradients of several parts or replicas must be summed.
-    self._adds_gradients = self._parts.count > 1 or not alone
-    # XLA cannot compile MirroredStrategy's exchange of gradients. With several
-    # replicas, it compiles only the part of the step before the exchange.
-    # AutoGraph is off, because converting the network's code takes longer than
-    # tracing it.
-    self.step = tf.function(
-      self._step, jit_compile=(jit and alone) or None, autograph=False
+    self._strategy, self._options = strategy, options
+    self._variables = list(variables)
+    self._extra: dict = {}
+    self._evaluation, self._largest_norm = None, 0.0
+    self.training_step = training_step.TrainingStep(
+      strategy,
+      list(trained),
+      objective,
+      optimizer,
+      learning_rate,
+      parts=batch_parts.Parts(parts, options.seed),
+      jit_compile=options.jit_compile,
+      loss_scaling=options.loss_scaling,
     )
-    self._compiled_gradients, self._compiled_outputs = [
-      tf.function(function, jit_compile=True, autograph=False)
-      if jit and not alone
-      else function
-      for function in (self._gradients, self._parts.outputs)
-    ]
-    # Nested tf.functions slow down tracing, so they are used only for XLA.
-    self._step_of_block = self.step if jit and alone else self._step
-    self._block = tf.function(self._run_block, autograph=False)
-
-  # One step.
-
-  def _step(self, batch):
-    """Takes one optimizer step on a distributed batch.
-
-    Returns:
-      Scalars of the whole batch: loss (NaN if the step was skipped), {name of a
-      metric: (sum, weight)}, learning rate, gradient norm, and whether the step
-      was skipped only because the loss scale was too large.
-    """
-    loss, metrics, rate, norm = self._strategy.run(
-      self._replica_step, args=(batch,)
-    )
-    # These are all-reduced, so all replicas have equal values.
-    loss, rate, norm = [
-      self._strategy.experimental_local_results(values)[0]
-      for values in (loss, rate, norm)
-    ]
-    # Unlike the original: a step whose loss or gradient is not finite changes
-    # no weight. In the original, all weights become NaN, or the run ends.
-    is_finite = _are_finite(loss, norm)
-    # A lower loss scale may help, unless the scale is already the lowest.
-    is_overflow = tf.math.is_finite(loss) & ~is_finite
-    is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
-    self._loss_scale.update(is_finite)
-    # global_step also counts skipped steps, because the schedule and the order
-    # of the data depend on it.
-    self.global_step.assign_add(1)
-    self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
-
-    def total(values):
-      whole = self._strategy.reduce("SUM", values, axis=None)
-      # The logged means exclude skipped steps.
-      return tf.where(is_finite, whole, tf.zeros_like(whole))
-
-    metrics = tf.nest.map_structure(total, metrics)
-    loss = tf.where(is_finite, loss, float("nan"))
-    return loss, metrics, rate, norm, is_overflow
-
-  def _replica_step(self, batch):
-    """Computes, exchanges and applies the gradients of a replica's share."""
-    replica = tf.distribute.get_replica_context()
-    step = self.global_step.read_value()
-    # Replicas divide by the whole batch's weights. So their gradients add up to
-    # the gradient of the whole batch, even if their shares differ in weight.
-    weights = replica.all_reduce("SUM", self._objective.weights(batch))
-    seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
-    if self._objective.outputs and self._adds_gradients:
-      # Adds to `batch` the loss's gradient at the outputs (arXiv 2101.06983).
-      outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
-      batch = self._objective.compare(batch, outputs)
-    grads, squared_rows, loss, metrics = self._compiled_gradients(
-      batch, weights, *seeds
-    )
-    whole_loss = loss
-    if replica.num_replicas_in_sync > 1:
-      # A sum, not a mean: all terms are divided by the whole batch's weights.
-      grads, squared_rows, whole_loss = replica.all_reduce(
-        "SUM", (grads, squared_rows, loss)
-      )
-    # Clipping, logs and overflow checks need the unscaled gradient's norm.
-    scale = self._loss_scale.scale.read_value()
-    norm = self._global_norm(grads, squared_rows) / scale
-    rate = self._learning_rate(step)
-    self._optimizer.update_all(
-      self._trained,
-      grads,
-      learning_rate=rate,
-      # Not global_step: Adam's bias correction counts updates of its moments.
-      step=self.applied_updates.read_value(),
-      # Unscaling and clipping are one factor, applied within the update.
-      grad_scale=optimization.clip_scale(norm) / scale,
-      # All replicas decide alike: loss and norm belong to the whole batch.
-      apply=_are_finite(whole_loss, norm),
-    )
-    return whole_loss, metrics, rate, norm
-
-  def _global_norm(self, grads, squared_rows):
-    """Returns the norm of all gradients; see optimization.rows_squared_norm."""
-    dense = [
-      grad
-      for variable, grad in zip(self._trained, grads)
-      if variable.name not in squared_rows
-    ]
-    squares = [*squared_rows.values(), optimization.squared_norm(dense)]
-    return tf.sqrt(tf.add_n(squares))
-
-  def _gradients(self, batch, weights, step, replica_id):
-    """Computes the gradients of a replica's share, one part after another.
-
-    Returns:
-      List of gradients (dense tensors if several parts or replicas are summed),
-      {name of an embedding table: squared norm of its looked-up rows'
-      gradients}, loss, metrics.
-    """
-
-    def part_of(index):
-      return self._part_gradients(
-        *self._parts.part(batch, index, step, replica_id), weights
-      )
-
-    total = part_of(0)
-    if self._parts.count > 1:
-      # With a loop, the graph holds only two copies of the network.
-      _, total = tf.while_loop(
-        lambda index, _: index < self._parts.count,
-        lambda index, total: (
-          index + 1,
-          tf.nest.map_structure(tf.add, total, part_of(index)),
-        ),
-        (1, total),
-      )
-    return total
-
-  def _part_gradients(self, part, dropout_seed, weights):
-    # Frozen variables need no gradient, so only trained ones are watched.
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(self._trained)
-      sums, metrics = self._objective.sums(part, dropout_seed)
-      loss = tf.add_n([sums[name] / weights[name] for name in sums])
-      scale = self._loss_scale
-      scaled = loss * scale.scale if scale.enabled else loss
-    grads = tape.gradient(scaled, self._trained)
-    squared_rows = {}
-    for index, (variable, grad) in enumerate(zip(self._trained, grads)):
-      if grad is None:
-        raise ValueError(f"the loss does not reach {variable.name}")
-      # As in the original: the norm of an embedding's gradient counts each
-      # lookup separately, before the rows of equal tokens are summed.
-      if isinstance(grad, tf.IndexedSlices):
-        squared_rows[variable.name] = optimization.rows_squared_norm([grad])
-      if self._adds_gradients:
-        grads[index] = tf.convert_to_tensor(grad)
-    return grads, squared_rows, loss, metrics
-
-  # Many steps.
-
-  def _run_block(self, iterator, num_steps):
-    """Runs steps without the host; returns their train_log.BlockResults."""
-    # All steps, including the first, run in the body of this loop. If the first
-    # step ran before it, TensorFlow's arithmetic optimizer would order the sums
-    # of accumulated gradients differently there, and the weights would depend
-    # on the number of steps in a block.
-    # Each step writes its results to a row; the host reads all rows at once.
-    structure = []
-
-    def take_step(index, rows):
-      row = _as_row(self._step_of_block(next(iterator)), structure)
-      return index + 1, rows.write(index, row)
-
-    _, rows = tf.while_loop(
-      lambda index, rows: index < num_steps,
-      take_step,
-      [0, tf.TensorArray(tf.float32, num_steps)],
-    )
-    columns = tf.transpose(rows.stack())
-    losses, metrics, rates, norms, overflows = tf.nest.pack_sequence_as(
-      structure[0], tf.unstack(columns, len(tf.nest.flatten(structure[0])))
-    )
-    return train_log.BlockResults(
-      losses,
-      norms,
-      tf.cast(overflows, tf.bool),
-      metrics=tf.nest.map_structure(tf.reduce_sum, metrics),
-      learning_rate=rates[-1],
-      applied_updates=self.applied_updates.read_value(),
-      loss_scale=self._loss_scale.scale.read_value(),
-    )
+    self.global_step = self.training_step.global_step
+    self.applied_updates = self.training_step.applied_updates
 
   def state(self):
     """Returns the content of a checkpoint, {name: variable}."""
-    scale = self._loss_scale
-    extra = [scale.scale, scale.finite_steps] if scale.enabled else []
-    counters = [self.global_step, self.applied_updates]
-    variables = self._variables + extra + counters
-    by_name = {named_weights.variable_name(v): v for v in variables}
-    return {**by_name, **self._optimizer.slots}
+    weights = {named_weights.variable_name(v): v for v in self._variables}
+    return {**weights, **self.training_step.state()}
 
   def start_from(self, start, *, allowed_missing=()):
     """Loads the weights, optimizer state and step from which a run starts.
@@ -437,7 +173,8 @@ class Trainer:
 
   def _resume(self, path):
     reader = weight_files.open_reader(path)
-    missing = [n for n in self._optimizer.slots if n not in reader.shapes]
+    slots = self.training_step.optimizer.slots
+    missing = [n for n in slots if n not in reader.shapes]
     if missing:
       raise errors.InputError(
         f"{path} has no {missing[0]} ({len(missing)} slots are missing): the "
@@ -544,7 +281,7 @@ class Trainer:
       num_steps = self._block_length(step, seconds_per_step)
       log.block_begins(step)
       # A tensor, because each new Python number would trigger a retrace.
-      results = self._block(iterator, tf.constant(num_steps))
+      results = self.training_step.block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
       # After a signal there is no time for an evaluation.
@@ -661,13 +398,6 @@ class Trainer:
     # The profiler starts and ends between two blocks.
     ends += [edge for edge in options.profile_steps if edge > step]
     return min(ends) - step
-
-
-def _as_row(scalars, structure):
-  """Returns a structure of N scalars as float32 [N]; stores the structure."""
-  # `structure` is a list, because a loop's body can only return tensors.
-  structure.append(scalars)
-  return tf.stack([tf.cast(s, tf.float32) for s in tf.nest.flatten(scalars)])
 
 
 def _next_multiple(step, interval):

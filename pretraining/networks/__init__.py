@@ -25,7 +25,7 @@ import tensorflow as tf
 
 import configuration
 from checkpoints import weight_files
-from training import loop
+from training import training_step
 
 
 class Part(NamedTuple):
@@ -45,7 +45,7 @@ class Network(tf.Module):
 
   config: configuration.BertConfig
 
-  def objective(self) -> loop.Objective:
+  def objective(self) -> training_step.Objective:
     """Returns the loss."""
     raise NotImplementedError
 

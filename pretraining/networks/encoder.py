@@ -11,7 +11,7 @@ import layers
 import modeling
 from pretraining import networks, objectives, points
 from records import pipeline
-from training import loop
+from training import training_step
 from variants import registry
 
 IGNORED = "", ""
@@ -118,7 +118,7 @@ class PretrainingModel(networks.Network):
     reads_pooled = any(each.reads_pooled for each in self.objectives)
     return () if reads_pooled else heads.POOLER
 
-  def objective(self) -> loop.Objective:
+  def objective(self) -> training_step.Objective:
     """Returns the weighted sum of the objectives' mean losses in a batch."""
 
     def weights(batch: dict) -> dict[str, tf.Tensor]:
@@ -153,7 +153,7 @@ class PretrainingModel(networks.Network):
         metrics.update(pipeline.token_metrics(batch))
       return losses, metrics
 
-    return loop.Objective(weights=weights, sums=sums)
+    return training_step.Objective(weights=weights, sums=sums)
 
   def result_names(self) -> list[str]:
     """Returns the names of the evaluation metrics of `objective`."""

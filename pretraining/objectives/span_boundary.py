@@ -24,6 +24,7 @@ import tensorflow as tf
 import configuration
 import layers
 import modeling
+import named_weights
 from pretraining import objectives
 
 # As in the authors' program: embeddings of places are 200 wide, and tokens
@@ -72,7 +73,7 @@ def find_spans(batch: dict) -> Spans:
   return Spans(tf.maximum(first - 1, 0), first + lengths, places)
 
 
-class SpanBoundary(layers.Weights, objectives.Objective):
+class SpanBoundary(named_weights.Weights, objectives.Objective):
   """Predicts the words of spans; see objectives.Objective.
 
   Variables, below cls/span_boundary/: position_embeddings [20, 200];
@@ -104,7 +105,7 @@ class SpanBoundary(layers.Weights, objectives.Objective):
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act)
-    self._epsilon = layers.norm_epsilon(config)
+    self._epsilon = config.layer_norm_eps
     # The function keeps the table out of this head's variables.
     self._table = lambda: word_embeddings
 
