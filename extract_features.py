@@ -21,20 +21,23 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
 
   python extract_features.py --sparse --input_file=lines.txt \
       --output_file=weights.jsonl --model_dir=splade_model
+
+--text prints the vector of a text, or the --similarity of two, as JSON:
+
+  python extract_features.py --similarity --text="A man plays a guitar." \
+      --text_b="Someone makes music." --model_dir=minilm
 """
 
 from answering import export_options
 from common import command, flag_values, flags
+from serving import text_flags
 from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "input_file",
-  None,
-  "File with one text per line, or two as 'a ||| b'.",
-  required=True,
+  "input_file", None, "File with one text per line, or two as 'a ||| b'."
 )
 flags.DEFINE_string("output_file", None, "File to write.")
 flags.DEFINE_enum(
@@ -144,9 +147,17 @@ flags.rule(
   "dtype jit_compile use_one_hot_embeddings",
   not_with="engine=onnx engine=litert",
 )
+text_flags.define("text", "text_b")
+flags.register_multi_flags_validator(
+  ["input_file", "text"],
+  lambda values: values["input_file"] or values["text"],
+  "Flag --input_file or --text must have a value.",
+)
 
 # --help and flag errors need no TensorFlow, which takes seconds to import.
-command.parse_flags(__name__)
+command.parse_flags(__name__, imports_tensorflow=text_flags.need_tensorflow)
+if __name__ == "__main__" and text_flags.are_given():
+  text_flags.run("sparse" if flags.FLAGS.sparse else "embedding")
 
 import os
 

@@ -19,12 +19,16 @@ Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 
 from answering import export_options
 from common import command, errors, flags
+from serving import text_flags
 from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_multi_string(
-  "text", [], "Text to fill, with one or more [MASK], or to score; repeatable."
+  "text",
+  [],
+  "Text to fill, with one or more [MASK], or to score; "
+  "repeatable. - reads one per line of standard input.",
 )
 flags.DEFINE_string("input_file", None, "File of texts, one per line.")
 flags.define_options(export_options.for_script("top_k", not_with="score"))
@@ -55,7 +59,10 @@ from serving import text_models
 def texts_to_fill(texts, input_file):
   """Yields (source, text) for each text of the flags."""
   for text in texts:
-    yield "--text", text
+    if text == "-":
+      yield from text_flags.standard_input()
+    else:
+      yield "--text", text
   if input_file:
     lines = list(file_io.read_lines(input_file))
     while lines and not lines[-1][1].strip():

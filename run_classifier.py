@@ -11,11 +11,16 @@ Flags, defaults and files match google-research/bert. For your own data:
   python run_classifier.py --do_train --do_eval --do_predict \
       --train_file=train.csv --eval_file=dev.csv --predict_file=new.csv \
       --text_column=review --label_column=stars ...
+
+A trained model classifies texts at once; --text=- reads standard input:
+
+  python run_classifier.py --text="A fine film." --model_dir=final_model
 """
 
 from answering import export_options
 from classification import classifier_flags
 from common import command, file_io, flags
+from serving import text_flags
 from training import common_flags, repeated_runs
 
 common_flags.define_fine_tuning_flags()
@@ -38,21 +43,16 @@ flags.rule(
   not_with="freeze_encoder",
   why=", which reads cached features, not sequences",
 )
-
-
-def is_export():
-  """Returns whether --model_dir is an export that needs no TensorFlow."""
-  # Imported here, because --help does not need NumPy.
-  from engines import networks
-
-  return bool(networks.engine_of(flags.FLAGS.model_dir or ""))
-
-
+text_flags.define("text", "text_b")
 command.check_early(lambda: repeated_runs.parse_seeds(flags.FLAGS.seeds))
 # --help and flag errors need no TensorFlow, which takes seconds to import.
-command.parse_flags(__name__, imports_tensorflow=lambda: not is_export())
+command.parse_flags(
+  __name__, imports_tensorflow=lambda: not text_flags.is_export()
+)
 
-if __name__ == "__main__" and is_export():
+if __name__ == "__main__" and text_flags.are_given():
+  text_flags.run("classification")
+if __name__ == "__main__" and text_flags.is_export():
   from serving import exported_classifier
 
   command.run(lambda _: exported_classifier.run(flags.read_settings()))

@@ -16,9 +16,12 @@ A trained model tags sentences in columns, JSON lines or plain text:
 
   python run_ner.py --do_predict --predict_file=new.txt --file_format=text \
       --model_dir=ner_output/final_model --output_dir=new_output
+  python run_ner.py --text="Anna lives in Bern." \
+      --model_dir=ner_output/final_model
 """
 
 from common import command, flag_values, flags
+from serving import text_flags
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
@@ -134,8 +137,11 @@ flags.rule(
 flags.rule("eval_batch_size", needs="do_eval|eval_steps")
 flags.rule("predict_batch_size", needs="do_predict")
 
+text_flags.define("text")
 # --help and flag errors need no TensorFlow, which takes seconds to import.
-command.parse_flags(__name__)
+command.parse_flags(__name__, imports_tensorflow=text_flags.need_tensorflow)
+if __name__ == "__main__" and text_flags.are_given():
+  text_flags.run("tagging")
 
 import os
 from typing import NamedTuple

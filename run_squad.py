@@ -13,12 +13,15 @@ and the other flags that it stores:
 
   python run_squad.py --do_predict --predict_file=new.json \
       --model_dir=squad_output/final_model --output_dir=new_output
+  python run_squad.py --question="Who lit it?" --context="Anna lit the lamp." \
+      --model_dir=squad_output/final_model
   python run_squad.py --evaluate_only --predict_file=dev-v1.1.json \
       --predictions_file=predictions.json           the official scores
 """
 
 from answering import export_options
 from common import command, flags
+from serving import text_flags
 from training import common_flags
 
 # No flag is required, because --evaluate_only needs no model; see the rules.
@@ -105,8 +108,11 @@ flags.rule_for_others(
   why=", which scores a file of predictions without a model",
 )
 
+text_flags.define("question", "context")
 # --help and flag errors need no TensorFlow, which takes seconds to import.
-command.parse_flags(__name__)
+command.parse_flags(__name__, imports_tensorflow=text_flags.need_tensorflow)
+if __name__ == "__main__" and text_flags.are_given():
+  text_flags.run("span")
 
 import functools
 import os

@@ -190,6 +190,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
     from common import console
 
     console.start(_screen_level())
+    console.when_kept.append(flags.write_file)
     if argv[1:] and not takes_words:
       raise errors.InputError(
         f"unexpected {' '.join(argv[1:])}: flags start with --, and values "

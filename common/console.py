@@ -11,6 +11,7 @@ import logging.handlers
 import os
 import re
 import sys
+from collections.abc import Callable
 
 import tqdm
 from absl import logging as absl_logging
@@ -75,6 +76,8 @@ def _make_keeper():
 
 
 _screen, _keeper = _Screen(), _make_keeper()
+# Functions of the folder to which `keep_in` writes; they may write files, too.
+when_kept: list[Callable[[str], None]] = []
 _screen.setFormatter(_Line())
 
 
@@ -106,7 +109,10 @@ def show_warnings_alone() -> None:
 
 
 def keep_in(folder: str) -> None:
-  """Writes all records, including earlier ones, to log.txt in a folder."""
+  """Writes all records, including earlier ones, to log.txt in a folder.
+
+  Then calls `when_kept`.
+  """
   is_started = _keeper in logging.getLogger().handlers
   # Only the first folder counts: it is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):
@@ -121,3 +127,5 @@ def keep_in(folder: str) -> None:
   )
   _keeper.setTarget(file)
   _keeper.flush()
+  for function in when_kept:
+    function(folder)

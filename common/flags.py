@@ -10,6 +10,7 @@ import functools
 import math
 import os
 import re
+import sys
 from typing import Any
 
 from absl import flags
@@ -22,7 +23,7 @@ from absl.flags import (
   register_multi_flags_validator,
 )
 
-from common import overwriting, run_settings
+from common import file_io, overwriting, program, run_settings
 
 __all__ = [
   "DEFINE_flag",
@@ -143,6 +144,26 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
   """Adds a rule: only the flags in `but` have an effect with `not_with`."""
   others = {flag.name for flag in of_script()} - {not_with, *but.split()}
   rule(" ".join(sorted(others)), not_with=not_with, why=why)
+
+
+def write_file(folder: str) -> None:
+  """Writes flags.txt, a file for --flagfile that repeats the command.
+
+  A command that reads the file leaves it as it is.
+  """
+  path = os.path.join(folder, "flags.txt")
+  read = (a.partition("=")[2] for a in sys.argv if a.startswith("--flagfile="))
+  if os.path.realpath(path) in map(os.path.realpath, read):
+    return
+  lines = [f"# Repeats the run: {program.name()} --flagfile=THIS_FILE"]
+  for flag in of_script():
+    text = flag.serialize() if flag.present else ""
+    is_multiple = isinstance(flag, flags.MultiFlag)
+    if text != text.strip() or ("\n" in text and not is_multiple):
+      # absl removes white space at the ends of a line.
+      text = f"# Pass this flag on the command line: {text!r}"
+    lines += [text] if text else []
+  file_io.write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_settings(check: bool = True) -> run_settings.Settings:

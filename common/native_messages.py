@@ -2,8 +2,10 @@
 
 TensorFlow 2.21 writes to file descriptor 2 before it reads
 TF_CPP_MIN_LOG_LEVEL, for example that the machine has no GPU. `held_back`
-keeps such messages for log.txt. TF_CPP_MIN_LOG_LEVEL=0, which --verbose sets,
-shows them at once; this also helps if the process ends during the import.
+keeps such messages for log.txt, and by default sets this variable to 3: native
+code then shows only fatal errors, and other errors raise exceptions. The value
+0, which --verbose sets, shows all messages at once; this also helps if the
+process ends during the import.
 """
 
 import contextlib
@@ -29,7 +31,7 @@ def held_back() -> Iterator[None]:
 
   If the block raises, native warnings and errors are shown, too.
   """
-  if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+  if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "0":
     yield
     return
   with tempfile.TemporaryFile() as stream:

@@ -35,8 +35,8 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
   for flag, value in _inputs(values):
     if value == "-":
       raise errors.InputError(
-        f"--{flag}=-: standard input is not supported; name a file (to process "
-        "texts as they arrive, use text_models.load(...) or serve.py)"
+        f"--{flag}=-: only --text=- (--question=- of run_squad.py) reads "
+        "standard input; name a file"
       )
     for name in [value] if os.path.exists(value) else value.split(","):
       name = name.strip()

@@ -1,4 +1,8 @@
-"""Results of an evaluation: `name = value` lines, like the original's."""
+"""Results of an evaluation: lines like the original's, and a JSON file."""
+
+import json
+import math
+import os
 
 from absl import logging
 
@@ -22,4 +26,19 @@ def write(
     note = f" ({notes[name]})" if notes and name in notes else ""
     logging.info("  %s%s", line, note)
   if path is not None:
-    file_io.write_text(path, text)
+    write_files(path, results)
+
+
+def write_files(path: str, results: dict) -> None:
+  """Writes the lines to `path`, and the values to a .json file next to it."""
+  file_io.write_text(path, as_text(results))
+  # str() of a float32 has fewer digits than float(); JSON has no NaN.
+  values = {name: float(str(value)) for name, value in results.items()}
+  values = {
+    name: (results[name] if isinstance(results[name], int) else value)
+    if math.isfinite(value)
+    else None
+    for name, value in sorted(values.items())
+  }
+  text = json.dumps(values, indent=2) + "\n"
+  file_io.write_text(f"{os.path.splitext(path)[0]}.json", text)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from checkpoints import sentence_pooling
 from common import errors, file_io
-from features import text_vectors, vector_search
+from features import vector_search
 from variants import vocabularies
 
 
@@ -44,7 +44,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
   if settings.similarity:
     # The vectors of a line's two texts follow each other: a, b, a, b, ...
     vectors = [vector for _, vector in results]
-    cosines = text_vectors.cosines(vectors[::2], vectors[1::2])
+    cosines = vector_search.cosines(vectors[::2], vectors[1::2])
     return [
       Row(example.line, "similarity", cosine)
       for (example, _), cosine in zip(results[::2], cosines)

@@ -7,7 +7,6 @@ width of a text's vector.
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 import configuration
@@ -106,17 +105,6 @@ def make_compute(
     return tf.cast(tf.stack(chosen, axis=1), tf.float32)
 
   return compute
-
-
-def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-  """Returns the cosine of each row of `a` and the same row of `b`, float64 [N].
-
-  `a` and `b` are [N, D]. The cosine with a zero vector is 0.
-  """
-  a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-  norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-  # If a norm is 0, the numerator is also 0, so the result is 0 / 1.
-  return (a * b).sum(1) / np.where(norms > 0, norms, 1)
 
 
 class VectorComputer:

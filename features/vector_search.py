@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from common import errors, file_io
 
@@ -17,6 +18,17 @@ _BLOCK_COSINES = 1 << 22
 # Two vectors of one text may differ slightly, because of the batch or an int8
 # export, but a cosine below this means a different text or model.
 _MIN_COSINE = 0.999
+
+
+def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
+  """Returns the cosine of each row of `a` and the same row of `b`, float64 [N].
+
+  `a` and `b` are [N, D]. The cosine with a zero vector is 0.
+  """
+  a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+  norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+  # If a norm is 0, the numerator is also 0, so the result is 0 / 1.
+  return (a * b).sum(1) / np.where(norms > 0, norms, 1)
 
 
 def search(

@@ -10,7 +10,7 @@ import configuration
 import heads
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
-from common import file_io, result_lines, run_settings
+from common import result_lines, run_settings
 from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
@@ -30,7 +30,8 @@ def write_results(results: dict, folder: str | None = None) -> None:
   text = result_lines.as_text(results)
   print(text, end="", flush=True)
   if folder:
-    file_io.write_text(os.path.join(folder, "eval_results.txt"), text)
+    path = os.path.join(folder, "eval_results.txt")
+    result_lines.write_files(path, results)
 
 
 class SquadRun:

@@ -67,17 +67,20 @@ def command_line(flags):
   ]
 
 
-def run(script, *arguments, code=None, environment=None, **flags):
+def run(script, *arguments, code=None, environment=None, stdin=None, **flags):
   """Runs a script, such as "fill_mask.py", to its end; returns Finished.
 
   Args:
     arguments: words after the flags on the command line, such as "--".
     code: the expected exit code; None allows any.
     environment: dict of variables to add to the environment.
+    stdin: bytes for the standard input, which is empty by default.
   """
   with tempfile.TemporaryDirectory() as folder:
+    if stdin is not None:
+      pathlib.Path(folder, "in").write_bytes(stdin)
     streams = [
-      os.devnull,
+      os.devnull if stdin is None else os.path.join(folder, "in"),
       *(os.path.join(folder, name) for name in ("out", "err")),
     ]
     process = _FORKING.Process(

@@ -64,6 +64,19 @@ def trained(config_file, tmp_path_factory):
   return folder
 
 
+def test_the_files_of_flags_and_results_repeat_the_run(trained):
+  path, results = trained / "flags.txt", results_in(trained)
+  text = path.read_text(encoding="utf-8")
+  assert "\n--document_context\n" in text and "\n--nodo_lower_case\n" in text
+  stored = json.loads((trained / "eval_results.json").read_text())
+  assert stored == pytest.approx(results)
+  # The run is finished, so it is only evaluated again.
+  script_runner.succeed("run_ner.py", flagfile=path, word_column=0)
+  assert results_in(trained) == results
+  # This command read the file, so it did not write it.
+  assert path.read_text(encoding="utf-8") == text
+
+
 def test_two_hundred_sentences_train_to_f1_above_95_percent(trained):
   results = results_in(trained)
   assert results["f1"] > 0.95
