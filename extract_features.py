@@ -8,9 +8,7 @@ A line has one text, or two as in "text one ||| text two". --pooling writes one
 vector per line, and --similarity the cosine similarity of a line's two texts:
 
   python extract_features.py --similarity --pooling=mean \
-      --input_file=pairs.txt --output_file=cosines.jsonl \
-      --vocab_file=vocab.txt --bert_config_file=bert_config.json \
-      --init_checkpoint=bert_model.ckpt
+      --input_file=pairs.txt --output_file=cosines.jsonl --model_dir=final_model
 
 --search=FILE prints the lines of --input_file nearest to each line of FILE:
 
@@ -63,7 +61,7 @@ flags.DEFINE_enum(
   "Pools the vectors of a line's tokens, and writes one vector per line. A "
   "sentence-transformers folder sets the defaults of --max_seq_length and "
   "--normalize and, with --similarity or --search, of --pooling.",
-  needs="output_file|vectors_file",
+  needs="output_file|vectors_file|similarity|search",
 )
 flags.define_options(
   export_options.for_script("pooling_layer", needs="pooling")
@@ -81,15 +79,17 @@ flags.define_options(
 flags.DEFINE_bool(
   "similarity",
   False,
-  "Writes the cosine similarity of each line's two texts (see --pooling).",
-  needs="output_file pooling",
+  "Writes the cosine similarity of each line's two texts (see --pooling), or "
+  "prints it without --output_file.",
+  needs="pooling",
 )
 flags.DEFINE_string(
   "search",
   None,
   "File of texts, one per line. Prints, as JSON, the lines of --input_file "
-  "nearest to each text. If the files are equal, no line matches itself.",
-  needs="pooling output_file|vectors_file",
+  "nearest to each text. If the files are equal, no line matches itself. "
+  "--output_file keeps the vectors.",
+  needs="pooling",
   not_with="similarity output_format=jsonl",
 )
 flags.DEFINE_integer(
@@ -111,7 +111,7 @@ flags.DEFINE_bool(
   "normalize",
   False,
   "Scales the vectors of --pooling to norm 1: dot products become cosines.",
-  needs="output_file|vectors_file pooling",
+  needs="output_file|vectors_file|search pooling",
   not_with="similarity",
   why=", whose cosines it does not change",
 )
@@ -121,7 +121,7 @@ flags.DEFINE_integer(
   "Number of texts in a batch. Batches of short texts are larger, except on a "
   "TPU or with --jit_compile=true.",
   lower_bound=1,
-  needs="output_file|vectors_file",
+  needs="output_file|vectors_file|similarity|search",
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings",
@@ -140,7 +140,7 @@ flags.DEFINE_list(
   "Numbers of the lines of --input_file to show, from 0.",
   needs="attention_html",
 )
-flags.rule("jit_compile", needs="output_file|vectors_file")
+flags.rule("jit_compile", needs="output_file|vectors_file|similarity|search")
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="pooling|sparse")
 flags.rule(
@@ -159,7 +159,9 @@ command.parse_flags(__name__, imports_tensorflow=text_flags.need_tensorflow)
 if __name__ == "__main__" and text_flags.are_given():
   text_flags.run("sparse" if flags.FLAGS.sparse else "embedding")
 
+import contextlib
 import os
+import tempfile
 
 import numpy as np
 from absl import logging
@@ -179,14 +181,16 @@ from training import distribution, run_setup
 
 def computes_vectors(settings):
   """Returns whether the flags ask for vectors, not just --attention_html."""
-  return bool(settings.output_file or settings.vectors_file)
+  names = ("output_file", "vectors_file", "similarity", "search")
+  return any(settings.pick(names).values())
 
 
 def check_flags(settings):
   """Raises InputError if the flags request no output or have invalid values."""
   if not (computes_vectors(settings) or settings.attention_html):
     raise errors.InputError(
-      "nothing to do: pass --output_file or --attention_html"
+      "nothing to do: pass --output_file, --similarity, --search or "
+      "--attention_html"
     )
   if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint, the weights to use")
@@ -223,7 +227,7 @@ def read_settings():
 
 
 def write_features(settings, tokenizer, encode, computer, layers):
-  """Writes --output_file."""
+  """Writes --output_file, or prints the lines if it is not given."""
   path = settings.input_file
   # The progress bar needs the count; counting also finds invalid UTF-8 early.
   num_lines = sum(1 for _ in file_io.read_lines(path))
@@ -232,7 +236,8 @@ def write_features(settings, tokenizer, encode, computer, layers):
       raise errors.InputError(f"{path} is empty; write one text per line")
     # As in the original: an empty input gives an empty output.
     logging.warning("the input has no lines, so the output is empty")
-    file_io.write_text(settings.output_file, "")
+    if settings.output_file:
+      file_io.write_text(settings.output_file, "")
     return
   bar = progress.Progress(
     num_lines, parts=num_lines, part_name="lines", unit="lines"
@@ -324,10 +329,16 @@ def main(_):
         ),
       ),
     )
-    if settings.output_file:
-      write_features(settings, tokenizer, encode, computer, layers)
-    if settings.search:
-      search(settings, encode, computer)
+    with contextlib.ExitStack() as stack:
+      if settings.search and not (
+        settings.output_file or settings.vectors_file
+      ):
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        settings = settings.replace(output_file=f"{folder}/vectors.npz")
+      if not settings.vectors_file:
+        write_features(settings, tokenizer, encode, computer, layers)
+      if settings.search:
+        search(settings, encode, computer)
   if settings.attention_html:
     write_attention(settings, model, tokenizer)
 

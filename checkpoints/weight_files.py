@@ -417,11 +417,30 @@ def check_shapes(
       )
 
 
+# {pattern of names of variables: the part of a model that they form}
+_PARTS = {
+  r"bert/pooler/": "the pooler",
+  r"output_(weights|bias)$": "the classifier",
+  r"cls/squad/": "the layer that finds answers",
+  r"cls/predictions/": "the masked-LM head",
+  r"cls/seq_relationship/": "the next-sentence head",
+}
+
+
+def _part_of(name):
+  """Returns the part of a model to which a variable belongs, or its name."""
+  matches = (part for each, part in _PARTS.items() if re.match(each, name))
+  return next(matches, name)
+
+
 def _log(report, reader):
   logging.info("%d variables loaded from %s", len(report.loaded), reader.path)
   if report.missing:
-    missing = ", ".join(report.missing)
-    logging.info("not in the checkpoint, left unchanged: %s", missing)
+    parts = dict.fromkeys(map(_part_of, report.missing))
+    logging.info(
+      "newly initialized, as the checkpoint lacks it: %s", ", ".join(parts)
+    )
+    logging.debug("not in the checkpoint: %s", ", ".join(report.missing))
   if report.unused:
     logging.info(
       "weights in the checkpoint that are not used (%d): %s",

@@ -34,6 +34,8 @@ __all__ = [
   "register_multi_flags_validator",
 ]
 
+# The file in --output_dir that repeats a command.
+_FILE = "flags.txt"
 # The names of the flags that name files and folders.
 _PATHS = "(.*_)?(dir|file|checkpoint|html|input|output|search)|add_tokens"
 
@@ -151,10 +153,22 @@ def write_file(folder: str) -> None:
 
   A command that reads the file leaves it as it is.
   """
-  path = os.path.join(folder, "flags.txt")
+  path = os.path.join(folder, _FILE)
   read = (a.partition("=")[2] for a in sys.argv if a.startswith("--flagfile="))
-  if os.path.realpath(path) in map(os.path.realpath, read):
-    return
+  if os.path.realpath(path) not in map(os.path.realpath, read):
+    file_io.write_text(path, _as_text())
+
+
+def are_of_run(folder: str) -> bool:
+  """Whether the same command wrote to a local folder before."""
+  path = os.path.join(folder, _FILE)
+  if not os.path.exists(path):
+    return False
+  with open(path, encoding="utf-8", errors="replace") as stream:
+    return stream.read() == _as_text()
+
+
+def _as_text():
   lines = [f"# Repeats the run: {program.name()} --flagfile=THIS_FILE"]
   for flag in of_script():
     text = flag.serialize() if flag.present else ""
@@ -163,7 +177,7 @@ def write_file(folder: str) -> None:
       # absl removes white space at the ends of a line.
       text = f"# Pass this flag on the command line: {text!r}"
     lines += [text] if text else []
-  file_io.write_text(path, "".join(f"{line}\n" for line in lines))
+  return "".join(f"{line}\n" for line in lines)
 
 
 def read_settings(check: bool = True) -> run_settings.Settings:

@@ -8,13 +8,58 @@ import tqdm
 
 # The interval between lines if standard error is not a terminal.
 _SECONDS_BETWEEN_LINES = 30.0
-_BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
+# tqdm gives {bar} the columns that are left, and cuts off what does not fit.
+_BAR_FORMAT = "{desc}  {remaining} left  {percentage:3.0f}%|{bar}|"
+_LEAST_BAR = 24  # Columns for the bar, the percentage and the remaining time.
 
 
-def bar(total: float, done: int = 0, stream=None) -> tqdm.tqdm:
+class Bar(tqdm.tqdm):
+  """A progress bar with its numbers first, for terminals of any width."""
+
+  _width = 0  # Columns of the terminal when the bar was last drawn.
+  _texts = ("", "")
+
+  def describe(self, text: str, details: str = "") -> None:
+    """Sets the texts; `details` are shown if the terminal is wide enough."""
+    if self.disable:
+      return
+    self._texts = text, details
+    both = "  ".join(filter(None, self._texts))
+    columns = self._columns()
+    fits = columns is None or len(both) + _LEAST_BAR <= columns
+    # No refresh here: `update` draws when tqdm's interval has passed.
+    self.set_description_str(both if fits else text, refresh=False)
+
+  def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+    """Draws the bar; in a resized window, clears the old one first."""
+    self._follow_window()
+    return super().display(msg, pos)
+
+  def clear(self, nolock: bool = False) -> None:
+    """Clears the bar, before a line of the log is written."""
+    if not self.disable:
+      self._follow_window()
+      super().clear(nolock)
+
+  def _columns(self):
+    return self.dynamic_ncols(self.fp)[0] if self.dynamic_ncols else None
+
+  def _follow_window(self):
+    columns = self._columns()
+    if self._width and columns and columns != self._width:
+      # A terminal wraps the old bar, of `_width` columns, in a narrower window.
+      rows = -(-self._width // columns) - 1
+      self.fp.write("\r" + f"\x1b[{rows}A" * (rows > 0) + "\x1b[J")
+      # The new printer does not overwrite the old bar with spaces.
+      self.sp = self.status_printer(self.fp)
+      self.describe(*self._texts)
+    self._width = columns or 0
+
+
+def bar(total: float, done: int = 0, stream=None) -> Bar:
   """Returns a progress bar, which is disabled without a terminal."""
   stream = stream or sys.stderr
-  return tqdm.tqdm(
+  return Bar(
     total=total,
     initial=done,
     file=stream,
@@ -36,9 +81,9 @@ def _shows_bars(stream):
 
 
 class Progress:
-  """Shows the completed share, the rate, and the remaining time.
+  """Shows the parts, the rate, the remaining time and the completed share.
 
-  37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
+  12/32 shards  812,345 words/s  03:10 left   37%|#########               |
   """
 
   def __init__(
@@ -64,8 +109,7 @@ class Progress:
     self._units += units
     now = time.monotonic()
     is_last = self._done_parts == self._parts
-    # No refresh here: `update` draws when tqdm's interval has passed.
-    self._bar.set_description_str(self._rate(now - self._start), refresh=False)
+    self._bar.describe(self._rate(now - self._start))
     self._bar.update(work)
     is_due = is_last or now - self._last_shown >= _SECONDS_BETWEEN_LINES
     if is_due and self._bar.disable:
@@ -86,4 +130,4 @@ class Progress:
     fraction = self._done / max(1, self._total)
     # The estimate assumes that the rest has the same speed.
     left = interval(seconds / max(fraction, 1e-9) * (1 - fraction))
-    return f"{fraction:6.1%}  {self._rate(seconds)}  ETA {left}"
+    return f"{self._rate(seconds)}  {left} left  {fraction:6.1%}"

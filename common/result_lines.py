@@ -33,12 +33,10 @@ def write_files(path: str, results: dict) -> None:
   """Writes the lines to `path`, and the values to a .json file next to it."""
   file_io.write_text(path, as_text(results))
   # str() of a float32 has fewer digits than float(); JSON has no NaN.
-  values = {name: float(str(value)) for name, value in results.items()}
   values = {
-    name: (results[name] if isinstance(results[name], int) else value)
-    if math.isfinite(value)
-    else None
-    for name, value in sorted(values.items())
+    name: value if isinstance(value, int) else float(str(value))
+    for name, value in sorted(results.items())
   }
-  text = json.dumps(values, indent=2) + "\n"
+  finite = {n: v if math.isfinite(v) else None for n, v in values.items()}
+  text = json.dumps(finite, indent=2) + "\n"
   file_io.write_text(f"{os.path.splitext(path)[0]}.json", text)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkpoints import sentence_pooling
-from common import errors, file_io
+from common import console, errors, file_io
 from features import vector_search
 from variants import vocabularies
 
@@ -104,13 +104,22 @@ def _json_line(row, layers):
 
 @contextlib.contextmanager
 def open_writer(
-  path: str, output_format: str, layers: Sequence[int] = ()
+  path: str | None, output_format: str, layers: Sequence[int] = ()
 ) -> Iterator[Callable[[list[Row]], None]]:
   """Provides a function that writes lists of rows with the same `content`.
 
   The file may be local or remote. An existing file is replaced only when the
-  new one is complete. Raises InputError: the file cannot be written.
+  new one is complete. None prints the rows, as lines of JSON. Raises
+  InputError: the file cannot be written.
   """
+  if path is None:
+
+    def print_rows(rows):
+      for row in rows:
+        console.print_line(_json_line(row, layers))
+
+    yield print_rows
+    return
   try:
     with (
       file_io.open_for_writing(path) as stream,

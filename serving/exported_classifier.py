@@ -3,7 +3,7 @@
 from answering import answers as answering_answers
 from checkpoints import model_settings
 from classification import answers, data
-from common import errors, run_settings
+from common import console, errors, run_settings
 from exports import exported_network
 
 # Only these flags have an effect, because an export fixes all input settings.
@@ -47,6 +47,7 @@ def run(settings: run_settings.Settings) -> None:
     logits, options, examples, settings.predict_batch_size
   )
   answers.write_predictions(settings.output_dir, "", options, examples, parts)
+  console.keep_in(settings.output_dir)
 
 
 def _check(settings, export):

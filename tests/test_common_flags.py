@@ -47,13 +47,10 @@ MODEL_DIR = "model_dir=a "
 MODEL_AND_OUTPUT = MODEL_DIR + "output_dir=a "
 # Each action needs its input file, and a folder for the results.
 FILE_CASES = [
-  ("do_train", "train_file=a", "train_file=a output_dir=a"),
   ("do_train", "output_dir=a", "train_file=a output_dir=a"),
   ("do_eval", "output_dir=a", "eval_file=a output_dir=a"),
-  ("do_eval", "eval_file=a", "eval_file=a output_dir=a"),
   ("eval_steps=1", "do_train", "do_train eval_file=a"),
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
-  ("do_predict", "predict_file=a", "predict_file=a output_dir=a"),
 ]
 FIXED_LAYER_POOLINGS = ("pooled", "last_four_concat")
 # {script: [(flags, flags that rule out each of them, flags that allow each)]}
@@ -203,13 +200,7 @@ CASES = {
     ),
     ("do_eval", "output_dir=a eval_file=a", MODEL_AND_OUTPUT + "eval_file=a"),
     ("do_predict", MODEL_AND_OUTPUT, MODEL_AND_OUTPUT + "predict_file=a"),
-    (
-      "do_predict",
-      MODEL_DIR + "predict_file=a",
-      MODEL_AND_OUTPUT + "predict_file=a",
-    ),
     ("do_eval", MODEL_AND_OUTPUT, MODEL_AND_OUTPUT + "eval_file=a"),
-    ("do_eval", MODEL_DIR + "eval_file=a", MODEL_AND_OUTPUT + "eval_file=a"),
     ("eval_steps=1", "do_train", "do_train eval_file=a"),
     ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
     (FINE_TUNING, "do_predict", "do_train eval_file=a"),

@@ -33,20 +33,60 @@ def test_the_line_has_share_parts_rate_and_remaining_time():
   bar = make(io.StringIO())
   assert "100" not in bar.line(0.0)
   bar.advance(50, 30000)
-  assert bar.line(100.0) == " 25.0%  1/4 shards  300 words/s  ETA 05:00"
+  assert bar.line(100.0) == "1/4 shards  300 words/s  05:00 left   25.0%"
 
 
 def test_a_file_gets_only_the_last_line():
   text = finished(io.StringIO())
-  assert text.count("\n") == 1 and "100.0%  4/4 shards" in text
+  assert text.count("\n") == 1 and text.startswith("4/4 shards  ")
+  assert text.endswith("100.0%\n")
 
 
 def test_a_terminal_gets_one_line_that_is_rewritten():
   text = finished(Screen())
   assert text.count("\r") >= 2 and text.count("\n") == 1
   last = text.strip().split("\r")[-1]
-  assert last.startswith("100.0%|") and "  4/4 shards  " in last
-  assert last.endswith("ETA 00:00")
+  assert last.startswith("4/4 shards  ") and "  00:00 left  100%|" in last
+
+
+def drawn():
+  """Returns a bar, and a function that draws it in a width and returns it."""
+  bar = progress.bar(9, stream=Screen())
+  bar.pos = 0  # Other tests leave bars on the screen.
+
+  def draw(width):
+    bar.dynamic_ncols = lambda stream: (width, 24)
+    start = len(bar.fp.getvalue())
+    bar.describe("step 3/9  loss 2.5", "rate 0.1")
+    bar.refresh()
+    return bar.fp.getvalue()[start:]
+
+  return bar, draw
+
+
+@pytest.mark.parametrize(
+  "columns, has_details", [(120, True), (80, True), (50, False), (20, False)]
+)
+def test_the_numbers_come_first_and_the_rest_where_it_fits(
+  columns, has_details
+):
+  bar, draw = drawn()
+  bar.update(3)
+  line = draw(columns).split("\r")[-1]
+  assert line.startswith("step 3/9  loss 2.5") and len(line.rstrip()) <= columns
+  assert ("  rate 0.1  " in line) == has_details
+  assert columns < 40 or " left   33%|" in line
+
+
+def test_a_resized_window_leaves_nothing_behind():
+  _, draw = drawn()
+  assert "\x1b" not in draw(120)
+  narrow = draw(50)
+  # The old line has wrapped to three rows.
+  assert narrow.startswith("\r\x1b[2A\x1b[J\r")
+  # No spaces overwrite the longer line, which would wrap again.
+  assert len(narrow.split("\r")[-1]) <= 50
+  assert draw(90).startswith("\r\x1b[J\r")
 
 
 @pytest.mark.parametrize("size, is_shown", [((40, 9), True), ((0, 0), False)])

@@ -153,6 +153,22 @@ def test_similarity_of_pairs(tmp_path):
   assert cosine < 0.9
 
 
+def test_similarity_and_search_print_when_no_file_is_named(tmp_path):
+  lines = LINES.read_text(encoding="utf-8").split("\n")
+  pairs = tmp_path / "pairs.txt"
+  pairs.write_text(f"{lines[1]} ||| {lines[5]}\n{lines[2]} ||| {lines[2]}\n")
+  flags = {"pooling": "mean", "output_file": None}
+  shown = extract(tmp_path, input_file=pairs, similarity=True, **flags)
+  different, equal = map(json.loads, shown.out.splitlines())
+  assert equal == {"linex_index": 1, "similarity": 1.0}
+  assert different["similarity"] < 0.9
+  shown = extract(tmp_path, search=LINES, top_k=3, **flags)
+  means = np.array(mean_vectors())
+  for number, line in enumerate(map(json.loads, shown.out.splitlines())):
+    assert_results(line, number, nearest(number, means, 3), lines)
+  assert [path.name for path in tmp_path.iterdir()] == ["pairs.txt"]
+
+
 def nearest(query, means, count):
   """Returns [(line number, cosine)] without the query itself, using NumPy."""
   cosines = means @ means[query]

@@ -322,8 +322,19 @@ def test_a_line_has_values_speed_and_the_remaining_time(tmp_path, fakes):
   log_block(log, 2, [3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
   log.close()
   assert fakes.details + fakes.infos == [
-    "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
-    "gradient_norm 1  0.2 examples/s  1:05:20 left"
+    "step 2/100  loss 2  0.2 examples/s  1:05:20 left  accuracy 0.2  "
+    "learning_rate 1e-05  gradient_norm 1"
+  ]
+
+
+def test_the_first_line_has_only_what_is_known(tmp_path, fakes):
+  """Without a speed, a share of tokens, or the loss a second time."""
+  log = open_log(tmp_path, log_steps=1)
+  metrics = {"classifier_loss": (2.0, 1.0), "fill_rate": (0.5, 1.0)}
+  log_block(log, 1, [2.0], rate=1e-5, updates=1, **metrics)
+  log.close()
+  assert fakes.details == [
+    "step 1/100  loss 2  learning_rate 1e-05  gradient_norm 1"
   ]
 
 
@@ -342,9 +353,8 @@ def test_a_terminal_has_one_bar(tmp_path, fakes, monkeypatch):
   log.close()
   assert "\n" not in terminal.getvalue().rstrip("\n")
   last = terminal.getvalue().rstrip("\n").split("\r")[-1]
-  assert last.startswith(" 50.0%|############            |  step 50/100  los")
-  assert "loss 3.142  learning_rate 0.1  " in last
-  assert "examples/s  ETA " in last
+  assert last.startswith("step 50/100  loss 3.142  ")
+  assert "examples/s  learning_rate 0.1  " in last and " left   50%|##" in last
   assert fakes.infos == [] and len(fakes.details) == 1
 
 

@@ -5,8 +5,14 @@ differs between scripts, such as defaults. Flags of the original keep their
 names and defaults. This module needs no TensorFlow, so --help is fast.
 """
 
+import os
+
+from absl import logging
+
 from common import command, errors, file_io, flag_values, flags
 from training import repeated_runs
+
+_DEFAULT_FOLDER = "bert_output"
 
 
 def _check_model_files():
@@ -141,7 +147,10 @@ def define_output_flags(*, required=True):
     "output_dir",
     None,
     "Folder of this run's checkpoints, logs and results. If it has complete "
-    "checkpoints, the run continues from the newest one.",
+    "checkpoints, the run continues from the newest one."
+    + (not required)
+    * f" By default {_DEFAULT_FOLDER} or, if another command "
+    f"used it, {_DEFAULT_FOLDER}_2 and so on.",
     required=required,
   )
 
@@ -437,7 +446,32 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_evaluation_flags()
   define_prediction_flags()
   define_device_flags()
-  flags.rule("do_train do_eval do_predict", needs="output_dir")
+  command.check_early(_choose_output_dir)
+
+
+def _choose_output_dir():
+  """Sets --output_dir, if it is not given: see its help."""
+  values = flags.FLAGS
+  if values.output_dir or not (
+    values.do_train or values.do_eval or values.do_predict
+  ):
+    return
+  if "TF_CONFIG" in os.environ:
+    raise errors.InputError(
+      "pass --output_dir, the same folder for all processes of TF_CONFIG"
+    )
+  # Imported here, because --help does not need it.
+  from common import console
+
+  folder, number = _DEFAULT_FOLDER, 1
+  while os.path.exists(folder) and not flags.are_of_run(folder):
+    number += 1
+    folder = f"{_DEFAULT_FOLDER}_{number}"
+  # Assigned like a default, so the flag does not count as given.
+  values["output_dir"].value = folder
+  console.when_kept.append(
+    lambda folder: logging.info("--output_dir is not given: it is %s", folder)
+  )
 
 
 def _check_search():

@@ -157,8 +157,7 @@ class TrainingLog:
     )
     if is_due or is_shown or not self._bar.disable:
       values = self._values(step, moment, results)
-      description = self._text(step, values, ("loss", "learning_rate"))
-      self._bar.set_description_str(description, refresh=False)
+      self._bar.describe(*self._texts(step, values))
       self._bar.update(step - self._bar.n)
     if is_shown:
       self._line_shown = moment
@@ -215,25 +214,36 @@ class TrainingLog:
       values["tokens_per_second"] = values["tokens_per_example"] * speed
     return {name: float(value) for name, value in values.items()}
 
-  def _text(self, step, values, names):
-    """Returns "step 20/100  loss 2.31  12.5 examples/s"."""
-    position = f"step {step}/{self._options.num_train_steps}"
-    parts = [f"{name} {values[name]:.4g}" for name in names]
-    speed = f"{values['examples_per_second']:,.1f} examples/s"
-    return "  ".join([position, *parts, speed])
+  def _texts(self, step, values):
+    """Returns ("step 20/100  loss 2.31  12.5 examples/s", "accuracy 0.8 ...").
 
-  def _line(self, step, values):
-    names = [
-      name
+    The second text has what may be left out on a narrow terminal.
+    """
+    parts = [
+      f"step {step}/{self._options.num_train_steps}",
+      f"loss {values['loss']:.4g}",
+    ]
+    # The first block, which compiles, has no speed.
+    if speed := values["examples_per_second"]:
+      parts.append(f"{speed:,.1f} examples/s")
+    others = [
+      f"{name} {value:.4g}"
       for name, value in values.items()
-      if not name.startswith(("examples_", "tokens_"))
+      if name not in ("loss", "fill_rate")
+      and not name.startswith(("examples_", "tokens_"))
       # The number of skipped steps is omitted while it is 0.
       and (value or name != "skipped_steps")
+      # The only loss of a task equals its sum.
+      and not (name.endswith("_loss") and math.isclose(value, values["loss"]))
     ]
-    text = self._text(step, values, names)
-    speed = values["examples_per_second"]
+    return "  ".join(parts), "  ".join(others)
+
+  def _line(self, step, values):
+    first, others = self._texts(step, values)
     left = (self._options.num_train_steps - step) * self._options.batch_size
-    return f"{text}  {progress.interval(left / speed)} left" if speed else text
+    if speed := values["examples_per_second"]:
+      first += f"  {progress.interval(left / speed)} left"
+    return f"{first}  {others}"
 
 
 class _Files:
