@@ -18,22 +18,22 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 
+# The modules that a process imports before it is forked to run scripts. These
+# imports work if the tests run in the project's folder.
+PRELOADED = [
+  "common.lean_tensorflow",
+  "tensorboard.summary.v2",
+  "classification.job",
+  "pretraining.networks.encoder",
+  "exports.network_export",
+  "exports.saved_model",
+  "serving.text_models",
+  "squad.job",
+  "tagging.model",
+  "training.loop",
+]
 _FORKING = multiprocessing.get_context("forkserver")
-# These imports work if the tests run in the project's folder.
-_FORKING.set_forkserver_preload(
-  [
-    "common.lean_tensorflow",
-    "tensorboard.summary.v2",
-    "classification.job",
-    "pretraining.networks.encoder",
-    "exports.network_export",
-    "exports.saved_model",
-    "serving.text_models",
-    "squad.job",
-    "tagging.model",
-    "training.loop",
-  ]
-)
+_FORKING.set_forkserver_preload(PRELOADED)
 
 
 class Finished(NamedTuple):
@@ -84,7 +84,7 @@ def run(script, *arguments, code=None, environment=None, stdin=None, **flags):
       *(os.path.join(folder, name) for name in ("out", "err")),
     ]
     process = _FORKING.Process(
-      target=_run_here,
+      target=run_here,
       args=(
         script,
         [*command_line(flags), *arguments],
@@ -132,8 +132,15 @@ def refuse(script, message, *arguments, **flags):
   return finished
 
 
-def _run_here(script, arguments, streams, folder, environment):
-  """Runs the script as this process's main program."""
+def run_here(script, arguments, streams, folder, environment):
+  """Runs the script as the main program of this process, which has been forked.
+
+  Args:
+    arguments: list of command line arguments.
+    streams: paths of the standard input, output and error.
+    folder: folder for temporary files.
+    environment: dict of variables to add to the environment, or None.
+  """
   os.environ.update({**_environment(), **(environment or {})})
   # A forked process does not delete its temporary files (autograph writes one
   # for each function that it compiles), so they go into `run`'s folder.
