@@ -34,6 +34,8 @@ _OPTIMIZER_STATE = re.compile(
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
 )
 _ADAPTER = "adapter_config.json"
+# The end of a prefix whose checkpoint is being replaced, see `_commit`.
+_EARLIER = ".earlier"
 # TensorFlow writes the values to a .tempstate file first.
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 
@@ -102,15 +104,9 @@ def _errors_named(problem):
   # The exception that TensorFlow raises depends on the damage to the file.
   except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
     raise errors.InputError(
-      f"{problem} ({reason_of(error)}); the file is damaged or truncated: "
-      "copy it again or pass another checkpoint"
+      f"{problem} ({errors.reason_of(error)}); the file is damaged or "
+      "truncated: copy it again or pass another checkpoint"
     ) from error
-
-
-def reason_of(error: Exception) -> str:
-  """Returns an exception's text without the names of TensorFlow operations."""
-  text = str(getattr(error, "message", None) or error)
-  return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
 
 
 def find_prefix(path: str) -> str:
@@ -130,8 +126,14 @@ def find_prefix(path: str) -> str:
     for file in files_of(prefix):
       file_io.refuse_pointer(file)
     return prefix
+  if not prefix.endswith(_EARLIER) and _is_complete(prefix + _EARLIER):
+    errors.warn_once(
+      f"{prefix}: a process ended while it replaced these weights: the weights "
+      f"of before are used, which are in {prefix}{_EARLIER}.*"
+    )
+    return prefix + _EARLIER
   if tf.io.gfile.isdir(path):
-    return _prefix_in_folder(path)
+    return find_prefix(_prefix_in_folder(path))
   folder = os.path.dirname(path) or "."
   present = _prefixes(folder) if tf.io.gfile.isdir(folder) else []
   candidates = f"; {folder} has {', '.join(present)}" if present else ""
@@ -193,8 +195,14 @@ def _prefix_in_folder(folder):
 
 
 def _prefixes(folder):
-  names = tf.io.gfile.listdir(folder)
-  return sorted(n.removesuffix(".index") for n in names if n.endswith(".index"))
+  """Returns the names of a folder's checkpoints without their suffix."""
+  names = [n for n in tf.io.gfile.listdir(folder) if n.endswith(".index")]
+  prefixes = {n.removesuffix(".index") for n in names if ".tmp-" not in n}
+  return sorted({name.removesuffix(_EARLIER) for name in prefixes})
+
+
+def _is_complete(prefix):
+  return tf.io.gfile.exists(f"{prefix}.index") and len(files_of(prefix)) > 1
 
 
 def _check_all_shards_exist(prefix):
@@ -263,30 +271,68 @@ def temporary_prefix(prefix: str) -> Iterator[str]:
     yield temporary
     _commit(temporary, prefix)
   except (tf.errors.OpError, OSError) as error:
-    raise errors.InputError(
-      f"cannot write the checkpoint {prefix}: {reason_of(error)}"
-    ) from error
+    raise errors.unwritable(f"the checkpoint {prefix}", error) from error
   finally:
-    with contextlib.suppress(tf.errors.OpError):
-      for file in files_of(temporary):
-        tf.io.gfile.remove(file)
+    _remove_files(temporary)
 
 
 def _commit(temporary, prefix):
-  """Renames the files of a complete checkpoint, the index last."""
+  """Renames the files of a complete checkpoint, the index last.
+
+  The checkpoint that they replace stays readable: until the new one is
+  complete, its files also have the names of `_EARLIER`, which `find_prefix`
+  knows. If a renaming fails, it gets its names back.
+  """
   files = files_of(temporary)
-  if not file_io.is_remote(prefix):
-    for path in files:
-      file_io.sync(path)
+  if file_io.is_remote(prefix):
+    _rename_all(temporary, prefix)
+    return
+  for path in files:
+    file_io.sync(path)
+  earlier = prefix + _EARLIER
+  # Without an index, a killed process left the earlier files as the only ones.
+  if _is_complete(prefix):
+    _remove_files(earlier)
+    for path in reversed(files_of(prefix)):
+      _link(path, earlier + path.removeprefix(prefix))
+  try:
+    _rename_all(temporary, prefix)
+  except BaseException:
+    with contextlib.suppress(tf.errors.OpError):
+      if _is_complete(earlier):
+        _rename_all(earlier, prefix)
+    raise
+  finally:
+    if _is_complete(prefix):
+      _remove_files(earlier)
+  file_io.sync(os.path.dirname(prefix) or ".")
+
+
+def _rename_all(source, prefix):
+  """Gives the files of a checkpoint another prefix, the index last."""
+  files = files_of(source)
   # Remove the old index first. Otherwise, a program could read it together with
   # the new data.
-  if tf.io.gfile.exists(f"{prefix}.index"):
+  if files and tf.io.gfile.exists(f"{prefix}.index"):
     tf.io.gfile.remove(f"{prefix}.index")
   for path in files:
-    suffix = path.removeprefix(temporary)
+    suffix = path.removeprefix(source)
     tf.io.gfile.rename(path, prefix + suffix, overwrite=True)
-  if not file_io.is_remote(prefix):
-    file_io.sync(os.path.dirname(prefix) or ".")
+
+
+def _link(path, name):
+  """Gives a file a second name, or another one where links are impossible."""
+  try:
+    os.link(path, name)
+  except OSError:
+    os.replace(path, name)
+
+
+def _remove_files(prefix):
+  """Removes the files of a checkpoint, if that is possible."""
+  with contextlib.suppress(tf.errors.OpError):
+    for path in reversed(files_of(prefix)):
+      tf.io.gfile.remove(path)
 
 
 # Loading

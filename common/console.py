@@ -16,7 +16,7 @@ from collections.abc import Callable
 import tqdm
 from absl import logging as absl_logging
 
-from common import native_messages
+from common import errors, native_messages
 
 _TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
 # Control characters except the tab and the line feed.
@@ -49,10 +49,27 @@ class _Screen(logging.Handler):
 
 
 class _QuietFile(logging.FileHandler):
-  """Ignores write errors: on a full disk, each would print a traceback."""
+  """Names the first write error: on a full disk, each would be a traceback."""
+
+  _is_named = False
 
   def handleError(self, record):
-    pass
+    error = sys.exc_info()[1]
+    if self._is_named:
+      return
+    self._is_named = True
+    # Straight to the screen: this file has just failed.
+    _screen.handle(
+      logging.makeLogRecord(
+        {
+          "levelno": logging.WARNING,
+          "levelname": "WARNING",
+          "msg": f"{self.baseFilename} cannot be written "
+          f"({getattr(error, 'strerror', None) or error}); the run goes on "
+          "without it",
+        }
+      )
+    )
 
 
 class _Line(logging.Formatter):
@@ -117,15 +134,15 @@ def keep_in(folder: str) -> None:
   # Only the first folder counts: it is --output_dir.
   if not is_started or _keeper.target or not os.path.isdir(folder):
     return
-  file = _QuietFile(
-    os.path.join(folder, "log.txt"), encoding="utf-8", errors="backslashreplace"
-  )
-  file.setFormatter(
-    logging.Formatter(
-      "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
+  path = os.path.join(folder, "log.txt")
+  with errors.by_product(path):
+    file = _QuietFile(path, encoding="utf-8", errors="backslashreplace")
+    file.setFormatter(
+      logging.Formatter(
+        "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
+      )
     )
-  )
-  _keeper.setTarget(file)
-  _keeper.flush()
-  for function in when_kept:
-    function(folder)
+    _keeper.setTarget(file)
+    _keeper.flush()
+    for function in when_kept:
+      function(folder)

@@ -7,11 +7,14 @@ traceback is written to a file, and also shown if BERT_TRACEBACK is set.
 """
 
 import contextlib
+import errno
 import functools
 import os
+import re
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 
 from absl import logging
 
@@ -20,12 +23,21 @@ from common import program
 INTERRUPTED = 130  # Exit code after Ctrl-C, as in a shell.
 
 
+# What to do about a fault of the disk.
+_REMEDIES = {
+  errno.ENOSPC: "make room, and run the same command again",
+  errno.EDQUOT: "make room or raise the quota, and run the same command again",
+  errno.EROFS: "pass a folder that can be written",
+  errno.EIO: "check the disk, or the connection to the network's file system",
+}
+
+
 class InputError(ValueError):
   """A flag, file, checkpoint or other input of the user cannot be used."""
 
 
 @contextlib.contextmanager
-def placed(place):
+def placed(place: str) -> Iterator[None]:
   """Prefixes the InputErrors of a block with a place, such as a file."""
   try:
     yield
@@ -37,6 +49,68 @@ def placed(place):
 def warn_once(message: str) -> None:
   """Logs a warning; each message is logged once per process."""
   logging.warning("%s", message)
+
+
+def is_of_tensorflow(error: BaseException) -> bool:
+  """Whether TensorFlow, which may not be imported, raised an error itself."""
+  is_its_own = type(error).__module__.startswith("tensorflow.")
+  return is_its_own and hasattr(error, "error_code")
+
+
+def reason_of(error: BaseException) -> str:
+  """Returns an error's text, without names of TensorFlow's operations."""
+  if isinstance(error, OSError) and _is_plain(error):
+    # str(error) would begin with "[Errno 2]".
+    named = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{named}"
+  text = str(getattr(error, "message", None) or error)
+  text = re.sub(r"\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
+  return " ".join(text.split()) if is_of_tensorflow(error) else text
+
+
+def _is_plain(error):
+  return type(error).__module__ == "builtins" and isinstance(error, OSError)
+
+
+def remedy_of(error: BaseException) -> str:
+  """Returns what to do about a full or failing disk; "" for other errors.
+
+  TensorFlow reports the system's reason in its text alone.
+  """
+  code = getattr(error, "errno", None)
+  for number, remedy in _REMEDIES.items():
+    is_in_text = is_of_tensorflow(error) and os.strerror(number) in str(error)
+    if code == number or is_in_text:
+      return remedy
+  return ""
+
+
+def unwritable(what: str, error: BaseException) -> InputError:
+  """Returns the InputError for a file or folder that cannot be written."""
+  parts = [f"cannot write {what}: {reason_of(error)}", remedy_of(error)]
+  return InputError("; ".join(filter(None, parts)))
+
+
+@contextlib.contextmanager
+def by_product(path: str) -> Iterator[None]:
+  """Wraps the writing of a file that a run can lack, such as a log.
+
+  If it cannot be written, a warning says so, and the program goes on.
+  """
+  try:
+    yield
+  except Exception as error:
+    if not is_of_files(error):
+      raise
+    warn_once(
+      f"{path} cannot be written ({reason_of(error)}); the run goes on without "
+      "it"
+    )
+
+
+def is_of_files(error: BaseException) -> bool:
+  """Whether an error says that a file cannot be read or written."""
+  return isinstance(error, (OSError, InputError)) or is_of_tensorflow(error)
 
 
 def require_text(text: str, place: str = "") -> None:
@@ -51,7 +125,7 @@ def require_text(text: str, place: str = "") -> None:
 
 
 @contextlib.contextmanager
-def needs_extra(extra: str):
+def needs_extra(extra: str) -> Iterator[None]:
   """Wraps imports of packages that an extra of the project installs.
 
   Raises InputError: a package is not installed.
@@ -66,7 +140,7 @@ def needs_extra(extra: str):
 
 
 @contextlib.contextmanager
-def needs_tensorflow():
+def needs_tensorflow() -> Iterator[None]:
   """Wraps imports for computations that need TensorFlow.
 
   Raises InputError: it is not installed.
@@ -89,11 +163,11 @@ _FAULTS_SHOWN = 20
 class Faults:
   """The faults of a file, collected to be reported together."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     self.messages: list[str] = []
 
   @contextlib.contextmanager
-  def collected(self):
+  def collected(self) -> Iterator[None]:
     """Collects an InputError of the block, and goes on after the block."""
     try:
       yield
@@ -119,11 +193,11 @@ def listed(faults: list[str]) -> str:
   return shown + (f"\n  ... and {more} more" if more > 0 else "")
 
 
-def report_input_errors(main):
+def report_input_errors(main: Callable) -> Callable:
   """Wraps a script's `main`, a function of absl's `argv`: see `report`."""
 
   @functools.wraps(main)
-  def wrapped(argv):
+  def wrapped(argv: list[str]):
     try:
       result = main(argv)
       flush_output()
@@ -150,10 +224,9 @@ def report(error: BaseException) -> int:
 def _sentence(error):
   if isinstance(error, InputError):
     return str(error)
-  if type(error).__module__ == "builtins" and isinstance(error, OSError):
-    # str(error) would begin with "[Errno 2]".
-    named = f": {error.filename}" if error.filename else ""
-    return f"{error.strerror or error}{named}"
+  remedy = remedy_of(error)
+  if remedy or _is_plain(error):
+    return "; ".join(filter(None, [reason_of(error), remedy]))
   if isinstance(error, ModuleNotFoundError) and error.name:
     return (
       f"{error.name} is not installed: run pip install {error.name}, or, in a "

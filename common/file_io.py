@@ -22,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 
+from absl import logging
+
 from common import errors
 
 _BLOCK_BYTES = 1 << 20
@@ -190,7 +192,16 @@ def open_for_reading(path: str) -> io.BufferedReader:
     # Each request is a round trip; a large buffer keeps requests few.
     return io.BufferedReader(_RemoteFile(path), _BLOCK_BYTES)
   refuse_pointer(path)
-  return open(path, "rb")
+  return io.BufferedReader(_LocalFile(path), _BLOCK_BYTES)
+
+
+def open_for_appending(path: str):
+  """Returns a stream that appends bytes to a local or remote file.
+
+  If the disk is full, a local stream keeps what it could not write, and writes
+  it with the next flush.
+  """
+  return _gfile().GFile(path, "ab") if is_remote(path) else open(path, "ab")
 
 
 def refuse_pointer(path: str) -> None:
@@ -217,6 +228,29 @@ def packed(path: str, name: str) -> errors.InputError:
   return errors.InputError(
     f"{path} is compressed ({name}); decompress it, or save it as text"
   )
+
+
+class _LocalFile(io.FileIO):
+  """Reads a file; errors of a failing disk have its name."""
+
+  def readinto(self, buffer):
+    with _named(self.name):
+      return super().readinto(buffer)
+
+  def readall(self):
+    with _named(self.name):
+      return super().readall()
+
+
+@contextlib.contextmanager
+def _named(path, temporary=None):
+  """Gives an OSError without a file name, or with a temporary one, a name."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno is not None and error.filename in (None, temporary):
+      error.filename, error.filename2 = path, None
+    raise
 
 
 class _RemoteFile(io.RawIOBase):
@@ -414,11 +448,13 @@ def atomic_write(path: str) -> Iterator[str]:
     _make_folder(path)
   temporary = temporary_path(path)
   try:
-    yield temporary
-    commit(temporary, path)
+    with _named(path, temporary):
+      yield temporary
+      commit(temporary, path)
   # BaseException, because Ctrl-C must not leave a half-written file either.
   except BaseException:
-    remove(temporary)
+    with contextlib.suppress(OSError):  # On a disk that fails, also this may.
+      remove(temporary)
     raise
 
 
@@ -426,8 +462,10 @@ def atomic_write(path: str) -> Iterator[str]:
 def new_folder(path: str) -> Iterator[str]:
   """Yields a temporary folder next to `path`; renames it to `path` at the end.
 
-  If the block raises, the temporary folder is removed. Raises InputError:
-  `path` is remote, is neither new nor an empty folder, or is below a file.
+  Its files are on the disk before they get their final names. If the block or a
+  renaming fails, the temporary folder is removed, and `path` stays empty or
+  missing. Raises InputError: `path` is remote, is neither new nor an empty
+  folder, or is below a file.
   """
   path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
@@ -441,18 +479,43 @@ def new_folder(path: str) -> Iterator[str]:
     raise errors.InputError(f"{path} already exists; give a new folder")
   _make_folder(path)
   try:
-    os.mkdir(temporary)
-    yield temporary
-    if stays:
-      for name in os.listdir(temporary):
-        os.rename(os.path.join(temporary, name), os.path.join(path, name))
-      return
-    with contextlib.suppress(FileNotFoundError):
-      # Some systems cannot rename a folder to the name of an existing folder.
-      os.rmdir(path)
-    os.rename(temporary, path)
+    with _named(path, temporary):
+      os.mkdir(temporary)
+      yield temporary
+      for folder, _, names in os.walk(temporary, topdown=False):
+        for name in [*names, ""]:
+          sync(os.path.join(folder, name))
+      if stays:
+        _move_all(temporary, path)
+      else:
+        # Some systems cannot rename a folder to the name of an existing folder.
+        with contextlib.suppress(FileNotFoundError):
+          os.rmdir(path)
+        os.rename(temporary, path)
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
+  try:
+    sync(path if stays else os.path.dirname(path) or ".")
+  except OSError as error:
+    logging.warning(
+      "%s is complete, but may be lost if the system stops now: %s",
+      path,
+      error.strerror,
+    )
+
+
+def _move_all(source, target):
+  """Moves a folder's entries to an empty folder, all or none."""
+  moved: list[str] = []
+  try:
+    for name in os.listdir(source):
+      os.rename(os.path.join(source, name), os.path.join(target, name))
+      moved.append(name)
+  except BaseException:
+    for name in moved:
+      with contextlib.suppress(OSError):
+        os.rename(os.path.join(target, name), os.path.join(source, name))
+    raise
 
 
 def _must_stay(path):
@@ -495,7 +558,7 @@ def _make_folder(path):
     ) from error
 
 
-def _commit_local(temporary, path):
+def _commit_local(temporary: str, path: str) -> None:
   # Without this, the renamed file could be empty after a power cut.
   sync(temporary)
   os.replace(temporary, path)

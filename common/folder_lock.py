@@ -22,7 +22,7 @@ WAIT_SECONDS = 10
 _held: dict[str, filelock.BaseFileLock] = {}
 
 
-def acquire(folder: str):
+def acquire(folder: str) -> None:
   """Locks a folder until this process ends; a second call does nothing.
 
   If another process has the lock, waits up to `WAIT_SECONDS` for that process
@@ -60,14 +60,14 @@ def acquire(folder: str):
   _held[name] = lock
   since = time.strftime("%Y-%m-%d %H:%M:%S %z")
   # Windows forbids reading and writing a locked file: its owner stays unknown.
-  with contextlib.suppress(PermissionError):
+  with contextlib.suppress(PermissionError), errors.by_product(path):
     with open(path, "w", encoding="utf-8") as stream:
       stream.write(
         f"process {os.getpid()} on {socket.gethostname()}, since {since}\n"
       )
 
 
-def _owner(path):
+def _owner(path: str) -> str:
   line = ""
   with contextlib.suppress(PermissionError):
     with open(path, encoding="utf-8", errors="replace") as stream:
@@ -75,7 +75,7 @@ def _owner(path):
   return line or "another process"
 
 
-def release(folder: str):
+def release(folder: str) -> None:
   """Releases the lock of a folder, if this process has it."""
   if lock := _held.pop(os.path.realpath(folder), None):
     lock.release()

@@ -111,6 +111,7 @@ _TYPE_NAMES = {
   bool: "true or false",
   int: "an integer",
   float: "a number",
+  types.NoneType: "null",
 }
 
 

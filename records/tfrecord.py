@@ -93,8 +93,7 @@ class RecordWriter:
     try:
       yield
     except self._faults as error:
-      reason = getattr(error, "message", None) or error.strerror
-      raise errors.InputError(f"cannot write {self.path}: {reason}") from error
+      raise errors.unwritable(self.path, error) from error
 
 
 class _LocalWriter:

@@ -4,7 +4,6 @@ import json
 import pathlib
 
 import fault_runs
-import script_runner
 import tiny_model
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -131,7 +130,9 @@ def _pretraining(folder, model):
     "num_train_steps": 4,
     "save_checkpoints_steps": 2,
   }
-  return fault_runs.Job("pre-training", "run_pretraining.py", flags, eagerly=True)
+  return fault_runs.Job(
+    "pre-training", "run_pretraining.py", flags, eagerly=True
+  )
 
 
 def _classifier(folder, model):

@@ -12,9 +12,6 @@ import sys
 import traceback
 import warnings
 
-from common import lean_tensorflow  # noqa: F401, I001
-import tensorflow as tf
-
 import script_runner
 
 
@@ -34,6 +31,8 @@ def serve():
 def _exit_code(run):
   """Runs the script in this process; returns its exit code."""
   signal.alarm(run.pop("seconds"))  # Ends a run that hangs, with -14.
+  import tensorflow as tf
+
   # Eager execution takes a third of the time that tracing would take, and
   # reads and writes the same files.
   tf.config.run_functions_eagerly(run.pop("eagerly"))

@@ -323,8 +323,9 @@ class Trainer:
     self._check_weights(step)
     try:
       results = self._evaluation.run(step)
-    except errors.InputError:
-      # For example, --save_best is not a result. The weights are saved anyway.
+    except (errors.InputError, OSError, tf.errors.OpError):
+      # For example, --save_best is not a result, or best_model cannot be
+      # written. The weights are saved anyway.
       self.save()
       raise
     log.evaluated(step, results)

@@ -37,10 +37,12 @@ _TRAINED_WITH = "trained_with"  # A key in that file, see TrainedWith.
 _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
+  r"|model\.ckpt-\d+\.earlier\."
 )
 # This project writes this first line into the file `checkpoint`; TensorFlow
 # skips the line. If it is absent, another program saved here last.
 _HEAD = "# A checkpoint counts only with its .commit file.\n"
+_STATE = "checkpoint"
 
 # {folder: fingerprint} for folders whose checkpoints have no valid fingerprint,
 # such as another program's. It is written with this run's first checkpoint,
@@ -160,12 +162,12 @@ def check_output_dir(
       # Checked again: another run may have begun and ended before the lock.
       is_recorded = _check_owner(folder, fingerprint, trained_with)
       _remove_leftovers(folder)
+      _repair_state(folder)
       if not is_recorded:
         _record_owner(folder, fingerprint, trained_with)
   except (OSError, tf.errors.OpError) as error:
     raise errors.InputError(
-      f"cannot use {folder} as the folder of a run: "
-      f"{weight_files.reason_of(error)}"
+      f"cannot use {folder} as the folder of a run: {errors.reason_of(error)}"
     ) from error
 
 
@@ -223,16 +225,35 @@ def _record_owner(folder, fingerprint, trained_with):
 def _remove_leftovers(folder):
   """Removes the unfinished files of killed processes; needs the lock."""
   names = set(tf.io.gfile.listdir(folder))
-  for name in sorted(names):
+  # If another program uses the folder, it may be writing a checkpoint now.
+  is_ours = not _foreign_steps(folder)
+  # The index goes first: without it, no program reads the other files.
+  for name in sorted(names, key=lambda name: (".index" not in name, name)):
     match = _NAME.match(name)
-    # If another program uses the folder, it may be writing a checkpoint now.
-    is_partial = (
-      match
-      and not _foreign_steps(folder)
-      and not names & {f"{match[1]}.index", f"{match[1]}.commit"}
-    )
+    is_partial = match and is_ours and f"{match[1]}.commit" not in names
+    if is_partial and name.endswith(".index"):
+      logging.warning(
+        "removing %s, whose saving or removal was not finished",
+        os.path.join(folder, match[1]),
+      )
     if is_partial or _TEMPORARY.match(name):
       file_io.remove(os.path.join(folder, name))
+
+
+def _repair_state(folder):
+  """Writes the file `checkpoint` again if it lacks the last step saved here."""
+  steps = sorted(_steps(folder, "commit"))
+  if not steps or _foreign_steps(folder):
+    return
+  path = os.path.join(folder, _STATE)
+  stored = b""
+  if tf.io.gfile.exists(path):
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      stored = stream.read()
+  if stored != _state_of(steps).encode("utf-8"):
+    logging.info("%s is written again: its last step is %d", path, steps[-1])
+    with errors.by_product(path):
+      _write_state(folder, steps)
 
 
 def _check_same_run(folder, stored, fingerprint, trained_with):
@@ -291,18 +312,44 @@ def save(
       # An earlier checkpoint of this step stays valid until the new one is
       # ready to replace it.
       file_io.remove(f"{prefix}.commit")
-    # Old checkpoints are removed after the commit, because until then only they
-    # are valid.
     _commit(prefix, extra or {})
-    kept = _remove_oldest(folder, int(step), max_to_keep)
-    _write_state(folder, kept)
   except (errors.InputError, OSError, tf.errors.OpError) as error:
     raise errors.InputError(
       f"step {step} could not be saved in {folder}: "
-      f"{weight_files.reason_of(error)}; the earlier checkpoints are kept: "
+      f"{errors.reason_of(error)}; the earlier checkpoints are kept: "
       "make room and run the same command again"
     ) from error
+  _rotate(folder, int(step), max_to_keep)
   return prefix
+
+
+def _rotate(folder, step, max_to_keep):
+  """Lists a step that is complete, and then removes the oldest ones.
+
+  Until the step is complete, only the older checkpoints are valid. Failures are
+  warnings, since the step is saved; the next start repairs them.
+  """
+  # Later checkpoints must be damaged, since the run did not resume from them.
+  steps = [s for s in _steps(folder, "commit") if s <= step]
+  old_steps = steps[max_to_keep:] if max_to_keep else []
+  kept = sorted(set(steps) - set(old_steps))
+  for fault, action in (
+    (
+      "the file `checkpoint` does not name it",
+      lambda: _write_state(folder, kept),
+    ),
+    ("older checkpoints stay", lambda: _remove(folder, old_steps)),
+  ):
+    try:
+      action()
+    except (errors.InputError, OSError, tf.errors.OpError) as error:
+      logging.warning(
+        "step %d is saved in %s, but %s (%s); the next start repairs this",
+        step,
+        folder,
+        fault,
+        errors.reason_of(error),
+      )
 
 
 def _commit(prefix, extra):
@@ -331,25 +378,26 @@ def _adopt_foreign(folder):
     json_files.write_sealed(os.path.join(folder, _FINGERPRINT), fingerprint)
 
 
-def _remove_oldest(folder, step, max_to_keep):
-  """Removes old checkpoints; returns the remaining steps, ascending."""
-  # Later checkpoints must be damaged, since the run did not resume from them.
-  steps = [s for s in _steps(folder, "commit") if s <= step]
-  old_steps = steps[max_to_keep:] if max_to_keep else []
-  for old_step in old_steps:
-    prefix = os.path.join(folder, f"model.ckpt-{old_step}")
+def _remove(folder, steps):
+  """Removes checkpoints."""
+  for step in steps:
+    prefix = os.path.join(folder, f"model.ckpt-{step}")
     # The .commit file and the index are removed first: a checkpoint that lacks
     # files must not be valid, and the next start removes its other files.
     for path in [f"{prefix}.commit", *reversed(weight_files.files_of(prefix))]:
       file_io.remove(path)
-  return sorted(set(steps) - set(old_steps))
 
 
 def _write_state(folder, steps):
   """Writes the file that tf.train.latest_checkpoint reads."""
+  file_io.write_text(os.path.join(folder, _STATE), _state_of(steps))
+
+
+def _state_of(steps):
+  """Returns the text of the file `checkpoint` for ascending steps."""
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]
-  file_io.write_text(os.path.join(folder, "checkpoint"), _HEAD + "".join(lines))
+  return _HEAD + "".join(lines)
 
 
 def newest_checkpoint(folder: str) -> StartingPoint | None:
@@ -376,7 +424,7 @@ def newest_checkpoint(folder: str) -> StartingPoint | None:
 
 def _foreign_steps(folder):
   """Returns the steps that the file `checkpoint` of another program names."""
-  path = os.path.join(folder, "checkpoint")
+  path = os.path.join(folder, _STATE)
   if not tf.io.gfile.exists(path):
     return set()
   with tf.io.gfile.GFile(path, "rb") as stream:

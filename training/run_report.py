@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from common import file_io, program
+from common import errors, file_io, program
 from training import train_log
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -105,10 +105,13 @@ def write(settings, report: Report) -> None:
     mistakes=_mistakes(report),
     settings=_table((k, json.dumps(v, default=str)) for k, v in values.items()),
   )
-  file_io.write_text(os.path.join(folder, "report.html"), page)
+  path = os.path.join(folder, "report.html")
+  with errors.by_product(path):
+    file_io.write_text(path, page)
   if settings.do_train:
-    card = os.path.join(folder, "final_model", "README.md")
-    file_io.write_text(card, _card(settings, report, texts))
+    path = os.path.join(folder, "final_model", "README.md")
+    with errors.by_product(path):
+      file_io.write_text(path, _card(settings, report, texts))
 
 
 def _advice(settings, report, last_step):

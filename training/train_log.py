@@ -5,17 +5,19 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import file_io, progress
+from common import errors, file_io, json_files, progress
 
 # Time between progress lines if there is no terminal to show a progress bar.
 _SECONDS_BETWEEN_LINES = 30.0
 _LOG_FILE = "train_log.jsonl"
+_EVENTS = "events.out.tfevents"  # The start of TensorBoard's files.
 
 
 class BlockResults(NamedTuple):
@@ -51,6 +53,7 @@ class TrainingLog:
     # (step, time, results) of the block to log next, and of the block before.
     self._waiting: tuple[int, float, BlockResults] | None = None
     self._last: tuple[int, float, BlockResults] | None = None
+    self._profile = os.path.join(options.output_dir, "plugins", "profile")
     self._profiling = False
     # The monotonic clock cannot be set back, unlike time.time().
     self._block_began = self._line_shown = time.monotonic()
@@ -74,8 +77,9 @@ class TrainingLog:
     self._block_began = time.monotonic()
     edges = self._options.profile_steps
     if edges and edges[0] <= step < edges[1] and not self._profiling:
-      tf.profiler.experimental.start(self._options.output_dir)
-      self._profiling = True
+      with errors.by_product(self._profile):
+        tf.profiler.experimental.start(self._options.output_dir)
+        self._profiling = True
 
   def evaluated(self, step: int, results: dict[str, float]) -> None:
     """Logs the results of an evaluation during training."""
@@ -131,8 +135,9 @@ class TrainingLog:
       self._files.close()
 
   def _stop_profiler(self):
-    tf.profiler.experimental.stop()
     self._profiling = False
+    with errors.by_product(self._profile):
+      tf.profiler.experimental.stop()
 
   def flush(self) -> None:
     """Waits for the last block and logs it."""
@@ -247,44 +252,110 @@ class TrainingLog:
 
 
 class _Files:
-  """TensorBoard summaries and train_log.jsonl in a run's folder."""
+  """TensorBoard summaries and train_log.jsonl in a run's folder.
+
+  A run can lack both: a file that cannot be written is named once.
+  """
 
   def __init__(self, folder, first_step):
     tf.io.gfile.makedirs(folder)
-    self._summaries = tf.summary.create_file_writer(folder)
     path = os.path.join(folder, _LOG_FILE)
-    # A killed run may have logged steps after its last checkpoint. Their lines
-    # are dropped, because this run repeats and logs these steps.
-    lines = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
-    file_io.write_text(path, "".join(lines))
-    self._lines = tf.io.gfile.GFile(path, "a")
+    self._summaries = self._lines = None
+    self._tried = {
+      _LOG_FILE: _Tried(path),
+      _EVENTS: _Tried(os.path.join(folder, _EVENTS)),
+    }
+    with self._tried[_EVENTS].write():
+      self._summaries = tf.summary.create_file_writer(folder)
+    with self._tried[_LOG_FILE].write():
+      # A killed run may have logged steps after its last checkpoint. Their
+      # lines are dropped, because this run repeats and logs these steps.
+      lines = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
+      file_io.write_text(path, "".join(lines))
+      self._lines = file_io.open_for_appending(path)
 
   def write(self, step, values):
-    with self._summaries.as_default(step=step):
-      for name, value in values.items():
-        tf.summary.scalar(name, value)
-    self._summaries.flush()
-    # JSON has neither NaN nor Infinity.
-    finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-    self._lines.write(json.dumps({"step": step, **finite}) + "\n")
-    self._lines.flush()
+    if self._summaries:
+      with self._tried[_EVENTS].write():
+        with self._summaries.as_default(step=step):
+          for name, value in values.items():
+            tf.summary.scalar(name, value)
+        self._summaries.flush()
+    if self._lines:
+      # JSON has neither NaN nor Infinity.
+      finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+      line = json.dumps({"step": step, **finite}) + "\n"
+      with self._tried[_LOG_FILE].write():
+        self._lines.write(line.encode("utf-8"))
+        self._lines.flush()
 
   def close(self):
-    self._summaries.close()
-    self._lines.close()
+    for name, stream in ((_EVENTS, self._summaries), (_LOG_FILE, self._lines)):
+      if stream:
+        with self._tried[name].write():
+          stream.close()
+      self._tried[name].warn_at_end()
+
+
+class _Tried:
+  """Counts the failures to write a file that a run can lack."""
+
+  def __init__(self, path: str):
+    self._path, self._failures = path, 0
+
+  @contextlib.contextmanager
+  def write(self) -> Iterator[None]:
+    """Wraps a block that writes; the first failure is logged."""
+    try:
+      yield
+    except Exception as error:
+      if not errors.is_of_files(error):
+        raise
+      self._failures += 1
+      if self._failures == 1:
+        logging.warning(
+          "%s cannot be written (%s); the training goes on",
+          self._path,
+          errors.reason_of(error),
+        )
+
+  def warn_at_end(self) -> None:
+    """Logs the number of failures, if there are any."""
+    if self._failures:
+      logging.warning(
+        "%s lacks entries: %d writes failed", self._path, self._failures
+      )
 
 
 def read(folder: str, last_step: float = math.inf) -> list[dict]:
-  """Returns the entries of a run's log up to a step; [] if it has no log."""
+  """Returns the entries of a run's log up to a step; [] if it has no log.
+
+  Lines that a kill truncated, and damaged lines, are skipped: those that are
+  not UTF-8, not a JSON object, without a step, or with a value that is neither
+  a number nor null.
+  """
   path = os.path.join(folder, _LOG_FILE)
   if not tf.io.gfile.exists(path):
     return []
   entries = []
-  with tf.io.gfile.GFile(path, "r") as stream:
-    for text in stream:
-      # Lines that a kill truncated, and damaged lines, are skipped.
-      with contextlib.suppress(ValueError, TypeError, KeyError):
-        entry = json.loads(text)
-        if entry["step"] <= last_step:
-          entries.append(entry)
+  with file_io.open_for_reading(path) as stream:
+    for line in stream:
+      entry = _entry_of(line)
+      if entry and entry["step"] <= last_step:
+        entries.append(entry)
   return entries
+
+
+def _entry_of(line):
+  """Returns the entry in a line, as bytes; None if it is damaged."""
+  try:
+    entry = json_files.parse(line)
+  except errors.InputError:
+    return None
+  if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+    return None
+  is_whole = all(
+    value is None or type(value) in (int, float) and math.isfinite(value)
+    for value in entry.values()
+  )
+  return entry if is_whole else None
