@@ -30,7 +30,6 @@ shapes use these letters:
   L  labels                       S  rows that are computed: see unpadding.py
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -102,13 +101,13 @@ def attention(
 def transformer_layer(
   x: tf.Tensor,
   weights: dict[str, tf.Tensor],
-  to_states: tf.Tensor | None = None,
-  *,
   config: BertConfig,
+  *,
   rows: unpadding.Rows,
-  to_rows: unpadding.Rows | None = None,
   bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
+  to_states: tf.Tensor | None = None,
+  to_rows: unpadding.Rows | None = None,
   return_attention: bool = False,
 ) -> tuple:
   """Computes one layer: attention and feed-forward, with residuals and norms.
@@ -116,12 +115,11 @@ def transformer_layer(
   Args:
     x: hidden states [S, H], in the dtype of the computation.
     weights: {name below "layer_<n>/": tensor}.
-    to_states: hidden states [S, H] of the tokens to which x attends; None means
-      x itself. They may have more rows than x.
-    rows, to_rows: map the rows of x and of `to_states` to positions of the
-      batch; see unpadding.py.
+    rows: maps the rows of x to positions of the batch; see unpadding.py.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
     dropout: {name in _LAYER_SITES: dropout}.
+    to_states, to_rows: the hidden states to which x attends, and their rows;
+      None means x itself.
     return_attention: whether to return the attention probabilities.
 
   Returns:
@@ -238,9 +236,7 @@ class BertModel(named_weights.Weights):
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._skip_padding = skip_padding
     self._is_for_tpu = is_for_tpu
-    self._run_layer: Callable = functools.partial(self.layer, config=config)
-    if recompute_activations:
-      self._run_layer = kernels.recomputed(self._run_layer)
+    self._recompute_activations = recompute_activations
 
   @property
   def word_embeddings(self):
@@ -301,21 +297,21 @@ class BertModel(named_weights.Weights):
     rows = self._rows(input_ids, input_mask)
     x = self._embed(rows, input_ids, token_type_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
-    run_layer = self._run_layer
+    run_layer: Callable = self._run_layer
+    if self._recompute_activations:
+      run_layer = kernels.recomputed(run_layer)
     # XLA would treat the inputs of a traced function as constants and recompile
     # the gradients at every step, so layers that it may compile are inlined.
     xla_may_compile_gradients = training and not self._skip_padding
     if tf.inside_function() and not xla_may_compile_gradients:
       run_layer = kernels.traced_once(run_layer)
     states, all_probs = [rows.pad(x)], []  # [B, T, H]
-    others: tuple[tf.Tensor, ...] = ()
-    to_rows: unpadding.Rows | None = None
+    if positions is not None:
+      positions = tf.convert_to_tensor(positions)
     depth = self.config.num_hidden_layers
     for number in range(depth):
       # Only the last layer may skip positions: no layer above attends to them.
-      if positions is not None and number == depth - 1:
-        others, to_rows = (x,), rows
-        x, rows, bias = self._pick(x, rows, bias, positions)
+      computed = positions if number == depth - 1 else None
       weights = {
         name: tf.convert_to_tensor(weight)
         for name, weight in self._layer_weights(number).items()
@@ -323,13 +319,14 @@ class BertModel(named_weights.Weights):
       x, *probs = run_layer(
         x,
         weights,
-        *others,
         rows=rows,
-        to_rows=to_rows,
         bias=bias,
+        positions=computed,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
         return_attention=return_attention,
       )
+      if computed is not None:
+        rows = unpadding.PaddedRows(*layers.sizes(computed))
       states.append(rows.pad(x))
       all_probs += probs  # [B, N, F, T]
     if positions is None:
@@ -361,15 +358,35 @@ class BertModel(named_weights.Weights):
     rows_class = unpadding.TpuRows if self._is_for_tpu else unpadding.PaddedRows
     return rows_class(*layers.sizes(input_ids))
 
-  def _pick(
-    self, x: tf.Tensor, rows: unpadding.Rows, bias: tf.Tensor | None, positions
-  ) -> tuple[tf.Tensor, unpadding.Rows, tf.Tensor | None]:
-    """Returns the states [B P, H], rows and bias of tokens at [B, P]."""
-    positions = tf.convert_to_tensor(positions)
+  def _run_layer(
+    self,
+    x: tf.Tensor,
+    weights: dict[str, tf.Tensor],
+    *,
+    rows: unpadding.Rows,
+    bias: tf.Tensor | None,
+    positions: tf.Tensor | None,
+    **options,
+  ) -> tuple:
+    """Runs `layer`; with positions [B, P], only for the tokens there.
+
+    Returns its outputs; with positions, the hidden states are [B P, H].
+    """
+    config = self.config
+    if positions is None:
+      return self.layer(x, weights, config, rows=rows, bias=bias, **options)
     picked_rows = unpadding.PaddedRows(*layers.sizes(positions))
     picked = tf.gather(rows.pad(x), positions, batch_dims=1)  # [B, P, H]
-    x = picked_rows.unpad(picked)  # [B P, H]
-    return x, picked_rows, layers.pick_bias(bias, positions)
+    return self.layer(
+      picked_rows.unpad(picked),  # [B P, H]
+      weights,
+      config,
+      rows=picked_rows,
+      bias=layers.pick_bias(bias, positions),
+      to_states=x,
+      to_rows=rows,
+      **options,
+    )
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
