@@ -147,13 +147,19 @@ def read_settings(
   return run_settings.Settings(stored), texts
 
 
-def check(head: str, rows: list) -> None:
-  """Raises InputError for an empty text, unless the head embeds texts."""
+def check(head: str, rows: list, mask: str = "") -> None:
+  """Raises InputError for a text without words or `mask`.
+
+  A text without words is refused unless the head embeds texts. `mask` is the
+  tokenizer's, if the head fills it.
+  """
   if head in ("embedding", "sparse"):
     return
   for number, row in enumerate(rows):
     for text in row:
       errors.require_text(text, f"text number {number}")
+      if head == "masked_lm":
+        pretraining_answers.require_mask(text, mask, f"text number {number}")
 
 
 def classifier(
@@ -205,15 +211,11 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     # A SavedModel returns word pieces, all other networks return ids.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
-  def encode(text):
-    ids, positions = pretraining_answers.encode(tokenizer, text)
-    if len(ids) > length:
-      ids = [*ids[: length - 1], ids[-1]]
-    # Truncating a text also removes the masks beyond its new end.
-    return ids, [position for position in positions if position < length - 1]
-
   def answer(rows):
-    encoded = [encode(text) for (text,) in rows]
+    encoded = [
+      pretraining_answers.encode_within(tokenizer, text, length)
+      for (text,) in rows
+    ]
 
     def compute(batch, numbers):
       positions = [encoded[n][1] for n in numbers]

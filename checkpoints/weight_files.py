@@ -457,6 +457,12 @@ def check_shapes(
         if may_be_missing(name)
         else "pass the configuration and vocabulary of the checkpoint"
       )
+      if name in ("output_weights", "output_bias"):
+        advice = (
+          f"the checkpoint was trained for a task with {stored[0]} outputs, "
+          f"and this task has {shape[0]}: pass the task of the checkpoint, or "
+          "another --output_dir to train a new head"
+        )
       raise errors.InputError(
         f"{reader.path}: {name} has shape {list(stored)}, but {list(shape)} is "
         f"needed; {advice}"

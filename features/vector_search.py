@@ -117,8 +117,12 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
   return vectors
 
 
-def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
+def check(
+  vectors: np.ndarray, count: int, first: np.ndarray, source: str
+) -> None:
   """Raises InputError if vectors belong to different lines or another model.
+
+  It also refuses values that are no finite floats.
 
   Args:
     count: N.
@@ -128,6 +132,13 @@ def check(vectors: np.ndarray, count: int, first: np.ndarray, source: str):
   shape, expected = np.shape(vectors), (count, len(first))
   if shape != expected:
     fault = f"has vectors of shape {shape}, expected {expected}"
+  elif not np.issubdtype(np.asarray(vectors).dtype, np.floating):
+    fault = f"has {np.asarray(vectors).dtype} values, expected floats"
+  elif (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
+    fault = (
+      f"has nan or infinite values in {bad.size} vectors, the first for line "
+      f"{bad[0] + 1}"
+    )
   elif not _unit(vectors[:1])[0] @ _unit([first])[0] > _MIN_COSINE:
     fault = "has a different vector for the first line than this model computes"
   else:

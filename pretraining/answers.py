@@ -23,6 +23,32 @@ def encode(
   return [*ids, *tokenizer.encode(last), frame.sep_id], positions
 
 
+def encode_within(
+  tokenizer: tokenization.FullTokenizer, text: str, max_seq_length: int
+) -> tuple[list, list]:
+  """Returns `encode`'s ids, cut to a length, and the indices of all masks.
+
+  Raises InputError: a mask is behind the length.
+  """
+  ids, positions = encode(tokenizer, text)
+  if positions and positions[-1] >= max_seq_length - 1:
+    mask = tokenizer.specials.mask
+    raise errors.InputError(
+      f"the text {text!r:.40} has a {mask} at token {positions[-1] + 1}, but "
+      f"the model reads {max_seq_length} (max_seq_length); raise it, or "
+      "shorten the text"
+    )
+  if len(ids) > max_seq_length:
+    ids = [*ids[: max_seq_length - 1], ids[-1]]
+  return ids, positions
+
+
+def require_mask(text: str, mask: str, place: str) -> None:
+  """Raises InputError for a text without the model's mask."""
+  if mask not in text:
+    raise errors.InputError(f"{place}: no {mask} in {text!r}; write one")
+
+
 def check(
   text: str,
   tokenizer: tokenization.FullTokenizer,
@@ -30,11 +56,8 @@ def check(
   place: str,
 ) -> None:
   """Raises InputError for a text that has no mask or would be truncated."""
-  ids, positions = encode(tokenizer, text)
-  if not positions:
-    mask = tokenizer.specials.mask
-    raise errors.InputError(f"{place}: no {mask} in {text!r}; write one")
-  _check_length(len(ids), max_seq_length, place)
+  require_mask(text, tokenizer.specials.mask, place)
+  _check_length(len(encode(tokenizer, text)[0]), max_seq_length, place)
 
 
 def check_sentence(

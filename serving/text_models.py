@@ -334,7 +334,7 @@ class TextModel:
   def _ask(self, head_name, texts, options, **answer_options):
     """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
-    answers.check(head_name, rows)
+    answers.check(head_name, rows, self.tokenizer.specials.mask)
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
     results = head.answer(rows, **answer_options) if rows else []

@@ -256,6 +256,16 @@ def test_shapes_must_agree(prefix):
     weight_files.load([head], prefix, allowed_missing=["pooler/dense/bias"])
 
 
+def test_another_number_of_classes_is_another_task(tmp_path):
+  prefix = str(tmp_path / "model.ckpt")
+  weight_files.write_tf1(prefix, {"output_weights": np.zeros([3, 2])})
+  (head,) = model(output_weights=[2, 2])
+  with pytest.raises(errors.InputError) as raised:
+    weight_files.load([head], prefix)
+  facts = ("task with 3 outputs", "this task has 2", "another --output_dir")
+  assert all(fact in str(raised.value) for fact in facts)
+
+
 def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
   strategy = two_replicas.strategy()
   with strategy.scope():

@@ -87,6 +87,27 @@ def test_vectors_that_do_not_fit_are_refused(count, first, message):
     vector_search.check(VECTORS, count, first, "a.npz")
 
 
+def changed(value):
+  vectors = VECTORS.copy()
+  vectors[[4, 17], 2] = value
+  return vectors
+
+
+@pytest.mark.parametrize(
+  "vectors, facts",
+  [
+    (changed(np.nan), ["infinite values in 2 vectors", "line 5"]),
+    (changed(-np.inf), ["infinite values in 2 vectors", "line 5"]),
+    (VECTORS.astype(str), ["has <U", "expected floats"]),
+    (VECTORS.astype(int), ["has int64 values"]),
+  ],
+)
+def test_every_value_must_be_a_finite_float(vectors, facts):
+  with pytest.raises(errors.InputError) as raised:
+    vector_search.check(vectors, 23, VECTORS[0], "a.npz")
+  assert all(fact in str(raised.value) for fact in facts)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"PK\x03\x04", None])
 def test_a_file_without_vectors(content, tmp_path):
   path = tmp_path / "a.npz"

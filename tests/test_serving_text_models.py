@@ -216,7 +216,18 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
       lambda b: b.search("a", ["b"], vectors=np.zeros([1, 3])),
       r"vectors= has vectors of shape \(1, 3\), expected \(1, ",
     ),
-    (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
+    (
+      lambda b: b.fill_mask(["[MASK]", "a [mask]"]),
+      r"text number 1: no \[MASK\] in 'a \[mask\]'",
+    ),
+    (
+      lambda b: b.fill_mask("x " * 14 + "[MASK]", max_seq_length=16),
+      r"a \[MASK\] at token 16, but the model reads 16 \(max_seq_length\)",
+    ),
+    (
+      lambda b: b.fill_mask("[MASK]", doc_stride=8),
+      "--doc_stride needs --head=",
+    ),
     (lambda b: b.embed(("x", "y")), "takes strings .text., not pairs"),
     (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
     (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),

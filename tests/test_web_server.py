@@ -20,7 +20,7 @@ from web import batching, metrics, server
 class Model:
   """Counts the letters of strings."""
 
-  version, head, texts = 4, "classification", ["text"]
+  version, head, texts, mask = 4, "classification", ["text"], "[MASK]"
 
   def __init__(self):
     self.started = threading.Semaphore(0)
@@ -101,6 +101,17 @@ def test_refusals(path, request_, status, sentence):
     assert (await ask("m:predict", body("a")))[0] == 200
 
   serve(test, max_batch_size=2, max_queue=2)
+
+
+def test_a_text_without_the_mask_is_refused():
+  async def test(ask, model):
+    model.head, model.mask = "masked_lm", "<mask>"
+    assert (await ask("m:predict", body("a <mask>")))[0] == 200
+    status, answer = await ask("m:predict", body("<mask>", "a [MASK]"))
+    assert status == 400
+    assert "text number 1: no <mask> in 'a [MASK]'" in answer["error"]
+
+  serve(test)
 
 
 def test_too_many_requests_and_too_slow_answers():

@@ -204,7 +204,7 @@ class _Handlers:
   async def _predict(self, request):
     body = await request.read()
     rows, by_row = rest.parse_predict(body, self._model.texts)
-    answers.check(self._model.head, rows)
+    answers.check(self._model.head, rows, self._model.mask)
     return _json(rest.predictions(await self._batcher.submit(rows), by_row))
 
   async def page(self, request):
