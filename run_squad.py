@@ -20,7 +20,7 @@ and the other flags that it stores:
 """
 
 from answering import export_options
-from common import command, flags
+from common import command, flag_values, flags
 from serving import text_flags
 from training import common_flags
 
@@ -81,6 +81,15 @@ flags.DEFINE_string(
   "are computed from null_odds.json in the same folder, if it exists.",
   needs="evaluate_only",
 )
+flags.DEFINE_enum(
+  "f1_units",
+  "auto",
+  flag_values.ANSWER_UNITS,
+  "What F1 counts: words, as in SQuAD; characters, as in KorQuAD; mixed, each "
+  "Han character and the words of other scripts, as in MLQA. auto: words, "
+  "unless most letters of the correct answers are of a script without spaces, "
+  "or Korean.",
+)
 common_flags.define_search_flag("f1")
 # As in the original: the other training flags are accepted without --do_train,
 # because its documented commands pass --do_train=False --train_file=....
@@ -104,7 +113,7 @@ flags.rule(
 flags.rule_for_others(
   "evaluate_only",
   but="version_2_with_negative verbose_logging output_dir "
-  "predict_file predictions_file",
+  "predict_file predictions_file f1_units",
   why=", which scores a file of predictions without a model",
 )
 
@@ -128,6 +137,7 @@ from training import distribution, repeated_runs, run_setup
 def score_predictions(settings):
   """Scores a file of predictions without a model."""
   version_2, odds = settings.version_2_with_negative, None
+  units = settings.f1_units
   file = data.read(settings.predict_file, version_2=version_2)
   data.require_answers(file)
   predictions = scores.read_by_id(settings.predictions_file, str)
@@ -137,9 +147,9 @@ def score_predictions(settings):
     if file_io.exists(path):
       odds = scores.read_by_id(path, float)
       logging.info("the best thresholds come from the odds in %s", path)
-    results = scores.score_v2(file.questions, predictions, odds)
+    results = scores.score_v2(file.questions, predictions, odds, units=units)
   else:
-    results = scores.score_v1(file.questions, predictions)
+    results = scores.score_v1(file.questions, predictions, units=units)
   job.write_results(results, settings.output_dir)
 
 

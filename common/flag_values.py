@@ -26,6 +26,7 @@ OWN_TASK_KINDS = tuple(
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 SPARSE_RULES = ("max", "sum"), ("relu", "log1p_relu")  # Pooling, activation.
 
+ANSWER_UNITS = ("auto", "words", "mixed", "characters")
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none")
 TAGGING_FEATURES = tuple(

@@ -70,7 +70,7 @@ class Answerer:
       window_logits, model, trim=self._trim, mask_padding=not pads
     )
     self._predictor = evaluation_loop.Predictor(strategy, compute)
-    self.threshold = threshold
+    self.threshold, self._units = threshold, settings.f1_units
 
   def answers(
     self,
@@ -96,7 +96,7 @@ class Answerer:
       file.file.questions, windows, logits, self._options, self._tokenizer
     )
     if find_threshold:
-      self.threshold.find(file.file, predicted)
+      self.threshold.find(file.file, predicted, self._units)
     return answers.with_threshold(predicted, self.threshold.value)
 
   def scores(self, file: data.SquadFile, predicted: list) -> tuple[dict, dict]:
@@ -106,7 +106,9 @@ class Answerer:
     """
     version_2 = self._options.version_2_with_negative
     texts = {answer.qas_id: answer.text for answer in predicted}
-    points = scores.compare_all(file.questions, texts, version_2=version_2)
+    points = scores.compare_all(
+      file.questions, texts, version_2=version_2, units=self._units
+    )
     if not version_2:
       return scores.score_v1(file.questions, texts, points), points
     odds = {answer.qas_id: answer.null_odds for answer in predicted}

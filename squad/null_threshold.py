@@ -20,7 +20,7 @@ from absl import logging
 import named_weights
 from checkpoints import weight_files
 from common import errors, file_io, json_files
-from squad import data, scores
+from squad import answer_units, data, scores
 
 FILE = "null_threshold.json"
 _FLAG = "null_score_diff_threshold"
@@ -61,11 +61,16 @@ class NullThreshold:
     if not self._is_given:
       self.value = stored(folders, self._weights())
 
-  def find(self, file: data.SquadFile, answers: list) -> None:
-    """Sets the threshold with the best F1 for the current weights' answers."""
+  def find(
+    self, file: data.SquadFile, answers: list, units: str = answer_units.AUTO
+  ) -> None:
+    """Sets the threshold with the best F1 for the current weights' answers.
+
+    `units` are those of F1, see scores.compare_all.
+    """
     texts = {answer.qas_id: answer.best_text for answer in answers}
     odds = {answer.qas_id: answer.null_odds for answer in answers}
-    self.value = scores.best_threshold(file.questions, texts, odds)
+    self.value = scores.best_threshold(file.questions, texts, odds, units=units)
     # JSON must be UTF-8, but file names may contain other bytes.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {

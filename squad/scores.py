@@ -17,16 +17,12 @@ An answer "without words" consists only of punctuation and articles.
 """
 
 import collections
-import re
-import string
 
 import numpy as np
 from absl import logging
 
 from common import errors, json_files
-
-_PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
-_ARTICLE = re.compile(r"\b(?:an?|the)\b")
+from squad import answer_units
 
 
 def read_by_id(path: str, value_type: type) -> dict:
@@ -40,16 +36,6 @@ def read_by_id(path: str, value_type: type) -> dict:
   }
 
 
-def normalized(text: str) -> str:
-  """Returns a text normalized for comparison.
-
-  It lower-cases the text, removes ASCII punctuation (typographic quotes stay),
-  and removes the words a, an and the. "well-known" becomes "wellknown".
-  """
-  text = text.lower().translate(_PUNCTUATION_REMOVED)
-  return " ".join(_ARTICLE.sub(" ", text).split())
-
-
 def f1(prediction: str, gold: str) -> float:
   """Returns the F1 of two normalized texts: 2 * common words / all words.
 
@@ -60,27 +46,43 @@ def f1(prediction: str, gold: str) -> float:
   return 2 * common / sum(c.total() for c in counts) if common else 0.0
 
 
-def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
+def compare(
+  prediction: str,
+  answers: tuple,
+  *,
+  version_2: bool,
+  units: str = answer_units.WORDS,
+) -> tuple:
   """Returns a prediction's best exact match and F1 over all answers, 0 to 1."""
-  predicted = normalized(prediction)
-  golds = [normalized(text) for text in answers]
+  predicted = answer_units.normalized(prediction, units)
+  golds = [answer_units.normalized(text, units) for text in answers]
   # As in the official script, only 2.0 ignores answers without words.
   if version_2:
     golds = [gold for gold in golds if gold]
     if not golds:
       return (float(not predicted),) * 2
-  return float(predicted in golds), max(f1(predicted, gold) for gold in golds)
+  exact = float(predicted in golds)
+  predicted, *golds = (
+    answer_units.spaced(text, units) for text in (predicted, *golds)
+  )
+  return exact, max(f1(predicted, gold) for gold in golds)
 
 
 def score_v1(
-  questions: list, predictions: dict, points: dict | None = None
+  questions: list,
+  predictions: dict,
+  points: dict | None = None,
+  *,
+  units: str = answer_units.AUTO,
 ) -> dict:
   """Returns SQuAD 1.1's scores: {"exact_match": percent, "f1": percent}.
 
   `predictions` is {question id: text}; `points` is the result of `compare_all`,
   if already computed. Raises InputError: see `compare_all`.
   """
-  scores = points or compare_all(questions, predictions, version_2=False)
+  scores = points or compare_all(
+    questions, predictions, version_2=False, units=units
+  )
   # The mean is over all questions; a question without a prediction scores 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
@@ -91,6 +93,8 @@ def score_v2(
   predictions: dict,
   null_odds: dict | None = None,
   points: dict | None = None,
+  *,
+  units: str = answer_units.AUTO,
 ) -> dict:
   """Returns SQuAD 2.0's scores by name; exact match and F1 are in percent.
 
@@ -107,7 +111,9 @@ def score_v2(
     script also applies a threshold, 1 by default, to the other scores, and
     fails if a prediction is missing.
   """
-  scores = points or compare_all(questions, predictions, version_2=True)
+  scores = points or compare_all(
+    questions, predictions, version_2=True, units=units
+  )
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   result = _means(scores)
   for name, expected in (("HasAns", True), ("NoAns", False)):
@@ -126,7 +132,13 @@ def score_v2(
   return result
 
 
-def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
+def best_threshold(
+  questions: list,
+  best_texts: dict,
+  null_odds: dict,
+  *,
+  units: str = answer_units.AUTO,
+) -> float:
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
   A question with odds above the threshold gets "no answer". The result differs
@@ -137,7 +149,7 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   than ""}, `null_odds` is {question id: odds}. Raises InputError: no question
   has a text, or a text has no odds.
   """
-  scores = compare_all(questions, best_texts, version_2=True)
+  scores = compare_all(questions, best_texts, version_2=True, units=units)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
@@ -183,9 +195,16 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   return np.concatenate([[-np.inf], odds[order]]), sums
 
 
-def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
+def compare_all(
+  questions: list,
+  predictions: dict,
+  *,
+  version_2: bool,
+  units: str = answer_units.AUTO,
+) -> dict:
   """Returns {question id: (exact match, F1)}; logs missing predictions.
 
+  `units` is one of answer_units.UNITS; "auto" derives it from the answers.
   Raises InputError: no question has a prediction, or a question of SQuAD 1.1
   has no answer.
   """
@@ -208,8 +227,12 @@ def compare_all(questions: list, predictions: dict, *, version_2: bool) -> dict:
       len(questions),
       "are left out" if version_2 else "score 0",
     )
+  if units == answer_units.AUTO:
+    units = answer_units.of_answers(a for q in questions for a in q.answers)
   return {
-    q.qas_id: compare(predictions[q.qas_id], q.answers, version_2=version_2)
+    q.qas_id: compare(
+      predictions[q.qas_id], q.answers, version_2=version_2, units=units
+    )
     for q in answered
   }
 

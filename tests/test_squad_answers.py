@@ -266,6 +266,7 @@ SETTINGS = {
   "max_answer_length": 2,
   "version_2_with_negative": False,
   "pad_to_max_length": False,
+  "f1_units": "auto",
 }
 LENGTHS = windowing.Lengths(12, 4, 4)
 CONTEXT = "f b c d e b d c b f"

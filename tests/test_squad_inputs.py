@@ -140,6 +140,16 @@ def test_a_piece_counts_in_the_window_with_most_context():
   assert second.tolist() == [False, False, True, True, True]
 
 
+def test_a_longer_window_counts_for_more_context():
+  """As in the original: a hundred pieces of length outweigh one of context."""
+  first, second = windowing.cut_passage(350, 300, 200)
+  assert first[:2] == (0, 300) and second[:2] == (200, 150)
+  # Piece 250 has 49 pieces on its shorter side in the first window, and 50 in
+  # the second: 49 + 3 > 50 + 1.5. For piece 251, 48 + 3 < 51 + 1.5.
+  assert first[2].tolist() == [True] * 251 + [False] * 49
+  assert second[2].tolist() == [False] * 51 + [True] * 99
+
+
 def test_a_passage_without_pieces_has_no_window(released):
   questions = data.from_texts([("Who?", "\u200b"), ("Who?", "I.")])
   (window,) = windowing.make_windows(

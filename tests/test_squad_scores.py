@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from common import errors
-from squad import data, scores
+from squad import answer_units, data, scores
 
 
 def question(qas_id, *answers):
@@ -35,7 +35,7 @@ def question(qas_id, *answers):
   ],
 )
 def test_normalized(text, normal):
-  assert scores.normalized(text) == normal
+  assert answer_units.normalized(text) == normal
 
 
 @pytest.mark.parametrize(
