@@ -108,8 +108,8 @@ def define_own_data_flags():
   flags.DEFINE_string(
     "encoding",
     None,
-    "Encoding of your own files, such as latin-1; by default UTF-8 "
-    "or, if detected, UTF-16 or UTF-32.",
+    "Encoding of the files, such as latin-1 or cp1252; by default UTF-8 or, if "
+    "detected, UTF-16 or UTF-32.",
   )
   flags.DEFINE_enum(
     "on_bad_row",
@@ -167,7 +167,7 @@ def _define_label_flags():
   flags.rule(
     "train_file eval_file labels label_column label_columns label_separator "
     "eval_fraction text_column text_b_column id_column "
-    "file_format encoding separator on_bad_row",
+    "file_format separator on_bad_row",
     not_with="task_name",
     why=", which asks for an official task",
   )

@@ -325,7 +325,8 @@ def _report_bad_rows(bad, count, skips):
       logging.debug("%s", row)
     return
   if len(bad) == 1:
-    raise errors.InputError(str(bad[0]))
+    advice = "" if count == 1 else "; or pass --on_bad_row=skip"
+    raise errors.InputError(f"{bad[0]}{advice}")
   # If all objects of a JSON file lack the same column, report that once.
   lacks_column = {row.fault for row in bad} == {bad[0].fault} and (
     bad[0].fault.startswith("no '")
@@ -368,6 +369,7 @@ def _open_table(path, names, settings):
     names=names,
     delimiter=delimiter,
     encoding=settings.encoding,
+    detects_quotes=True,
   )
 
 
@@ -437,7 +439,22 @@ def _classes(value, separator):
       f"label {value!r:.40} has 0 or 1 per class; write the names of the "
       "classes that the text has, such as a,b"
     )
+  if _are_probabilities(value):
+    raise errors.InputError(
+      f"label {value!r:.40} has a probability per class; write the names of "
+      "the classes that the text has, such as a,b"
+    )
   return tuple(dict.fromkeys(map(_class, value)))
+
+
+def _are_probabilities(value):
+  """Returns whether a list has a probability per class, such as [0.2, 1]."""
+  try:
+    numbers = [float(each) for each in value]
+  except (TypeError, ValueError):
+    return False
+  is_share = all(0 <= number <= 1 for number in numbers)
+  return is_share and any(number not in (0, 1) for number in numbers)
 
 
 def _list_of(text):
@@ -605,7 +622,7 @@ def split_off(
     raise errors.InputError(
       f"--eval_fraction={fraction:g} leaves too few {unit}: {len(selected)} to "
       f"score, {len(examples) - len(selected)} to train on; pass another "
-      "fraction, or --eval_file"
+      "fraction, or --eval_file instead"
     )
   parts: tuple[list[Example], list[Example]] = [], []
   for index, example in enumerate(examples):

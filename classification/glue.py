@@ -355,7 +355,12 @@ def splits(task: OfficialTask, purpose: str) -> list[str]:
 
 
 def read(
-  task: OfficialTask, data_dir: str, split: str, *, language: str | None = None
+  task: OfficialTask,
+  data_dir: str,
+  split: str,
+  *,
+  language: str | None = None,
+  encoding: str | None = None,
 ) -> list[data.Example]:
   """Returns the examples of a task's split, in the order of the file.
 
@@ -383,9 +388,24 @@ def read(
     )
   # As in the original: guids of the matched test set are "test-<n>".
   prefix = "test" if split == "test_matched" else split
+  if encoding:
+    tables.check_encoding(encoding)
   if layout.text_a is None:
+    if encoding:
+      raise errors.InputError(
+        f"--encoding={encoding}: the texts of {task.title} are UTF-8; leave "
+        "the flag out"
+      )
     return _read_folders(task, path, prefix)
-  return _read_table(task, layout, path, prefix, language)
+  table = tables.open_table(
+    path,
+    "csv" if path.endswith(".csv") else "tsv",
+    names=_texts(layout),
+    delimiter=",",
+    encoding=encoding,
+    joins_cut_rows=layout.broken is not None,
+  )
+  return _read_table(task, layout, table, prefix, language)
 
 
 def exists(task: OfficialTask, data_dir: str, split: str) -> bool:
@@ -399,18 +419,17 @@ def _paths(layout, data_dir, language):
   return [os.path.join(data_dir, name) for name in names]
 
 
-def _read_table(task, layout, path, prefix, language):
+def _texts(layout):
+  """Returns the columns of texts, without the beginning of the endings."""
+  _, endings = layout.endings or (None, ())
+  return list(filter(None, (layout.text_a, layout.text_b, *endings)))
+
+
+def _read_table(task, layout, table, prefix, language):
   """Returns the examples of a table; `_report` handles bad rows."""
   beginning, endings = layout.endings or (None, ())
   # The texts to check. The common beginning of the endings may be empty.
-  texts = list(filter(None, (layout.text_a, layout.text_b, *endings)))
-  table = tables.open_table(
-    path,
-    "csv" if path.endswith(".csv") else "tsv",
-    names=texts,
-    delimiter=",",
-    joins_cut_rows=layout.broken is not None,
-  )
+  texts, path = _texts(layout), table.path
   label = layout.label if layout.has_labels else None
   table.require([*texts, beginning, label, layout.language])
   has_ids, languages = layout.id in table.names, set()

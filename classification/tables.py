@@ -41,6 +41,8 @@ _HEAD_BYTES = 1 << 20
 # A text may be a whole book, but csv's default limit is 131,072 characters.
 _MAX_FIELD_LENGTH = 2**31 - 1
 _DELIMITERS = ",;\t|"
+# A cell of a TSV in quotes, with doubled quotes inside.
+_QUOTED_CELL = re.compile(r'(?:^|(?<=\t))"((?:[^"]|"")*)"(?=[\t\n])')
 
 
 class Row(NamedTuple):
@@ -83,6 +85,7 @@ def open_table(
   delimiter: str | None = None,
   encoding: str | None = None,
   joins_cut_rows: bool = False,
+  detects_quotes: bool = False,
 ) -> Table:
   """Opens a file with columns.
 
@@ -105,13 +108,18 @@ def open_table(
     encoding: the file's encoding; None: detect it.
     joins_cut_rows: whether to join TSV rows that newlines have cut; the whole
       file is then in memory.
+    detects_quotes: whether to read a TSV as a CSV with tabs if it was written
+      so, as by pandas; see `_is_quoted`.
   """
   if file_format == "parquet":
     return Table(path, list(names), _parquet_rows(path, names))
   if file_format in ("csv", "tsv"):
     lines = _lines(path, encoding)
-    if file_format == "tsv":
-      rows: Iterator = ((number, line.split("\t")) for number, line in lines)
+    if file_format == "tsv" and detects_quotes and _is_quoted(path, encoding):
+      logging.info("%s: quotes in its cells are read as in a CSV", path)
+      rows: Iterator = _csv_rows(path, lines, "\t", names)
+    elif file_format == "tsv":
+      rows = ((number, line.split("\t")) for number, line in lines)
       if joins_cut_rows:
         first, *others = rows
         rows = itertools.chain([first], _joined(others, len(first[1])))
@@ -123,6 +131,9 @@ def open_table(
 
 def _lines_table(path, file_format, names, encoding):
   """Returns the Table of a JSON array, or of a file with one row per line."""
+  if file_format == "json" and _has_json_lines(path):
+    logging.info("%s: has a JSON object per line, read as jsonl", path)
+    file_format = "jsonl"
   if file_format == "json":
     if encoding:
       raise errors.InputError(
@@ -161,6 +172,46 @@ def _lines_table(path, file_format, names, encoding):
 
   lines = _lines(path, encoding)
   return Table(path, list(names), (row(*numbered) for numbered in lines))
+
+
+def _has_json_lines(path):
+  """Returns whether the first line of a .json file is a whole object."""
+  with file_io.open_for_reading(path) as stream:
+    head = stream.read(_HEAD_BYTES)
+  text = head.decode(_encoding_of(path, head, None), "replace").lstrip("\ufeff")
+  try:
+    return isinstance(json.loads(text.lstrip().split("\n")[0]), dict)
+  except (ValueError, RecursionError):
+    return False
+
+
+def _is_quoted(path, encoding):
+  """Returns whether a TSV has quoted cells, as a CSV has.
+
+  Then every cell that begins with a quote is a valid cell of a CSV, all rows
+  have the same number of cells, and a cell has a doubled quote, a tab or a
+  newline. A text that only begins and ends with a quote keeps its quotes.
+  """
+  raw: list[str] = []  # The lines of the current row.
+
+  def source():
+    for _, line in _lines(path, encoding):
+      raw.append(f"{line}\n")
+      yield raw[-1]
+
+  is_found, width = False, 0
+  try:
+    with _long_fields():
+      for row in csv.reader(source(), delimiter="\t", strict=True):
+        width = width or len(row)
+        if len(row) != width:
+          return False
+        quoted = _QUOTED_CELL.findall("".join(raw))
+        is_found = is_found or any(re.search('""|[\t\n]', c) for c in quoted)
+        raw.clear()
+  except csv.Error:
+    return False
+  return is_found
 
 
 def _csv_rows(path, lines, delimiter, names):

@@ -221,7 +221,7 @@ def _official_splits(settings, official, purpose):
       continue
     name = f"{purpose}_{split.split('_')[-1]}" if splits else purpose
     splits[name] = glue.read(
-      official, settings.data_dir, split, language=settings.language
+      official, settings.data_dir, split, **settings.pick("language encoding")
     )
   if not splits:
     raise errors.InputError(

@@ -160,7 +160,8 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
 @pytest.mark.parametrize(
   "text, name, flags, expected",
   [
-    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
+    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, 'So "it" is.'),
+    ('text\tlabel\n"So it is."\ta\n', "d.tsv", {}, '"So it is."'),
     (
       'text\tlabel\n"So ""it"" is."\ta\n',
       "d.tsv",
@@ -597,3 +598,31 @@ def test_parquet_without_its_package(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "pyarrow", None)
   with pytest.raises(errors.InputError, match="pip install pyarrow"):
     read(tmp_path, "x", "d.parquet")
+
+
+@pytest.mark.parametrize(
+  "label, is_refused",
+  [
+    ([0.2, 0.9], True),
+    ([0.25, 0, 1], True),
+    ([1.0, 0.0], True),
+    ("[0.2, 0.9]", True),
+    ("0.2,0.9", True),
+    (["1.5", "2.5"], False),
+    (["a", 0.5], False),
+  ],
+)
+def test_a_probability_per_class_is_no_list_of_classes(
+  tmp_path, label, is_refused
+):
+  path = tmp_path / "a.jsonl"
+  rows = [{"text": "x", "label": label}, {"text": "y", "label": ["a"]}]
+  path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+  if not is_refused:
+    assert data.read(str(path), settings(), data.MULTI_LABEL)
+    return
+  with pytest.raises(errors.InputError) as raised:
+    data.read(str(path), settings(), data.MULTI_LABEL)
+  assert "a.jsonl:1: " in str(raised.value)
+  # As for other rows, one bad row of several may be skipped.
+  assert "--on_bad_row=skip" in str(raised.value)

@@ -291,7 +291,7 @@ def test_files_of_another_format_are_reported(tmp_path):
   with pytest.raises(errors.InputError, match="like Excel's .xlsx"):
     read_tsv(tmp_path, b"PK\3\4\x14\0")
   with pytest.raises(errors.InputError, match=r"not JSON.*; write .*=jsonl"):
-    read_as("json", tmp_path, '{"text": "a"}\n{"text": "b"}\n')
+    read_as("json", tmp_path, '{"text": "a"\n{"text": "b"}\n')
 
 
 def test_a_pipe_is_refused(tmp_path):
@@ -340,3 +340,48 @@ def test_utf_16_without_a_mark(tmp_path, order):
 def test_an_encoding_of_a_json_array_is_refused(tmp_path):
   with pytest.raises(errors.InputError, match="has no effect on JSON arrays"):
     read_as("json", tmp_path, "[]", encoding="utf-16")
+
+
+QUOTED = [
+  # pandas doubles quotes, and quotes cells with tabs.
+  ('text\tlabel\n"He said ""no""."\tbad\nfine\tgood\n', 'He said "no".'),
+  ('text\tlabel\n"a\tb"\tbad\nfine\tgood\n', "a\tb"),
+  ('text\tlabel\n"a\nb"\tbad\nfine\tgood\n', "a\nb"),
+  # These quotes may be the text's.
+  ('text\tlabel\n"Hello"\tbad\nfine\tgood\n', '"Hello"'),
+  ('text\tlabel\n"Hello"" he said\tbad\nfine\tgood\n', '"Hello"" he said'),
+  ('text\tlabel\n"a ""b"""\tbad\n"Hi" he said\tbad\n', '"a ""b"""'),
+  ('text\tlabel\nHe said ""no"".\tbad\nfine\tgood\n', 'He said ""no"".'),
+]
+
+
+@pytest.mark.parametrize("text, first", QUOTED)
+def test_quotes_of_a_tsv_count_if_all_of_them_are_a_csvs(
+  tmp_path, text, first, caplog
+):
+  path = write(tmp_path, text)
+  options = {"names": ("text", "label"), "detects_quotes": True}
+  with caplog.at_level("INFO"):
+    table = tables.open_table(path, "tsv", **options)
+    rows = list(table.rows)
+  assert rows[0].values == [first, "bad"] and len(rows) == 2
+  is_quoted = not text.split("\n", 1)[1].startswith(f"{first}\t")
+  assert ("read as in a CSV" in caplog.text) == is_quoted
+
+
+@pytest.mark.parametrize(
+  "text, is_lines",
+  [
+    ('{"text": "a"}\n{"text": "b"}\n', True),
+    ('\n{"text": "a"}\n{"text": "b"}\n', True),
+    ('[{"text": "a"}, {"text": "b"}]', False),
+    ('[\n{"text": "a"},\n{"text": "b"}]\n', False),
+  ],
+)
+def test_json_lines_are_recognized_by_content(tmp_path, text, is_lines, caplog):
+  path = write(tmp_path, text)
+  with caplog.at_level("INFO"):
+    rows = tables.open_table(path, "json", names=("text",)).rows
+    values = [row.values for row in rows if not row.fault]
+  assert values == [["a"], ["b"]]
+  assert ("read as jsonl" in caplog.text) == is_lines
