@@ -17,7 +17,7 @@ and so on. If you run the command again, it writes only the missing files.
 """
 
 from common import command, extension_flags, flags
-from pretraining import beam, points
+from pretraining import beam, points, text_flags
 from training import common_flags
 
 # The original's flags, with its defaults, and flags that scripts share.
@@ -73,6 +73,13 @@ flags.DEFINE_bool(
   needs="do_whole_word_mask|masking|dynamic_masking",
 )
 
+text_flags.define_smoothing_flag()
+extension_flags.define(
+  points.SPLITTERS,
+  "How to split lines into sentences; lines are then paragraphs. Default: a "
+  "line is a sentence.",
+)
+
 # The records.
 
 extension_flags.define(
@@ -116,8 +123,7 @@ flags.DEFINE_string(
   needs="shard_size_mb",
 )
 flags.rule(
-  "do_whole_word_mask masking mask_shares masked_lm_prob "
-  "max_predictions_per_seq",
+  "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
   why=", which stores no masks (pass the flag to run_pretraining.py instead)",
 )
@@ -143,7 +149,14 @@ from absl import logging
 
 from checkpoints import model_settings
 from common import errors, file_io, progress, unknown_tokens
-from pretraining import data, instance_maker, masks, record_maker, sharding
+from pretraining import (
+  data,
+  instance_maker,
+  languages,
+  masks,
+  record_maker,
+  sharding,
+)
 from records import tfrecord
 
 _SHOWN_INSTANCES = 3
@@ -167,6 +180,7 @@ def make_record_options(settings):
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
   values["mask_shares"] = masks.parse_shares(settings.mask_shares)
+  values["units"], values["unit_options"] = None, ()
   if settings.dynamic_masking:
     values["masking"] = "none"
     # One pass is enough: training makes new masks in each epoch.
@@ -175,11 +189,33 @@ def make_record_options(settings):
   else:
     default = "whole_words" if settings.do_whole_word_mask else "pieces"
     values["masking"] = settings.masking or default
+  _choose_units(settings, values)
   values["packing"] = settings.packing or "sentence_pairs"
   packing: Any = points.PACKINGS.load(values["packing"])
   if packing.FILLS and "short_seq_prob" not in settings.given:
     values["short_seq_prob"] = 0.0
   return instance_maker.RecordOptions(**values)
+
+
+def _choose_units(settings, values):
+  """Sets the options of a masking that says what a word is.
+
+  Raises InputError: another masking is given with --dynamic_masking, whose
+  records do not depend on it.
+  """
+  if not settings.masking:
+    return
+  masking: Any = points.MASKINGS.load(settings.masking)
+  if hasattr(masking, "prepare"):
+    options = points.MASKINGS.values(settings.masking, settings)
+    values["units"] = settings.masking
+    values["unit_options"] = tuple(options.items())
+  elif settings.dynamic_masking:
+    raise errors.InputError(
+      f"--masking={settings.masking} has no effect with --dynamic_masking, "
+      "which stores no masks (pass the flag to run_pretraining.py instead); "
+      "leave one of them out"
+    )
 
 
 def write_files(settings, options, inputs):
@@ -191,7 +227,9 @@ def write_files(settings, options, inputs):
     writers = [
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
-    corpus = maker.read(data.whole_files(inputs), joined=True)
+    whole = data.whole_files(inputs)
+    pieces = languages.smoothed(whole, options.language_smoothing)
+    corpus = maker.read(pieces, joined=pieces is whole)
     logging.info(
       "documents: %d, sentences: %d, tokens: %d",
       corpus.num_documents,

@@ -13,6 +13,7 @@ frequent first.
 """
 
 from common import command, flags
+from pretraining import text_flags
 from training import common_flags
 
 common_flags.define_text_flag()
@@ -46,13 +47,14 @@ flags.DEFINE_integer(
   "Chinese or Japanese text needs about 8000.",
   lower_bound=1,
 )
+text_flags.define_smoothing_flag()
 
 command.parse_flags(__name__, imports_tensorflow=False)
 
 from absl import logging
 
 from common import errors, file_io, progress
-from pretraining import data, text_files, vocabulary
+from pretraining import data, languages, text_files, vocabulary
 
 
 def main(_):
@@ -62,6 +64,10 @@ def main(_):
   # Opens the output first, to fail before hours of reading if it is unwritable.
   with file_io.open_for_writing(settings.output_file) as stream:
     lines = read_lines(paths)
+    if settings.language_smoothing != 1:
+      whole = data.whole_files(paths)
+      pieces = languages.smoothed(whole, settings.language_smoothing)
+      lines = data.read_lines(pieces, joined=False)
     words, characters = vocabulary.count_words(lines, settings.do_lower_case)
     if not words:
       raise errors.InputError(f"no word in {', '.join(paths)}; give more text")

@@ -128,9 +128,9 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
 class ReplacedTokenHead(named_weights.Weights):
   """Predicts whether each token was replaced (ELECTRA's discriminator)."""
 
-  def __init__(self, config):
+  def __init__(self, config, *, seed: int = 12345):
     shapes = replaced_token_shapes(config)
-    super().__init__(shapes, stddev=config.initializer_range, seed=0)
+    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
 
   def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:

@@ -30,6 +30,9 @@ class RecordOptions:
     masking: a name for points.MASKINGS, or "none": records then have the starts
       of words instead of masks.
     packing: a name for points.PACKINGS.
+    units: a name for points.MASKINGS, whose `prepare` says what a word is; or
+      None: white space does.
+    unit_options: (name, value) of each option of `units`.
 
   All other attributes are flags of create_pretraining_data.py.
   """
@@ -47,6 +50,10 @@ class RecordOptions:
   segmented_text: bool
   mask_shares: masks.Shares = masks.SHARES
   never_split: tuple[str, ...] = ()
+  units: str | None = None
+  unit_options: tuple[tuple[str, Any], ...] = ()
+  sentence_splitter: str | None = None
+  language_smoothing: float = 1.0
 
 
 def create_instances(

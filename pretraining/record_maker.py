@@ -21,7 +21,7 @@ the three masked_lm features:
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,12 @@ from records import tfrecord
 from variants import vocabularies, vocabulary_files
 
 _RECORDS_PER_BLOCK = 512
+
+
+def _split(lines: Iterable[str], split: Callable) -> Iterator[str]:
+  """Yields the sentences of lines; a blank line stays blank."""
+  for line in lines:
+    yield from split(line) if line.strip() else [line]
 
 
 class RecordMaker:
@@ -63,7 +69,14 @@ class RecordMaker:
   def read(self, pieces: list[data.Piece], *, joined: bool) -> data.Corpus:
     """Reads text; `joined` is as in data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
+    if self._options.sentence_splitter:
+      splitter: Any = points.SPLITTERS.load(self._options.sentence_splitter)
+      lines = _split(lines, splitter.split)
     corpus = data.read_corpus(lines, self._encode_lines, self._vocabulary)
+    if self._options.units:
+      masking: Any = points.MASKINGS.load(self._options.units)
+      options = dict(self._options.unit_options)
+      corpus = masking.prepare(corpus, self.tokenizer, **options)
     if self._has_pairs:
       data.warn_of_shape(corpus, self._options.max_seq_length)
     return corpus

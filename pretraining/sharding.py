@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import json
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -28,7 +28,14 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import beam, data, instance_maker, masks, record_maker
+from pretraining import (
+  beam,
+  data,
+  instance_maker,
+  languages,
+  masks,
+  record_maker,
+)
 from records import tfrecord
 
 _FORMAT = 2  # Version of the manifest and of the shards' content.
@@ -81,6 +88,29 @@ def shard_names(output: str, count: int) -> list[str]:
   return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]
 
 
+def _with_content(path: str) -> str:
+  """Returns a file's name and its content's hash."""
+  _, sha256 = file_io.size_and_sha256(path)
+  return f"{os.path.basename(path)} {sha256}"
+
+
+def _extensions_of(options: instance_maker.RecordOptions) -> dict[str, Any]:
+  """Returns the entries of a manifest for the extensions that options name."""
+  names = ("masking", "packing", "units", "sentence_splitter")
+  values = {name: getattr(options, name) for name in names}
+  # As in version 0.1: False if lines are sentences.
+  values["split_sentences"] = values.pop("sentence_splitter") or False
+  entries = {
+    name: _with_content(value) if str(value).endswith(".py") else value
+    for name, value in values.items()
+  }
+  unit_options = {
+    name: _with_content(value) if value and name.endswith("_file") else value
+    for name, value in options.unit_options
+  }
+  return {**entries, "unit_options": unit_options or None}
+
+
 class ShardedRun:
   """A run that writes all shards of a text.
 
@@ -104,7 +134,8 @@ class ShardedRun:
     about `shard_bytes` of text.
     """
     whole = data.whole_files(files)
-    pieces = data.plan_shards(whole, shard_bytes)
+    smoothed = languages.smoothed(whole, options.language_smoothing)
+    pieces = data.plan_shards(smoothed, shard_bytes)
     names = shard_names(output, len(pieces))
     self.shards = list(map(Shard, range(len(pieces)), pieces, names))
     self.manifest = tfrecord.manifest_name(output)
@@ -116,12 +147,15 @@ class ShardedRun:
     is_default = options.mask_shares == masks.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
     flags["never_split"] = list(options.never_split) or None
+    flags |= _extensions_of(options)
+    del flags["sentence_splitter"]  # It is called split_sentences.
+    if options.language_smoothing == 1:
+      flags["language_smoothing"] = None
     # Everything that determines the content of the shards.
     self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
       **flags,
-      "split_sentences": False,  # Version 0.1 had this option.
       "inputs": {
         # A text of a different size gives different shards.
         piece.path: piece.end

@@ -10,10 +10,13 @@ import pathlib
 import numpy as np
 import pytest
 
+import modeling
 import resumed_runs
 import script_runner
 import stored_weights
 import tiny_model
+from checkpoints import model_writer
+from pretraining.networks import encoder
 from script_runner import results_in, succeed
 
 VOCAB = pathlib.Path("tests/golden/pretraining_run/model/vocab.txt")
@@ -46,6 +49,21 @@ CASES = {
     {"objectives": "next_sentence,masked_lm", "masking": "ngrams"},
     "next_sentence masked_lm",
   ),
+  "ernie": (
+    {"masking": "phrases", "phrases_file": "PHRASES"},
+    {},
+    "masked_lm next_sentence",
+  ),
+  "electra": (
+    {"packing": "full_sentences"},
+    {"network": "replaced_tokens", "variant": "electra"},
+    "masked_lm disc",
+  ),
+  "distilbert": (
+    {"packing": "full_sentences"},
+    {"objectives": "distillation", "teacher_checkpoint": "TEACHER"},
+    "masked_lm",
+  ),
   "next_word": (
     {"masking": "pieces"},
     {"variant": "left_to_right", "use_next_sentence_loss": False},
@@ -56,6 +74,7 @@ CASES = {
 VARIANTS = {
   "bert": {},
   "albert": {"embedding_size": 8, "num_hidden_groups": 1},
+  "electra": {"embedding_size": 8},
   "left_to_right": {},
 }
 SLOW = [
@@ -66,7 +85,20 @@ SLOW = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-  return tmp_path_factory.mktemp("extensions")
+  """A folder with a phrases file, and a teacher."""
+  folder = tmp_path_factory.mktemp("extensions")
+  (folder / "phrases.txt").write_text("the sea\nlamp room\nin the\n")
+  path = configuration(folder, "bert")
+  config = modeling.BertConfig.from_json_file(str(path))
+  model = encoder.PretrainingModel(config, ["masked_lm"], seed=3)
+  model_writer.write(str(folder / "teacher"), model.variables, config)
+  return folder
+
+
+def in_folder(folder, flags):
+  """Returns flags with the paths of the files in `folder`."""
+  files = {"PHRASES": folder / "phrases.txt", "TEACHER": folder / "teacher"}
+  return {name: files.get(value, value) for name, value in flags.items()}
 
 
 def records(folder, flags):
@@ -83,7 +115,7 @@ def records(folder, flags):
       output_file=path,
       vocab_file=VOCAB,
       **lengths,
-      **flags,
+      **in_folder(folder, flags),
     )
   return path
 
@@ -107,7 +139,7 @@ def configuration(folder, variant):
 
 def pretrain(folder, case, output_dir, **more):
   record_flags, flags, _ = CASES[case]
-  flags = dict(flags)
+  flags = in_folder(folder, flags)
   config_file = configuration(folder, flags.pop("variant", "bert"))
   return succeed(
     "run_pretraining.py",
@@ -161,6 +193,39 @@ def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
     np.testing.assert_allclose(
       losses(tmp_path / name), whole, rtol=tolerance, err_msg=name
     )
+
+
+@pytest.mark.slow
+def test_electra_writes_both_models(folder, tmp_path):
+  pretrain(folder, "electra", tmp_path, num_train_steps=1)
+  model = tmp_path / "final_model"
+  discriminator = set(stored_weights.read(str(model)))
+  generator = set(stored_weights.read(str(model / "generator")))
+  assert "cls/replaced_tokens/output_bias" in discriminator
+  assert not [name for name in discriminator if "generator" in name]
+  assert "cls/predictions/output_bias" in generator
+  filled = succeed(
+    "fill_mask.py", model_dir=model / "generator", text="a [MASK] here"
+  )
+  assert "[MASK] 1:" in filled.out
+  for part, architecture in (
+    (model, "ElectraForPreTraining"),
+    (model / "generator", "ElectraForMaskedLM"),
+  ):
+    output = tmp_path / architecture
+    succeed(
+      "convert_checkpoint.py", input=part, output=output, to="huggingface"
+    )
+    assert architecture in (output / "config.json").read_text()
+  # Both models are trained further from the run's checkpoint.
+  done = pretrain(
+    folder,
+    "electra",
+    tmp_path / "more",
+    num_train_steps=1,
+    init_checkpoint=tmp_path / "model.ckpt-1",
+  )
+  assert "generator" not in done.err.split("missing")[-1]
 
 
 def test_all_variables_of_a_head_are_saved(folder, tmp_path):

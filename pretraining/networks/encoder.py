@@ -145,7 +145,7 @@ class PretrainingModel(networks.Network):
           logits[each.name], labels, batch
         ).items():
           metrics[f"{each.name}_{name}"] = tf.reduce_sum(values * counts), total
-        losses[each.name] = metrics[f"{each.name}_loss"][0]
+        losses[each.name] = metrics[f"{each.name}_{each.minimized}"][0]
         if each.weight != 1:
           losses[each.name] *= each.weight
       # Evaluations report only the metrics of the heads.

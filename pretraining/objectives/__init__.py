@@ -23,6 +23,7 @@ class Objective:
   Attributes:
     name: begins the names of the metrics, as in <name>_loss.
     metric_names: the names of the results of `metrics`.
+    minimized: the metric that training minimizes.
     weight: the factor of the loss.
     reads_pooled: whether the loss reaches the pooler.
     may_lack_labels: whether a batch may have no label; its loss is then 0.
@@ -31,6 +32,7 @@ class Objective:
 
   name: str
   metric_names: tuple[str, ...] = ("loss", "accuracy")
+  minimized: str = "loss"
   weight: float = 1.0
   reads_pooled: bool = False
   may_lack_labels: bool = True
@@ -57,7 +59,7 @@ class Objective:
   def metrics(
     self, logits: tf.Tensor, labels: tf.Tensor, batch: dict
   ) -> dict[str, tf.Tensor]:
-    """Returns {metric: float32 of the labels' shape}; "loss" is minimized.
+    """Returns {metric: float32 of the labels' shape}; see `minimized`.
 
     By default, logits [B, ..., C] are those of classes.
     """

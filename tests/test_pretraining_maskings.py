@@ -1,0 +1,139 @@
+"""Tests the units of masking against formulas and plain loops."""
+
+import collections
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import small_corpus
+import tiny_model
+import tokenization
+from common import errors
+from pretraining import data, maskings, points
+from pretraining.maskings import ngrams, phrases, spans
+
+GEOMETRIC = 0.2 * 0.8 ** np.arange(10)
+SHARES = {
+  # SpanBERT, section 3.1: Geometric(0.2), at most 10, mean 3.8.
+  "spans": GEOMETRIC / GEOMETRIC.sum(),
+  # ALBERT, equation 1: proportional to 1 / n, at most 3.
+  "ngrams": np.array([6, 3, 2]) / 11,
+}
+
+
+class LongText(maskings.Text):
+  """A text that is too long for a run to end early."""
+
+  def __init__(self):
+    super().__init__(b"", 0, budget=1 << 30)
+    words = [(index,) for index in range(1 << 20)]
+    self.parts = words, [len(words)] * len(words)
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_lengths_of_many_runs_are_those_of_the_paper(name):
+  rng, text = random.Random(3), LongText()
+  runs = itertools.islice(points.MASKINGS.load(name).groups(text, rng), 10**5)
+  lengths = np.array([len(run) for run in runs])
+  shares = np.bincount(lengths)[1:] / len(lengths)
+  # Five standard deviations of 10^5 draws are at most 0.008. Runs at the end of
+  # the text are shorter, but there are less than ten.
+  np.testing.assert_allclose(shares, SHARES[name], rtol=0, atol=0.008)
+  if name == "spans":
+    assert lengths.mean() == pytest.approx(3.8, abs=0.05)
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_runs_use_the_budget_and_mask_no_word_twice(name):
+  for seed, budget in itertools.product(range(30), (1, 3, 12)):
+    text = maskings.Text(bytes(12), 7, budget)
+    counts = collections.Counter()
+    for run in points.MASKINGS.load(name).groups(text, random.Random(seed)):
+      counts.update(run)
+      text.masked.update(dict.fromkeys(run, 0))
+      # A run does not cross the end of segment A.
+      assert len({index < 7 for index in run}) <= 1
+      assert run == list(range(run[0], run[0] + len(run))) if run else True
+      if len(text.masked) == budget:
+        break
+    assert len(text.masked) == budget and set(counts.values()) == {1}
+
+
+def test_parts_end_at_segments_and_separators():
+  # a ##a [SEP] b | ##c d: a "##" piece at the start of B is a word.
+  text = maskings.Text(bytes([0, 1, 2, 0, 1, 0]), 4, 6)
+  words, ends = text.parts
+  assert [list(word) for word in words] == [[0, 1], [3], [4], [5]]
+  assert ends == [1, 2, 4, 4]
+  # As in the original, whole words join it to the last word of A.
+  assert [list(w) for w in text.words()] == [[0, 1], [3, 4], [5]]
+  assert text.pieces() == [(0,), (1,), (3,), (4,), (5,)]
+
+
+def test_tokens_of_a_span_are_replaced_alike_and_of_an_ngram_each():
+  draws = iter("abcdef")
+  assert spans.kinds(3, lambda: next(draws)) == ["a", "a", "a"]
+  assert ngrams.kinds(3, lambda: next(draws)) == ["b", "c", "d"]
+
+
+WORDS = "new york times is here a city ##s".split()
+
+
+def corpus_of(tmp_path, lines, **options):
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, WORDS)
+  )
+  vocabulary = data.Vocabulary(tokenizer.vocab)
+  corpus = data.read_corpus(lines, tokenizer.encode_lines, vocabulary)
+  return phrases.prepare(corpus, tokenizer, **options)
+
+
+def test_phrases_are_words(tmp_path):
+  path = tmp_path / "phrases.txt"
+  path.write_text("new york\nNew York Times\n\nis\nyork city\ncity is\n")
+  lines = ["new york times is", "new new york citys is here", "york city is"]
+  corpus = corpus_of(tmp_path, lines, phrases_file=str(path))
+  marks = [
+    corpus.continues[start:end].hex()[1::2]
+    for start, end in itertools.pairwise(corpus.sentence_starts)
+  ]
+  # The longest phrase counts; "york city" does not match "york citys".
+  assert marks == ["0110", "0010100", "010"]
+
+
+def test_a_file_without_phrases_is_refused(tmp_path):
+  path = tmp_path / "phrases.txt"
+  path.write_text("is\n\n")
+  with pytest.raises(errors.InputError, match=r"phrases\.txt: no phrase"):
+    corpus_of(tmp_path, ["is"], phrases_file=str(path))
+  with pytest.raises(errors.InputError, match="--phrases_file"):
+    corpus_of(tmp_path, ["is"], phrases_file=None)
+
+
+@pytest.mark.parametrize("masking", ["phrases", "spans", "ngrams"])
+@pytest.mark.parametrize("packing", ["doc_sentences", "sentence_order"])
+def test_masks_of_records_are_within_their_limits(masking, packing):
+  options = small_corpus.record_options(
+    masking=masking, packing=packing, max_seq_length=32, dupe_factor=2
+  )
+  vocab = {token: index for index, token in enumerate(small_corpus.TOKENS)}
+  lines = small_corpus.text_of(30).split("\n")
+  features = small_corpus.features_of(
+    lines,
+    lambda line: [vocab.get(word, 1) for word in line.split()],
+    vocab,
+    options,
+  )
+  counts = features["masked_lm_weights"].sum(axis=1)
+  tokens = features["input_mask"].sum(axis=1)
+  assert (counts >= 1).all()
+  assert (counts <= np.maximum(1, np.round(0.15 * tokens))).all()
+  assert ("next_sentence_labels" in features) == (packing == "sentence_order")
+  if packing == "sentence_order":
+    labels = features["next_sentence_labels"]
+    assert 0.3 < labels.mean() < 0.7
+    assert features["segment_ids"].any(axis=1).all()
+  else:
+    assert not features["segment_ids"].any()
