@@ -31,7 +31,7 @@ _FOLDER_IMPORT = re.compile(
 )
 
 
-def __getattr__(name):
+def __getattr__(name: str):
   if name == "__version__":
     from bert_tf2.common import program
 
@@ -57,7 +57,7 @@ class _Rewriting(importlib.machinery.SourceFileLoader):
   def path_stats(self, path):
     raise OSError  # Skips cached bytecode, whose imports are not rewritten.
 
-  def source_to_code(self, data, path, **options):
+  def source_to_code(self, data, path, **options):  # type: ignore[override]
     source = rewritten(importlib.util.decode_source(data))
     return super().source_to_code(source, path, **options)
 
@@ -65,10 +65,10 @@ class _Rewriting(importlib.machinery.SourceFileLoader):
 class _SameModule(importlib.abc.Loader):
   """Loads a module under a second name: both names get the same object."""
 
-  def __init__(self, name):
+  def __init__(self, name: str):
     self._name = name
 
-  def exec_module(self, module):
+  def exec_module(self, module) -> None:
     # Python returns this entry of sys.modules instead of `module`.
     sys.modules[module.__name__] = importlib.import_module(self._name)
 
@@ -83,7 +83,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(name, _SameModule(rest))
       spec = importlib.machinery.PathFinder.find_spec(name, path)
       if spec and rest.split(".")[0] in (*MODULES, *FOLDERS):
-        spec.loader = _Rewriting(name, spec.origin)
+        spec.loader = _Rewriting(name, str(spec.origin))
         return spec
     elif first in (*MODULES, *FOLDERS):
       loaded = sys.modules.get(first)
@@ -95,7 +95,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     return None
 
 
-def _is_here(spec):
+def _is_here(spec) -> bool:
   """Returns whether a module's file is in this folder or below it."""
   origin = os.path.realpath(spec.origin) if spec and spec.origin else ""
   return _ROOT.resolve() in pathlib.Path(origin).parents

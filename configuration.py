@@ -68,7 +68,7 @@ class BertConfig:
   # file lacks this key; a variant's file may have it.
   layer_norm_eps: ClassVar[float] = 1e-12
 
-  def check(self):
+  def check(self) -> None:
     """Raises InputError for an invalid field, with its value and the range."""
     for name in _COUNTS:
       self.check_number(name, int, low=1)
@@ -84,7 +84,7 @@ class BertConfig:
     # Without this check, an unknown name would fail only at the first batch.
     check_activation(self.hidden_act)
 
-  def check_number(self, name: str, types, *, low, below=math.inf):
+  def check_number(self, name: str, types, *, low, below=math.inf) -> None:
     """Raises InputError unless the type fits and low <= value < below."""
     value = getattr(self, name, None)  # A variant's field may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
@@ -147,7 +147,9 @@ class BertConfig:
     """
     return _label_names(self.to_dict().get("id2label") or {})
 
-  def check_vocabulary(self, num_tokens, source="the vocabulary"):
+  def check_vocabulary(
+    self, num_tokens: int, source: str = "the vocabulary"
+  ) -> None:
     """Raises InputError if `num_tokens` ids do not fit the embedding table.
 
     Fewer ids only cause a warning, because some tables are padded.
@@ -407,7 +409,7 @@ def read(path: str) -> dict:
   return values
 
 
-def _check_network(values):
+def _check_network(values) -> None:
   """Raises InputError if a key needs a network that is not implemented."""
   for key, known in _OTHER_NETWORKS.items():
     if values.get(key, known) != known:
@@ -475,7 +477,7 @@ def _with_defaults(values):
   return task
 
 
-def _reranker(values):
+def _reranker(values) -> dict:
   """Returns the problem_type entry of a cross-encoder; {} for other models."""
   section = values.get("sentence_transformers")
   activation = (
@@ -593,7 +595,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   }
 
 
-def _label_names(by_number):
+def _label_names(by_number) -> list:
   """Returns the names of {number as a string: name}, ordered by number."""
   try:
     return [by_number[str(number)] for number in range(len(by_number))]
@@ -657,6 +659,6 @@ def norm_shapes(name: str, width: int) -> dict[str, tuple]:
   return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
 
 
-def _gigabytes(size):
+def _gigabytes(size) -> str:
   # The minimum keeps the number within the range of a float.
   return f"{min(size, 10**300) / 10**9:.3g} GB"

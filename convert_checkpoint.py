@@ -9,7 +9,7 @@ checks that both checkpoints compute the same outputs. Converting BERT-base
 takes seconds. --add_tokens and --max_position_embeddings enlarge the model.
 """
 
-from common import command, flag_values, flags
+from common import command, flag_values, flags, run_settings
 from training import common_flags
 
 flags.DEFINE_string(
@@ -98,9 +98,11 @@ from variants import vocabulary_files
 TOLERANCE = 1e-3
 
 
-def print_conversion(settings, source, conversion):
+def print_conversion(
+  settings: run_settings.Settings, source: converter.Source, conversion
+) -> None:
   """Prints the weights left out, notes and a summary; --verbose: all names."""
-  reasons = {}
+  reasons: dict[str, list[str]] = {}
   for name, reason in sorted(conversion.left_out.items()):
     reasons.setdefault(reason, []).append(name)
   if settings.verbose:
@@ -118,13 +120,15 @@ def print_conversion(settings, source, conversion):
   )
 
 
-def print_new_words(settings, source, words):
+def print_new_words(
+  settings: run_settings.Settings, source: converter.Source, words: list
+) -> None:
   """Prints how many words --add_tokens added; with --verbose, each word."""
   if not words:
     return
   for word in words if settings.verbose else ():
     print(f"{word.word} is token {word.token_id}, the mean of {word.pieces}")
-  files = vocabulary_files.VocabularyFiles(source.vocab_file)
+  files = vocabulary_files.VocabularyFiles(source.vocab_file or "")
   never_split = files.never_split
   unsplit = [word.word for word in words if word.word in never_split]
   print(
@@ -135,7 +139,7 @@ def print_new_words(settings, source, words):
     print(f"added to never_split due to punctuation: {file_io.listed(unsplit)}")
 
 
-def verify(settings, source):
+def verify(settings: run_settings.Settings, source: converter.Source) -> None:
   """Prints the largest output difference. InputError: it exceeds TOLERANCE."""
   differences = comparison.compare(source, settings.output)
   largest = np.max(list(differences.values()))
@@ -149,7 +153,7 @@ def verify(settings, source):
   print(f"outputs: the same ({summary}; up to {TOLERANCE:g} is rounding)")
 
 
-def main(_):
+def main(_) -> None:
   """Converts a checkpoint and, with --verify, compares the outputs of both."""
   settings = flags.read_settings()
   if not settings.verbose:

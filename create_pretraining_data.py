@@ -16,7 +16,8 @@ to write one file for every 50 MB of text: /tmp/sample.tfrecord-00000-of-00012
 and so on. If you run the command again, it writes only the missing files.
 """
 
-from common import command, extension_flags, flags
+import tokenization
+from common import command, extension_flags, flags, run_settings
 from pretraining import beam, points, text_flags
 from training import common_flags
 
@@ -130,7 +131,7 @@ flags.rule(
 flags.mark_flag_as_required("output_file")
 
 
-def check_beam():
+def check_beam() -> None:
   """Raises InputError if Beam is not installed or refuses its flags."""
   if flags.FLAGS.beam_options is not None:
     beam.make_pipeline(flags.FLAGS.beam_options)
@@ -162,7 +163,7 @@ from records import tfrecord
 _SHOWN_INSTANCES = 3
 
 
-def main(_):
+def main(_) -> None:
   """Writes the records, or the shards that are missing."""
   settings = model_settings.resolve(flags.read_settings())
   options = make_record_options(settings)
@@ -175,7 +176,7 @@ def main(_):
   logging.info("Wrote %d instances to %s in %.1f s", count, files, seconds)
 
 
-def make_record_options(settings):
+def make_record_options(settings: run_settings.Settings):
   """Returns the instance_maker.RecordOptions that the flags select."""
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
@@ -197,7 +198,7 @@ def make_record_options(settings):
   return instance_maker.RecordOptions(**values)
 
 
-def _choose_units(settings, values):
+def _choose_units(settings: run_settings.Settings, values) -> None:
   """Sets the options of a masking that says what a word is.
 
   Raises InputError: another masking is given with --dynamic_masking, whose
@@ -218,7 +219,7 @@ def _choose_units(settings, values):
     )
 
 
-def write_files(settings, options, inputs):
+def write_files(settings: run_settings.Settings, options, inputs) -> tuple:
   """Writes the whole text's records; returns their number and the files."""
   outputs = split_outputs(settings.output_file)
   maker = record_maker.RecordMaker(options)
@@ -261,14 +262,14 @@ def write_files(settings, options, inputs):
   return count, outputs
 
 
-def show_examples(features, tokenizer):
+def show_examples(features, tokenizer: tokenization.FullTokenizer) -> None:
   """Logs the first records as tokens."""
   for row in range(min(_SHOWN_INSTANCES, len(features["input_ids"]))):
     record = {name: values[row] for name, values in features.items()}
     logging.debug("Instance %d: %s", row, example_line(record, tokenizer))
 
 
-def example_line(record, tokenizer):
+def example_line(record, tokenizer: tokenization.FullTokenizer) -> str:
   """Returns one line that shows a record (dict of arrays) as tokens."""
   ids = record["input_ids"][: int(record["input_mask"].sum())]
   parts = [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist()))]
@@ -285,7 +286,7 @@ def example_line(record, tokenizer):
   return " | ".join(parts)
 
 
-def write_shards(settings, options, inputs):
+def write_shards(settings: run_settings.Settings, options, inputs) -> tuple:
   """Writes one file per shard; returns the number of records and the files."""
   output, *others = split_outputs(settings.output_file)
   if others:
@@ -303,7 +304,7 @@ def write_shards(settings, options, inputs):
   return sum(result.records for result in results), outputs
 
 
-def split_outputs(names):
+def split_outputs(names: str):
   """Returns the names in a comma-separated list."""
   outputs = [name.strip() for name in names.split(",")]
   if "" in outputs:

@@ -32,7 +32,7 @@ from common import errors
 from reproduction import catalog, downloads
 
 
-def print_list():
+def print_list() -> None:
   """Prints the models and data sets, and where to get other data."""
   for title, entries in (("Models", catalog.MODELS), ("Data", catalog.DATA)):
     print(f"{title}:")
@@ -52,7 +52,7 @@ def print_list():
     print(f"  {entry.name}: {entry.about}")
 
 
-def chosen_entries(flag, entries, names):
+def chosen_entries(flag: str, entries, names: list[str]):
   """Yields the catalog.Entries that the names in a flag select.
 
   Raises InputError: a name is unknown, or its data is only offered elsewhere.
@@ -72,7 +72,7 @@ def chosen_entries(flag, entries, names):
     yield from named
 
 
-def main(_):
+def main(_) -> None:
   """Lists or downloads weights and data."""
   settings = flags.read_settings()
   if settings.list:

@@ -94,7 +94,7 @@ from exports import graph_tokenizer, network_export, raw_text, saved_model
 WARMUP_TEXT = "The keeper lit the [MASK]."
 
 
-def read_texts(path, names):
+def read_texts(path: str, names: tuple[str, ...]) -> list[tuple[str, ...]]:
   """Returns the texts of a file, or built-in texts, as tuples of strings."""
   if not path:
     return [(text,) * len(names) for text in network_export.COMPARED_TEXTS]
@@ -109,7 +109,7 @@ def read_texts(path, names):
   return texts
 
 
-def main(_):
+def main(_) -> None:
   """Exports a model for other programs."""
   settings = flags.read_settings(check=False)
   settings, config = export_settings.find_model(settings)

@@ -26,6 +26,7 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
       --text_b="Someone makes music." --model_dir=minilm
 """
 
+import tokenization
 from answering import export_options
 from common import command, flag_values, flags
 from serving import text_flags
@@ -179,13 +180,13 @@ from serving import engine_choice
 from training import distribution, run_setup
 
 
-def computes_vectors(settings):
+def computes_vectors(settings: run_settings.Settings) -> bool:
   """Returns whether the flags ask for vectors, not just --attention_html."""
   names = ("output_file", "vectors_file", "similarity", "search")
   return any(settings.pick(names).values())
 
 
-def check_flags(settings):
+def check_flags(settings: run_settings.Settings) -> None:
   """Raises InputError if the flags request no output or have invalid values."""
   if not (computes_vectors(settings) or settings.attention_html):
     raise errors.InputError(
@@ -226,7 +227,13 @@ def read_settings():
   return settings
 
 
-def write_features(settings, tokenizer, encode, computer, layers):
+def write_features(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  encode,
+  computer,
+  layers,
+) -> None:
   """Writes --output_file, or prints the lines if it is not given."""
   path = settings.input_file
   # The progress bar needs the count; counting also finds invalid UTF-8 early.
@@ -253,12 +260,12 @@ def write_features(settings, tokenizer, encode, computer, layers):
         bar.advance(1, 1)
 
 
-def search(settings, encode, computer):
+def search(settings: run_settings.Settings, encode, computer) -> None:
   """Prints the nearest lines of --input_file for each line of --search."""
   lines = vector_search.read_texts(settings.input_file)
   queries = vector_search.read_texts(settings.search)
 
-  def vectors_of(texts):
+  def vectors_of(texts: list) -> list:
     examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]
     return [
       vector
@@ -281,7 +288,9 @@ def search(settings, encode, computer):
     console.print_line(json_files.line(values).rstrip("\n"))
 
 
-def write_attention(settings, model, tokenizer):
+def write_attention(
+  settings: run_settings.Settings, model, tokenizer: tokenization.FullTokenizer
+) -> None:
   """Writes --attention_html."""
   path, numbers = settings.input_file, list(map(int, settings.picture_lines))
   encode = text_batches.make_line_encoder(tokenizer, settings.max_seq_length)
@@ -294,7 +303,7 @@ def write_attention(settings, model, tokenizer):
   logging.info("Wrote the attention page to %s", settings.attention_html)
 
 
-def main(_):
+def main(_) -> None:
   """Writes the vectors of texts, or compares texts."""
   settings = read_settings()
   check_flags(settings)

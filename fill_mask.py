@@ -17,6 +17,8 @@ ends with its text.
 Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 """
 
+from collections.abc import Iterable
+
 from answering import export_options
 from common import command, errors, flags
 from serving import text_flags
@@ -40,7 +42,7 @@ flags.DEFINE_bool(
 )
 
 
-def check_texts():
+def check_texts() -> None:
   """Raises InputError if the flags name no text."""
   if not (flags.FLAGS.text or flags.FLAGS.input_file):
     raise errors.InputError("nothing to do: pass --text or --input_file")
@@ -56,7 +58,7 @@ from pretraining import answers
 from serving import text_models
 
 
-def texts_to_fill(texts, input_file):
+def texts_to_fill(texts: Iterable[str], input_file):
   """Yields (source, text) for each text of the flags."""
   for text in texts:
     if text == "-":
@@ -70,7 +72,7 @@ def texts_to_fill(texts, input_file):
     yield from ((f"{input_file}:{number}", line) for number, line in lines)
 
 
-def described(text, answer, mask):
+def described(text: str, answer, mask: str) -> str:
   """Returns a text and, for each `mask`, a line with the most likely tokens."""
   lines = [text]
   rows = zip(answer["fillings"], answer["probabilities"])
@@ -83,7 +85,7 @@ def described(text, answer, mask):
   return "\n".join(lines)
 
 
-def scored(model, text, where):
+def scored(model, text: str, where: str) -> str:
   """Returns a line with the scores of a text or a text pair, and the text."""
   first, second = text_batches.split_pair(text)
   if second:
@@ -97,7 +99,7 @@ def scored(model, text, where):
   )
 
 
-def main(_):
+def main(_) -> None:
   """Fills masks, or scores texts."""
   settings = flags.read_settings()
   names = (

@@ -18,7 +18,9 @@ _HEAD_DROPOUT = 0.1
 POOLER = ("^bert/pooler/",)
 
 
-def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
+def masked_lm_shapes(
+  config: configuration.BertConfig, width: int | None = None
+) -> dict[str, tuple]:
   """Returns {name: shape} of a `MaskedLMHead`, without the word embeddings."""
   width = width or config.hidden_size
   return {
@@ -30,7 +32,9 @@ def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
   }
 
 
-def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
+def output_shapes(
+  config: configuration.BertConfig, prefix: str, num_outputs: int
+) -> dict[str, tuple]:
   """Returns {name: shape} of an output layer, stored as [outputs, H]."""
   return {
     f"{prefix}output_weights": (num_outputs, config.hidden_size),
@@ -43,7 +47,7 @@ class MaskedLMHead(named_weights.Weights):
 
   def __init__(
     self,
-    config,
+    config: configuration.BertConfig,
     word_embeddings: tf.Variable,
     *,
     seed: int = 12345,
@@ -99,7 +103,7 @@ def word_weights(
     activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
   """
 
-  def weigh_text(text):
+  def weigh_text(text: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     # Padding gets the logit 0, which gives the weight 0.
     weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
     # The maximum may come first, because the weight grows with the logit.
@@ -116,7 +120,7 @@ def word_weights(
   )
 
 
-def replaced_token_shapes(config) -> dict[str, tuple]:
+def replaced_token_shapes(config: configuration.BertConfig) -> dict[str, tuple]:
   """Returns {name: shape} of a `ReplacedTokenHead`."""
   prefix, width = "cls/replaced_tokens/", config.hidden_size
   return {
@@ -128,7 +132,7 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
 class ReplacedTokenHead(named_weights.Weights):
   """Predicts whether each token was replaced (ELECTRA's discriminator)."""
 
-  def __init__(self, config, *, seed: int = 12345):
+  def __init__(self, config: configuration.BertConfig, *, seed: int = 12345):
     shapes = replaced_token_shapes(config)
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
@@ -146,12 +150,18 @@ class _OutputHead(named_weights.Weights):
   """An output layer in float32; subclasses may apply dropout to its input."""
 
   def __init__(
-    self, config, num_outputs, *, prefix="", stddev=_HEAD_STDDEV, seed
+    self,
+    config: configuration.BertConfig,
+    num_outputs: int,
+    *,
+    prefix: str = "",
+    stddev: float = _HEAD_STDDEV,
+    seed: int,
   ):
     shapes = output_shapes(config, prefix, num_outputs)
     super().__init__(shapes, stddev=stddev, seed=seed)
 
-  def _logits(self, x, dropout=layers.Dropout()):
+  def _logits(self, x: tf.Tensor, dropout=layers.Dropout()):
     x = dropout.at("head")(tf.cast(x, tf.float32), _HEAD_DROPOUT)
     return layers.output_logits(x, *self._weights)
 
@@ -159,9 +169,9 @@ class _OutputHead(named_weights.Weights):
 class NextSentenceHead(_OutputHead):
   """Predicts whether segment B follows segment A (label 0) or not (label 1)."""
 
-  def __init__(self, config, *, seed: int = 12345):
-    options = dict(stddev=config.initializer_range, seed=seed)
-    super().__init__(config, 2, prefix="cls/seq_relationship/", **options)
+  def __init__(self, config: configuration.BertConfig, *, seed: int = 12345):
+    prefix, stddev = "cls/seq_relationship/", config.initializer_range
+    super().__init__(config, 2, prefix=prefix, stddev=stddev, seed=seed)
 
   def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:
     """Returns logits [B, 2] from the pooled output [B, H]."""
@@ -171,7 +181,13 @@ class NextSentenceHead(_OutputHead):
 class ClassificationHead(_OutputHead):
   """Scores the labels of a whole sequence; regression has one output."""
 
-  def __init__(self, config, num_labels: int, *, seed: int = 12345):
+  def __init__(
+    self,
+    config: configuration.BertConfig,
+    num_labels: int,
+    *,
+    seed: int = 12345,
+  ):
     super().__init__(config, num_labels, seed=seed)
 
   def __call__(
@@ -191,7 +207,7 @@ class TokenClassificationHead(ClassificationHead):
 class SpanHead(_OutputHead):
   """Scores every token as the first and as the last token of an answer."""
 
-  def __init__(self, config, *, seed: int = 12345):
+  def __init__(self, config: configuration.BertConfig, *, seed: int = 12345):
     super().__init__(config, 2, prefix="cls/squad/", seed=seed)
 
   def __call__(self, sequence_output: tf.Tensor) -> tuple:
@@ -212,7 +228,7 @@ def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
   return tf.math.l2_normalize(vectors, -1) if pooling.normalize else vectors
 
 
-def _pooled(output, input_mask, pooling):
+def _pooled(output, input_mask: tf.Tensor, pooling):
   if pooling.mode == "pooled":
     return tf.cast(output.pooled_output, tf.float32)
   # A graph does not compute the layers above the last one summed here.

@@ -21,7 +21,7 @@ _last_mean = functools.partial(tf.reduce_mean, axis=-1, keepdims=True)
 
 
 @tf.custom_gradient
-def gelu(x):
+def gelu(x: tf.Tensor) -> tuple:
   """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
 
   As in the original: the approximation, not the error function. Returns x (1 +
@@ -32,12 +32,12 @@ def gelu(x):
   # because bfloat16 would lose the digits of 1 - sigmoid in the gradient.
   x = tf.convert_to_tensor(x)
 
-  def share_of(wide, square):
+  def share_of(wide: tf.Tensor, square: tf.Tensor):
     # (1 + tanh(u)) / 2 is the logistic function of 2u.
     inner = 2 * _GELU_SCALE * _GELU_CUBIC * square + 2 * _GELU_SCALE
     return tf.sigmoid(wide * inner)
 
-  def gradient(upstream):
+  def gradient(upstream: tf.Tensor) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     square = tf.square(wide)
     share = share_of(wide, square)
@@ -52,7 +52,7 @@ def gelu(x):
 
 
 @tf.custom_gradient
-def gelu_erf(x):
+def gelu_erf(x: tf.Tensor) -> tuple:
   """Gaussian error linear unit with the exact normal CDF.
 
   Hugging Face calls this form "gelu". Returns x (1 + erf(x / sqrt(2))) / 2, in
@@ -60,7 +60,7 @@ def gelu_erf(x):
   """
   x = tf.convert_to_tensor(x)
 
-  def gradient(upstream):
+  def gradient(upstream: tf.Tensor) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     # The normal density is the derivative of `_normal_cdf`.
     density = tf.exp(-0.5 * tf.square(wide)) * _NORMAL_DENSITY
@@ -71,12 +71,12 @@ def gelu_erf(x):
   return tf.cast(wide * _normal_cdf(wide), x.dtype), gradient
 
 
-def _normal_cdf(x):
+def _normal_cdf(x: tf.Tensor):
   return 0.5 * tf.math.erf(x * math.sqrt(0.5)) + 0.5
 
 
 @tf.custom_gradient
-def normalize(x, beta, gamma, epsilon):
+def normalize(x: tf.Tensor, beta, gamma, epsilon) -> tuple:
   """Computes layers.layer_norm of x [..., H] with beta and gamma [H].
 
   `epsilon` gets no gradient. The gradient stores one activation, not three.
@@ -87,7 +87,7 @@ def normalize(x, beta, gamma, epsilon):
   rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + epsilon)
   normed = centred * rsqrt  # [..., H]
 
-  def gradient(upstream):
+  def gradient(upstream: tf.Tensor) -> tuple:
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
     inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
@@ -103,10 +103,10 @@ def normalize(x, beta, gamma, epsilon):
 
 
 @tf.custom_gradient
-def add_bias(x, bias):
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tuple:
   """Returns x [M, N] plus bias [N]."""
 
-  def gradient(upstream):
+  def gradient(upstream: tf.Tensor) -> tuple:
     # A matrix product sums the rows several times faster than tf.reduce_sum.
     ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
     return upstream, tf.matmul(ones, upstream)[0]
@@ -115,7 +115,7 @@ def add_bias(x, bias):
 
 
 @tf.custom_gradient
-def dense_lookup(table, indices):
+def dense_lookup(table, indices) -> tuple:
   """Gathers the rows of a table [V, H] at indices [S]; its gradient is dense.
 
   As in the original: the gradient of position embeddings is summed over the
@@ -123,7 +123,7 @@ def dense_lookup(table, indices):
   """
   count = table.shape[0]
 
-  def gradient(upstream):
+  def gradient(upstream: tf.Tensor) -> tuple:
     return tf.math.unsorted_segment_sum(upstream, indices, count), None
 
   return tf.gather(table, indices), gradient
@@ -133,7 +133,7 @@ def masked(x: tf.Tensor, keep: tf.Tensor, factor: float) -> tf.Tensor:
   """Returns factor x where `keep`, a bool tensor, is true, and 0 elsewhere."""
 
   @tf.custom_gradient
-  def run(x):
+  def run(x: tf.Tensor) -> tuple:
     def kept(values):
       # tf.where would be several times slower in bfloat16.
       return values * (tf.cast(keep, values.dtype) * factor)
@@ -170,7 +170,9 @@ def random_mask(
   return _random_int16(shape, seed, counter) >= tf.constant(limit, tf.int16)
 
 
-def _random_int16(shape, seed, counter):
+def _random_int16(
+  shape: tf.Tensor, seed: tf.Tensor, counter: tf.Tensor
+) -> tf.Tensor:
   """Returns uniform random int16 values, determined by the arguments."""
   # Integers from a fixed generator give equal masks in every compute_dtype,
   # under XLA and on all devices except TPUs. Drawing numbers takes much of
@@ -183,7 +185,9 @@ def _random_int16(shape, seed, counter):
   return tf.reshape(numbers[:count], shape)
 
 
-def _random_int32(shape, seed, counter, algorithm):
+def _random_int32(
+  shape: tf.Tensor, seed: tf.Tensor, counter: tf.Tensor, algorithm
+):
   """Returns uniform random int32 values, determined by the arguments."""
   # Uses the seed as the generator's key without a hash, because the hash in
   # TensorFlow's own functions takes some twenty operations per site.

@@ -88,7 +88,7 @@ def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
 
 
-def output_logits(x: tf.Tensor, weights, bias) -> tf.Tensor:
+def output_logits(x: tf.Tensor, weights, bias: tf.Tensor) -> tf.Tensor:
   """Returns float32 logits [..., O] from x [..., H] and weights [O, H]."""
   rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
   weights = tf.cast(weights, x.dtype)
@@ -104,7 +104,7 @@ def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
 
 
-def attention_bias(input_mask) -> tf.Tensor | None:
+def attention_bias(input_mask: tf.Tensor) -> tf.Tensor | None:
   """Returns float32 [B, 1, 1, T] to add to the scores, from a mask [B, T]."""
   if input_mask is None:
     return None
@@ -112,14 +112,14 @@ def attention_bias(input_mask) -> tf.Tensor | None:
   return (1.0 - mask) * _MASKED_SCORE
 
 
-def pick_bias(bias, positions: tf.Tensor):
+def pick_bias(bias: tf.Tensor, positions: tf.Tensor):
   """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P]."""
   if bias is None or bias.shape[2] == 1:
     return bias
   return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
 
 
-def later_tokens_bias(length) -> tf.Tensor:
+def later_tokens_bias(length: int | tf.Tensor) -> tf.Tensor:
   """Returns a float32 bias [T, T] that hides later tokens from each token."""
   position = tf.range(length)
   is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
@@ -128,7 +128,7 @@ def later_tokens_bias(length) -> tf.Tensor:
   return is_later * (2 * _MASKED_SCORE)
 
 
-def sizes(x) -> list:
+def sizes(x: tf.Tensor) -> list:
   """Returns the sizes of `x`: integers where static, else scalar tensors."""
   x = tf.convert_to_tensor(x)
   dynamic = tf.shape(x)

@@ -62,7 +62,7 @@ def attention(
   to_rows: unpadding.Rows,
   bias: tf.Tensor | None,
   dropout: layers.Dropout,
-):
+) -> tuple:
   """Computes multi-head attention from some hidden states to a sequence.
 
   Args:
@@ -264,8 +264,8 @@ class BertModel(named_weights.Weights):
 
   def __call__(
     self,
-    input_ids,
-    input_mask=None,
+    input_ids: tf.Tensor,
+    input_mask: tf.Tensor | None = None,
     token_type_ids=None,
     training: bool = False,
     *,
@@ -341,7 +341,7 @@ class BertModel(named_weights.Weights):
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
-  def _checked_ids(self, input_ids):
+  def _checked_ids(self, input_ids: tf.Tensor):
     input_ids = tf.convert_to_tensor(input_ids)
     if input_ids.shape.rank != 2:
       raise errors.InputError(
@@ -351,7 +351,7 @@ class BertModel(named_weights.Weights):
       self.config.check_sequence_length(input_ids.shape[1])
     return input_ids
 
-  def _rows(self, input_ids, input_mask):
+  def _rows(self, input_ids: tf.Tensor, input_mask: tf.Tensor):
     """Returns the rows that are computed: all positions, or only tokens."""
     if self._skip_padding and input_mask is not None:
       return unpadding.TokenRows.of_mask(input_mask)
@@ -388,12 +388,14 @@ class BertModel(named_weights.Weights):
       **options,
     )
 
-  def _attention_bias(self, input_ids, input_mask):
+  def _attention_bias(self, input_ids: tf.Tensor, input_mask: tf.Tensor):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
     del input_ids
     return layers.attention_bias(input_mask)
 
-  def _embed(self, rows, input_ids, token_type_ids, dropout):
+  def _embed(
+    self, rows, input_ids: tf.Tensor, token_type_ids, dropout
+  ) -> tf.Tensor:
     """Returns the summed embeddings after norm and dropout, [S, H]."""
     weights = self.weights_below(f"{self._scope}/embeddings/")
     # Embeddings are summed in float32.
@@ -423,11 +425,11 @@ class BertModel(named_weights.Weights):
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
     return tf.cast(x, self.compute_dtype)
 
-  def _position_table(self, weights):
+  def _position_table(self, weights) -> tf.Tensor:
     """Returns the table [T or more, H], whose row t belongs to position t."""
     return tf.convert_to_tensor(weights["position_embeddings"])
 
-  def _layer_weights(self, number):
+  def _layer_weights(self, number: int):
     """Returns {name: variable} of a layer, for `layer`."""
     return self.weights_below(f"{self._scope}/encoder/layer_{number}/")
 
@@ -435,7 +437,9 @@ class BertModel(named_weights.Weights):
     """Returns int32 [B, 1], the position that is pooled: [CLS]."""
     return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
 
-  def pooled_states(self, states: tf.Tensor, input_mask) -> tf.Tensor:
+  def pooled_states(
+    self, states: tf.Tensor, input_mask: tf.Tensor
+  ) -> tf.Tensor:
     """Returns the hidden states [B, H] at `pooled_positions`."""
     del input_mask
     return states[:, 0]

@@ -43,7 +43,7 @@ class Weights(tf.Module):
     """Replaces each variable with make(variable), one at a time."""
     self._weights = tuple(map(make, self._weights))
 
-  def weights_below(self, prefix):
+  def weights_below(self, prefix: str) -> dict:
     """Returns {rest of the name: variable} for names with this prefix."""
     return {
       name.removeprefix(prefix): weight
@@ -83,7 +83,7 @@ def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
     _loaded_later.reset(before)
 
 
-def _make_variable(name, shape, stddev, seed, storage_dtype):
+def _make_variable(name: str, shape, stddev: float, seed: int, storage_dtype):
   # Draws on the CPU: a seed then gives the same weights on any accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev, seed)
@@ -95,7 +95,7 @@ def _make_variable(name, shape, stddev, seed, storage_dtype):
     return tf.Variable(initial, name=name)
 
 
-def _initial_value(name, shape, stddev, seed):
+def _initial_value(name: str, shape, stddev: float, seed: int):
   """Returns float32 initial weights; equal arguments give equal random weights.
 
   As in the original: the normal is truncated at two standard deviations and

@@ -112,8 +112,15 @@ def clip_scale(norm: tf.Tensor) -> tf.Tensor:
 
 
 def adam_direction(
-  grad, m, v, *, beta_1, beta_2, epsilon, correction_step=None
-):
+  grad: tf.Tensor,
+  m: tf.Tensor,
+  v: tf.Tensor,
+  *,
+  beta_1,
+  beta_2,
+  epsilon,
+  correction_step=None,
+) -> tuple:
   """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
   As in the original: epsilon is outside the root, and without
@@ -136,23 +143,23 @@ def adam_direction(
   return (m / c1) / (tf.sqrt(v / c2) + epsilon), m, v
 
 
-def bias_corrections(count, *, beta_1, beta_2):
+def bias_corrections(count: tf.Tensor, *, beta_1, beta_2) -> list:
   """Returns 1 - beta^count for both betas, scalar tensors."""
   # -expm1(t log b) = 1 - b^t, without the rounding of a difference.
   return [-tf.math.expm1(count * math.log(b)) for b in (beta_1, beta_2)]
 
 
 def adam_weight_decay_update(
-  param,
-  grad,
-  m,
-  v,
+  param: tf.Tensor,
+  grad: tf.Tensor,
+  m: tf.Tensor,
+  v: tf.Tensor,
   *,
   learning_rate,
   weight_decay_rate,
   layer_adaptation,
   **adam,
-):
+) -> tuple:
   """Computes one update of BERT's Adam, AdamW (`correction_step`) or LAMB.
 
   Weight decay is added to the direction, not to the gradient, so it does not

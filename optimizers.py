@@ -21,7 +21,7 @@ from common import errors
 NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
 
 
-def _scaled(grad, scale):
+def _scaled(grad: tf.Tensor | tf.IndexedSlices, scale):
   """Returns grad * scale as a dense float32 tensor, 0 if the scale is 0."""
   if isinstance(grad, tf.IndexedSlices):
     # Scales the rows before they expand to the whole embedding table.
@@ -106,8 +106,15 @@ class AdamWeightDecay:
     return not any(part in name for part in NOT_DECAYED)
 
   def update_all(
-    self, variables, grads, *, learning_rate, step, grad_scale=1.0, apply=True
-  ):
+    self,
+    variables,
+    grads,
+    *,
+    learning_rate,
+    step,
+    grad_scale: float | tf.Tensor = 1.0,
+    apply: bool | tf.Tensor = True,
+  ) -> None:
     """Applies gradients to variables and to their moments.
 
     Args:
@@ -139,11 +146,18 @@ class AdamWeightDecay:
       named_weights.variable_name(variable), 1.0
     )
 
-  def _moments(self, variable):
+  def _moments(self, variable) -> tuple:
     name = named_weights.variable_name(variable)
     return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
 
-  def _update_by_formula(self, variable, grad, *, learning_rate, **options):
+  def _update_by_formula(
+    self,
+    variable,
+    grad: tf.Tensor | tf.IndexedSlices,
+    *,
+    learning_rate,
+    **options,
+  ) -> None:
     state = (variable, *self._moments(variable))
     values = self._formula(
       tuple(tf.convert_to_tensor(part) for part in state),
@@ -156,7 +170,7 @@ class AdamWeightDecay:
       # Nothing uses the new value, so it is not read back.
       part.assign(value, read_value=False)
 
-  def _kernel_scales(self, step):
+  def _kernel_scales(self, step) -> tuple:
     """Returns factors for gradient, rate and epsilon that make updates exact.
 
     TensorFlow's kernel weights a gradient g by 1 - float32(beta), which is
@@ -176,7 +190,15 @@ class AdamWeightDecay:
       rate_scale, epsilon_scale = rate_scale * tf.sqrt(c2) / c1, tf.sqrt(c2)
     return grad_scale, rate_scale, epsilon_scale
 
-  def _update_in_place(self, pairs, *, learning_rate, step, grad_scale, apply):
+  def _update_in_place(
+    self,
+    pairs,
+    *,
+    learning_rate,
+    step,
+    grad_scale: float | tf.Tensor,
+    apply: bool | tf.Tensor,
+  ) -> None:
     """Updates variables and their moments in one pass over memory.
 
     It uses few operations per variable and no branches: each operation costs
@@ -235,8 +257,16 @@ class AdamWeightDecay:
     return norm
 
   def _new_values(
-    self, state, grad, *, learning_rate, step, grad_scale, apply, decay
-  ):
+    self,
+    state,
+    grad: tf.Tensor | tf.IndexedSlices,
+    *,
+    learning_rate,
+    step,
+    grad_scale: float | tf.Tensor,
+    apply: bool | tf.Tensor,
+    decay,
+  ) -> tuple:
     """Returns the updated (param, m, v), or the old values without `apply`."""
     param, m, v = state
     new = optimization.adam_weight_decay_update(

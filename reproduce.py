@@ -12,7 +12,7 @@ passed to the row's script and marked in the report: `... -- --dtype=bfloat16`.
 
 import shlex
 
-from common import command, flags
+from common import command, flags, run_settings
 
 flags.DEFINE_list("row", [], "Names of rows from --list.")
 flags.DEFINE_bool("list", False, "Print all rows and run nothing.")
@@ -46,7 +46,7 @@ from common import errors
 from reproduction import report, rows, runs
 
 
-def print_list():
+def print_list() -> None:
   """Prints each row's name, source, published values, model, hours and note."""
   for row in rows.ROWS.values():
     published = ", ".join(
@@ -61,7 +61,7 @@ def print_list():
       print(f"{'':36} {text}")
 
 
-def check_flags(settings, extra):
+def check_flags(settings: run_settings.Settings, extra) -> None:
   """Raises InputError if flags, before or after --, cannot be used."""
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
@@ -79,7 +79,7 @@ def check_flags(settings, extra):
       )
 
 
-def make_plan(settings, name, extra):
+def make_plan(settings: run_settings.Settings, name: str, extra):
   """Returns the runs.Plan of a row; raises InputError if it cannot be run."""
   if name not in rows.ROWS:
     raise errors.InputError(
@@ -99,7 +99,7 @@ def make_plan(settings, name, extra):
   )
 
 
-def main(argv):
+def main(argv: list[str]) -> None:
   """Runs the rows of --row, and reports all finished runs."""
   settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:

@@ -68,7 +68,7 @@ from serving import engine_choice
 from training import distribution, run_setup
 
 
-def main(_):
+def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = task.restore_input_settings(settings)
@@ -99,7 +99,7 @@ def main(_):
     run_model(settings, run)
 
 
-def arrange_devices(settings):
+def arrange_devices(settings: run_settings.Settings) -> tuple:
   """Returns the tf.distribute.Strategy and settings; windows turn XLA off."""
   strategy = run_setup.make_strategy(settings)
   # Texts have different numbers of windows; XLA would compile each shape.
@@ -113,7 +113,7 @@ def arrange_devices(settings):
   return strategy, settings
 
 
-def run_model(settings, run):
+def run_model(settings: run_settings.Settings, run):
   """Trains, evaluates and predicts with one model; returns the scores."""
   model = job.ModelRun(settings, run)
   results = {}
@@ -134,7 +134,7 @@ def run_model(settings, run):
   return results
 
 
-def run_seeds(settings, run, seeds):
+def run_seeds(settings: run_settings.Settings, run, seeds) -> None:
   """Runs a model with each of --seeds and compares the scores in a table."""
   results = repeated_runs.run_all(
     settings,

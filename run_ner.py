@@ -20,7 +20,7 @@ A trained model tags sentences in columns, JSON lines or plain text:
       --model_dir=ner_output/final_model
 """
 
-from common import command, flag_values, flags
+from common import command, flag_values, flags, run_settings
 from serving import text_flags
 from training import common_flags
 
@@ -176,7 +176,9 @@ class TaggingRun(NamedTuple):
   files: dict
 
 
-def score(settings, predictor, file, batch_size):
+def score(
+  settings: run_settings.Settings, predictor, file, batch_size: int
+) -> tuple:
   """Returns a file's predicted labels and, if the file has labels, scores."""
   predicted, loss = predictor.predict(file, batch_size)
   if not file.is_labelled:
@@ -185,7 +187,7 @@ def score(settings, predictor, file, batch_size):
   return predicted, scores.evaluate(gold, predicted, loss, settings.scheme)
 
 
-def train(settings, model, run, start, predictor):
+def train(settings: run_settings.Settings, model, run, start, predictor):
   """Trains from `start`; returns the last step.
 
   With --feature_layers, stored hidden states replace the records in run.files.
@@ -237,7 +239,7 @@ def train(settings, model, run, start, predictor):
   )
 
 
-def run_model(settings, run):
+def run_model(settings: run_settings.Settings, run):
   """Trains, evaluates and predicts with one model; returns its scores."""
   start = run_setup.open_run(settings, run.task, run.config, run.strategy)
   with run.strategy.scope(), weight_files.without_random_init(start.path):
@@ -255,6 +257,7 @@ def run_model(settings, run):
   if settings.do_train:
     step = train(settings, model, run, start, predictor)
   else:
+    assert start.path  # Without training, a random start is refused.
     weight_files.load(
       # Taggers do not use the pooler, and Hugging Face's taggers have none.
       model.variables,
@@ -299,7 +302,7 @@ def read_settings():
   )
 
 
-def main(_):
+def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = read_settings()
   paths = inputs.files_to_read(settings)

@@ -9,6 +9,7 @@ scripts on a sample, in two minutes on 2 CPU cores, and reaches a masked-LM
 accuracy above 0.9.
 """
 
+import configuration
 from common import command, extension_flags, flags
 from pretraining import points
 from training import common_flags
@@ -102,7 +103,9 @@ _ARE_MASKED = run_settings.Rule(
 )
 
 
-def find_network(settings, config):
+def find_network(
+  settings: run_settings.Settings, config: configuration.BertConfig
+):
   """Returns the file of pretraining/networks that the flags select.
 
   Raises InputError: a given flag has no effect on it, or it cannot be made.
@@ -117,13 +120,18 @@ def find_network(settings, config):
   return network
 
 
-def masking_of(settings):
+def masking_of(settings: run_settings.Settings):
   """Returns the name of the masking that the flags select."""
   default = "whole_words" if settings.do_whole_word_mask else "pieces"
   return settings.masking or default
 
 
-def make_input(settings, names, config, network):
+def make_input(
+  settings: run_settings.Settings,
+  names: str,
+  config: configuration.BertConfig,
+  network,
+):
   """Returns the inputs.PretrainingInput for the files that a flag names."""
   data = inputs.PretrainingInput(
     tfrecord.find_files(names),
@@ -140,7 +148,9 @@ def make_input(settings, names, config, network):
   return data
 
 
-def make_evaluation(settings, strategy, model, data, trim):
+def make_evaluation(
+  settings: run_settings.Settings, strategy, model, data, trim
+):
   """Returns a function that evaluates the current weights."""
   evaluator = evaluation_loop.make_evaluator(strategy, model.objective())
 
@@ -154,7 +164,9 @@ def make_evaluation(settings, strategy, model, data, trim):
   return evaluate
 
 
-def write_model(settings, model, folder, step):
+def write_model(
+  settings: run_settings.Settings, model, folder: str, step
+) -> None:
   """Writes the current weights to a folder, and further models below it."""
   vocab_file = settings.vocab_file
   input_settings = {"max_seq_length": settings.max_seq_length}
@@ -170,7 +182,16 @@ def write_model(settings, model, folder, step):
     )
 
 
-def train(settings, strategy, model, data, evaluate, *, start, trim):
+def train(
+  settings: run_settings.Settings,
+  strategy,
+  model,
+  data,
+  evaluate,
+  *,
+  start,
+  trim,
+):
   """Trains from `start`; returns the last step."""
   spec = harness.TrainingSpec(
     model,
@@ -189,7 +210,9 @@ def train(settings, strategy, model, data, evaluate, *, start, trim):
     return harness.train(settings, spec, start)
 
 
-def check_vocabulary(settings, config):
+def check_vocabulary(
+  settings: run_settings.Settings, config: configuration.BertConfig
+) -> None:
   """Refuses a vocabulary that does not fit the model or the records."""
   vocab = vocabularies.load_vocab(settings.vocab_file)
   config.check_vocabulary(len(vocab), settings.vocab_file)
@@ -197,7 +220,7 @@ def check_vocabulary(settings, config):
     tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
 
 
-def main(_):
+def main(_) -> None:
   """Trains and evaluates."""
   settings = model_settings.resolve(flags.read_settings())
   run_setup.require_one_of(settings, "do_train", "do_eval")
@@ -231,6 +254,7 @@ def main(_):
       settings, strategy, model, data, evaluate, start=start, trim=trim
     )
   else:
+    assert start.path  # Without training, a random start is refused.
     weight_files.load(
       model.variables, start.path, allowed_missing=model.unused_variables()
     )

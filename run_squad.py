@@ -134,7 +134,7 @@ from squad import answers, data, inputs, job, scores, windowing
 from training import distribution, repeated_runs, run_setup
 
 
-def score_predictions(settings):
+def score_predictions(settings: run_settings.Settings) -> None:
   """Scores a file of predictions without a model."""
   version_2, odds = settings.version_2_with_negative, None
   units = settings.f1_units
@@ -153,7 +153,7 @@ def score_predictions(settings):
   job.write_results(results, settings.output_dir)
 
 
-def read_settings():
+def read_settings() -> run_settings.Settings:
   """Returns the settings from the flags and a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   # Unlike the original: a trained model's lengths replace the flags' defaults.
@@ -170,7 +170,7 @@ def read_settings():
   return settings.replace(eval_file=settings.eval_file or settings.predict_file)
 
 
-def files_to_read(settings):
+def files_to_read(settings: run_settings.Settings):
   """Returns {"train", "eval" or "predict": path} for the files to read."""
   paths = run_setup.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
@@ -182,7 +182,7 @@ def files_to_read(settings):
   return paths
 
 
-def run_model(settings, work):
+def run_model(settings: run_settings.Settings, work):
   """Trains, evaluates and predicts with one model; returns its scores."""
   if settings.do_train:
     work.train()
@@ -199,7 +199,7 @@ def run_model(settings, work):
   return results
 
 
-def main(_):
+def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = read_settings()
   if settings.evaluate_only:

@@ -11,7 +11,7 @@ pending requests, within 25 seconds. The script needs aiohttp: in a clone of
 this project, run pip install '.[serve]'.
 """
 
-from common import command, flag_values, flags
+from common import command, flag_values, flags, run_settings
 from web import batching
 
 _DEFAULTS = batching.Limits()
@@ -114,7 +114,7 @@ from serving import text_models
 from web import rest
 
 
-def model_name(settings):
+def model_name(settings: run_settings.Settings):
   """Returns --model_name, by default the name of the model's folder."""
   folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
   # As usual with TensorFlow Serving, the folder above the version has the name.
@@ -128,7 +128,7 @@ def model_name(settings):
   return name
 
 
-def load(settings):
+def load(settings: run_settings.Settings):
   """Returns the answers.Served that the flags select."""
   size, threads = settings.max_batch_size, settings.num_threads
   if settings.saved_model_dir:
@@ -138,7 +138,7 @@ def load(settings):
   ).servable(settings.head)
 
 
-def main(_):
+def main(_) -> None:
   """Serves a model until a signal ends the process."""
   # Imported here, to report a missing aiohttp like other input errors.
   from web import server

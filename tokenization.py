@@ -13,7 +13,7 @@ import bisect
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from common import errors, file_io
@@ -188,7 +188,7 @@ class Frame(NamedTuple):
   between: int = 1
   segment_b: int = 1
 
-  def room(self, length: int, is_pair=True):
+  def room(self, length: int, is_pair: bool = True):
     """Returns how many pieces fit into `length` tokens with these ids.
 
     If `is_pair` is an array, the result is an array of the same size.
@@ -322,15 +322,15 @@ class FullTokenizer:
     except UnknownTokenError as error:
       raise UnknownTokenError(f"{self.vocab_file}: {error}") from error
 
-  def _tokens_of_chunk(self, chunk):
+  def _tokens_of_chunk(self, chunk) -> tuple:
     words = self.basic_tokenizer.tokenize(chunk)
     return tuple(self.wordpiece_tokenizer.tokenize_words(words))
 
-  def _ids_of_chunk(self, chunk):
+  def _ids_of_chunk(self, chunk) -> tuple:
     words = self.basic_tokenizer.tokenize(chunk)
     return tuple(_chain(self._word_ids, words))
 
-  def _ids_of_word(self, word):
+  def _ids_of_word(self, word: str) -> tuple:
     pieces = self.wordpiece_tokenizer.longest_matches(word)
     return tuple(self.convert_tokens_to_ids(pieces))
 
@@ -382,7 +382,7 @@ class BasicTokenizer:
   def _cleaning(self):
     return _CLEANING if self.tokenize_chinese_chars else _CLEANING_BUT_HAN
 
-  def _split(self, text):
+  def _split(self, text: str) -> list[str]:
     # Most text is printable ASCII: it has no accents, control characters or
     # white space other than U+0020, so one regular expression splits it.
     if text.isascii() and text.isprintable():
@@ -462,7 +462,7 @@ class WordpieceTokenizer:
     return tuple(pieces)
 
 
-def _for_each_chunk(cache, text):
+def _for_each_chunk(cache, text: str | bytes):
   """Returns the concatenated results for the chunks of `text` between spaces.
 
   Only tab, line feed and U+0020 separate chunks. `str.split` would also split
@@ -473,7 +473,7 @@ def _for_each_chunk(cache, text):
   return _chain(cache, text.split(" "))
 
 
-def _chain(cache, keys):
+def _chain(cache, keys) -> list:
   """Returns [*cache[keys[0]], *cache[keys[1]], ...]."""
   return list(itertools.chain.from_iterable(map(cache.__getitem__, keys)))
 
@@ -486,11 +486,11 @@ class _Cache(dict):
   frequent words are soon cached again.
   """
 
-  def __init__(self, function):
+  def __init__(self, function: Callable):
     super().__init__()
     self.function = function
 
-  def __missing__(self, key):
+  def __missing__(self, key: str):
     # dict calls this only for a missing key; a hit runs no Python code.
     value = self.function(key)
     if len(key) <= _CACHED_CHARS:
@@ -499,7 +499,7 @@ class _Cache(dict):
       self[key] = value
     return value
 
-  def __reduce__(self):
+  def __reduce__(self) -> tuple:
     # Entries are not pickled: workers get the tokenizer with an empty cache.
     return _Cache, (self.function,)
 
@@ -522,42 +522,42 @@ class _CharacterTable(dict):
     return value
 
 
-def _clean(char):
+def _clean(char: str):
   """Removes control characters and U+FFFD; turns white space into " "."""
   if _is_whitespace(char):
     return " "
   return "" if char == "\ufffd" or _is_control(char) else char
 
 
-def _isolate_han(char):
+def _isolate_han(char: str):
   return f" {char} " if _is_han(char) else _clean(char)
 
 
-def _is_whitespace(char):
+def _is_whitespace(char: str) -> bool:
   return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
-def _is_control(char):
+def _is_control(char: str) -> bool:
   is_control = unicodedata.category(char) in ("Cc", "Cf")
   # Tab, line feed and carriage return have category Cc but are white space.
   return is_control and not _is_whitespace(char)
 
 
-def _is_han(char):
+def _is_han(char: str) -> bool:
   return bisect.bisect(_HAN_EDGES, ord(char)) % 2 == 1
 
 
-def _is_punctuation(char):
+def _is_punctuation(char: str) -> bool:
   # As in the original: all ASCII except letters, digits, space and control
   # characters, even "$" and "^", which are symbols in Unicode.
   return char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P"
 
 
-def _isolate_punctuation(char):
+def _isolate_punctuation(char: str):
   return f" {char} " if _is_punctuation(char) else char
 
 
-def _strip_accents(char):
+def _strip_accents(char: str):
   # NFD has made each accent a separate character.
   if unicodedata.category(char) == "Mn":
     return ""

@@ -13,6 +13,7 @@ of modeling.py.
 """
 
 from collections import namedtuple
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -23,14 +24,21 @@ import layers
 class _Rows:
   """The dense layers before and after attention; subclasses pad and unpad."""
 
-  def dense_to_heads(self, rows, weights, name, heads):
+  pad: Callable
+  unpad: Callable
+
+  def dense_to_heads(
+    self, rows: tf.Tensor, weights: dict[str, tf.Tensor], name: str, heads: int
+  ) -> tf.Tensor:
     """Returns [B, N, T, D] from rows [S, H], for N heads; see layers.dense."""
     x = self.pad(layers.dense(rows, weights, name))  # [B, T, H]
     *shape, width = layers.sizes(x)
     x = tf.reshape(x, [*shape, heads, width // heads])  # [B, T, N, D]
     return tf.transpose(x, [0, 2, 1, 3])
 
-  def dense_of_heads(self, x, weights, name):
+  def dense_of_heads(
+    self, x: tf.Tensor, weights: dict[str, tf.Tensor], name: str
+  ):
     """Returns rows [S, H] from x [B, N, T, D]; see layers.dense."""
     x = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     *shape, heads, width = layers.sizes(x)
@@ -44,15 +52,15 @@ class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
   Like TokenRows, it is a tuple, so it can be passed to a tf.function.
   """
 
-  def unpad(self, values):
+  def unpad(self, values) -> tf.Tensor:
     """Converts values [B, T, ...] to rows [S, ...]."""
     return tf.reshape(values, [-1, *values.shape[2:]])
 
-  def pad(self, rows):
+  def pad(self, rows: tf.Tensor) -> tf.Tensor:
     """Converts rows [S, H] to [B, T, H]."""
     return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
-  def add_by_position(self, rows, table):
+  def add_by_position(self, rows: tf.Tensor, table: tf.Tensor):
     """Adds row t of a table [T, H] to the rows [S, H] at position t."""
     return self.unpad(self.pad(rows) + table[: self.length])
 
@@ -64,7 +72,9 @@ class TpuRows(PaddedRows):
   would spend a seventh of a step on copying queries, keys, values and contexts.
   """
 
-  def dense_to_heads(self, rows, weights, name, heads):
+  def dense_to_heads(
+    self, rows: tf.Tensor, weights: dict[str, tf.Tensor], name: str, heads: int
+  ):
     """Computes PaddedRows.dense_to_heads with one einsum."""
     kernel = tf.cast(weights[f"{name}/kernel"], rows.dtype)  # [H, N D]
     kernel = tf.reshape(kernel, [kernel.shape[0], heads, -1])
@@ -72,7 +82,9 @@ class TpuRows(PaddedRows):
     bias = tf.reshape(bias, [heads, 1, -1])
     return tf.einsum("bth,hnd->bntd", self.pad(rows), kernel) + bias
 
-  def dense_of_heads(self, x, weights, name):
+  def dense_of_heads(
+    self, x: tf.Tensor, weights: dict[str, tf.Tensor], name: str
+  ):
     """Computes PaddedRows.dense_of_heads with one einsum."""
     kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [N D, H]
     kernel = tf.reshape(kernel, [x.shape[1], x.shape[3], -1])
@@ -112,23 +124,23 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
     """Converts values [B, T, ...] to rows [S, ...]."""
 
     @tf.custom_gradient
-    def unpad(values):
+    def unpad(values) -> tuple:
       flat = tf.reshape(values, [-1, *values.shape[2:]])
       return tf.gather(flat, self.position_of), self.pad
 
     return unpad(values)
 
-  def pad(self, rows):
+  def pad(self, rows: tf.Tensor):
     """Converts rows [S, H] to [B, T, H]; positions without a row are 0."""
 
     @tf.custom_gradient
-    def pad(rows):
+    def pad(rows: tf.Tensor) -> tuple:
       is_row = tf.cast(self.is_row, rows.dtype)[..., tf.newaxis]
       return tf.gather(rows, self.row_of) * is_row, self.unpad
 
     return pad(rows)
 
-  def add_by_position(self, rows, table):
+  def add_by_position(self, rows: tf.Tensor, table: tf.Tensor):
     """Adds row t of a table [T, H] to the rows [S, H] at position t."""
     positions = self.position_of % tf.shape(self.row_of)[1]  # [S]
     return rows + kernels.dense_lookup(tf.convert_to_tensor(table), positions)

@@ -71,7 +71,7 @@ def check_early(check: Callable[[], Any]) -> None:
 
 
 @errors.report_input_errors
-def _check_paths(values):
+def _check_paths(values) -> None:
   overwriting.refuse_missing(values)
   for check in _checks:
     check()
@@ -101,7 +101,7 @@ class _HelpFlag(app.HelpFlag):
     super().__init__()
     self.allow_override = True
 
-  def parse(self, arg):
+  def parse(self, arg) -> None:
     if not self._parse(arg):
       return
     print(
@@ -123,7 +123,7 @@ def define_verbose() -> None:
   )
 
 
-def _flag_fault(error):
+def _flag_fault(error: BaseException) -> str:
   """Returns absl's message as a sentence, without "flag --x=None: "."""
   text = str(error)
   if isinstance(error, flags.UnrecognizedFlagError):
@@ -137,7 +137,7 @@ def _flag_fault(error):
   return f"{' '.join(text.split()).rstrip('.')}; --help lists all flags"
 
 
-def _open_closed_streams():
+def _open_closed_streams() -> None:
   """Reopens closed standard streams, so no file gets their descriptors."""
   for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, name) is None:
@@ -185,7 +185,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   gc.freeze()
   gc.enable()
 
-  def checked_main(argv):
+  def checked_main(argv: list[str]):
     # Imported here, because --help does not need it.
     from common import console
 

@@ -44,7 +44,7 @@ class _Screen(logging.Handler):
       is_tensorflow and record.levelno < logging.ERROR
     )
 
-  def emit(self, record):
+  def emit(self, record) -> None:
     tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
@@ -53,7 +53,7 @@ class _QuietFile(logging.FileHandler):
 
   _is_named = False
 
-  def handleError(self, record):
+  def handleError(self, record) -> None:
     error = sys.exc_info()[1]
     if self._is_named:
       return
@@ -88,7 +88,7 @@ def _make_keeper():
   """Returns the handler that stores records until a file is open."""
   keeper = logging.handlers.MemoryHandler(1)
   # The limit matters for a server, which never opens a file.
-  keeper.buffer = collections.deque(maxlen=10_000)
+  keeper.buffer = collections.deque(maxlen=10_000)  # type: ignore[assignment]
   return keeper
 
 

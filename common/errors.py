@@ -68,7 +68,7 @@ def reason_of(error: BaseException) -> str:
   return " ".join(text.split()) if is_of_tensorflow(error) else text
 
 
-def _is_plain(error):
+def _is_plain(error: BaseException) -> bool:
   return type(error).__module__ == "builtins" and isinstance(error, OSError)
 
 
@@ -221,7 +221,7 @@ def report(error: BaseException) -> int:
   return INTERRUPTED if is_interrupt else 1
 
 
-def _sentence(error):
+def _sentence(error: BaseException) -> str:
   if isinstance(error, InputError):
     return str(error)
   remedy = remedy_of(error)
@@ -249,7 +249,7 @@ def _sentence(error):
   return f"{message}; the details are in {_write_details(error)}"
 
 
-def _write_details(error):
+def _write_details(error: BaseException):
   """Writes the traceback to a file, or else prints it; returns where it is."""
   stem = os.path.splitext(program.name())[0]
   try:

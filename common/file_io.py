@@ -119,7 +119,7 @@ def expand_file_patterns(patterns: str) -> list[str]:
   return files
 
 
-def _matches(pattern):
+def _matches(pattern: str) -> list:
   if exists(pattern):
     return [pattern]
   if is_remote(pattern):
@@ -243,7 +243,7 @@ class _LocalFile(io.FileIO):
 
 
 @contextlib.contextmanager
-def _named(path, temporary=None):
+def _named(path: str, temporary=None):
   """Gives an OSError without a file name, or with a temporary one, a name."""
   try:
     yield
@@ -260,17 +260,17 @@ class _RemoteFile(io.RawIOBase):
   cannot be computed from the lengths of its lines.
   """
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     super().__init__()
     self._file = _gfile().GFile(path, "rb")
 
-  def readable(self):
+  def readable(self) -> bool:
     return True
 
-  def seekable(self):
+  def seekable(self) -> bool:
     return True
 
-  def readinto(self, buffer):
+  def readinto(self, buffer) -> int:
     data = self._file.read(len(buffer))
     buffer[: len(data)] = data
     return len(data)
@@ -279,7 +279,7 @@ class _RemoteFile(io.RawIOBase):
     self._file.seek(offset, whence)
     return self._file.tell()
 
-  def close(self):
+  def close(self) -> None:
     self._file.close()
     super().close()
 
@@ -313,7 +313,7 @@ def read_lines(
         raise not_utf8(path, number, error) from error
 
 
-def _without_mark(path, line):
+def _without_mark(path: str, line: bytes):
   """Returns the first line, bytes, without a byte-order mark."""
   # Without "\n", `line` is the whole file, and a "\r" inside it ends a line.
   if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
@@ -367,7 +367,7 @@ def temporary_path(path: str) -> str:
   return os.path.join(folder, _cut(name) + end)
 
 
-def _cut(name):
+def _cut(name: str) -> str:
   """Shortens a name so that a temporary name fits.
 
   A file system allows names of 255 bytes. 30 are reserved for the text around
@@ -390,7 +390,7 @@ def _machine():
   return name
 
 
-def _remove_stale_temporaries(path):
+def _remove_stale_temporaries(path: str) -> None:
   """Removes temporary files and folders of processes that were killed.
 
   The files of running processes of this machine stay. Processes of another
@@ -411,7 +411,7 @@ def _remove_stale_temporaries(path):
         os.remove(entry)
 
 
-def _is_stale(match, path):
+def _is_stale(match, path: str) -> bool:
   try:
     # Process ids are meaningless on another machine, and os.kill(pid, 0) sends
     # Ctrl-C on Windows.
@@ -504,7 +504,7 @@ def new_folder(path: str) -> Iterator[str]:
     )
 
 
-def _move_all(source, target):
+def _move_all(source: str, target) -> None:
   """Moves a folder's entries to an empty folder, all or none."""
   moved: list[str] = []
   try:
@@ -518,7 +518,7 @@ def _move_all(source, target):
     raise
 
 
-def _must_stay(path):
+def _must_stay(path: str):
   """Whether a folder cannot be replaced by another of the same name."""
   return os.path.isdir(path) and (
     os.path.islink(path)
@@ -528,7 +528,7 @@ def _must_stay(path):
   )
 
 
-def _is_special(path):
+def _is_special(path: str) -> bool:
   """Whether `path` is a FIFO or a device; InputError if it is a folder."""
   if os.path.isdir(path):
     raise errors.InputError(
@@ -549,7 +549,7 @@ def remove(path: str) -> None:
     tf.io.gfile.remove(path)
 
 
-def _make_folder(path):
+def _make_folder(path: str) -> None:
   try:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
   except (FileExistsError, NotADirectoryError) as error:

@@ -42,7 +42,14 @@ _PATHS = "(.*_)?(dir|file|checkpoint|html|input|output|search)|add_tokens"
 
 def _with_rule(define):
   @functools.wraps(define)
-  def define_flag(name, *args, needs="", not_with="", why="", **options):
+  def define_flag(
+    name: str,
+    *args,
+    needs: str = "",
+    not_with: str = "",
+    why: str = "",
+    **options,
+  ) -> None:
     define(name, *args, **options)
     rule(name, needs=needs, not_with=not_with, why=why)
 
@@ -70,7 +77,9 @@ class _Float(flags.FloatParser):
 
 
 def _numbers(parser):
-  def define(name, default, meaning, lower_bound=None, upper_bound=None):
+  def define(
+    name: str, default, meaning, lower_bound=None, upper_bound=None
+  ) -> None:
     flags.DEFINE(
       parser(lower_bound, upper_bound),
       name,
@@ -168,7 +177,7 @@ def are_of_run(folder: str) -> bool:
     return stream.read() == _as_text()
 
 
-def _as_text():
+def _as_text() -> str:
   lines = [f"# Repeats the run: {program.name()} --flagfile=THIS_FILE"]
   for flag in of_script():
     text = flag.serialize() if flag.present else ""

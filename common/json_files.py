@@ -31,7 +31,7 @@ def parse(text: str | bytes):
   raise errors.InputError("JSON that is nested too deeply")
 
 
-def _is_shallow(value, levels):
+def _is_shallow(value, levels) -> bool:
   """Whether lists and objects are nested at most `levels` deep."""
   if not isinstance(value, (dict, list)):
     return True
@@ -174,7 +174,7 @@ def write(path: str, values: dict | list) -> None:
   file_io.write_text(path, text + "\n")
 
 
-def write_sealed(path: str, values: dict):
+def write_sealed(path: str, values: dict) -> None:
   """Writes JSON with a checksum, which `read_sealed` checks."""
   write(path, {**values, "checksum": _checksum(values)})
 
@@ -201,7 +201,7 @@ def plain(values):
   return json.loads(json.dumps(values))
 
 
-def line(values):
+def line(values) -> str:
   r"""Returns values as a line of JSON in valid UTF-8, with its newline.
 
   A lone surrogate, which JSON can express but UTF-8 cannot, stays escaped:

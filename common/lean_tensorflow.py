@@ -19,14 +19,14 @@ _VERSIONS = ("2.20", "2.21")
 @contextlib.contextmanager
 def _without_keras():
   # None makes `import keras` fail as if Keras were not installed.
-  sys.modules["keras"] = None
+  sys.modules["keras"] = None  # type: ignore[assignment]
   try:
     yield
   finally:
     del sys.modules["keras"]
 
 
-def _import_tensorflow():
+def _import_tensorflow() -> None:
   # Once TensorFlow or Keras is imported, it is too late to leave Keras out.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
@@ -34,18 +34,18 @@ def _import_tensorflow():
     import tensorflow
   _check_version(tensorflow)
   spec = importlib.util.find_spec("keras")
-  if spec is not None:
+  if spec is not None and spec.origin:
     # TensorFlow looks for tensorflow.keras in this folder.
     folder = os.path.join(os.path.dirname(spec.origin), "_tf_keras")
     tensorflow.__path__.insert(0, folder)
 
 
-def _minor(version):
+def _minor(version) -> str:
   """Returns "2.20" for "2.20.1"."""
   return ".".join(version.split(".")[:2])
 
 
-def _check_version(tensorflow):
+def _check_version(tensorflow) -> None:
   """Refuses an old or damaged TensorFlow; warns if its version is too new."""
   installed = _minor(program.installed_version("tensorflow"))
   loaded = _minor(getattr(tensorflow, "__version__", ""))

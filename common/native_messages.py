@@ -54,12 +54,12 @@ def held_back() -> Iterator[None]:
       _keep(stream.read().decode("utf-8", "replace"), has_failed)
 
 
-def _flush():
+def _flush() -> None:
   if sys.stderr is not None:
     sys.stderr.flush()
 
 
-def _keep(text, has_failed):
+def _keep(text: str, has_failed) -> None:
   """Keeps native messages, and writes the other lines to standard error."""
   for line in text.splitlines(keepends=True):
     is_native = _NATIVE.match(line)

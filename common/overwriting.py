@@ -89,7 +89,7 @@ def _inputs(values) -> Iterator[tuple[str, str]]:
       yield name, value
 
 
-def _files_read(settings) -> Iterator[tuple]:
+def _files_read(settings: run_settings.Settings) -> Iterator[tuple]:
   """Yields (identity, name of the flag) of each input file.
 
   All files in a model's folder count as input files.
@@ -107,7 +107,7 @@ def _files_read(settings) -> Iterator[tuple]:
       yield _identity(path), name
 
 
-def _identity(path):
+def _identity(path: str):
   """Returns a value that all names of a file share, including hard links."""
   if file_io.is_remote(path):
     return path
@@ -117,7 +117,7 @@ def _identity(path):
   return os.path.realpath(path)
 
 
-def _refuse_in_output_dir(settings):
+def _refuse_in_output_dir(settings: run_settings.Settings) -> None:
   """Refuses input files that the script itself would write to --output_dir."""
   folder = settings.get("output_dir")
   if not folder:

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable
 
 from common import errors
 
@@ -26,7 +27,7 @@ def default_processes():
   return os.cpu_count() or 1
 
 
-def in_order(function, blocks, *, processes: int):
+def in_order(function: Callable, blocks, *, processes: int):
   """Yields function(block) for each block, in the order of `blocks`.
 
   Raises InputError: `function` raises it, or a process was killed.
@@ -73,12 +74,14 @@ def _start(processes):
   )
 
 
-def _watch_parent():
+def _watch_parent() -> None:
   threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent():
+def _end_with_parent() -> None:
   """Ends this process when its parent process is killed."""
-  multiprocessing.parent_process().join()
+  parent = multiprocessing.parent_process()
+  assert parent  # It is None only in the main process.
+  parent.join()
   # Skips the clean-up, which could wait for the parent forever.
   os._exit(1)

@@ -44,7 +44,7 @@ class Bar(tqdm.tqdm):
   def _columns(self):
     return self.dynamic_ncols(self.fp)[0] if self.dynamic_ncols else None
 
-  def _follow_window(self):
+  def _follow_window(self) -> None:
     columns = self._columns()
     if self._width and columns and columns != self._width:
       # A terminal wraps the old bar, of `_width` columns, in a narrower window.
@@ -72,7 +72,7 @@ def bar(total: float, done: int = 0, stream=None) -> Bar:
 interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
 
 
-def _shows_bars(stream):
+def _shows_bars(stream) -> bool:
   try:
     # Some containers' terminals have no size; tqdm would show nothing there.
     return stream.isatty() and all(os.get_terminal_size(stream.fileno()))
@@ -118,7 +118,7 @@ class Progress:
     if is_last:
       self._bar.close()
 
-  def _rate(self, seconds):
+  def _rate(self, seconds: float) -> str:
     rate = self._units / max(seconds, 1e-9)
     return (
       f"{self._done_parts}/{self._parts} {self._part_name}  "

@@ -47,16 +47,16 @@ class Settings:
     # Python calls this only for missing attributes.
     raise AttributeError(f"no setting is called {name}")
 
-  def __setattr__(self, name, value):
+  def __setattr__(self, name: str, value) -> None:
     raise AttributeError(f"settings are frozen: {name} cannot become {value!r}")
 
-  def __contains__(self, name):
+  def __contains__(self, name: str) -> bool:
     return name in self._values
 
   def __iter__(self):
     return iter(self._values)
 
-  def __repr__(self):
+  def __repr__(self) -> str:
     listed = ", ".join(f"{n}={value!r}" for n, value in self._values.items())
     return f"Settings({listed})"
 
@@ -143,7 +143,7 @@ class Rule(NamedTuple):
     return needed if missing else ""
 
 
-def _is_on(settings, condition):
+def _is_on(settings: "Settings", condition) -> bool:
   name, _, value = condition.removeprefix("!").partition("=")
   setting = settings.get(name)
   is_on = str(setting) == value if value else bool(setting)

@@ -117,7 +117,7 @@ class LiteRTEngine:
     }
 
 
-def _computed(loaded, name, feed, first=0, step=1):
+def _computed(loaded, name: str, feed, first: int = 0, step: int = 1) -> list:
   """Returns the outputs of every `step`-th text, starting with text `first`."""
   compute = loaded.get_signature_runner(name)
   return [
@@ -126,7 +126,7 @@ def _computed(loaded, name, feed, first=0, step=1):
   ]
 
 
-def _without_padding(name, rows, length):
+def _without_padding(name: str, rows, length: int):
   """Concatenates B arrays [1, ...]; cuts per-token outputs to `length`."""
   joined = np.concatenate(rows)
   is_per_token = joined.ndim == 3 or name in _SPANS

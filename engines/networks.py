@@ -82,12 +82,14 @@ def of_engine(
   return network
 
 
-def _log_softmax(logits):
+def _log_softmax(logits: np.ndarray):
   shifted = logits - logits.max(-1, keepdims=True)
   return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def _word_weights(logits, input_mask, settings):
+def _word_weights(
+  logits: np.ndarray, input_mask: np.ndarray, settings: run_settings.Settings
+):
   """Returns weights [B, V] for logits [B, T, V], like heads.word_weights."""
   weights = logits * np.asarray(input_mask)[..., np.newaxis]
   if settings.sparse_pooling == "max":
@@ -98,7 +100,7 @@ def _word_weights(logits, input_mask, settings):
   return weights.sum(1)
 
 
-def _fillings(probabilities, count):
+def _fillings(probabilities, count: int) -> dict:
   """Returns `fillings` and `probabilities` [B, P, K], the likeliest first."""
   # A stable sort puts the lower of two tied ids first, like tf.math.top_k.
   best = np.argsort(-probabilities, kind="stable")[..., :count]

@@ -75,7 +75,7 @@ def check_sentence(
   _check_length(count + 2, max_seq_length, place)
 
 
-def _check_length(count, max_seq_length, place):
+def _check_length(count: int, max_seq_length: int, place: str) -> None:
   if count > max_seq_length:
     raise errors.InputError(
       f"{place}: {count} word pieces with [CLS] and [SEP] exceed "

@@ -93,7 +93,7 @@ def in_order(
 _one_at_a_time = threading.Lock()
 
 
-def _attempt(function, numbered):
+def _attempt(function: Callable, numbered) -> tuple:
   """Returns (number, error message or "", result) for a (number, block)."""
   number, block = numbered
   try:

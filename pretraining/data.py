@@ -69,7 +69,7 @@ def plan_shards(files: list[Piece], shard_bytes: int) -> list[list[Piece]]:
   return shards
 
 
-def _find_cut(stream, path, near, furthest):
+def _find_cut(stream, path: str, near, furthest):
   """Returns the first blank line's start at or after `near`, or the file's end.
 
   Without a blank line within `furthest` bytes, or if a document of one line
@@ -298,7 +298,7 @@ def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
 
 
 def encode_segmented(
-  tokenizer, lines: list[str]
+  tokenizer: tokenization.FullTokenizer, lines: list[str]
 ) -> tuple[list[int], list[int], bytes]:
   """Encodes lines whose Chinese words are separated by white space.
 
@@ -324,6 +324,6 @@ def encode_segmented(
   return ids, lengths, bytes(continues)
 
 
-def _is_han(token):
+def _is_han(token: str) -> bool:
   name = unicodedata.name(token, "") if len(token) == 1 else ""
   return name.startswith("CJK ") and unicodedata.category(token) == "Lo"

@@ -49,7 +49,7 @@ class Shard(NamedTuple):
   output: str
 
   @property
-  def name(self):
+  def name(self) -> str:
     """The file's name, which is its key in the manifest."""
     return os.path.basename(self.output)
 
@@ -223,7 +223,7 @@ class ShardedRun:
       unknown_tokens.log_share(self.manifest, unknown, tokens)
     return results
 
-  def _existing(self):
+  def _existing(self) -> set:
     """Returns the names in the output folder, with a single request."""
     return set(file_io.names_in(os.path.dirname(self.manifest) or "."))
 
@@ -274,7 +274,7 @@ class ShardedRun:
       recorded[shard.name] = result
     return recorded
 
-  def _write_manifest(self, shards):
+  def _write_manifest(self, shards) -> None:
     entries = {name: result._asdict() for name, result in shards.items()}
     content = {**self._source, "shards": entries}
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")

@@ -89,7 +89,7 @@ def totals(facts_of_blocks: list[dict], *names: str) -> dict[str, int]:
   return {name: sum(facts[name] for facts in facts_of_blocks) for name in names}
 
 
-def _read_note(path):
+def _read_note(path: str):
   """Returns the contents of a note; {} if it is missing or damaged."""
   if not file_io.exists(path):
     return {}

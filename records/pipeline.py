@@ -148,7 +148,7 @@ def reordered(records: tf.data.Dataset, order: np.ndarray) -> tf.data.Dataset:
   return pairs.map(tf.gather).unbatch()
 
 
-def _openable(files):
+def _openable(files: list[str]) -> tf.Tensor:
   """Returns strings [files, 2]: the path and the compression of each file."""
   return tf.constant(
     [[path, "GZIP" if tfrecord.is_gzip(path) else ""] for path in files]
@@ -236,7 +236,7 @@ def bucketed_records(
   first, offset = divmod(first_record, stretch)
 
   @tf.autograph.experimental.do_not_convert
-  def arrange(number, strings):
+  def arrange(number: tf.Tensor, strings) -> tf.Tensor:
     lengths = _token_counts(strings, features)  # [stretch]
     # [batches of the stretch, batch_size]; stateless_shuffle shuffles the rows.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
@@ -251,7 +251,7 @@ def bucketed_records(
   return stretches.enumerate(first).map(arrange).unbatch().skip(offset)
 
 
-def _epoch_in_file_order(files, seed, epoch):
+def _epoch_in_file_order(files: list[str], seed: int, epoch):
   """Returns the records of an epoch, interleaved from files in random order.
 
   `files` is the result of `_openable`.
@@ -326,7 +326,7 @@ def distributed_batches(
     local = replicas // context.num_input_pipelines
 
     @tf.autograph.experimental.do_not_convert
-    def shares_of_this_process(step, strings):
+    def shares_of_this_process(step, strings) -> tuple:
       share = (strings.shape[0] or tf.shape(strings)[0]) // replicas
       first = context.input_pipeline_id * local * share
       # Parse only this process's records.
@@ -349,7 +349,7 @@ def distributed_batches(
   return strategy.distribute_datasets_from_function(make_input)
 
 
-def _in_batches(records, batch_size, counts):
+def _in_batches(records, batch_size: int, counts):
   """Returns batches of B strings, or of counts[i] * B strings for batch i."""
   batches = records.batch(batch_size, drop_remainder=True)
   if counts is None or np.all(np.equal(counts, 1)):
@@ -366,7 +366,7 @@ def _in_batches(records, batch_size, counts):
   )
 
 
-def _is_one_cpu(strategy):
+def _is_one_cpu(strategy: tf.distribute.Strategy):
   return isinstance(strategy, tf.distribute.OneDeviceStrategy) and (
     "CPU" in strategy.extended.worker_devices[0]
   )
@@ -417,14 +417,14 @@ def training_batches(
   return distributed_batches(strategy, records, features, **batching)
 
 
-def _token_counts(strings, features):
+def _token_counts(strings, features) -> tf.Tensor:
   """Returns the number of tokens of each of N serialized records, int64 [N]."""
   mask = {"input_mask": features["input_mask"]}  # [T], or [W, T]
   mask = tf.io.parse_example(strings, mask)["input_mask"]
   return tf.reduce_sum(tf.reshape(mask, [tf.size(strings), -1]), axis=1)
 
 
-def _parse(serialized, features):
+def _parse(serialized, features) -> dict:
   """Parses a whole batch at once, 4× faster than record by record."""
   batch = tf.io.parse_example(serialized, features)
   # The integers of a tf.train.Example are int64, but TPUs need int32.

@@ -84,7 +84,7 @@ class RecordWriter:
   def __exit__(self, *exception):
     return self._stack.__exit__(*exception)
 
-  def _close(self):
+  def _close(self) -> None:
     with self._errors_named():
       self._writer.close()
 
@@ -99,16 +99,16 @@ class RecordWriter:
 class _LocalWriter:
   """Writes the same bytes as TensorFlow without importing it."""
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     self._stream = open(path, "wb", buffering=_WRITTEN_TOGETHER)
     self.flush, self.close = self._stream.flush, self._stream.close
 
-  def write(self, record):
+  def write(self, record) -> None:
     self._stream.write(_header(len(record)) + record + _masked_crc(record))
 
 
 @functools.lru_cache(maxsize=1024)
-def _header(length):
+def _header(length: int):
   data = struct.pack("<Q", length)
   return data + _masked_crc(data)
 
@@ -188,7 +188,7 @@ def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
       )
 
 
-def _shards_of(manifest):
+def _shards_of(manifest) -> list:
   shards = json_files.field(
     json_files.read(manifest), "shards", dict[str, dict], manifest, {}
   )
@@ -233,7 +233,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _entry_start(name, list_tag, length):
+def _entry_start(name: str, list_tag, length: int):
   """Returns a feature's bytes before the `length` bytes of its numbers."""
   numbers = bytes(length)
   # As in protobuf, an empty list has no numbers field.
@@ -257,7 +257,7 @@ def _delimited(tag, data):
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _length_bytes(length):
+def _length_bytes(length: int):
   return _varints(np.array([[length]]))[0]
 
 

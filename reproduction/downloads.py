@@ -125,7 +125,7 @@ def download(
   return path
 
 
-def _transfer(url, part):
+def _transfer(url: str, part):
   """Downloads a file, or the rest of it; raises RequestException."""
   headers, start = {"Accept-Encoding": "identity"}, 0
   # Resume only archives: unpacking them reveals a file that changed meanwhile.
@@ -157,7 +157,7 @@ def _transfer(url, part):
         progress.update(len(block))
 
 
-def _check(path, file, url):
+def _check(path: str, file: catalog.File, url: str) -> None:
   """Removes the file and raises InputError if it is not the expected file."""
   size, sha256 = file_io.size_and_sha256(path)
   # Some files have no published size or checksum.
@@ -229,7 +229,7 @@ def split_mrpc(folder: str) -> None:
     file_io.write_text(os.path.join(folder, f"{name}.tsv"), text)
 
 
-def _lines(folder, name):
+def _lines(folder: str, name: str) -> list:
   path = os.path.join(folder, name)
   lines = (line.removesuffix("\r") for _, line in file_io.read_lines(path))
   return [line for line in lines if line]

@@ -32,7 +32,7 @@ def collect(output: str) -> list[dict]:
   ]
 
 
-def _line(row, metric, results):
+def _line(row, metric: rows.Metric, results: list[dict]) -> dict:
   first, grid = results[0], [pair for r in results for pair in r["grid"]]
   # Scores are missing if only GLUE's server computes them.
   scores = [r["results"] for r in results if metric.result in r["results"]]
@@ -62,7 +62,7 @@ def _line(row, metric, results):
   }
 
 
-def _summary(metric, scores):
+def _summary(metric: rows.Metric, scores) -> dict:
   """Returns the median, sd and values of a metric in a list of scores."""
   values = [each[metric.result] * metric.scale for each in scores]
   return {
@@ -72,12 +72,12 @@ def _summary(metric, scores):
   }
 
 
-def _text(summary):
+def _text(summary) -> str:
   spread = "" if summary["sd"] is None else f" (sd {summary['sd']:.2f})"
   return f"{summary['median']:.2f}{spread}"
 
 
-def _median_text(line):
+def _median_text(line: dict):
   if not line["values"]:
     return "-"
   count, grid = len(line["values"]), line["grid"]

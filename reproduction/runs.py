@@ -82,14 +82,14 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   )
 
 
-def _download(flag, name, folder):
+def _download(flag: str, name: str | None, folder: str | None) -> str:
   return (
     f"download it: python download.py --{flag}={name} "
     f"--dir={folder or 'downloads'}"
   )
 
 
-def _config_in(folder):
+def _config_in(folder: str) -> str | None:
   names = ("bert_config.json", "config.json")
   paths = (os.path.join(folder, name) for name in names)
   return next(filter(os.path.exists, paths), None)
@@ -154,7 +154,7 @@ def command(plan: Plan, seed: int) -> list[str]:
   ]
 
 
-def _model_flags(folder):
+def _model_flags(folder: str):
   """Returns --model_dir, or the flags for a folder without weights."""
   if not folder:
     return []
@@ -234,7 +234,7 @@ def _call(arguments):
       child.wait()
 
 
-def _read_before(plan, seed):
+def _read_before(plan, seed: int):
   """Returns the result.json of the run from which a seed starts."""
   folder = plan.folder_before(seed)
   path = os.path.join(folder, _RESULT)
@@ -246,7 +246,7 @@ def _read_before(plan, seed):
   )
 
 
-def _read(path):
+def _read(path: str):
   result = json_files.read(path)
   if "deviations" in result:
     return result
@@ -256,7 +256,7 @@ def _read(path):
   )
 
 
-def _begin_after(plan, seed, step):
+def _begin_after(plan, seed: int, step) -> None:
   """Creates a run's folder with the last checkpoint of an earlier row's run."""
   before = plan.folder_before(seed)
   with file_io.new_folder(plan.folder(seed)) as folder:
@@ -265,7 +265,7 @@ def _begin_after(plan, seed, step):
         shutil.copy(os.path.join(before, name), folder)
 
 
-def _weights(plan, seed):
+def _weights(plan, seed: int) -> dict:
   """Returns the fields of result.json about a run's initial weights.
 
   model: the catalog's name in download.json, else the folder's name or, if an
@@ -289,14 +289,14 @@ def _weights(plan, seed):
   }
 
 
-def _deviations(plan, weights, before):
+def _deviations(plan, weights, before) -> list:
   """Returns [(verdict, text)] for a run's deviations, most serious first."""
   row, deviations = plan.row, []
   if plan.max_steps:
     deviations.append((SMOKE, f"stopped after {plan.max_steps} steps"))
   if plan.extra:
     deviations.append((CHANGED, f"flags {shlex.join(plan.extra)}"))
-  config = json_files.read(_config_in(plan.model)) if row.config else {}
+  config = json_files.read(_config_in(plan.model) or "") if row.config else {}
   deviations += [
     (CHANGED, f"{name} {config.get(name)} instead of {value}")
     for name, value in row.config.items()

@@ -43,7 +43,7 @@ class Parts:
     )
     return tf.reshape(outputs, [-1, *outputs.shape[2:]])
 
-  def _split(self, tensor):
+  def _split(self, tensor) -> tf.Tensor:
     """Reshapes [B, ...] to [parts, B / parts, ...]."""
     shape = tf.shape(tensor)
     return tf.reshape(tensor, tf.concat([[self.count, -1], shape[1:]], 0))

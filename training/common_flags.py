@@ -15,7 +15,7 @@ from training import repeated_runs
 _DEFAULT_FOLDER = "bert_output"
 
 
-def _check_model_files():
+def _check_model_files() -> None:
   # Imported here, because --help does not need it.
   from checkpoints import model_folder
 
@@ -28,7 +28,9 @@ def _check_model_files():
       model_folder.weights_file(path)
 
 
-def define_model_flags(*, max_seq_length=128, required=True):
+def define_model_flags(
+  *, max_seq_length: int = 128, required: bool = True
+) -> None:
   """Defines the flags for the model and its initial weights."""
   flags.DEFINE_string(
     "bert_config_file",
@@ -57,7 +59,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
 
 
-def define_model_dir_flag(replaced):
+def define_model_dir_flag(replaced) -> None:
   """Defines --model_dir; `replaced` names the flags that it sets."""
   flags.DEFINE_string(
     "model_dir",
@@ -67,7 +69,7 @@ def define_model_dir_flag(replaced):
   command.check_early(_check_model_files)
 
 
-def define_text_flag():
+def define_text_flag() -> None:
   """Defines --input_file of the scripts that read plain text."""
   flags.DEFINE_string(
     "input_file",
@@ -77,7 +79,7 @@ def define_text_flag():
   )
 
 
-def define_masking_flags(note=""):
+def define_masking_flags(note: str = "") -> None:
   """Defines the flags of masking; `note` names the records they affect."""
   flags.DEFINE_integer(
     # As in the original: 0 and numbers above the sequence length are valid.
@@ -109,7 +111,7 @@ def define_masking_flags(note=""):
   )
 
 
-def require_or_model_dir(name):
+def require_or_model_dir(name: str) -> None:
   """Requires a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
     [name, "model_dir"],
@@ -118,7 +120,7 @@ def require_or_model_dir(name):
   )
 
 
-def define_tokenizer_flags(*, required=True):
+def define_tokenizer_flags(*, required: bool = True) -> None:
   """Defines the flags of the tokenizer."""
   flags.DEFINE_string(
     "vocab_file", None, "Vocabulary: one token per line, or a tokenizer.json."
@@ -141,7 +143,7 @@ def define_tokenizer_flags(*, required=True):
   )
 
 
-def define_output_flags(*, required=True):
+def define_output_flags(*, required: bool = True) -> None:
   """Defines --output_dir, the folder of a run."""
   flags.DEFINE_string(
     "output_dir",
@@ -155,7 +157,7 @@ def define_output_flags(*, required=True):
   )
 
 
-def define_training_flags():
+def define_training_flags() -> None:
   """Defines the flags of all training runs, except for their length."""
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
@@ -192,7 +194,7 @@ def define_training_flags():
   _define_step_flags()
 
 
-def _define_step_flags():
+def _define_step_flags() -> None:
   flags.DEFINE_integer(
     # Unlike the original: this applies to all devices, not only to TPUs.
     "iterations_per_loop",
@@ -253,7 +255,7 @@ def _define_step_flags():
   )
 
 
-def define_epoch_flags():
+def define_epoch_flags() -> None:
   """Defines the flags for the length of a run in passes over the data."""
   flags.DEFINE_float(
     "num_train_epochs",
@@ -286,7 +288,7 @@ def define_epoch_flags():
   )
 
 
-def define_prediction_flags():
+def define_prediction_flags() -> None:
   """Defines the flags of scripts that write predictions."""
   flags.DEFINE_bool("do_predict", False, "Whether to write predictions.")
   flags.DEFINE_integer(
@@ -297,7 +299,7 @@ def define_prediction_flags():
   )
 
 
-def _define_optimizer_flags():
+def _define_optimizer_flags() -> None:
   """Defines the flags for learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
     "learning_rate",
@@ -367,7 +369,7 @@ def _define_optimizer_flags():
   )
 
 
-def define_evaluation_flags():
+def define_evaluation_flags() -> None:
   """Defines the flags of evaluation during training."""
   flags.DEFINE_integer(
     "eval_steps",
@@ -394,7 +396,7 @@ def define_evaluation_flags():
   )
 
 
-def define_device_flags():
+def define_device_flags() -> None:
   """Defines the flags for the devices and the precision."""
   flags.DEFINE_enum(
     "distribution_strategy",
@@ -436,7 +438,9 @@ def define_device_flags():
   )
 
 
-def define_fine_tuning_flags(*, max_seq_length=128, required=True):
+def define_fine_tuning_flags(
+  *, max_seq_length: int = 128, required: bool = True
+) -> None:
   """Defines the flags of fine-tuning; `required`: model flags are required."""
   define_model_flags(max_seq_length=max_seq_length, required=required)
   define_tokenizer_flags(required=required)
@@ -449,7 +453,7 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   command.check_early(_choose_output_dir)
 
 
-def _choose_output_dir():
+def _choose_output_dir() -> None:
   """Sets --output_dir, if it is not given: see its help."""
   values = flags.FLAGS
   if values.output_dir or not (
@@ -474,7 +478,7 @@ def _choose_output_dir():
   )
 
 
-def _check_search():
+def _check_search() -> None:
   values = flags.FLAGS
   given_flags = {name for name in values if values[name].present}
   repeated_runs.parse_search(
@@ -489,7 +493,7 @@ def _check_search():
     )
 
 
-def define_search_flag(metric, *, not_with=""):
+def define_search_flag(metric: str, *, not_with: str = "") -> None:
   """Defines --search; `metric` is the score that selects the best model."""
   flags.DEFINE_spaceseplist(
     "search",

@@ -62,7 +62,7 @@ def make_strategy(
   return _strategy_without_tpu(name)
 
 
-def _strategy_without_tpu(name):
+def _strategy_without_tpu(name: str):
   if name == "auto" and "TF_CONFIG" in os.environ:
     name = "multi_worker_mirrored"
   # Workers must connect before the devices are listed, because listing

@@ -41,7 +41,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
       strategy.run(replica_step, args=(batch,)),
     )
 
-  def evaluate(batches, num_batches):
+  def evaluate(batches, num_batches) -> dict:
     # If the range came second, zip would read and drop one more batch.
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
@@ -175,7 +175,9 @@ class Predictor:
         else None,
       )
 
-  def _outputs(self, records, features, num_records, batch_size, joined):
+  def _outputs(
+    self, records, features, num_records: int, batch_size: int, joined
+  ):
     """Yields the outputs of each batch, a dict of numpy arrays.
 
     The outputs of a batch are fetched after the next batch has started, so the
@@ -196,7 +198,8 @@ class Predictor:
       if previous is not None:
         yield {name: value.numpy() for name, value in previous.items()}
       previous = outputs
-    yield {name: value.numpy() for name, value in previous.items()}
+    if previous is not None:
+      yield {name: value.numpy() for name, value in previous.items()}
 
 
 class PeriodicEvaluation:
@@ -290,7 +293,7 @@ class PeriodicEvaluation:
     self._state["evaluated_step"] = step
     return results
 
-  def _compare(self, step, results):
+  def _compare(self, step, results: dict) -> None:
     state = self._state
     metric = _find_metric(state["metric"], results)
     value = results[metric]
@@ -312,7 +315,7 @@ class PeriodicEvaluation:
       )
 
 
-def _find_metric(metric, names):
+def _find_metric(metric: str, names):
   """Returns the name that equals `metric`, apart from the prefix `eval_`.
 
   Raises InputError: no name does.
@@ -325,7 +328,7 @@ def _find_metric(metric, names):
   )
 
 
-def _rank(metric, value, loss):
+def _rank(metric: str, value, loss) -> tuple:
   """Returns a sort key: larger is better; values that are not finite lose."""
   if value is None or not math.isfinite(value):
     return -math.inf, -math.inf

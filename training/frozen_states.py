@@ -46,7 +46,7 @@ def store(
     strategy, compute_states, joins_short=joins_short
   )
 
-  def write(writer):
+  def write(writer) -> dict:
     logging.info("computing the encoder's states of %s", data.records)
     for outputs in predictor.windows(
       pipeline.sequential_records([data.records]),

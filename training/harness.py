@@ -7,7 +7,7 @@ training steps, evaluates in between, and writes best_model and final_model.
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ import named_weights
 import optimization
 import optimizers
 from checkpoints import weight_files
-from common import errors
+from common import errors, run_settings
 from records import pipeline
 from training import (
   distribution,
@@ -68,7 +68,7 @@ class TrainingSpec(NamedTuple):
   objective: training_step.Objective
   output_dir: str
   length: tuple[int, int]
-  new_variables: list[str]
+  new_variables: Iterable[str]
   data: Callable[[], TrainingData]
   evaluate: Callable[[], dict]
   result_names: list[str] | None
@@ -76,7 +76,11 @@ class TrainingSpec(NamedTuple):
   begins: Callable[[], None] = lambda: None
 
 
-def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
+def train(
+  settings: run_settings.Settings,
+  spec: TrainingSpec,
+  start: run_folder.StartingPoint,
+) -> int:
   """Trains from `start`; returns the step of the final weights."""
   trainer = make_trainer(settings, spec)
   trainer.start_from(start, allowed_missing=spec.new_variables)
@@ -93,7 +97,7 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
       bucketing=is_bucketed(settings, spec.strategy),
     )
 
-  def keep(name, step):
+  def keep(name: str, step) -> None:
     if distribution.is_chief(spec.strategy):
       spec.write(os.path.join(spec.output_dir, name), step)
 
@@ -115,7 +119,10 @@ def train(settings, spec: TrainingSpec, start: run_folder.StartingPoint) -> int:
 
 
 def choose_weights(
-  settings, spec: TrainingSpec, best_step: int | None, last_step: int
+  settings: run_settings.Settings,
+  spec: TrainingSpec,
+  best_step: int | None,
+  last_step: int,
 ) -> int:
   """Loads the best weights if --use_best is set; returns the weights' step."""
   path = os.path.join(spec.output_dir, "best_model")
@@ -145,7 +152,9 @@ def choose_weights(
   return last_step
 
 
-def training_length(settings, num_examples: int) -> tuple[int, int]:
+def training_length(
+  settings: run_settings.Settings, num_examples: int
+) -> tuple[int, int]:
   """Returns (training steps, warm-up steps) for the epoch flags.
 
   As in the original: both are rounded down. Raises InputError: there are no
@@ -167,7 +176,9 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 
-def is_bucketed(settings, strategy) -> bool:
+def is_bucketed(
+  settings: run_settings.Settings, strategy: tf.distribute.Strategy
+) -> bool:
   """Returns whether --bucket_by_length is set.
 
   Raises InputError: it is set, but XLA keeps batches at a single length.
@@ -185,7 +196,7 @@ def is_bucketed(settings, strategy) -> bool:
   return True
 
 
-def _train_options(settings, spec):
+def _train_options(settings: run_settings.Settings, spec):
   num_train_steps, _ = spec.length
   if settings.stop_step > num_train_steps:
     raise errors.InputError(
@@ -208,14 +219,14 @@ def _train_options(settings, spec):
   )
 
 
-def _log_steps(settings, num_train_steps):
+def _log_steps(settings: run_settings.Settings, num_train_steps: int):
   """Returns --log_steps, by default at most a hundredth of the steps."""
   if "log_steps" in settings.given:
     return settings.log_steps
   return max(1, min(settings.log_steps, num_train_steps // 100))
 
 
-def _profile_steps(settings):
+def _profile_steps(settings: run_settings.Settings) -> tuple:
   """Returns --profile_steps as () or (first, last)."""
   texts = settings.profile_steps
   if not texts:
@@ -229,7 +240,9 @@ def _profile_steps(settings):
   return int(texts[0]), int(texts[1])
 
 
-def make_trainer(settings, spec: TrainingSpec) -> loop.Trainer:
+def make_trainer(
+  settings: run_settings.Settings, spec: TrainingSpec
+) -> loop.Trainer:
   """Returns the trainer that the flags describe."""
   num_train_steps, num_warmup_steps = spec.length
   logging.debug(
@@ -257,7 +270,11 @@ def make_trainer(settings, spec: TrainingSpec) -> loop.Trainer:
   )
 
 
-def _trained_names(settings, config, names):
+def _trained_names(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  names: Iterable[str],
+) -> list:
   """Returns the names of the variables that the flags do not freeze."""
   registry.check_layer_rates(
     config, settings.freeze_layers, settings.layerwise_lr_decay
@@ -270,7 +287,9 @@ def _trained_names(settings, config, names):
   return [n for n in names if not (freezes_pooler and "bert/pooler/" in n)]
 
 
-def _make_optimizer(settings, spec, names):
+def _make_optimizer(
+  settings: run_settings.Settings, spec, names: Iterable[str]
+):
   # XLA makes LAMB's update faster, even on a CPU.
   compiles = settings.jit_compile != "false" and (
     settings.optimizer == "lamb"
@@ -289,7 +308,7 @@ def _make_optimizer(settings, spec, names):
 
 
 def periodic_evaluation(
-  settings, spec: TrainingSpec, keep_best: Callable
+  settings: run_settings.Settings, spec: TrainingSpec, keep_best: Callable
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """Returns the PeriodicEvaluation for the flags, or None without --eval_steps.
 

@@ -23,6 +23,7 @@ from common import errors
 from training import (
   batch_parts,
   distribution,
+  evaluation_loop,
   run_folder,
   train_log,
   training_step,
@@ -70,7 +71,7 @@ class StopRequest:
 
   by = None
 
-  def note(self, number, frame):
+  def note(self, number: int, frame) -> None:
     """Records a signal; a SIGINT after another signal interrupts at once."""
     del frame
     # A second SIGTERM changes nothing, because schedulers may send several.
@@ -132,7 +133,8 @@ class Trainer:
     self._strategy, self._options = strategy, options
     self._variables = list(variables)
     self._extra: dict = {}
-    self._evaluation, self._largest_norm = None, 0.0
+    self._evaluation: evaluation_loop.PeriodicEvaluation | None = None
+    self._largest_norm = 0.0
     self.training_step = training_step.TrainingStep(
       strategy,
       list(trained),
@@ -146,12 +148,12 @@ class Trainer:
     self.global_step = self.training_step.global_step
     self.applied_updates = self.training_step.applied_updates
 
-  def state(self):
+  def state(self) -> dict:
     """Returns the content of a checkpoint, {name: variable}."""
     weights = {named_weights.variable_name(v): v for v in self._variables}
     return {**weights, **self.training_step.state()}
 
-  def start_from(self, start, *, allowed_missing=()):
+  def start_from(self, start, *, allowed_missing=()) -> None:
     """Loads the weights, optimizer state and step from which a run starts.
 
     Raises InputError: the checkpoint does not fit these variables, or its run
@@ -171,7 +173,7 @@ class Trainer:
         self._variables, start.path, allowed_missing=allowed_missing
       )
 
-  def _resume(self, path):
+  def _resume(self, path: str) -> None:
     reader = weight_files.open_reader(path)
     slots = self.training_step.optimizer.slots
     missing = [n for n in slots if n not in reader.shapes]
@@ -190,7 +192,7 @@ class Trainer:
       # Older checkpoints lack this counter; count all their steps as applied.
       self.applied_updates.assign(self.global_step)
 
-  def save(self):
+  def save(self) -> None:
     """Writes a checkpoint of the current step.
 
     Unlike the original: the initial weights are not saved as model.ckpt-0, and
@@ -209,7 +211,7 @@ class Trainer:
       max_to_keep=self._options.max_to_keep,
     )
 
-  def train(self, make_batches, evaluation=None):
+  def train(self, make_batches, evaluation=None) -> None:
     """Trains until num_train_steps; saves, logs and handles signals.
 
     Args:
@@ -262,15 +264,15 @@ class Trainer:
       )
       raise SystemExit(EXIT_INTERRUPTED)
 
-  def _is_finished(self, step):
+  def _is_finished(self, step: int):
     early = self._evaluation and self._evaluation.should_stop
     return early or step >= self._options.num_train_steps
 
-  def _is_due(self, step):
+  def _is_due(self, step: int):
     """Whether to evaluate `step` now, see PeriodicEvaluation.is_due."""
     return self._evaluation and self._evaluation.is_due(step)
 
-  def _train_blocks(self, iterator, log, stop):
+  def _train_blocks(self, iterator, log, stop) -> None:
     """Runs blocks of steps; evaluates and saves between them when due."""
     step, saved_step = int(self.global_step.numpy()), None
     if self._is_due(step):
@@ -301,7 +303,7 @@ class Trainer:
   def _weights_norm(self):
     return math.sqrt(float(optimization.squared_norm(self._variables)))
 
-  def _check_weights(self, step):
+  def _check_weights(self, step) -> None:
     """Raises InputError if the weights are ruined, so they are not saved.
 
     The check for finite losses comes too late: the loss before a ruinous update
@@ -319,8 +321,9 @@ class Trainer:
       f"from {last.path if last else 'the beginning'}"
     )
 
-  def _evaluate(self, step, log):
+  def _evaluate(self, step: int, log: train_log.TrainingLog) -> None:
     self._check_weights(step)
+    assert self._evaluation
     try:
       results = self._evaluation.run(step)
     except (errors.InputError, OSError, tf.errors.OpError):
@@ -330,7 +333,7 @@ class Trainer:
       raise
     log.evaluated(step, results)
 
-  def _end_if_bad(self, log, *, is_saved, is_end=False):
+  def _end_if_bad(self, log, *, is_saved: bool, is_end: bool = False) -> None:
     """Raises InputError if all steps, or too many in a row, were skipped."""
     is_untrained = is_end and log.bad_steps_in_row and not self.applied_updates
     if log.bad_steps_in_row < self._options.max_bad_steps and not is_untrained:
@@ -343,7 +346,7 @@ class Trainer:
       f"{self._options.output_dir}; try a lower --learning_rate"
     )
 
-  def _check_start(self, first_step):
+  def _check_start(self, first_step: int) -> None:
     """Raises InputError if weights are not finite or first steps differ."""
     if distribution.is_multi_worker(self._strategy):
       steps = distribution.all_gather(self._strategy, [first_step])
@@ -362,7 +365,7 @@ class Trainer:
       )
     self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
 
-  def _agreed(self, stop, seconds_per_step=0.0):
+  def _agreed(self, stop, seconds_per_step: float = 0.0) -> tuple:
     """Exchanges values between processes, which must all act alike.
 
     Returns whether any process was asked to stop, and the seconds per step of
@@ -380,7 +383,7 @@ class Trainer:
       stop.by = "a signal to another process"
     return bool(requests), float(seconds)
 
-  def _block_length(self, step, seconds_per_step):
+  def _block_length(self, step, seconds_per_step: float):
     """Returns the number of steps until the host has something to do."""
     options = self._options
     # Take one step while the duration of a step is unknown.

@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import statistics
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from absl import logging
@@ -15,7 +15,7 @@ from absl import logging
 from common import errors, file_io, flag_values, run_settings
 
 
-def parse_seeds(texts):
+def parse_seeds(texts: Iterable[str]):
   """Parses --seeds as ints; raises InputError if any is invalid or repeated."""
   flag = f"--seeds={','.join(texts)}"
   try:

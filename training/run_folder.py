@@ -109,7 +109,7 @@ def starting_point(
   return StartingPoint("random")
 
 
-def _log_resumption(checkpoint, init_checkpoint):
+def _log_resumption(checkpoint, init_checkpoint) -> None:
   logging.info("resuming from %s", checkpoint.path)
   if not tf.io.gfile.exists(f"{checkpoint.path}.commit"):
     logging.info(
@@ -125,7 +125,7 @@ def _log_resumption(checkpoint, init_checkpoint):
     )
 
 
-def _warn_of_changes(folder, watched):
+def _warn_of_changes(folder: str, watched) -> None:
   stored = _read_fingerprint(folder)
   before = (stored or {}).get(_TRAINED_WITH, {}).get("watched", {})
   for name in sorted(before.keys() & watched.keys()):
@@ -171,7 +171,7 @@ def check_output_dir(
     ) from error
 
 
-def _check_owner(folder, fingerprint, trained_with):
+def _check_owner(folder: str, fingerprint, trained_with):
   """Returns whether a fingerprint shows that checkpoints belong to this run.
 
   Raises InputError: they belong to another run or to another program.
@@ -192,7 +192,7 @@ def _check_owner(folder, fingerprint, trained_with):
   return False
 
 
-def _read_fingerprint(folder):
+def _read_fingerprint(folder: str):
   """Returns the fingerprint; None with a warning if it is unusable."""
   path = os.path.join(folder, _FINGERPRINT)
   if not tf.io.gfile.exists(path):
@@ -212,7 +212,7 @@ def _read_fingerprint(folder):
   return None
 
 
-def _record_owner(folder, fingerprint, trained_with):
+def _record_owner(folder: str, fingerprint, trained_with) -> None:
   """Writes the fingerprint, now or with the first checkpoint."""
   content = {**fingerprint, _TRAINED_WITH: trained_with._asdict()}
   if _steps(folder):
@@ -222,7 +222,7 @@ def _record_owner(folder, fingerprint, trained_with):
     json_files.write_sealed(os.path.join(folder, _FINGERPRINT), content)
 
 
-def _remove_leftovers(folder):
+def _remove_leftovers(folder: str) -> None:
   """Removes the unfinished files of killed processes; needs the lock."""
   names = set(tf.io.gfile.listdir(folder))
   # If another program uses the folder, it may be writing a checkpoint now.
@@ -231,7 +231,7 @@ def _remove_leftovers(folder):
   for name in sorted(names, key=lambda name: (".index" not in name, name)):
     match = _NAME.match(name)
     is_partial = match and is_ours and f"{match[1]}.commit" not in names
-    if is_partial and name.endswith(".index"):
+    if match and is_partial and name.endswith(".index"):
       logging.warning(
         "removing %s, whose saving or removal was not finished",
         os.path.join(folder, match[1]),
@@ -240,7 +240,7 @@ def _remove_leftovers(folder):
       file_io.remove(os.path.join(folder, name))
 
 
-def _repair_state(folder):
+def _repair_state(folder: str) -> None:
   """Writes the file `checkpoint` again if it lacks the last step saved here."""
   steps = sorted(_steps(folder, "commit"))
   if not steps or _foreign_steps(folder):
@@ -256,7 +256,7 @@ def _repair_state(folder):
       _write_state(folder, steps)
 
 
-def _check_same_run(folder, stored, fingerprint, trained_with):
+def _check_same_run(folder: str, stored, fingerprint, trained_with) -> None:
   current = json_files.plain(fingerprint)
   stored_settings = stored.pop(_TRAINED_WITH, None)
   if stored_settings and trained_with:
@@ -276,7 +276,7 @@ def _check_same_run(folder, stored, fingerprint, trained_with):
       )
 
 
-def _flat(value, prefix=""):
+def _flat(value, prefix: str = "") -> dict:
   """Returns {".a.b": 8} for {"a": {"b": 8}}."""
   if not isinstance(value, dict):
     return {prefix: value}
@@ -323,7 +323,7 @@ def save(
   return prefix
 
 
-def _rotate(folder, step, max_to_keep):
+def _rotate(folder: str, step, max_to_keep: int) -> None:
   """Lists a step that is complete, and then removes the oldest ones.
 
   Until the step is complete, only the older checkpoints are valid. Failures are
@@ -352,7 +352,7 @@ def _rotate(folder, step, max_to_keep):
       )
 
 
-def _commit(prefix, extra):
+def _commit(prefix: str, extra) -> None:
   """Writes the .commit file, which marks a checkpoint as complete."""
   files = [f for f in weight_files.files_of(prefix) if f[-5:] != ".meta"]
   marker = {
@@ -362,7 +362,7 @@ def _commit(prefix, extra):
   json_files.write_sealed(f"{prefix}.commit", marker)
 
 
-def _adopt_foreign(folder):
+def _adopt_foreign(folder: str) -> None:
   """Adds .commit files to another program's checkpoints before the first save.
 
   Their file `checkpoint` makes them valid only until the save replaces it.
@@ -378,7 +378,7 @@ def _adopt_foreign(folder):
     json_files.write_sealed(os.path.join(folder, _FINGERPRINT), fingerprint)
 
 
-def _remove(folder, steps):
+def _remove(folder: str, steps) -> None:
   """Removes checkpoints."""
   for step in steps:
     prefix = os.path.join(folder, f"model.ckpt-{step}")
@@ -388,7 +388,7 @@ def _remove(folder, steps):
       file_io.remove(path)
 
 
-def _write_state(folder, steps):
+def _write_state(folder: str, steps) -> None:
   """Writes the file that tf.train.latest_checkpoint reads."""
   file_io.write_text(os.path.join(folder, _STATE), _state_of(steps))
 
@@ -422,7 +422,7 @@ def newest_checkpoint(folder: str) -> StartingPoint | None:
   return None
 
 
-def _foreign_steps(folder):
+def _foreign_steps(folder: str) -> set:
   """Returns the steps that the file `checkpoint` of another program names."""
   path = os.path.join(folder, _STATE)
   if not tf.io.gfile.exists(path):
@@ -436,7 +436,7 @@ def _foreign_steps(folder):
   return set(map(int, steps))
 
 
-def _check_foreign(prefix, step):
+def _check_foreign(prefix: str, step) -> None:
   """Raises InputError if a checkpoint without a .commit file is invalid."""
   reader = weight_files.open_reader(prefix)
   if "global_step" not in reader.shapes:
@@ -448,7 +448,7 @@ def _check_foreign(prefix, step):
     raise errors.InputError(f"its global_step is {stored_step}")
 
 
-def _steps(folder, suffix=""):
+def _steps(folder: str, suffix: str = "") -> list:
   """Returns the steps that have a file (with this suffix), newest first."""
   if not tf.io.gfile.isdir(folder):
     return []
@@ -457,7 +457,7 @@ def _steps(folder, suffix=""):
   return sorted(steps, reverse=True)
 
 
-def _check_files(folder, files):
+def _check_files(folder: str, files: dict[str, dict]) -> None:
   """Raises InputError if a file differs from its entry in the .commit file."""
   for name, expected in files.items():
     summary = _summary(os.path.join(folder, name))
@@ -469,6 +469,6 @@ def _check_files(folder, files):
       raise errors.InputError(f"the checksum of {name} is wrong")
 
 
-def _summary(path):
+def _summary(path: str) -> dict:
   size, digest = file_io.size_and_sha256(path)
   return {"bytes": size, "sha256": digest}

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from common import errors, file_io, program
+from common import errors, file_io, program, run_settings
 from training import train_log
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -78,7 +78,7 @@ USES = {
 }
 
 
-def write(settings, report: Report) -> None:
+def write(settings: run_settings.Settings, report: Report) -> None:
   """Writes report.html into --output_dir and, after training, the card.
 
   Also logs the advice that the page gives.
@@ -114,7 +114,7 @@ def write(settings, report: Report) -> None:
       file_io.write_text(path, _card(settings, report, texts))
 
 
-def _advice(settings, report, last_step):
+def _advice(settings: run_settings.Settings, report, last_step: int):
   """Returns sentences that suggest flags, if the recall of classes is poor."""
   if report.confusions is None or not settings.do_train:
     return []
@@ -151,7 +151,7 @@ def _table(rows, *head):
   return f"<table>{''.join(lines)}</table>" if rows else "None."
 
 
-def _cell(value):
+def _cell(value) -> str:
   """Returns an HTML cell; numbers are right-aligned."""
   if isinstance(value, (int, float, np.number)):
     return f'<td class="number">{value:.6g}</td>'
@@ -160,7 +160,7 @@ def _cell(value):
 
 def _curves(lines):
   """Yields a curve for the loss, and one for each evaluation score, by step."""
-  series = {}
+  series: dict[str, list] = {}
   for line in lines:
     for name, value in line.items():
       is_number = value is not None and math.isfinite(value)
@@ -171,7 +171,7 @@ def _curves(lines):
     yield _curve(name, series[name][::step])
 
 
-def _curve(name, points):
+def _curve(name: str, points):
   """Returns a figure that connects points (step, value)."""
   steps, values = np.array(points, float).T
   low, high, last = values.min(), values.max(), steps.max()
@@ -194,7 +194,7 @@ def _curve(name, points):
   )
 
 
-def _confusions(report):
+def _confusions(report) -> str:
   """Returns the confusion matrix; darker cells are larger shares of a row."""
   if report.confusions is None:
     return ""
@@ -223,7 +223,7 @@ def _mistakes(report):
 # The card.
 
 
-def _card(settings, report, texts):
+def _card(settings: run_settings.Settings, report, texts: dict[str, str]):
   head, call = USES[report.use]
   if report.text_pairs and head == "classification":
     call = 'classify([("a text", "another")])'
@@ -249,7 +249,7 @@ def _card(settings, report, texts):
   )
 
 
-def _data_rows(settings):
+def _data_rows(settings: run_settings.Settings):
   """Yields a table row for each data file: its name, size and checksum."""
   paths = []
   for flag in ("train_file", "eval_file"):

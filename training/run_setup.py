@@ -1,14 +1,16 @@
 """Builds the components of a run from its run_settings.Settings."""
 
+import tensorflow as tf
+
 import configuration
 from checkpoints import trained_head
-from common import console, errors, file_io
+from common import console, errors, file_io, run_settings
 from records import pipeline, tfrecord
 from training import distribution, run_folder
 from variants import registry
 
 
-def model_config(settings, head: str | None = None):
+def model_config(settings: run_settings.Settings, head: str | None = None):
   """Returns the BertConfig of --bert_config_file.
 
   Raises InputError: the configuration is invalid, --max_seq_length exceeds its
@@ -23,7 +25,7 @@ def model_config(settings, head: str | None = None):
   return config
 
 
-def make_strategy(settings):
+def make_strategy(settings: run_settings.Settings):
   """Returns the tf.distribute.Strategy that the device flags describe.
 
   Raises InputError: the flags describe no strategy, or its replicas cannot
@@ -46,7 +48,7 @@ def make_strategy(settings):
   return strategy
 
 
-def _phases(settings):
+def _phases(settings: run_settings.Settings) -> list:
   """Returns which of the phases "train", "eval" and "predict" the run has."""
   do_train, do_eval, do_predict, eval_steps = map(
     settings.get, ("do_train", "do_eval", "do_predict", "eval_steps")
@@ -60,14 +62,18 @@ def _phases(settings):
   return [name for name in is_used if is_used[name]]
 
 
-def jit_compile(settings, strategy) -> bool:
+def jit_compile(
+  settings: run_settings.Settings, strategy: tf.distribute.Strategy
+) -> bool:
   """Returns whether XLA compiles the step, according to --jit_compile."""
   if settings.jit_compile == "auto":
     return distribution.default_jit_compile(strategy)
   return settings.jit_compile == "true"
 
 
-def shapes_may_vary(settings, strategy) -> bool:
+def shapes_may_vary(
+  settings: run_settings.Settings, strategy: tf.distribute.Strategy
+) -> bool:
   """Returns whether batches may be trimmed to their longest sequence.
 
   They may not if XLA compiles the step, because it would compile each length.
@@ -76,7 +82,9 @@ def shapes_may_vary(settings, strategy) -> bool:
   return not compiles and not distribution.is_tpu(strategy)
 
 
-def model_options(settings, strategy):
+def model_options(
+  settings: run_settings.Settings, strategy: tf.distribute.Strategy
+) -> dict:
   """Returns the keyword arguments of modeling.BertModel, without the config."""
   return {
     "seed": settings.seed,
@@ -90,7 +98,11 @@ def model_options(settings, strategy):
 
 
 def claim_folder(
-  settings, task, config, strategy, **fixed
+  settings: run_settings.Settings,
+  task,
+  config: configuration.BertConfig,
+  strategy: tf.distribute.Strategy,
+  **fixed,
 ) -> run_folder.TrainedWith | None:
   """Claims --output_dir for this run, before anything is written.
 
@@ -111,7 +123,9 @@ def claim_folder(
   return trained_with
 
 
-def open_run(settings, *claim, **fixed) -> run_folder.StartingPoint:
+def open_run(
+  settings: run_settings.Settings, *claim, **fixed
+) -> run_folder.StartingPoint:
   """Calls `claim_folder`, and returns where the run starts.
 
   Raises InputError: there are no weights, and the run does not train.
@@ -129,7 +143,7 @@ def open_run(settings, *claim, **fixed) -> run_folder.StartingPoint:
   return start
 
 
-def _trained_with(settings, fixed):
+def _trained_with(settings: run_settings.Settings, fixed):
   """Returns run_folder.TrainedWith, or None if the run does not train."""
   if not settings.do_train:
     return None
@@ -145,12 +159,12 @@ def _trained_with(settings, fixed):
   return run_folder.TrainedWith(fixed, watched)
 
 
-def files_to_read(settings) -> dict[str, str]:
+def files_to_read(settings: run_settings.Settings) -> dict[str, str]:
   """Returns {phase: path} of the data files that the run reads."""
   return {name: settings.get(f"{name}_file") for name in _phases(settings)}
 
 
-def require_one_of(settings, *names):
+def require_one_of(settings: run_settings.Settings, *names) -> None:
   """Refuses a command that would do nothing.
 
   Raises InputError: none of the named boolean flags is true.

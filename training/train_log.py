@@ -106,7 +106,7 @@ class TrainingLog:
     if self._profiling and step >= self._options.profile_steps[1]:
       self._stop_profiler()
 
-  def _measure(self, num_steps):
+  def _measure(self, num_steps: int) -> None:
     """Logs the previous block, and measures the duration of a step.
 
     On an accelerator, the call of a block returns at once, and this method
@@ -134,7 +134,7 @@ class TrainingLog:
     if self._files:
       self._files.close()
 
-  def _stop_profiler(self):
+  def _stop_profiler(self) -> None:
     self._profiling = False
     with errors.by_product(self._profile):
       tf.profiler.experimental.stop()
@@ -153,8 +153,9 @@ class TrainingLog:
     self._last = step, moment, results
     self._show(is_due=step % self._options.log_steps == 0)
 
-  def _show(self, is_due):
+  def _show(self, is_due: bool) -> None:
     """Shows the current values, and writes them to the files if `is_due`."""
+    assert self._last
     step, moment, results = self._last
     is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
     is_shown = self._bar.disable and (
@@ -175,7 +176,7 @@ class TrainingLog:
       self._speed_from = step, moment
       self._losses, self._norms, self._metrics = [], [], []
 
-  def _log_bad_steps(self, step, results):
+  def _log_bad_steps(self, step, results: BlockResults) -> None:
     steps = range(step - len(results.losses) + 1, step + 1)
     rows = zip(steps, results.losses, results.overflows)
     for number, loss, is_overflow in rows:
@@ -195,7 +196,7 @@ class TrainingLog:
           self.bad_steps_in_row,
         )
 
-  def _values(self, step, moment, results):
+  def _values(self, step, moment, results: BlockResults) -> dict:
     """Returns the values to log: means since the last log, and the speed."""
     # The loss of skipped steps is NaN.
     finite = [loss for loss in self._losses if np.isfinite(loss)]
@@ -211,6 +212,7 @@ class TrainingLog:
     values["skipped_steps"] = step - results.applied_updates
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale
+    assert self._speed_from
     first_step, began = self._speed_from
     examples = (step - first_step) * self._options.batch_size
     speed = examples / (moment - began) if moment > began else 0.0
@@ -219,7 +221,7 @@ class TrainingLog:
       values["tokens_per_second"] = values["tokens_per_example"] * speed
     return {name: float(value) for name, value in values.items()}
 
-  def _texts(self, step, values):
+  def _texts(self, step, values) -> tuple:
     """Returns ("step 20/100  loss 2.31  12.5 examples/s", "accuracy 0.8 ...").
 
     The second text has what may be left out on a narrow terminal.
@@ -243,7 +245,7 @@ class TrainingLog:
     ]
     return "  ".join(parts), "  ".join(others)
 
-  def _line(self, step, values):
+  def _line(self, step, values) -> str:
     first, others = self._texts(step, values)
     left = (self._options.num_train_steps - step) * self._options.batch_size
     if speed := values["examples_per_second"]:
@@ -257,7 +259,7 @@ class _Files:
   A run can lack both: a file that cannot be written is named once.
   """
 
-  def __init__(self, folder, first_step):
+  def __init__(self, folder: str, first_step: int):
     tf.io.gfile.makedirs(folder)
     path = os.path.join(folder, _LOG_FILE)
     self._summaries = self._lines = None
@@ -274,7 +276,7 @@ class _Files:
       file_io.write_text(path, "".join(lines))
       self._lines = file_io.open_for_appending(path)
 
-  def write(self, step, values):
+  def write(self, step, values) -> None:
     if self._summaries:
       with self._tried[_EVENTS].write():
         with self._summaries.as_default(step=step):
@@ -289,7 +291,7 @@ class _Files:
         self._lines.write(line.encode("utf-8"))
         self._lines.flush()
 
-  def close(self):
+  def close(self) -> None:
     for name, stream in ((_EVENTS, self._summaries), (_LOG_FILE, self._lines)):
       if stream:
         with self._tried[name].write():
@@ -346,7 +348,7 @@ def read(folder: str, last_step: float = math.inf) -> list[dict]:
   return entries
 
 
-def _entry_of(line):
+def _entry_of(line: bytes):
   """Returns the entry in a line, as bytes; None if it is damaged."""
   try:
     entry = json_files.parse(line)

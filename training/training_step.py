@@ -61,7 +61,7 @@ class _LossScale:
     self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
     self.finite_steps = _counter("loss_scale/finite_steps", 0)
 
-  def update(self, is_finite):
+  def update(self, is_finite) -> None:
     """Adjusts the scale after a step; `is_finite` is a scalar bool."""
     if not self.enabled:
       return
@@ -74,7 +74,7 @@ class _LossScale:
     self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
-def _counter(name, value):
+def _counter(name: str, value):
   """Returns a variable whose value the first replica sets on all replicas."""
   return tf.Variable(
     value,
@@ -143,7 +143,7 @@ class TrainingStep:
     by_name = {named_weights.variable_name(v): v for v in counters}
     return {**by_name, **self.optimizer.slots}
 
-  def _compile(self, jit, alone):
+  def _compile(self, jit, alone) -> None:
     """Wraps the steps in tf.functions; `alone`: there is only one replica."""
     # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
     # uses them, unless gradients of several parts or replicas must be summed.
@@ -165,7 +165,7 @@ class TrainingStep:
     self._step_of_block = self.step if jit and alone else self._step
     self.block = tf.function(self._run_block, autograph=False)
 
-  def _step(self, batch):
+  def _step(self, batch) -> tuple:
     """Takes one optimizer step on a distributed batch.
 
     Returns:
@@ -193,7 +193,7 @@ class TrainingStep:
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
-    def total(values):
+    def total(values) -> tf.Tensor:
       whole = self._strategy.reduce("SUM", values, axis=None)
       # The logged means exclude skipped steps.
       return tf.where(is_finite, whole, tf.zeros_like(whole))
@@ -202,7 +202,7 @@ class TrainingStep:
     loss = tf.where(is_finite, loss, float("nan"))
     return loss, metrics, rate, norm, is_overflow
 
-  def _replica_step(self, batch):
+  def _replica_step(self, batch) -> tuple:
     """Computes, exchanges and applies the gradients of a replica's share."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
@@ -210,10 +210,11 @@ class TrainingStep:
     # the gradient of the whole batch, even if their shares differ in weight.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
-    if self._objective.outputs and self._adds_gradients:
+    compute, compare = self._objective.outputs, self._objective.compare
+    if compute and compare and self._adds_gradients:
       # Adds to `batch` the loss's gradient at the outputs (arXiv 2101.06983).
-      outputs = self._compiled_outputs(self._objective.outputs, batch, *seeds)
-      batch = self._objective.compare(batch, outputs)
+      outputs = self._compiled_outputs(compute, batch, *seeds)
+      batch = compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
       batch, weights, *seeds
     )
@@ -260,9 +261,8 @@ class TrainingStep:
     """
 
     def part_of(index):
-      return self._part_gradients(
-        *self._parts.part(batch, index, step, replica_id), weights
-      )
+      part, seed = self._parts.part(batch, index, step, replica_id)
+      return self._part_gradients(part, seed, weights)
 
     total = part_of(0)
     if self._parts.count > 1:
@@ -277,7 +277,7 @@ class TrainingStep:
       )
     return total
 
-  def _part_gradients(self, part, dropout_seed, weights):
+  def _part_gradients(self, part, dropout_seed, weights) -> tuple:
     # Frozen variables need no gradient, so only trained ones are watched.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
@@ -298,16 +298,18 @@ class TrainingStep:
         grads[index] = tf.convert_to_tensor(grad)
     return grads, squared_rows, loss, metrics
 
-  def _run_block(self, iterator, num_steps):
+  def _run_block(
+    self, iterator, num_steps: tf.Tensor
+  ) -> train_log.BlockResults:
     """Runs steps without the host; returns their train_log.BlockResults."""
     # All steps, including the first, run in the body of this loop. If the first
     # step ran before it, TensorFlow's arithmetic optimizer would order the sums
     # of accumulated gradients differently there, and the weights would depend
     # on the number of steps in a block.
     # Each step writes its results to a row; the host reads all rows at once.
-    structure = []
+    structure: list = []
 
-    def take_step(index, rows):
+    def take_step(index, rows) -> tuple:
       row = _as_row(self._step_of_block(next(iterator)), structure)
       return index + 1, rows.write(index, row)
 
@@ -331,7 +333,7 @@ class TrainingStep:
     )
 
 
-def _as_row(scalars, structure):
+def _as_row(scalars, structure) -> tf.Tensor:
   """Returns a structure of N scalars as float32 [N]; stores the structure."""
   # `structure` is a list, because a loop's body can only return tensors.
   structure.append(scalars)
