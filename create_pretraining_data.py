@@ -18,7 +18,7 @@ and so on. If you run the command again, it writes only the missing files.
 
 import tokenization
 from common import command, extension_flags, flags, run_settings
-from pretraining import beam, points, text_flags
+from pretraining import cluster_flags, points, text_flags
 from training import common_flags
 
 # The original's flags, with its defaults, and flags that scripts share.
@@ -113,16 +113,9 @@ flags.DEFINE_integer(
   "Number of processes on this machine; it does not change the files.",
   lower_bound=1,
   needs="shard_size_mb|num_processes=1",
-  not_with="beam_options",
+  not_with="engine beam_options",
 )
-flags.DEFINE_string(
-  "beam_options",
-  None,
-  "Beam's own flags, such as "
-  '--beam_options="--runner=FlinkRunner --flink_master=host:8081". Apache '
-  'Beam (pip install "bert-tf2[beam]") then writes the same shards.',
-  needs="shard_size_mb",
-)
+cluster_flags.define()
 flags.rule(
   "do_whole_word_mask mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
@@ -131,13 +124,7 @@ flags.rule(
 flags.mark_flag_as_required("output_file")
 
 
-def check_beam() -> None:
-  """Raises InputError if Beam is not installed or refuses its flags."""
-  if flags.FLAGS.beam_options is not None:
-    beam.make_pipeline(flags.FLAGS.beam_options)
-
-
-command.check_early(check_beam)
+command.check_early(cluster_flags.check)
 # Only remote files and compressed records need TensorFlow.
 command.parse_flags(__name__, imports_tensorflow=False)
 
@@ -297,7 +284,7 @@ def write_shards(settings: run_settings.Settings, options, inputs) -> tuple:
   size = max(1, int(settings.shard_size_mb * 1e6))
   run = sharding.ShardedRun(options, inputs, output, shard_bytes=size)
   logging.info("%d shard(s), described in %s", len(run.shards), run.manifest)
-  results = run.make(settings.num_processes, beam_options=settings.beam_options)
+  results = run.make(cluster_flags.in_order(settings, run.manifest))
   outputs = [
     shard.output for shard, result in zip(run.shards, results) if result.records
   ]

@@ -16,26 +16,13 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from absl import logging
 
-from common import (
-  errors,
-  file_io,
-  json_files,
-  process_pool,
-  progress,
-  unknown_tokens,
-)
-from pretraining import (
-  beam,
-  data,
-  instance_maker,
-  languages,
-  masks,
-  record_maker,
-)
+from common import errors, file_io, json_files, progress, unknown_tokens
+from pretraining import data, instance_maker, languages, masks, record_maker
 from records import tfrecord
 
 _FORMAT = 2  # Version of the manifest and of the shards' content.
@@ -163,24 +150,18 @@ class ShardedRun:
       },
     }
 
-  def make(
-    self, num_processes: int = 1, *, beam_options: str | None = None
-  ) -> list[ShardResult]:
+  def make(self, in_order: Callable = map) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all shards.
 
     Raises InputError: existing files have other options or input, or lack a
     valid manifest; the text or the vocabulary cannot be used; no shard has a
-    record; a process was killed; or Beam failed.
+    record; a process was killed; or a cluster failed.
 
     Args:
-      num_processes: number of processes of this machine that make shards.
-      beam_options: if given, Beam's workers make the shards, see beam.in_order.
+      in_order: returns function(block) for each of a list of blocks, in order.
+        By default, this process makes one shard after another.
+        process_pool.in_order and clusters.in_order share the work.
     """
-    in_order = functools.partial(process_pool.in_order, processes=num_processes)
-    if beam_options is not None:
-      in_order = functools.partial(
-        beam.in_order, beam_options, results=f"{self.manifest}.results"
-      )
     results = self._recorded()
     # The manifest precedes the shards, so the files of an interrupted run are
     # never mistaken for files of other options.
@@ -213,7 +194,7 @@ class ShardedRun:
     results, tokens, unknown = {}, 0, 0
     pairs = in_order(functools.partial(make_shard, self.options), missing)
     for shard, (result, text) in zip(missing, pairs):
-      # Beam returns lists instead of named tuples.
+      # A cluster may return lists instead of named tuples.
       result, text = ShardResult(*result), ShardText(*text)
       results[shard.name] = result
       tokens += text.tokens

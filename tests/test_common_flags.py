@@ -242,7 +242,11 @@ CASES = {
       "shard_size_mb=5 beam_options=--a=b",
       "shard_size_mb=5",
     ),
+    ("num_processes=2", "shard_size_mb=5 engine=dask", "shard_size_mb=5"),
     ("beam_options=--a=b", "", "shard_size_mb=5"),
+    ("beam_options=--a=b", "shard_size_mb=5 engine=dask", "shard_size_mb=5"),
+    ("engine=dask", "", "shard_size_mb=5"),
+    ("engine_options=a", "shard_size_mb=5", "shard_size_mb=5 engine=dask"),
   ],
   "extract_features": [
     (

@@ -2,12 +2,18 @@
 
 import multiprocessing
 import os
+import pathlib
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
+import script_runner
 from common import errors, process_pool
+
+LEAN = pathlib.Path(__file__).with_name("lean_modules.py")
 
 
 def square_and_pid(number):
@@ -54,6 +60,25 @@ def test_processes_give_results_in_order_of_blocks():
 def test_an_input_error_comes_through(processes):
   with pytest.raises(errors.InputError, match="three came"):
     list(process_pool.in_order(refuse_three, range(5), processes=processes))
+
+
+def test_workers_import_what_their_function_needs():
+  """A worker that makes records does not hold TensorFlow in memory."""
+  program = """if __name__ == "__main__":
+  import functools, lean_modules
+  from common import process_pool
+  find = functools.partial(lean_modules.loaded, "tensorflow", "numpy")
+  print(list(process_pool.in_order(find, range(3), processes=2)))"""
+  # In a new process: this one's server for workers may have TensorFlow already.
+  path = os.pathsep.join(map(str, (script_runner.ROOT, LEAN.parent)))
+  printed = subprocess.run(
+    [sys.executable, "-c", program],
+    env={**os.environ, "PYTHONPATH": path},
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stdout
+  assert printed == "[['numpy'], ['numpy'], ['numpy']]\n"
 
 
 def test_a_killed_worker_is_an_input_error():

@@ -1,11 +1,12 @@
 """Tests that restarts and the number of processes do not change the shards."""
 
+import functools
 import json
 import os
 
 import pytest
 
-from common import errors, file_io
+from common import errors, file_io, process_pool
 from pretraining import data, record_maker, sharding
 from records import tfrecord
 from sharded_runs import (
@@ -58,7 +59,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
 @pytest.mark.parametrize("num_processes", [2, 3])
 def test_any_number_of_processes(tmp_path, expected, num_processes):
   run = make_run(tmp_path)
-  run.make(num_processes)
+  run.make(functools.partial(process_pool.in_order, processes=num_processes))
   assert_expected(run, expected)
 
 

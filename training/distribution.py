@@ -4,12 +4,14 @@
 tf.distribute.Strategy. A run builds its model in the strategy's scope.
 """
 
+import json
 import os
 
 import numpy as np
 import tensorflow as tf
 
 from common import errors, flag_values
+from training import cluster_environments
 
 COMPUTE_DTYPES = {name: tf.as_dtype(name) for name in flag_values.DTYPES}
 
@@ -81,6 +83,10 @@ def _strategy_without_tpu(name: str):
 
 
 def _multi_worker_strategy():
+  if "TF_CONFIG" not in os.environ:
+    config = cluster_environments.tf_config(os.environ)
+    if config:
+      os.environ["TF_CONFIG"] = json.dumps(config)
   try:
     return tf.distribute.MultiWorkerMirroredStrategy()
   except ValueError as error:

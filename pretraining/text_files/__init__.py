@@ -58,11 +58,14 @@ def size(path: str) -> int:
   """Returns the number of bytes in the stream of `open_text`.
 
   A file in a format of this folder is read through once.
+
+  Raises InputError: as `open_text`, and for a pipe or a folder.
   """
+  stored = file_io.size(path)
   with open_text(path) as stream:
     if isinstance(stream.raw, _DecodedStream):
       return stream.seek(0, os.SEEK_END)
-  return file_io.size(path)
+  return stored
 
 
 def document_line(text: str) -> bytes:
