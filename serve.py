@@ -1,4 +1,4 @@
-r"""Serves a model folder, or an export by export_saved_model.py, over HTTP.
+r"""Serves model folders, and exports by export_saved_model.py, over HTTP.
 
   python serve.py --model_dir=sst2_output/final_model --model_name=sentiment
   python serve.py --saved_model_dir=models/sentiment --port=8501
@@ -12,21 +12,22 @@ this project, run pip install '.[serve]'.
 """
 
 from common import command, flag_values, flags, run_settings
-from web import batching
+from web import forms, work_queue
 
-_DEFAULTS = batching.Limits()
+_DEFAULTS = work_queue.Limits()
 
 flags.DEFINE_string(
   "saved_model_dir",
   None,
   "The --export_dir of export_saved_model.py (ONNX, LiteRT, or SavedModel, "
-  "whose highest version is served), or the folder of one version.",
+  "whose highest version is served), or the folder of one version. Commas "
+  "separate several.",
 )
 flags.DEFINE_string(
   "model_dir",
   None,
-  "A trained model's folder, such as final_model, instead of an export.",
-  not_with="saved_model_dir",
+  "A trained model's folder, such as final_model, instead of an export. Commas "
+  "separate several; --saved_model_dir may name further models.",
 )
 flags.DEFINE_enum(
   "head",
@@ -39,13 +40,15 @@ flags.DEFINE_enum(
 flags.DEFINE_string(
   "model_name",
   None,
-  "Name of the model in URLs; the folder's name if not given.",
+  "Name of the model in URLs. By default the folder's name, or the name of the "
+  "folder above final_model, best_model or a version. Commas separate the "
+  "names of several models, those of --saved_model_dir first.",
 )
 flags.DEFINE_string(
   "host",
   "127.0.0.1",
   "Address to listen on. 0.0.0.0 lets other machines reach the server, which "
-  "has no encryption and no password.",
+  "has no encryption; see also --api_key_file.",
 )
 flags.DEFINE_list(
   "allowed_hosts",
@@ -65,7 +68,14 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   "max_batch_size",
   _DEFAULTS.max_batch_size,
-  "Maximum number of texts in a batch; larger requests are split.",
+  "Maximum number of sequences (texts, or windows of long texts) in a batch.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "max_batch_tokens",
+  _DEFAULTS.max_batch_tokens,
+  "Maximum number of word pieces in a batch, with padding. A text with many "
+  "windows is computed in several batches, and shares them with other texts.",
   lower_bound=1,
 )
 flags.DEFINE_float(
@@ -77,8 +87,8 @@ flags.DEFINE_float(
 flags.DEFINE_integer(
   "max_queue",
   _DEFAULTS.max_queue,
-  "Maximum number of waiting texts; further requests are refused with 503. A "
-  "request with more texts than this is refused with 400.",
+  "Maximum number of texts without an answer; further requests are refused "
+  "with 503. A request with more texts than this is refused with 400.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
@@ -100,6 +110,9 @@ flags.DEFINE_integer(
   "Number of threads that compute; 0: one per CPU core.",
   lower_bound=0,
 )
+for options in forms.options().values():
+  for option, meaning in options.items():
+    flags.DEFINE_string(option, None, meaning)
 
 # TensorFlow is imported for weights and SavedModels, not for ONNX and LiteRT.
 command.parse_flags(__name__, imports_tensorflow=False)
@@ -111,55 +124,94 @@ from absl import logging
 from common import errors
 from exports import exported_network
 from serving import text_models
-from web import rest
+
+# Folders that a training writes for its model, whose own folder has the name.
+_OF_TRAINING = ("best_model", "final_model")
 
 
-def model_name(settings: run_settings.Settings):
-  """Returns --model_name, by default the name of the model's folder."""
-  folder = os.path.abspath(settings.saved_model_dir or settings.model_dir)
+def folders(value: str | None) -> list[str]:
+  """Returns the folders in the value of a flag."""
+  if not value:
+    return []
+  return [value] if os.path.exists(value) else value.split(",")
+
+
+def default_name(folder: str) -> str:
+  """Returns the name of a folder's model."""
+  folder = os.path.abspath(folder)
+  name = os.path.basename(folder)
   # As usual with TensorFlow Serving, the folder above the version has the name.
-  if os.path.basename(folder).isdecimal():
-    folder = os.path.dirname(folder)
-  name = settings.model_name or os.path.basename(folder)
-  if not name or set(name) & set("/:"):
-    raise errors.InputError(
-      f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
-    )
+  if name.isdecimal() or name in _OF_TRAINING:
+    name = os.path.basename(os.path.dirname(folder))
   return name
 
 
-def load(settings: run_settings.Settings):
-  """Returns the answers.Served that the flags select."""
+def model_names(settings: run_settings.Settings) -> list[str]:
+  """Returns the name of each model: --model_name, or names of the folders."""
+  paths = folders(settings.saved_model_dir) + folders(settings.model_dir)
+  if not paths:
+    raise errors.InputError("pass --model_dir or --saved_model_dir")
+  names = [default_name(path) for path in paths]
+  if settings.model_name:
+    names = settings.model_name.split(",")
+  if len(names) != len(paths):
+    raise errors.InputError(
+      f"--model_name has {len(names)} names for {len(paths)} models; pass one "
+      "for each folder"
+    )
+  for name in names:
+    if not name or set(name) & set("/:"):
+      raise errors.InputError(
+        f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
+      )
+    if names.count(name) > 1:
+      raise errors.InputError(
+        f"{names.count(name)} models are called {name!r}; pass --model_name "
+        "with different names, separated by commas"
+      )
+  return names
+
+
+def load(settings: run_settings.Settings) -> list:
+  """Returns the answers.Served of each folder."""
   size, threads = settings.max_batch_size, settings.num_threads
-  if settings.saved_model_dir:
-    return exported_network.load(settings.saved_model_dir, size, threads)
-  return text_models.load(
-    settings.model_dir, batch_size=size, num_threads=threads
-  ).servable(settings.head)
+  models = [
+    exported_network.load(folder, size, threads)
+    for folder in folders(settings.saved_model_dir)
+  ]
+  for folder in folders(settings.model_dir):
+    model = text_models.load(folder, batch_size=size, num_threads=threads)
+    models.append(model.servable(settings.head))
+  return models
 
 
 def main(_) -> None:
-  """Serves a model until a signal ends the process."""
+  """Serves models until a signal ends the process."""
   # Imported here, to report a missing aiohttp like other input errors.
-  from web import server
+  from web import application, server
 
   settings = flags.read_settings()
-  if not (settings.saved_model_dir or settings.model_dir):
-    raise errors.InputError("pass --model_dir or --saved_model_dir")
-  name = model_name(settings)
-  limits = batching.Limits(**settings.pick(batching.Limits._fields))
-  model = load(settings)
-  batcher = batching.Batcher(model.answer, limits)
+  names = model_names(settings)
+  limits = work_queue.Limits(**settings.pick(work_queue.Limits._fields))
+  with command.ending_at_once():
+    models = load(settings)
+  hosted = [
+    application.host(name, model, limits) for name, model in zip(names, models)
+  ]
   host, port = settings.host, settings.port
-  hosts = server.allowed_hosts(settings.allowed_hosts, host)
-  application = server.make_application(model, name, batcher, limits, hosts)
-  logging.info("loaded %s", model.folder)
-  if port:  # With --port=0, the port is unknown until the server prints it.
-    example = rest.example_request(model.texts, host, port, name)
-    logging.info("example request: %s", example)
-  server.run(application, host, port, name, limits.timeout_s)
-  counts = batcher.num_instances, batcher.num_batches
-  logging.info("stopped; texts: %d, batches: %d", *counts)
+  hosts = application.allowed_hosts(settings.allowed_hosts, host)
+  site = application.Site(hosted, limits, hosts)
+  forms.add_all(site, settings)
+  for each in hosted:
+    logging.info("loaded %s", each.model.folder)
+    if port:  # With --port=0, the port is unknown until the server prints it.
+      inputs = each.model.texts
+      example = server.example_request(inputs, host, port, each.name)
+      logging.info("example request: %s", example)
+  server.run(site, host, port, limits.timeout_s)
+  texts = sum(each.queue.num_texts for each in hosted)
+  batches = sum(each.network.num_batches for each in hosted)
+  logging.info("stopped; texts: %d, batches: %d", texts, batches)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ FILES = {
   "package_dir": {PACKAGE: "."},
   "package_data": {
     f"{PACKAGE}.features": ["*.html"],
-    f"{PACKAGE}.web": ["*.html"],
+    f"{PACKAGE}.web.forms": ["*.html"],
     f"{PACKAGE}.reproduction": ["*.csv"],
     f"{PACKAGE}.training": ["*.html", "*.md"],
   },

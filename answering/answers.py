@@ -9,7 +9,7 @@ Letters: B sequences, T tokens, L labels, P masks, K fillings.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,8 @@ class Head(NamedTuple):
 
   Attributes:
     texts: names of an example's texts.
-    answer: the function that `make` returns.
+    answer: the function that `make` returns for the network.
+    network: the head's network.
     model: the models.ServedModel if TensorFlow runs it, else None.
     missing: names of variables that the checkpoint lacks.
   """
@@ -58,6 +59,7 @@ class Head(NamedTuple):
   settings: run_settings.Settings
   texts: Sequence[str]
   answer: Callable[[list], list]
+  network: Network
   model: Any = None
   missing: Sequence[str] = ()
 
@@ -67,27 +69,25 @@ class Served(NamedTuple):
 
   Attributes:
     folder: the model's path.
-    head, texts: the head's name and the names of an example's texts.
-    answer: the function that `make` returned.
-    mask: the token that marks a word to fill in.
+    settings: settings for `make`.
+    texts: names of an example's texts.
+    tokenizer, network, batch_size: further arguments for `make`.
     version: for a SavedModel, its folder's name if that is a number; else 1.
   """
 
   folder: str
-  head: str
+  settings: run_settings.Settings
   texts: Sequence[str]
-  answer: Callable[[list], list]
-  mask: str = tokenization.BERTS.mask
+  tokenizer: tokenization.FullTokenizer
+  network: Network
+  batch_size: int
   version: int = 1
 
-
-def served(
-  folder: str, head: Head, tokenizer: tokenization.FullTokenizer
-) -> Served:
-  """Returns a folder's head for serve.py."""
-  return Served(
-    folder, head.settings.head, head.texts, head.answer, tokenizer.specials.mask
-  )
+  def answerer(self, network: Network | None = None) -> Callable[[list], list]:
+    """Returns the function of `make`, on another network if one is given."""
+    return make(
+      self.settings, self.tokenizer, network or self.network, self.batch_size
+    )
 
 
 def make(
@@ -174,7 +174,12 @@ def classifier(
   return lambda batch: network(**batch)["logits"], options
 
 
-def _classification(settings, tokenizer, network, batch_size):
+def _classification(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
   del tokenizer
   logits, options = classifier(settings, network)
   return lambda rows: classification_answers.predict_texts(
@@ -182,7 +187,12 @@ def _classification(settings, tokenizer, network, batch_size):
   )
 
 
-def _by_sequence(settings, tokenizer, compute, batch_size):
+def _by_sequence(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  compute: Callable,
+  batch_size: int,
+) -> Callable[[list], list]:
   """Returns a function of examples, each of which becomes one sequence."""
   encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
   return lambda rows: input_sequences.in_batches(
@@ -190,11 +200,16 @@ def _by_sequence(settings, tokenizer, compute, batch_size):
   )
 
 
-def _embedding(settings, tokenizer, network, batch_size):
+def _embedding(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
   is_sparse = settings.head == "sparse"
   words = vocabularies.lines(tokenizer) if is_sparse else []
 
-  def compute(batch, _):
+  def compute(batch: dict, _: Any) -> Iterator[dict]:
     for vector in network(**batch)["embedding"]:
       if is_sparse:
         yield {"weights": sentence_pooling.by_word(vector, words)}
@@ -204,20 +219,25 @@ def _embedding(settings, tokenizer, network, batch_size):
   return _by_sequence(settings, tokenizer, compute, batch_size)
 
 
-def _masked_lm(settings, tokenizer, network, batch_size):
+def _masked_lm(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
-  def token(value):
+  def token(value: Any) -> str:
     # A SavedModel returns word pieces, all other networks return ids.
     return value.decode() if isinstance(value, bytes) else lines[value]
 
-  def answer(rows):
+  def answer(rows: list) -> list:
     encoded = [
       pretraining_answers.encode_within(tokenizer, text, length)
       for (text,) in rows
     ]
 
-    def compute(batch, numbers):
+    def compute(batch: dict, numbers: Sequence[int]) -> Iterator[dict]:
       positions = [encoded[n][1] for n in numbers]
       width = max(1, *map(len, positions))
       padded = [row + [0] * (width - len(row)) for row in positions]
@@ -255,7 +275,7 @@ def make_scorer(
   length = settings.max_seq_length
   encode = text_batches.make_encoder(tokenizer, length)
 
-  def describe(rows):
+  def describe(rows: list) -> Iterator[dict]:
     texts, copies, masked, mask_id = [], [], [], tokenizer.mask_id
     for number, (text,) in enumerate(rows):
       pretraining_answers.check_sentence(
@@ -267,7 +287,7 @@ def make_scorer(
         copies.append(([*ids[:n], mask_id, *ids[n + 1 :]], segments))
         masked.append([[n], [ids[n]]])
 
-    def compute(batch, numbers):
+    def compute(batch: dict, numbers) -> list[float]:
       positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
       outputs = network(
         **batch, masked_lm_positions=positions, masked_lm_ids=ids
@@ -288,21 +308,31 @@ def make_scorer(
   return lambda rows: list(describe(rows))
 
 
-def _next_sentence(settings, tokenizer, network, batch_size):
-  def compute(batch, _):
+def _next_sentence(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
+  def compute(batch: dict, _: Any) -> Iterator[dict]:
     for row in network(**batch)["log_probabilities"].tolist():
       yield {"probability": math.exp(row[0]), "log_probabilities": row}
 
   return _by_sequence(settings, tokenizer, compute, batch_size)
 
 
-def _span(settings, tokenizer, network, batch_size):
+def _span(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
   lengths = squad_windowing.lengths_of(settings, tokenizer.specials)
   options = squad_answers.options_of(settings)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 
-  def answer(rows, top_k=0):
+  def answer(rows: list, top_k: int = 0) -> list:
     predictions = squad_answers.answer_texts(
       rows, network, tokenizer, lengths, options, batch_size=batch_size
     )
@@ -311,7 +341,7 @@ def _span(settings, tokenizer, network, batch_size):
   return answer
 
 
-def _described_span(answer, texts, top_k):
+def _described_span(answer: Any, texts: tuple, top_k: int) -> dict:
   context = texts[1]
   # Without null odds, `text` may be "empty", the original's placeholder.
   text = answer.best_text if answer.null_odds is None else answer.text
@@ -330,7 +360,12 @@ def _described_span(answer, texts, top_k):
   return result
 
 
-def _tagging(settings, tokenizer, network, batch_size):
+def _tagging(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  network: Network,
+  batch_size: int,
+) -> Callable[[list], list]:
   return lambda rows: tagging_answers.tag_texts(
     [text for (text,) in rows],
     lambda batch: network(**batch)["probabilities"],

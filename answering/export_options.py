@@ -217,7 +217,7 @@ ENGINE_RULES = [
 MOST_DIFFERENCE = 0.4
 
 
-def for_script(names: str, **changes) -> list[Option]:
+def for_script(names: str, **changes: Any) -> list[Option]:
   """Returns copies of options, with changes, for a script with one head."""
   return [BY_NAME[n]._replace(heads="", **changes) for n in names.split()]
 

@@ -81,7 +81,7 @@ def resolve(
   # Defaults of the head's script. The model's settings override them below.
   length, stride = (384, 128) if settings.head == "span" else (128, 0)
   length = min(length, config.max_position_embeddings)
-  changes = {"max_seq_length": length, "doc_stride": stride}
+  changes: dict = {"max_seq_length": length, "doc_stride": stride}
   changes = {n: v for n, v in changes.items() if n not in settings.given}
   if settings.head == "classification" and not settings.output_activation:
     changes["output_activation"] = _activation(config)
@@ -95,7 +95,7 @@ def resolve(
   return settings.replace(null_score_diff_threshold=threshold, labels=labels)
 
 
-def _activation(config):
+def _activation(config: configuration.BertConfig) -> str:
   """Returns the --output_activation that a trained classifier needs."""
   problem = config.to_dict().get("problem_type")
   if problem is None:
@@ -112,7 +112,9 @@ def _activation(config):
   return entry.activation
 
 
-def _labels(settings, config):
+def _labels(
+  settings: run_settings.Settings, config: configuration.BertConfig
+) -> list[str]:
   """Returns the labels in the flags, or else in the model's configuration."""
   labels = list(settings.labels)
   if settings.head == "tagging" or (

@@ -7,12 +7,14 @@ V vocabulary, D embedding size.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import configuration
 import heads
+import modeling
 import tokenization
 from answering import answers
 from checkpoints import sentence_pooling, weight_files
@@ -76,12 +78,14 @@ class ServedModel(tf.Module):
     path, optional = self.settings.init_checkpoint, self.allowed_missing
     return weight_files.load(self.variables, path, allowed_missing=optional)
 
-  def encode(self, inputs: dict, training=False, **options):
+  def encode(
+    self, inputs: dict, training: bool = False, **options: Any
+  ) -> modeling.BertOutput:
     """Returns the modeling.BertOutput for a dict with input_sequences.NAMES."""
     ids, mask, segments = (inputs[name] for name in input_sequences.NAMES)
     return self.bert(ids, mask, segments, training, **options)
 
-  def outputs(self, inputs: dict, training=False) -> dict:
+  def outputs(self, inputs: dict, training: bool = False) -> dict:
     """Returns the float32 outputs that other programs use for fine-tuning.
 
     Args:
@@ -95,11 +99,16 @@ class ServedModel(tf.Module):
       **self._logits(output, training),
     }
 
-  def from_ids(self, **inputs) -> dict:
+  def from_ids(self, **inputs: Any) -> dict:
     """Returns the scores for sequences as {name: tensor [B, ...]}."""
     return self._logits(self.encode(inputs), False)
 
-  def exported(self, input_ids, input_mask, segment_ids=None) -> dict:
+  def exported(
+    self,
+    input_ids: tf.Tensor,
+    input_mask: tf.Tensor,
+    segment_ids: tf.Tensor | None = None,
+  ) -> dict:
     """Returns an exported network's float32 outputs, with Hugging Face's names.
 
     See exports/onnx_graph.py for the names.
@@ -110,10 +119,10 @@ class ServedModel(tf.Module):
     """Adds labels, tokens and answers to `from_ids`'s outputs (SavedModel)."""
     return outputs
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     return None
 
-  def _logits(self, output, training):
+  def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     del output, training
     return {}
 
@@ -125,14 +134,14 @@ class Classifier(ServedModel):
   [B, L]. sigmoid: only the last two. linear and relevance: `score` [B].
   """
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     # A regression has one output and no labels.
     return heads.ClassificationHead(self.config, len(self.settings.labels) or 1)
 
-  def _logits(self, output, training):
+  def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     return {"logits": self.head(output.pooled_output, training)}
 
-  def named(self, outputs):
+  def named(self, outputs: dict) -> dict:
     """Adds the score of a regression, or the probabilities and the label."""
     logits = outputs["logits"]
     if self.settings.output_activation == "linear":
@@ -157,21 +166,27 @@ class Classifier(ServedModel):
 class Embedder(ServedModel):
   """Computes `embedding` [B, D]."""
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     depth = self.config.num_hidden_layers
     self.pooling = sentence_pooling.Pooling.of(self.settings, depth)
     if self.pooling.mode != "pooled":
       self.allowed_missing = heads.POOLER
 
-  def from_ids(self, **inputs):
+  def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"embedding": [B, D]}."""
     output = self.encode(inputs)
     return {"embedding": heads.pool(output, inputs["input_mask"], self.pooling)}
 
-  def exported(self, input_ids, input_mask, segment_ids=None):
+  def exported(
+    self,
+    input_ids: tf.Tensor,
+    input_mask: tf.Tensor,
+    segment_ids: tf.Tensor | None = None,
+  ) -> dict:
     """Returns the embedding, and hidden states of the highest pooled layer."""
     output = self.bert(input_ids, input_mask, segment_ids)
     states = output.all_encoder_layers
+    assert self.pooling  # `_make_head` set it.
     # As in onnx_graph.make, layers above the highest pooled layer are left out.
     numbers = [n % len(states) for each in self.pooling.layers for n in each]
     return {
@@ -186,40 +201,48 @@ class MaskFiller(ServedModel):
   id_inputs = (*ServedModel.id_inputs, "masked_lm_positions")
   allowed_missing = heads.POOLER
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     registry.check_masked_words(self.config)
     return heads.MaskedLMHead(
       self.config, self.bert.word_embeddings, fused=True
     )
 
-  def from_ids(self, masked_lm_positions, **inputs):
+  def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns the `top_k` likeliest tokens at each masked position."""
-    logits = self._word_logits(masked_lm_positions, inputs)
+    logits = self._word_logits(inputs.pop("masked_lm_positions"), inputs)
     count = min(self.settings.top_k, logits.shape[-1])
     top = tf.math.top_k(tf.nn.softmax(logits), count)
     return {"fillings": top.indices, "probabilities": top.values}
 
   def log_probabilities(
-    self, masked_lm_positions, masked_lm_ids, **inputs
+    self,
+    masked_lm_positions: tf.Tensor,
+    masked_lm_ids: tf.Tensor,
+    **inputs: tf.Tensor,
   ) -> dict:
     """Returns {"log_probabilities": [B, P]} of given tokens [B, P] at masks."""
     logits = self._word_logits(masked_lm_positions, inputs)
     scores = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
     return {"log_probabilities": scores}
 
-  def _word_logits(self, positions, inputs):
+  def _word_logits(self, positions: tf.Tensor, inputs: dict) -> tf.Tensor:
     output = self.encode(inputs, positions=positions)
     # The word embeddings may be padded to a round number of rows. Rows beyond
     # the vocabulary have no token.
     count = len(vocabularies.lines(self.tokenizer))
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
-  def exported(self, input_ids, input_mask, segment_ids=None):
+  def exported(
+    self,
+    input_ids: tf.Tensor,
+    input_mask: tf.Tensor,
+    segment_ids: tf.Tensor | None = None,
+  ) -> dict:
     """Returns {"logits": [B, T, V]}."""
     output = self.bert(input_ids, input_mask, segment_ids)
     return {"logits": self.head(output.sequence_output)}
 
-  def named(self, outputs):
+  def named(self, outputs: dict) -> dict:
     """Replaces token ids with tokens."""
     lines = np.array(vocabularies.lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
@@ -231,7 +254,7 @@ class WordWeigher(MaskFiller):
   id_inputs = ServedModel.id_inputs
   named = ServedModel.named
 
-  def from_ids(self, **inputs):
+  def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"embedding": [B, V]}; see heads.word_weights."""
     states, mask = self.encode(inputs).sequence_output, inputs["input_mask"]
     rules = self.settings.sparse_pooling, self.settings.sparse_activation
@@ -247,19 +270,19 @@ class PairScorer(ServedModel):
 
   text_inputs = ("text_a", "text_b")
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     return heads.NextSentenceHead(self.config)
 
-  def _logits(self, output, training):
+  def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     del training
     return {"logits": self.head(output.pooled_output)}
 
-  def from_ids(self, **inputs):
+  def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"log_probabilities": [B, 2]}."""
     logits = super().from_ids(**inputs)["logits"]
     return {"log_probabilities": tf.nn.log_softmax(logits)}
 
-  def named(self, outputs):
+  def named(self, outputs: dict) -> dict:
     """Adds the probability that the second text follows the first."""
     follows = outputs["log_probabilities"][:, 0]
     return {**outputs, "probability": tf.exp(follows)}
@@ -270,15 +293,15 @@ class Tagger(ServedModel):
 
   allowed_missing = heads.POOLER
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     return heads.TokenClassificationHead(self.config, len(self.settings.labels))
 
-  def from_ids(self, **inputs):
+  def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"probabilities": [B, T, L]}."""
     logits = super().from_ids(**inputs)["logits"]
     return {"probabilities": tf.nn.softmax(logits)}
 
-  def _logits(self, output, training):
+  def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     return {"logits": self.head(output.sequence_output, training)}
 
 
@@ -288,7 +311,7 @@ class QuestionAnswerer(ServedModel):
   text_inputs = ("question", "context")
   allowed_missing = heads.POOLER
 
-  def _make_head(self):
+  def _make_head(self) -> Any:
     settings = self.settings
     if not settings.doc_stride:
       raise errors.InputError(
@@ -298,13 +321,33 @@ class QuestionAnswerer(ServedModel):
     squad_windowing.lengths_of(settings, self.tokenizer.specials)
     return heads.SpanHead(self.config)
 
-  def _logits(self, output, training):
+  def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     del training
     start, end = self.head(output.sequence_output)
     return {"start_logits": start, "end_logits": end}
 
 
-def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
+def use_threads(count: int) -> None:
+  """Makes TensorFlow compute in `count` threads; 0 leaves it as it is.
+
+  Raises InputError: TensorFlow already computes in another number of threads.
+  """
+  threading = tf.config.threading
+  if count and count != threading.get_intra_op_parallelism_threads():
+    try:
+      threading.set_intra_op_parallelism_threads(count)
+    except RuntimeError as error:
+      used = threading.get_intra_op_parallelism_threads() or "one per core"
+      raise errors.InputError(
+        f"num_threads={count}: TensorFlow has already started its threads in "
+        f"this process ({used}); leave num_threads out, or pass it for the "
+        "model that is loaded first"
+      ) from error
+
+
+def compiled(
+  function: Callable, spec: tf.TensorSpec, names: Iterable[str]
+) -> Callable:
   """Returns a function of named tensors, traced once for all sizes."""
   # The spec's name becomes the input's name in a signature.
   specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name in names}
@@ -316,7 +359,7 @@ def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
 def on_tensors(function: Callable) -> answers.Network:
   """Wraps a function of tensors as a Network, a function of arrays."""
 
-  def network(**batch):
+  def network(**batch: Any) -> dict[str, np.ndarray]:
     tensors = {n: tf.constant(v, tf.int32) for n, v in batch.items()}
     return {n: value.numpy() for n, value in function(**tensors).items()}
 

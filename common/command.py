@@ -6,15 +6,17 @@ fraction of a second.
 """
 
 import atexit
+import contextlib
 import difflib
 import gc
 import importlib.util
 import os
 import platform
 import re
+import signal
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import app, logging
@@ -167,13 +169,37 @@ def begin_imports(imports_tensorflow: bool) -> None:
   if not imports_tensorflow:
     return
   try:
-    from common import lean_tensorflow  # noqa: F401
+    with ending_at_once():
+      from common import lean_tensorflow  # noqa: F401
   except (ImportError, MemoryError) as error:
     raise errors.InputError(
       f"TensorFlow cannot be loaded ({str(error) or 'MemoryError'}): run "
       f'pip install "{program.TENSORFLOW}" (with Python 3.10 to 3.13; this is '
       f"{platform.python_version()}), or lift the limit on memory (ulimit -v)"
     ) from error
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+  """Makes Ctrl-C end the process at once, for the block.
+
+  TensorFlow's imports ignore some of the KeyboardInterrupts that are raised
+  within them, so the process would go on.
+  """
+
+  def end(*_):
+    os._exit(errors.report(KeyboardInterrupt()))
+
+  before = signal.getsignal(signal.SIGINT)
+  # A shell makes a background process ignore Ctrl-C.
+  if before != signal.default_int_handler:
+    yield
+    return
+  signal.signal(signal.SIGINT, end)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, before)
 
 
 def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:

@@ -57,7 +57,7 @@ class LiteRTEngine:
     self._workers = futures.ThreadPoolExecutor(self._threads)
     self._thread_local = threading.local()
 
-  def _open(self, threads):
+  def _open(self, threads: int) -> interpreter.Interpreter:
     return interpreter.Interpreter(
       model_content=self._content, num_threads=threads
     )
@@ -100,7 +100,7 @@ class LiteRTEngine:
     parts = min(self._threads, count)
     rows: list = [None] * count
 
-    def work(part):
+    def work(part: int) -> list[dict]:
       if not hasattr(self._thread_local, "interpreter"):
         self._thread_local.interpreter = self._open(1)
       return _computed(self._thread_local.interpreter, name, feed, part, parts)
@@ -117,7 +117,13 @@ class LiteRTEngine:
     }
 
 
-def _computed(loaded, name: str, feed, first: int = 0, step: int = 1) -> list:
+def _computed(
+  loaded: interpreter.Interpreter,
+  name: str,
+  feed: dict[str, np.ndarray],
+  first: int = 0,
+  step: int = 1,
+) -> list:
   """Returns the outputs of every `step`-th text, starting with text `first`."""
   compute = loaded.get_signature_runner(name)
   return [
@@ -126,7 +132,9 @@ def _computed(loaded, name: str, feed, first: int = 0, step: int = 1) -> list:
   ]
 
 
-def _without_padding(name: str, rows, length: int):
+def _without_padding(
+  name: str, rows: list[np.ndarray], length: int
+) -> np.ndarray:
   """Concatenates B arrays [1, ...]; cuts per-token outputs to `length`."""
   joined = np.concatenate(rows)
   is_per_token = joined.ndim == 3 or name in _SPANS

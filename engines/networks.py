@@ -8,8 +8,10 @@ Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from common import run_settings
 from engines import network_file
@@ -33,7 +35,7 @@ def engine_of(folder: str) -> str | None:
   return None
 
 
-def load(engine: str, path: str, threads: int = 0):
+def load(engine: str, path: str, threads: int = 0) -> Any:
   """Loads a network's file or folder; returns an OnnxEngine or LiteRTEngine.
 
   Raises InputError: the engine's package or the file is missing or unusable.
@@ -49,7 +51,7 @@ def load(engine: str, path: str, threads: int = 0):
 
 
 def of_engine(
-  loaded, settings: run_settings.Settings, num_words: int
+  loaded: Any, settings: run_settings.Settings, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
   """Returns the network of an engine as a answering.answers.Network.
 
@@ -61,7 +63,9 @@ def of_engine(
   """
   head = settings.head
 
-  def network(masked_lm_positions=None, **batch):
+  def network(
+    masked_lm_positions: npt.ArrayLike | None = None, **batch: Any
+  ) -> dict[str, np.ndarray]:
     arrays = loaded.run(**batch, outputs=_OUTPUTS.get(head, ["logits"]))
     if head == "embedding":
       return {"embedding": arrays["sentence_embedding"]}
@@ -82,14 +86,14 @@ def of_engine(
   return network
 
 
-def _log_softmax(logits: np.ndarray):
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
   shifted = logits - logits.max(-1, keepdims=True)
   return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def _word_weights(
   logits: np.ndarray, input_mask: np.ndarray, settings: run_settings.Settings
-):
+) -> np.ndarray:
   """Returns weights [B, V] for logits [B, T, V], like heads.word_weights."""
   weights = logits * np.asarray(input_mask)[..., np.newaxis]
   if settings.sparse_pooling == "max":
@@ -100,7 +104,7 @@ def _word_weights(
   return weights.sum(1)
 
 
-def _fillings(probabilities, count: int) -> dict:
+def _fillings(probabilities: np.ndarray, count: int) -> dict:
   """Returns `fillings` and `probabilities` [B, P, K], the likeliest first."""
   # A stable sort puts the lower of two tied ids first, like tf.math.top_k.
   best = np.argsort(-probabilities, kind="stable")[..., :count]

@@ -76,12 +76,14 @@ def write(
       )
 
 
-def _class_name(variant, head):
+def _class_name(variant: str, head: str) -> str:
   name = _CLASS_EXCEPTIONS.get((variant, head), _CLASSES[head])
   return flag_values.HUGGINGFACE_TITLES[variant] + name
 
 
-def _config_values(config, settings):
+def _config_values(
+  config: configuration.BertConfig, settings: run_settings.Settings
+) -> dict:
   """Returns the configuration with the labels and the task's problem_type."""
   values, labels = config.to_dict(), list(settings.labels)
   if settings.head == "classification":

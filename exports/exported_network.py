@@ -76,7 +76,7 @@ class ExportedNetwork:
     self.check(settings)
     network = self.network(settings)
     answer = answers.make(settings, self.tokenizer, network, batch_size)
-    return answers.Head(settings, self.texts, answer)
+    return answers.Head(settings, self.texts, answer, network)
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
@@ -95,7 +95,14 @@ def load(folder: str, batch_size: int, threads: int) -> answers.Served:
   network = find(folder, threads)
   if network:
     head = network.head(network.settings, batch_size)
-    return answers.served(folder, head, network.tokenizer)
+    return answers.Served(
+      folder,
+      head.settings,
+      head.texts,
+      network.tokenizer,
+      head.network,
+      batch_size,
+    )
   with errors.needs_tensorflow():
     from common import lean_tensorflow  # noqa: F401
     from exports import saved_model

@@ -5,6 +5,7 @@ With int8 matrices, it reports how much the outputs differ from float32 outputs.
 
 import os
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def write(model: models.ServedModel, texts: list) -> None:
   """
   settings = model.settings
 
-  def write_model(path):
+  def write_model(path: str) -> None:
     write_file(path, model, settings)
     if settings.quantize != "none":
       engine = networks.load(settings.format, path)
@@ -100,24 +101,26 @@ def write_file(
     quantization.quantize(path)
 
 
-def _write_litert(path, model, settings):
+def _write_litert(
+  path: str, model: models.ServedModel, settings: run_settings.Settings
+) -> None:
   inputs = dict(network_file.INPUTS)
   if registry.name_of(model.config) == "distilbert":
     del inputs["token_type_ids"]
   litert_model.check_size(settings.lengths, model.variables)
 
-  def compute(**batch):
+  def compute(**batch: Any) -> dict:
     return model.exported(**{inputs[n]: value for n, value in batch.items()})
 
   is_int8 = settings.quantize == "int8"
   litert_model.write(
-    path, model, compute, inputs, settings.lengths, is_int8=is_int8
+    path, model, compute, [*inputs], settings.lengths, is_int8=is_int8
   )
 
 
 def compare(
   model: models.ServedModel,
-  engine,
+  engine: Any,
   settings: run_settings.Settings,
   texts: list,
 ) -> str:

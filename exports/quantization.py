@@ -54,7 +54,7 @@ def quantize(path: str) -> None:
     os.remove(data)
 
 
-def _transpose_word_table(model):
+def _transpose_word_table(model: onnx.ModelProto) -> None:
   """Stores the word embeddings transposed, if a head multiplies by them.
 
   A product is quantized only if a factor is a constant, not a node's output.

@@ -27,7 +27,7 @@ class RawText(tf.Module):
     is_filled = model.settings.head == "masked_lm"
     self._mask_id = [model.tokenizer.mask_id] if is_filled else []
 
-  def make_inputs(self, *texts) -> dict:
+  def make_inputs(self, *texts: tf.Tensor) -> dict:
     """Returns the model's `id_inputs` for one or two tensors of strings [B]."""
     if self._mask_id:
       return self._with_masks(*texts)
@@ -40,13 +40,15 @@ class RawText(tf.Module):
       ids = [question, first_of(ids[1], room)]
     return self._joined(*ids)
 
-  def _joined(self, first, second=None):
+  def _joined(
+    self, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
+  ) -> dict:
     # Treat a missing second text as a text without word pieces.
     second = first_of(first, 0) if second is None else second
     length = self.model.settings.max_seq_length
     return pair_inputs(first, second, length, *self._special)
 
-  def _with_masks(self, text):
+  def _with_masks(self, text: tf.Tensor) -> dict:
     # As in the original: the tokenizer splits "[MASK]" into "[", "mask", "]".
     # So tokenize the texts between the masks separately.
     parts = tf.strings.split(text, self.model.tokenizer.specials.mask)
@@ -63,7 +65,7 @@ class RawText(tf.Module):
     # Unused positions are 0.
     return {**inputs, "masked_lm_positions": positions.to_tensor()}
 
-  def from_text(self, *texts) -> dict:
+  def from_text(self, *texts: tf.Tensor) -> dict:
     """Returns the model's outputs for one or two tensors of strings [B].
 
     The heads span and tagging add `starts` and `ends` [B, T], each piece's
@@ -88,7 +90,7 @@ class RawText(tf.Module):
       return {**outputs, **self._offsets(inputs, texts)}
     return outputs
 
-  def _weighed_words(self, vectors):
+  def _weighed_words(self, vectors: tf.Tensor) -> dict:
     words = vocabularies.lines(self.model.tokenizer)
     vectors = vectors[:, : len(words)]
     counts = tf.math.count_nonzero(vectors, 1, dtype=tf.int32)
@@ -96,7 +98,7 @@ class RawText(tf.Module):
     pieces = tf.where(top.values > 0, tf.gather(words, top.indices), "")
     return {"words": pieces, "weights": top.values}
 
-  def _offsets(self, inputs, texts):
+  def _offsets(self, inputs: dict, texts: tuple) -> dict:
     """Returns `starts`, `ends` and, for tagging, `words`, int32 [B, T]."""
     tokens = self.tokenizer.tokenize(texts[-1])
     column = tf.range(tf.shape(inputs["input_ids"])[1])  # [T]
@@ -107,7 +109,7 @@ class RawText(tf.Module):
       inside &= inputs["segment_ids"] > 0
     counts = tf.reduce_sum(tf.cast(inside, tf.int64), 1)
 
-    def placed(values, other):
+    def placed(values: tf.RaggedTensor, other: int) -> tf.Tensor:
       others = tf.fill(tf.shape(inside), other)
       return tf.tensor_scatter_nd_update(
         others, tf.where(inside), first_of(values, counts).flat_values
@@ -125,7 +127,9 @@ class RawText(tf.Module):
 # Graph operations on a batch, in part like the functions of input_sequences.py.
 
 
-def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
+def first_of(
+  ragged: tf.RaggedTensor, counts: int | tf.Tensor
+) -> tf.RaggedTensor:
   """Returns the first `counts` (int or [B]) values, or all, of each row."""
   starts = ragged.row_starts()
   limits = starts + tf.minimum(ragged.row_lengths(), tf.cast(counts, tf.int64))
@@ -169,7 +173,7 @@ def pair_inputs(
   }
 
 
-def checked(model: models.ServedModel, **inputs) -> dict:
+def checked(model: models.ServedModel, **inputs: tf.Tensor) -> dict:
   """Returns the inputs, after the graph has checked their shapes and ranges.
 
   Without the check, some devices return zeros for an id that is too large.

@@ -12,6 +12,7 @@ and `regularization_losses`. `make_inputs(texts)` returns the dict of ids.
 
 import contextlib
 import os
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -28,7 +29,11 @@ WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
 def write(
-  folder: str, raw: raw_text.RawText, *, warmup_texts=(), name: str = "bert"
+  folder: str,
+  raw: raw_text.RawText,
+  *,
+  warmup_texts: Sequence[tuple] = (),
+  name: str = "bert",
 ) -> None:
   """Writes the folder of a model; an error leaves no incomplete folder.
 
@@ -68,7 +73,7 @@ def write(
     raise
 
 
-def _write(folder, raw):
+def _write(folder: str, raw: raw_text.RawText) -> None:
   """Writes all files except the warm-up requests."""
   settings = raw.model.settings
   tf.saved_model.save(_exported(raw), folder, signatures=_signatures(raw))
@@ -78,7 +83,7 @@ def _write(folder, raw):
     file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 
 
-def _exported(raw):
+def _exported(raw: raw_text.RawText) -> tf.train.Checkpoint:
   """Returns the object to save, with the reusable-SavedModel interface."""
   root, model = tf.train.Checkpoint(), raw.model
   root.model = raw
@@ -99,13 +104,13 @@ def _exported(raw):
   return root
 
 
-def _signatures(raw):
+def _signatures(raw: raw_text.RawText) -> dict[str, Callable]:
   model = raw.model
 
-  def text(**texts):
+  def text(**texts: tf.Tensor) -> dict:
     return raw.from_text(*(texts[name] for name in model.text_inputs))
 
-  def ids(**inputs):
+  def ids(**inputs: tf.Tensor) -> dict:
     return model.named(model.from_ids(**raw_text.checked(model, **inputs)))
 
   return {
@@ -131,8 +136,7 @@ def load(folder: str, batch_size: int = 32, threads: int = 0) -> answers.Served:
   Raises InputError: the model is missing, cannot be read, or is not an export
   of this project.
   """
-  if threads:  # TensorFlow starts its threads when it loads a model.
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
+  models.use_threads(threads)
   lean_tensorflow.import_tensorflow_text()
   folder = _newest_version(folder)
   answers_file = os.path.join(folder, _ANSWERS_FILE)
@@ -154,18 +158,20 @@ def load(folder: str, batch_size: int = 32, threads: int = 0) -> answers.Served:
       f"{folder} is not a readable SavedModel ({error}); export it again"
     ) from error
 
-  def ids(**batch):
+  def ids(**batch: tf.Tensor) -> dict:
     # A signature does not keep its variables alive, so refer to `model` here.
     return model.signatures["ids"](**batch)
 
-  answer = answers.make(settings, tokenizer, models.on_tensors(ids), batch_size)
   name = os.path.basename(os.path.abspath(folder))
   # TensorFlow Serving's status requires a version.
   version = int(name) if name.isdecimal() else 1
-  return answers.Served(folder, settings.head, texts, answer, version=version)
+  network = models.on_tensors(ids)
+  return answers.Served(
+    folder, settings, texts, tokenizer, network, batch_size, version
+  )
 
 
-def _newest_version(folder):
+def _newest_version(folder: str) -> str:
   if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
     return folder
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
@@ -201,7 +207,7 @@ def predict_log(inputs: dict, name: str) -> bytes:
   return _field(6, _field(1, request))
 
 
-def _field(number, value):
+def _field(number: int, value: bytes) -> bytes:
   """Encodes a bytes field of a protocol buffer: tag, length, value."""
   # Each byte contains seven bits of the length, beginning with the lowest. Its
   # top bit says whether another byte follows.

@@ -6,6 +6,7 @@ ONNX Runtime and LiteRT load the network from a temporary file.
 import os
 import tempfile
 from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -56,7 +57,7 @@ def network_on_engine(
   variables: Iterable[tf.Variable],
   settings: run_settings.Settings,
   config: configuration.BertConfig,
-  **options,
+  **options: Any,
 ) -> answers.Network | None:
   """Returns a network with a script's weights, or None for TensorFlow.
 

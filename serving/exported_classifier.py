@@ -50,7 +50,9 @@ def run(settings: run_settings.Settings) -> None:
   console.keep_in(settings.output_dir)
 
 
-def _check(settings, export):
+def _check(
+  settings: run_settings.Settings, export: exported_network.ExportedNetwork
+) -> None:
   folder, engine = settings.model_dir, export.settings.engine
   if export.settings.head != "classification":
     raise errors.InputError(

@@ -10,6 +10,7 @@ that replace the encoder's. No other module imports Keras.
 """
 
 import os
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -35,7 +36,7 @@ class BertLayer(keras.layers.Layer):
     *,
     config: dict | None = None,
     seed: int = 12345,
-    **options,
+    **options: Any,
   ):
     """Creates the variables and loads their values.
 
@@ -79,7 +80,7 @@ class BertLayer(keras.layers.Layer):
     self.supports_jit = False
     self.built = True
 
-  def _variable(self, weight):
+  def _variable(self, weight: tf.Variable) -> tf.Variable:
     name = named_weights.variable_name(weight).replace("/", ".")
     return self.add_weight(
       shape=weight.shape,
@@ -88,7 +89,13 @@ class BertLayer(keras.layers.Layer):
       initializer=lambda shape, dtype: tf.cast(weight, dtype),
     ).value
 
-  def call(self, input_ids, input_mask=None, segment_ids=None, training=None):
+  def call(
+    self,
+    input_ids: Any,
+    input_mask: Any = None,
+    segment_ids: Any = None,
+    training: bool | None = None,
+  ) -> dict:
     """Returns a dict of sequence_output [B, T, H] and pooled_output [B, H].
 
     Args:
@@ -107,7 +114,9 @@ class BertLayer(keras.layers.Layer):
       "pooled_output": output.pooled_output,
     }
 
-  def compute_output_spec(self, input_ids, *masks, **options):
+  def compute_output_spec(
+    self, input_ids: Any, *masks: Any, **options: Any
+  ) -> dict:
     """Returns the outputs of `call` for Keras' symbolic tensors."""
     width = self.config.hidden_size
     shapes = {
@@ -119,7 +128,7 @@ class BertLayer(keras.layers.Layer):
       for name, shape in shapes.items()
     }
 
-  def get_config(self):
+  def get_config(self) -> dict:
     """Returns the arguments that recreate the layer, without its weights."""
     arguments = {"config": self.config.to_dict(), "seed": self._seed}
     return {**super().get_config(), **arguments}

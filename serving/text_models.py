@@ -13,17 +13,20 @@ Letters: N texts, T tokens, L layers, A heads, H hidden size, D embedding size.
 
 import contextlib
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from answering import answers, export_options
+from answering import answers, export_options, zero_shot
 from checkpoints import sentence_pooling
 from common import errors, run_settings
 from exports import exported_network
 from features import text_batches, vector_search
 from text import input_sequences
+
+# One text, one pair, or several of one of them.
+Texts = str | tuple[str, str] | Iterable[str] | Iterable[tuple[str, str]]
 
 # {number of texts per example: the form of the examples}
 _FORMS = {1: "strings", 2: "pairs of strings"}
@@ -58,7 +61,7 @@ def load(
   *,
   batch_size: int = 32,
   num_threads: int = 0,
-  **options,
+  **options: Any,
 ) -> "TextModel":
   """Loads a model.
 
@@ -114,7 +117,9 @@ class TextModel:
     tokenizer: tokenization.FullTokenizer.
   """
 
-  def __init__(self, source, settings, batch_size):
+  def __init__(
+    self, source: Any, settings: run_settings.Settings, batch_size: int
+  ):
     """Creates the model from the source of its heads; see `load`.
 
     Args:
@@ -134,11 +139,11 @@ class TextModel:
     return self._settings.max_seq_length
 
   @property
-  def encoder(self):
+  def encoder(self) -> Any:
     """The modeling.BertModel that `encode` uses, with the folder's weights."""
     return self._encoder().model.bert
 
-  def encode(self, texts, *, attention: bool = False):
+  def encode(self, texts: Texts, *, attention: bool = False) -> Any:
     """Returns an Encoded, with hidden states, for each text or pair."""
     rows, is_single = _rows(texts)
     head = self._encoder()
@@ -147,7 +152,7 @@ class TextModel:
     # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
-    def compute(batch, numbers):
+    def compute(batch: dict, numbers: Sequence[int]) -> Iterator[Encoded]:
       states = self._source.states(head, batch, attention)
       for row in range(len(numbers)):
         # Remove the padding.
@@ -167,7 +172,7 @@ class TextModel:
     results = input_sequences.in_batches(sequences, compute, self._batch_size)
     return results[0] if is_single else results
 
-  def embed(self, texts, **options) -> np.ndarray:
+  def embed(self, texts: Texts, **options: Any) -> np.ndarray:
     """Returns one vector for each text, float32 [N, D].
 
     Options: pooling ("pooled", "mean", "max", "cls"; or "last_four_concat" with
@@ -184,7 +189,7 @@ class TextModel:
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
-  def embed_sparse(self, texts, **options):
+  def embed_sparse(self, texts: Texts, **options: Any) -> Any:
     """Returns a dict for each text: {word piece: weight}, largest weight first.
 
     Pieces with weight 0 are left out. Pieces that are not in the text may have
@@ -197,13 +202,13 @@ class TextModel:
 
   def search(
     self,
-    queries,
-    lines,
+    queries: Texts,
+    lines: Sequence[str],
     *,
     top_k: int = 10,
     vectors: np.ndarray | None = None,
-    **options,
-  ):
+    **options: Any,
+  ) -> Any:
     """Returns the lines nearest to each query: dicts of line, text, cosine.
 
     `line` counts from 0. The largest cosines between vectors of `embed` come
@@ -219,7 +224,8 @@ class TextModel:
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
-    queries, lines = [queries] if is_single else [*queries], [*lines]
+    lines = [*lines]
+    listed: Any = [queries] if is_single else [*queries]
     if vectors is None:  # Embed the lines in parts, to limit memory.
       starts = range(0, len(lines), _LINES_AT_ONCE)
       parts = [lines[start : start + _LINES_AT_ONCE] for start in starts]
@@ -227,20 +233,44 @@ class TextModel:
     else:
       first = self.embed(lines[0], **options)
       vector_search.check(vectors, len(lines), first, "vectors=")
-    query_vectors = None if queries == lines else self.embed(queries, **options)
+    query_vectors = None if listed == lines else self.embed(listed, **options)
     results = vector_search.search(vectors, lines, top_k, query_vectors)
     return results[0] if is_single else results
 
-  def classify(self, texts, **options):
+  def classify(self, texts: Texts, **options: Any) -> Any:
     """Returns a dict for each text: label, probability, labels, probabilities.
 
     Multi-label models return the last two, regressions and rerankers a score.
     Options: labels, output_activation, text_pairs, doc_stride, max_windows,
     max_seq_length.
-    """
-    return self._ask("classification", texts, options)
 
-  def answer(self, questions, contexts, *, top_k: int | None = None, **options):
+    For a model of inference, whose own labels are entailment and contradiction,
+    `labels` are classes of your own. There are then two further options:
+    hypothesis_template ("This example is {}.") and multi_label.
+    """
+    own = self._settings.labels or self.config.label_names()
+    if options.get("labels") is None or not zero_shot.fits(own):
+      return self._ask("classification", texts, options)
+    names = options.keys() & {*zero_shot.Classes._fields}
+    classes = zero_shot.Classes(**{n: options.pop(n) for n in names})
+    rows, is_single = _rows(texts)
+    _check_form(rows, ("text",))
+    answers.check("classification", rows)
+    head = self._head("classification", options)
+    answer = zero_shot.make(
+      head.settings, head.network, self._batch_size, classes
+    )
+    results = answer([text for (text,) in rows]) if rows else []
+    return results[0] if is_single else results
+
+  def answer(
+    self,
+    questions: Texts,
+    contexts: Texts,
+    *,
+    top_k: int | None = None,
+    **options: Any,
+  ) -> Any:
     """Returns a dict for each question: answer, score, start, end, null_score.
 
     With top_k, the dict also has `candidates`: the best answers, at most top_k,
@@ -250,7 +280,8 @@ class TextModel:
     """
     count = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
-      return self._ask("span", (questions, contexts), options, **count)
+      pair: Any = (questions, contexts)  # `_rows` refuses what is no pair.
+      return self._ask("span", pair, options, **count)
     questions = _listed(questions)
     contexts = [contexts] if isinstance(contexts, str) else _listed(contexts)
     if len(questions) != len(contexts):
@@ -261,7 +292,7 @@ class TextModel:
     pairs = list(zip(questions, contexts))
     return self._ask("span", pairs, options, **count)
 
-  def tag(self, texts, **options):
+  def tag(self, texts: Texts, **options: Any) -> Any:
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
 
     Options: labels, tag_words ("punctuation" or "white_space"), max_seq_length.
@@ -271,14 +302,14 @@ class TextModel:
       del row["num_words"]
     return answer
 
-  def fill_mask(self, texts, **options):
+  def fill_mask(self, texts: Texts, **options: Any) -> Any:
     """Returns a dict for each text: fillings and probabilities, per [MASK].
 
     Options: top_k, max_seq_length.
     """
     return self._ask("masked_lm", texts, options)
 
-  def next_sentence(self, pairs, **options):
+  def next_sentence(self, pairs: Texts, **options: Any) -> Any:
     """Returns a dict for each pair: probability that the second text follows.
 
     The dict also has log_probabilities: that it follows, and that it is random.
@@ -286,7 +317,7 @@ class TextModel:
     """
     return self._ask("next_sentence", pairs, options)
 
-  def likelihood(self, texts):
+  def likelihood(self, texts: Texts) -> Any:
     """Returns a dict for each text: log_likelihood, and perplexity per piece.
 
     The dict also has tokens, and the log_probabilities of each token given all
@@ -304,15 +335,21 @@ class TextModel:
   def servable(self, head: str | None = None) -> answers.Served:
     """Returns a head for serve.py, by default the trained head."""
     chosen = self._head(head or self._settings.head, {})
-    folder = self._settings.model_dir
-    return answers.served(folder, chosen, self.tokenizer)
+    return answers.Served(
+      self._settings.model_dir,
+      chosen.settings,
+      chosen.texts,
+      self.tokenizer,
+      chosen.network,
+      self._batch_size,
+    )
 
-  def _encoder(self):
+  def _encoder(self) -> answers.Head:
     """Returns the embedding head, whatever its pooling."""
     # "mean" does not need the pooler, which published encoders may lack.
     return self._with_model("embedding", {"pooling": "mean"})
 
-  def _with_model(self, name, options):
+  def _with_model(self, name: str, options: dict) -> answers.Head:
     """Returns a head on TensorFlow; loads it with `options` if needed."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
@@ -322,7 +359,7 @@ class TextModel:
     _, head = self._heads.get(name, ({}, None))
     return head if head and head.model else self._head(name, options)
 
-  def _head(self, name, options):
+  def _head(self, name: str, options: dict) -> answers.Head:
     """Returns the head with these options; loads it if needed."""
     # Each head has one model at a time: a second would double the memory.
     if name not in self._heads or self._heads[name][0] != options:
@@ -331,7 +368,9 @@ class TextModel:
       self._heads[name] = options, head
     return self._heads[name][1]
 
-  def _ask(self, head_name, texts, options, **answer_options):
+  def _ask(
+    self, head_name: str, texts: Texts, options: dict, **answer_options: Any
+  ) -> Any:
     """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows, self.tokenizer.specials.mask)
@@ -341,7 +380,9 @@ class TextModel:
     return results[0] if is_single else results
 
 
-def _settings(settings, chosen):
+def _settings(
+  settings: run_settings.Settings, chosen: dict
+) -> run_settings.Settings:
   """Returns settings with the `chosen` values, after checking them.
 
   Args:
@@ -361,7 +402,9 @@ def _settings(settings, chosen):
   return changed
 
 
-def _checked(name, value, options=export_options.BY_NAME):
+def _checked(
+  name: str, value: Any, options: dict = export_options.BY_NAME
+) -> Any:
   """Returns an option's value; raises InputError if the value is invalid."""
   try:
     return export_options.checked(name, value, options)
@@ -369,7 +412,7 @@ def _checked(name, value, options=export_options.BY_NAME):
     raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
 
 
-def _check_form(rows, names):
+def _check_form(rows: list[tuple], names: Sequence[str]) -> None:
   if rows and len(rows[0]) != len(names):
     raise errors.InputError(
       f"this model takes {_FORMS[len(names)]} ({', '.join(names)}), not "
@@ -378,7 +421,7 @@ def _check_form(rows, names):
     )
 
 
-def _rows(texts):
+def _rows(texts: Texts) -> tuple[list[tuple], bool]:
   """Returns (list of tuples of strings, whether it was a single example).
 
   Args:
@@ -388,7 +431,7 @@ def _rows(texts):
     InputError: `texts` has another form, or a string has a lone surrogate.
   """
   is_single = isinstance(texts, (str, tuple))
-  examples = [texts] if is_single else _listed(texts)
+  examples: list = [texts] if is_single else _listed(texts)
   rows = [(text,) if isinstance(text, str) else text for text in examples]
   for number, row in enumerate(rows):
     try:
@@ -404,7 +447,7 @@ def _rows(texts):
   return rows, is_single
 
 
-def _listed(texts):
+def _listed(texts: Any) -> list:
   """Returns texts in a list; raises InputError if they are not iterable."""
   # A dict or a table would give its keys.
   if not isinstance(texts, Mapping) and not hasattr(texts, "columns"):

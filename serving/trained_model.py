@@ -28,8 +28,7 @@ class TrainedModel:
     InputError: the model is missing or cannot be read.
     """
     self._threads = threads
-    if threads:  # TensorFlow starts its threads when it first computes.
-      tf.config.threading.set_intra_op_parallelism_threads(threads)
+    models.use_threads(threads)
     settings, self.config = export_settings.find_model(settings)
     # A folder without weights must fail here, not at first use.
     head = trained_head.of(settings)
@@ -53,7 +52,7 @@ class TrainedModel:
     missing = model.load().missing
     network = engine_choice.network(model, self._threads)
     answer = answers.make(settings, self.tokenizer, network, batch_size)
-    head = answers.Head(settings, model.text_inputs, answer)
+    head = answers.Head(settings, model.text_inputs, answer, network)
     if settings.engine != "tensorflow":  # The engine has copied the weights.
       return head
     return head._replace(model=model, missing=missing)

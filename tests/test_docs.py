@@ -106,6 +106,11 @@ def models(tmp_path, monkeypatch):
     ("mrpc_output/final_model", "Classification", labels("0", "1")),
     ("stars_output/final_model", "Classification", labels("1", "5")),
     ("ner_output/final_model", "TokenClassification", labels("O", "B", "I")),
+    (
+      "nli_output/final_model",
+      "Classification",
+      labels("contradiction", "neutral", "entailment"),
+    ),
     ("squad_output/final_model", "Span", {}),
     ("pretraining_output/final_model", "PreTraining", {}),
   ):

@@ -33,7 +33,6 @@ from checkpoints import model_folder
 from exports import raw_text, saved_model
 from serving import text_models
 from serving_models import label_names
-from web import batching
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")
@@ -508,7 +507,7 @@ def response(model, instances):
   """Returns the status and the answer of a server."""
 
   async def answered():
-    async with served.asking(model, batching.Limits()) as ask:
+    async with served.asking(model) as ask:
       return await ask("m:predict", json.dumps({"instances": instances}))
 
   return asyncio.run(answered())
@@ -519,7 +518,7 @@ def test_a_saved_model_answers_as_python_does(name, trained, tmp_path):
   row, (folder, answers) = ROWS[name], trained(name)
   flags = {"tag_words": "white_space"} if row.head == "tagging" else row.flags
   model = saved(folder, tmp_path / "export", row.head, **flags)
-  rows = model.answer(list(zip(*row.texts.values())))
+  rows = model.answerer()(list(zip(*row.texts.values())))
   unwrapped = [next(iter(r.values())) if len(r) == 1 else r for r in rows]
   status, answer = response(model, row.instances())
   assert status == 200, answer

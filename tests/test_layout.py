@@ -60,7 +60,7 @@ MAY_IMPORT = {
   "answering": [*BELOW_TASKS, *TASKS],
   "exports": [*BELOW_TASKS, *TASKS, "engines", "answering"],
   "serving": [*BELOW_TASKS, *TASKS, "engines", "answering", "exports"],
-  "web": ["common", "answering"],
+  "web": ["common", "answering", "classification"],
   "reproduction": ["common"],
   **{task: BELOW_TASKS for task in TASKS},
 }

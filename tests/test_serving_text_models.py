@@ -115,13 +115,13 @@ def test_a_search_finds_the_largest_cosines(bert, monkeypatch):
 
 
 def test_heads_are_served_by_name_or_as_trained(bert):
-  vectors = bert.servable("embedding").answer([(text,) for text in TEXTS])
+  vectors = bert.servable("embedding").answerer()([(text,) for text in TEXTS])
   serving_models.assert_close(
     [row["embedding"] for row in vectors], bert.embed(TEXTS)
   )
   trained = bert.servable()
-  assert trained.head == "masked_lm" and trained.mask == "[MASK]"
-  rows = trained.answer([("gold [MASK]",)])
+  assert trained.settings.head == "masked_lm"
+  rows = trained.answerer()([("gold [MASK]",)])
   assert rows == [bert.fill_mask("gold [MASK]")]
   with pytest.raises(errors.InputError, match="not to answer questions"):
     bert.servable("span")

@@ -91,7 +91,7 @@ def export(model, folder, **flags):
 
 def test_a_saved_model_fills_in_the_words(model, tmp_path):
   loaded = exported_network.load(export(model, tmp_path / "out"), 4, 0)
-  check_words(loaded.answer([(text,) for text in MASKED]))
+  check_words(loaded.answerer()([(text,) for text in MASKED]))
 
 
 @pytest.mark.parametrize("form, tolerance", [("onnx", 1e-5), ("litert", 1e-4)])

@@ -3,24 +3,21 @@
 import asyncio
 import logging
 import resource
-import types
 
 import aiohttp.web
 
 import served
-from web import batching, connections, server
+from web import application, connections, work_queue
 
 
 async def listen(handler, most):
   """Starts a server; returns its runner, its listener and its port."""
-  application = served.application(
-    types.SimpleNamespace(version=1, answer=None), batching.Limits()
-  )
-  application.router.add_get("/work", handler)
-  runner = aiohttp.web.AppRunner(application)
+  site = served.site({}, work_queue.Limits())
+  site.get("/work", handler, "Works.")
+  runner = aiohttp.web.AppRunner(site.application)
   await runner.setup()
   listener = await connections.listen(
-    runner.server, application[server._BUSY], "127.0.0.1", 0, most
+    runner.server, site.application[application.BUSY], "127.0.0.1", 0, most
   )
   return runner, listener, listener.sockets[0].getsockname()[1]
 

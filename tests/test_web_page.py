@@ -6,15 +6,18 @@ import hashlib
 import json
 import re
 import shutil
+import threading
 
 import aiohttp
 import pytest
 
 import served
-from answering import answers
-from web import batching, page
+from web.forms import page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+in_chromium = pytest.mark.skipif(
+  not BROWSER, reason="no Chromium on this machine"
+)
 XSS = "<img src=x onerror=\"document.title='ran'\">"
 # {head: (typed inputs, the model's answer to each row, texts on the page)}
 HEADS = {
@@ -68,20 +71,14 @@ HEADS = {
 def model_of(head, inputs, answer):
   """Returns a model that gives `answer` for each row."""
   head = "classification" if head == "regression" else head
-  return answers.Served(
-    "", head, list(inputs), lambda rows: [answer] * len(rows)
-  )
+  return served.model(lambda rows: [answer] * len(rows), head, list(inputs))
 
 
 def test_the_page_allows_only_its_own_script_and_style():
-  html = page.make("</script>", "span", ["question"], "<mask>")
-  (data,) = re.findall(r'id="model">(.*?)</script>', html)
-  assert json.loads(data) == {
-    "name": "</script>",
-    "head": "span",
-    "inputs": ["question"],
-    "mask": "<mask>",
-  }
+  models = [{"name": "</script>", "mask": "<mask>"}]
+  html = page.make(models)
+  (data,) = re.findall(r'id="data">(.*?)</script>', html)
+  assert json.loads(data) == models
   policy = page.security_policy()
   assert "unsafe" not in policy and "default-src 'none'" in policy
   for tag in ("script", "style"):
@@ -93,7 +90,7 @@ def test_the_page_allows_only_its_own_script_and_style():
 
 def run_with_server(use, model, *arguments):
   async def test():
-    async with served.asking(model, batching.Limits()) as ask:
+    async with served.asking(model) as ask:
       return await use(ask.port, *arguments)
 
   return asyncio.run(test())
@@ -113,7 +110,19 @@ def test_the_server_sends_the_page_with_its_policy():
   assert headers["Content-Security-Policy"] == page.security_policy()
   assert headers["X-Content-Type-Options"] == "nosniff"
   assert headers["Content-Type"] == "text/html; charset=utf-8"
-  assert text == page.make("m", "span", ["question", "context"])
+  (data,) = re.findall(r'id="data">(.*?)</script>', text)
+  assert json.loads(data) == [
+    {
+      "name": "m",
+      "head": "span",
+      "inputs": ["question", "context"],
+      "mask": "[MASK]",
+      "labels": [],
+      "length": 128,
+      "windows": True,
+      "engine": "tensorflow",
+    }
+  ]
 
 
 async def use_page(port, inputs):
@@ -155,7 +164,7 @@ async def use_page(port, inputs):
   return page_text, title, problems
 
 
-@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
+@in_chromium
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_in_a_browser(head):
   pytest.importorskip("playwright")
@@ -169,13 +178,123 @@ def test_every_head_in_a_browser(head):
   assert title == "Try m" and not problems
 
 
-@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
+@in_chromium
 def test_a_refusal_is_shown():
   pytest.importorskip("playwright")
 
   def refuse(rows):
     raise KeyError("secret")
 
-  model = model_of("classification", {"text": ""}, {})._replace(answer=refuse)
+  model = served.model(refuse)
   page_text, _, _ = run_with_server(use_page, model, {"text": "a"})
   assert "the server failed" in page_text and "secret" not in page_text
+
+
+async def in_a_browser(models, use, width=1280):
+  """Calls use(tab) with the page of a server of {name: model} in Chromium."""
+  from playwright import async_api
+
+  async with (
+    served.asking(models) as ask,
+    async_api.async_playwright() as playwright,
+  ):
+    browser = await playwright.chromium.launch(
+      executable_path=BROWSER, args=["--no-sandbox"]
+    )
+    tab = await browser.new_page(viewport={"width": width, "height": 800})
+    problems = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    await tab.goto(f"http://127.0.0.1:{ask.port}/")
+    await use(tab)
+    assert not problems
+    await browser.close()
+
+
+@in_chromium
+def test_the_newest_answer_is_shown_and_older_ones_are_dimmed():
+  """The answer to the first text comes after the answer to the second."""
+  pytest.importorskip("playwright")
+  may_end = threading.Event()
+
+  def answer(rows):
+    ((text,),) = rows
+    if text == "slow":
+      assert may_end.wait(60)
+    return [{"score": float(len(text))}]
+
+  async def use(tab):
+    result, send = tab.locator("#result"), tab.locator("#send")
+    await tab.fill("#text", "slow")
+    await send.click()
+    await tab.wait_for_function("document.querySelector('#send').disabled")
+    assert "Computing" in await tab.inner_text("#state")
+    await tab.fill("#text", "second")
+    await tab.keyboard.press("Control+Enter")
+    await tab.wait_for_selector("#result > *")
+    assert "6.0000" in await result.inner_text()
+    assert not await send.is_disabled()
+    async with tab.expect_response(lambda _: True):
+      may_end.set()
+    await tab.wait_for_timeout(200)
+    assert "6.0000" in await result.inner_text()
+    assert await result.get_attribute("class") == ""
+    await tab.fill("#text", "third")
+    assert await result.get_attribute("class") == "old"
+
+  asyncio.run(in_a_browser({"m": served.model(answer)}, use))
+
+
+@in_chromium
+@pytest.mark.parametrize("width", [1280, 768, 360])
+def test_long_texts_and_many_lines_fit(width):
+  pytest.importorskip("playwright")
+  labels = ["a very long label " * 9, "short"]
+  models = {
+    "lines": served.model(
+      lambda rows: [{"embedding": [1.0, 0.0]}] * len(rows), "embedding"
+    ),
+    "classes": served.model(
+      lambda rows: [{"labels": labels, "probabilities": [1.0, 0.0]}],
+      labels=labels,
+    ),
+  }
+
+  async def use(tab):
+    for name in models:
+      await tab.select_option("#models", name)
+      assert await tab.title() == f"Try {name}"
+      await tab.fill(
+        "#text", "\n".join(f"{n} " + "word" * 99 for n in range(60))
+      )
+      await tab.click("#send")
+      await tab.wait_for_selector("#result > *")
+      sizes = await tab.evaluate(
+        """[document.documentElement.scrollWidth, innerWidth,
+            document.documentElement.scrollHeight,
+            ...[...document.querySelectorAll('.bars td.number')].map(
+              td => td.getBoundingClientRect().right)]"""
+      )
+      assert sizes[0] <= width == sizes[1] and sizes[2] < 1400
+      assert all(right <= width for right in sizes[3:])
+    facts = await tab.inner_text("#facts")
+    assert "labels: a very long" in facts and "128 word pieces" in facts
+
+  asyncio.run(in_a_browser(models, use, width))
+
+
+@in_chromium
+def test_the_example_of_every_head_is_answered():
+  pytest.importorskip("playwright")
+  models = {
+    name: model_of(name, inputs, answer)
+    for name, (inputs, answer, _) in HEADS.items()
+  }
+
+  async def use(tab):
+    for name in models:
+      await tab.select_option("#models", name)
+      await tab.click("#example")
+      await tab.wait_for_selector("#result > *")
+      assert not await tab.locator("#result .error").count(), name
+
+  asyncio.run(in_a_browser(models, use))

@@ -14,13 +14,11 @@ import pytest
 
 import served
 from common import errors
-from web import batching, metrics, server
+from web import application, metrics, server, work_queue
 
 
 class Model:
   """Counts the letters of strings."""
-
-  version, head, texts, mask = 4, "classification", ["text"], "[MASK]"
 
   def __init__(self):
     self.started = threading.Semaphore(0)
@@ -40,12 +38,13 @@ class Model:
 
 def serve(test, *, timeout=60.0, **options):
   model = Model()
-  limits = batching.Limits(
+  limits = work_queue.Limits(
     max_batch_delay_ms=0, max_body_bytes=1000, timeout_s=timeout, **options
   )
 
   async def main():
-    async with served.asking(model, limits) as ask:
+    fake = served.model(model.answer, version=4)
+    async with served.asking(fake, limits) as ask:
       try:
         await test(ask, model)
       finally:
@@ -104,35 +103,27 @@ def test_refusals(path, request_, status, sentence):
 
 
 def test_a_text_without_the_mask_is_refused():
-  async def test(ask, model):
-    model.head, model.mask = "masked_lm", "<mask>"
-    assert (await ask("m:predict", body("a <mask>")))[0] == 200
-    status, answer = await ask("m:predict", body("<mask>", "a [MASK]"))
-    assert status == 400
-    assert "text number 1: no <mask> in 'a [MASK]'" in answer["error"]
+  async def main():
+    fake = served.model(
+      lambda rows: [{"fillings": []}] * len(rows), "masked_lm"
+    )
+    async with served.asking(fake) as ask:
+      assert (await ask("m:predict", body("a [MASK]")))[0] == 200
+      status, answer = await ask("m:predict", body("[MASK]", "a <mask>"))
+      assert status == 400
+      assert "text number 1: no [MASK] in 'a <mask>'" in answer["error"]
 
-  serve(test)
+  asyncio.run(main())
 
 
 def test_too_many_requests_and_too_slow_answers():
   async def test(ask, model):
     model.may_finish.clear()
-
-    def start(count):
-      return [
-        asyncio.create_task(ask("m:predict", body("a"))) for _ in range(count)
-      ]
-
-    tasks = start(1)
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, model.started.acquire)
-    # One request is being computed; only one of three more may wait.
-    tasks += start(3)
+    tasks = [asyncio.create_task(ask("m:predict", body("a"))) for _ in "abc"]
     answers = [status for status, _ in await asyncio.gather(*tasks)]
-    assert answers[0] == 504
-    assert sorted(answers[1:]) == [503, 503, 504]
+    assert sorted(answers) == [503, 504, 504]
 
-  serve(test, timeout=0.5, max_queue=1)
+  serve(test, timeout=0.5, max_queue=2)
 
 
 POST = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
@@ -142,7 +133,7 @@ def test_a_full_queue_refuses_a_request_before_its_body():
   async def test(ask, model):
     model.may_finish.clear()
     tasks = []
-    for _ in range(2):  # One request is computed, and one waits.
+    for _ in range(2):
       request = ask("m:predict", body("a"))
       tasks.append(asyncio.create_task(request))
       await asyncio.sleep(0.2)
@@ -153,7 +144,7 @@ def test_a_full_queue_refuses_a_request_before_its_body():
     model.may_finish.set()
     assert [status for status, _ in await asyncio.gather(*tasks)] == [200, 200]
 
-  serve(test, max_queue=1)
+  serve(test, max_queue=2)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +154,10 @@ def test_half_a_request_does_not_delay_the_shutdown(sent, monkeypatch, capsys):
   """A signal to this process ends the server, as in serve.py."""
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.2)
   model = Model()
-  application = served.application(model, batching.Limits(timeout_s=0.1))
-  application.on_startup.append(lambda _: begin())
+  site = served.site(
+    {"m": served.model(model.answer)}, work_queue.Limits(timeout_s=0.1)
+  )
+  site.application.on_startup.append(lambda _: begin())
   closed, tasks = [], []
 
   async def begin():
@@ -184,7 +177,7 @@ def test_half_a_request_does_not_delay_the_shutdown(sent, monkeypatch, capsys):
     os.kill(os.getpid(), signal.SIGTERM)
 
   began = time.monotonic()
-  server.run(application, "127.0.0.1", 0, "m", 0.1)
+  server.run(site, "127.0.0.1", 0, 0.1)
   assert closed == [b"HTTP/1.1 504" if b"{" in sent else b""]
   assert time.monotonic() - began < 3
 
@@ -197,21 +190,20 @@ def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch):
   monkeypatch.setattr(
     os, "_exit", lambda code: (ended.append(code), model.may_finish.set())
   )
-  limits = batching.Limits()
-  batcher = batching.Batcher(model.answer, limits)
-  application = server.make_application(model, "m", batcher, limits)
+  site = served.site({"m": served.model(model.answer)}, work_queue.Limits())
   tasks = []
 
   async def begin(_):
-    tasks.append(asyncio.create_task(batcher.submit([("a",)])))
+    queue = site.hosted["m"].queue
+    tasks.append(asyncio.create_task(queue.submit([("a",)])))
 
   def end():
     model.started.acquire()
     os.kill(os.getpid(), signal.SIGTERM)
 
-  application.on_startup.append(begin)
+  site.application.on_startup.append(begin)
   threading.Thread(target=end).start()
-  server.run(application, "127.0.0.1", 0, "m", 30.0)
+  server.run(site, "127.0.0.1", 0, 30.0)
   assert ended == [1]
 
 
@@ -252,7 +244,7 @@ def test_metrics_of_requests(counts, rows):
   for status, times in counts.items():
     for seconds in times:
       requests.add(status, seconds)
-  lines = requests.text(batching.Batcher(None, batching.Limits())).splitlines()
+  lines = requests.text(0).splitlines()
   assert set(rows) <= set(lines)
   # A line with the type precedes the samples of each metric.
   assert sum(line.startswith("# TYPE bert_") for line in lines) == 3
@@ -285,14 +277,14 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
     model.may_finish.clear()
     waiting_request = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
     await asyncio.get_running_loop().run_in_executor(
-      None, lambda: [model.started.acquire() for _ in range(3)]
+      None, lambda: [model.started.acquire() for _ in range(2)]
     )
-    assert (await numbers(ask.port))["bert_queue_texts"] == "2"
+    assert (await numbers(ask.port))["bert_queue_texts"] == "3"
     model.may_finish.set()
     assert (await waiting_request)[0] == 200
     assert (await numbers(ask.port))["bert_queue_texts"] == "0"
 
-  serve(test, max_batch_size=1)
+  serve(test)
 
 
 def test_without_aiohttp(monkeypatch):
@@ -311,15 +303,15 @@ def test_without_aiohttp(monkeypatch):
   ],
 )
 def test_hosts_by_default_and_by_name(names, host, allowed):
-  assert server.allowed_hosts(names, host) == allowed
+  assert application.allowed_hosts(names, host) == allowed
 
 
 def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
-  hosts = server.allowed_hosts([], "127.0.0.1")
+  hosts = application.allowed_hosts([], "127.0.0.1")
 
   async def main():
     async with (
-      served.asking(Model(), batching.Limits(), *hosts) as ask,
+      served.asking(served.model(Model().answer), None, *hosts) as ask,
       aiohttp.ClientSession(f"http://127.0.0.1:{ask.port}") as session,
     ):
       for host, path, status in (

@@ -7,8 +7,11 @@ connection for each new one. If none is idle, the new one gets status 503.
 
 import asyncio
 import contextlib
+from typing import Any, cast
 
 from absl import logging
+
+from web import refusals
 
 _SENTENCE = b'{"error": "too many connections are open; try again later"}'
 _REFUSAL = (
@@ -18,7 +21,8 @@ _REFUSAL = (
 
 
 class _Refusal(asyncio.Protocol):
-  def connection_made(self, transport):
+  def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    transport = cast(asyncio.Transport, transport)
     logging.log_every_n_seconds(
       logging.WARNING, "too many connections are open: refusing more", 30
     )
@@ -37,14 +41,16 @@ def most_by_default() -> int:
   return 1 << 20  # In effect, no limit.
 
 
-async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:
+async def listen(
+  server: Any, busy: set, host: str, port: int, most: int
+) -> asyncio.Server:
   """Starts to accept connections, at most `most` at the same time.
 
   `server` is an aiohttp.web.Server. `busy` contains the protocol of each
   connection with a request in progress.
   """
 
-  def accept():
+  def accept() -> asyncio.Protocol:
     # A closing connection has no transport. The oldest connection comes first.
     opened = [c for c in server.connections if c.transport is not None]
     idle = [c for c in opened if c not in busy]
@@ -55,7 +61,12 @@ async def listen(server, busy: set, host, port, most: int) -> asyncio.Server:
       # Without `abort`, it would stay open until the client reads the response.
       if transport.get_write_buffer_size():
         transport.abort()
-    return server() if len(idle) >= too_many else _Refusal()
+    if len(idle) < too_many:
+      return _Refusal()
+    connection = server()
+    # aiohttp has no other way to change how malformed HTTP is refused.
+    connection.__class__ = refusals.Protocol
+    return connection
 
   # asyncio may accept the whole backlog before `server` counts a connection.
   return await asyncio.get_running_loop().create_server(

@@ -4,8 +4,6 @@ import bisect
 import collections
 import itertools
 
-from web import batching
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Upper bounds of the histogram's buckets, in seconds.
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -14,7 +12,7 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 class Requests:
   """Counts prediction requests, both answered and refused."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Sets all counts to zero."""
     self._statuses: collections.Counter = collections.Counter()
     self._buckets = [0] * (len(_BOUNDS) + 1)
@@ -27,8 +25,8 @@ class Requests:
     self._buckets[bisect.bisect_left(_BOUNDS, seconds)] += 1
     self._seconds += seconds
 
-  def text(self, batcher: batching.Batcher) -> str:
-    """Returns all metrics, including the length of the batcher's queue."""
+  def text(self, waiting: int) -> str:
+    """Returns all metrics; `waiting` is the number of waiting texts."""
     name, bounds = "bert_request_duration_seconds", (*_BOUNDS, "+Inf")
     counts = list(itertools.accumulate(self._buckets))
     return "\n".join(
@@ -46,6 +44,6 @@ class Requests:
         f"{name}_sum {self._seconds}",
         f"{name}_count {counts[-1]}",
         "# TYPE bert_queue_texts gauge",
-        f"bert_queue_texts {batcher.queue_length}\n",
+        f"bert_queue_texts {waiting}\n",
       ]
     )

@@ -1,18 +1,91 @@
-"""Parses requests and builds responses in TensorFlow Serving's JSON format.
+"""TensorFlow Serving's REST interface.
+
+  POST /v1/models/NAME:predict             predictions
+  GET  /v1/models/NAME                     state
+  GET  /v1/models/NAME/metadata            names of the inputs
+  .../NAME/versions/NUMBER...              the same, with the model's version
 
 A request has rows, {"instances": [{"text": "a"}, {"text": "b"}]}, or columns,
 {"inputs": {"text": ["a", "b"]}}. It may omit the name of a model's only input.
-The response has rows or columns like the request. No TensorFlow.
+The response has rows or columns like the request.
 """
 
 import base64
-import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from common import errors, json_files
+from common import errors
+from web import application, refusals
+
+with errors.needs_extra("serve"):
+  from aiohttp import web
 
 SIGNATURE = "serving_default"
+_MODEL = "/v1/models/{name:[^/:]+}"
+_BODY = {
+  "type": "object",
+  "properties": {
+    "instances": {
+      "type": "array",
+      "description": "One text, or object of named texts, for each example.",
+      "items": {},
+    },
+    "inputs": {
+      "type": "object",
+      "description": "A list of texts for each input, instead of instances.",
+    },
+    "signature_name": {"type": "string", "enum": [SIGNATURE]},
+  },
+}
+
+
+def add(site: application.Site) -> None:
+  """Adds the paths."""
+
+  def hosted(request: web.Request) -> application.Hosted:
+    name = request.match_info["name"]
+    each = site.hosted.get(name)
+    version = request.match_info.get("version")
+    if not each or version not in (None, str(each.model.version)):
+      known = ", ".join(
+        f"{n!r} with version {each.model.version}"
+        for n, each in site.hosted.items()
+      )
+      raise web.HTTPNotFound(
+        text=f"no model {name!r}"
+        + f" with version {version}" * bool(version)
+        + f"; this server has {known}"
+      )
+    return each
+
+  async def predict(request: web.Request, values: dict) -> dict:
+    each = hosted(request)
+    rows, by_row = parse_predict(values, each.model.texts)
+    return predictions(await each.answer(rows), by_row)
+
+  async def status(request: web.Request) -> web.Response:
+    state = {"error_code": "OK", "error_message": ""}
+    version = str(hosted(request).model.version)
+    status = {"version": version, "state": "AVAILABLE", "status": state}
+    return refusals.json_response({"model_version_status": [status]})
+
+  async def show_metadata(request: web.Request) -> web.Response:
+    each = hosted(request)
+    definitions = {"signature_def": metadata(each.model.texts)}
+    # In TensorFlow Serving's answer, signature_name is empty too.
+    spec = {
+      "name": each.name,
+      "version": str(each.model.version),
+      "signature_name": "",
+    }
+    return refusals.json_response(
+      {"model_spec": spec, "metadata": {"signature_def": definitions}}
+    )
+
+  for path in (_MODEL, _MODEL + "/versions/{version}"):
+    site.post(path + ":predict", predict, "Predictions.", _BODY, hosted)
+    site.get(path + "/metadata", show_metadata, "Names of the inputs.")
+    site.get(path, status, "Whether the model is loaded.")
 
 
 class Request(NamedTuple):
@@ -27,13 +100,12 @@ class Request(NamedTuple):
   by_row: bool
 
 
-def parse_predict(body: bytes, names: Sequence[str]) -> Request:
-  """Parses the body of a prediction request.
+def parse_predict(request: dict, names: Sequence[str]) -> Request:
+  """Parses the values of a prediction request.
 
   `names` are the names of an instance's texts, in their order. Raises
-  InputError: the body is invalid.
+  InputError: the values are invalid.
   """
-  request = _json_object(body)
   unknown = request.keys() - {"signature_name", "instances", "inputs"}
   if unknown:
     raise errors.InputError(
@@ -81,20 +153,7 @@ def predictions(answers: list, by_row: bool) -> dict:
   return {"predictions" if by_row else "outputs": values}
 
 
-def _json_object(body):
-  try:
-    request = json_files.parse(body)
-  except errors.InputError as error:
-    raise errors.InputError(f"the body is {error}") from error
-  # A list or a number is JSON too.
-  if not isinstance(request, dict):
-    raise errors.InputError(
-      'the body is JSON, but not an object; expected {"instances": [...]}'
-    )
-  return request
-
-
-def _columns(rows, names):
+def _columns(rows: Any, names: Sequence[str]) -> dict[str, list]:
   """Returns {input: list with its value in each instance}."""
   if not isinstance(rows, list):
     raise errors.InputError('"instances" must be a list')
@@ -104,7 +163,7 @@ def _columns(rows, names):
   return {name: [row[name] for row in named] for name in names}
 
 
-def _named(value, names, where):
+def _named(value: Any, names: Sequence[str], where: str) -> dict:
   """Returns {input: value}; a model's only input needs no name."""
   # {"b64": ...} is not a dict of inputs, but one value: bytes in base64.
   if not isinstance(value, dict) or value.keys() == {"b64"}:
@@ -122,7 +181,7 @@ def _named(value, names, where):
   return value
 
 
-def _texts(name, values):
+def _texts(name: str, values: Any) -> list[str]:
   """Returns the texts of one input; each is a string or {"b64": ...}."""
   try:
     if isinstance(values, list):
@@ -135,7 +194,7 @@ def _texts(name, values):
   )
 
 
-def _text(value):
+def _text(value: Any) -> str:
   if isinstance(value, dict) and value.keys() == {"b64"}:
     data = base64.b64decode(value["b64"], validate=True)
     return data.decode("utf-8", "ignore")
@@ -156,19 +215,3 @@ def metadata(names: Sequence[str]) -> dict:
       "defaults": {},
     }
   }
-
-
-def model_url(host: str, port: int, name: str) -> str:
-  """Returns the URL of a model; an IPv6 address needs brackets."""
-  host = f"[{host}]" if ":" in host else host
-  return f"http://{host}:{port}/v1/models/{name}"
-
-
-def example_request(
-  names: Sequence[str], host: str, port: int, name: str
-) -> str:
-  """Returns a curl command that requests a prediction."""
-  text = "some text"
-  instance = text if len(names) == 1 else dict.fromkeys(names, text)
-  body = json.dumps({"instances": [instance]})
-  return f"curl -d '{body}' {model_url(host, port, name)}:predict"

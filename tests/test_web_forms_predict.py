@@ -6,13 +6,14 @@ import shlex
 import pytest
 
 from common import errors
-from web import rest
+from web import application, server
+from web.forms import predict
 
 TEXT, PAIR = ["text"], ["a", "b"]
 
 
 def parse(names=TEXT, **request):
-  return rest.parse_predict(json.dumps(request).encode(), names)
+  return predict.parse_predict(json.loads(json.dumps(request)), names)
 
 
 @pytest.mark.parametrize(
@@ -81,27 +82,27 @@ def test_invalid_requests(request_, sentence):
 )
 def test_invalid_bodies(body, sentence):
   with pytest.raises(errors.InputError, match=sentence):
-    rest.parse_predict(body, TEXT)
+    application.json_object(body)
 
 
 def test_answers():
   answers = [{"label": "a", "score": [0.5]}, {"label": "\u00e9", "score": [1]}]
-  assert rest.predictions(answers, True) == {"predictions": answers}
-  assert rest.predictions(answers, False) == {
+  assert predict.predictions(answers, True) == {"predictions": answers}
+  assert predict.predictions(answers, False) == {
     "outputs": {"label": ["a", "\u00e9"], "score": [[0.5], [1]]}
   }
   # As in TensorFlow Serving: a single output has no name.
   single_output = [{"label": "a"}, {"label": "b"}]
   for by_row, name in ((True, "predictions"), (False, "outputs")):
-    assert rest.predictions(single_output, by_row) == {name: ["a", "b"]}
+    assert predict.predictions(single_output, by_row) == {name: ["a", "b"]}
 
 
 def test_the_example_request_is_valid():
   for names in (["text"], ["question", "context"]):
-    command = rest.example_request(names, "h", 80, "m")
+    command = server.example_request(names, "h", 80, "m")
     *curl, body, url = shlex.split(command)
     assert curl == ["curl", "-d"] and url == "http://h:80/v1/models/m:predict"
     [instance] = json.loads(body)["instances"]
     assert instance == "some text" or set(instance) == set(names)
     assert isinstance(instance, str) == (len(names) == 1)
-  assert "http://[::1]:80/" in rest.example_request(["text"], "::1", 80, "m")
+  assert "http://[::1]:80/" in server.example_request(["text"], "::1", 80, "m")

@@ -1,0 +1,270 @@
+"""Tests the forms of requests: embeddings, rerank, openapi, api_key."""
+
+import asyncio
+import base64
+import math
+import re
+
+import numpy as np
+import pytest
+
+import served
+from answering import answers
+from common import errors
+from web import work_queue
+
+
+def embed(rows):
+  return [{"embedding": [float(len(text)), 4.0]} for (text,) in rows]
+
+
+def embedder():
+  return served.model(embed, "embedding", max_seq_length=8)
+
+
+def network(input_ids, input_mask, segment_ids):
+  """Gives the number of tokens of the passage, minus 3, as its logit."""
+  del input_ids, input_mask
+  return {"logits": segment_ids.sum(1, keepdims=True).astype(np.float32) - 3}
+
+
+def reranker(**values):
+  fake = served.model(
+    None,
+    "classification",
+    ("text_a", "text_b"),
+    output_activation="relevance",
+    doc_stride=0,
+    text_pairs=True,
+    vocab_file=str(served.VOCABULARY),
+    **values,
+  )
+  return answers.Served(*fake._replace(network=network))
+
+
+def ask_each(models, requests, **options):
+  """Returns (status, answer) for each (path, body, headers)."""
+
+  async def main():
+    async with served.asking(models, **options) as ask:
+      return [
+        await ask(path, body, **(headers[0] if headers else {}))
+        for path, body, *headers in requests
+      ]
+
+  return asyncio.run(main())
+
+
+def test_embeddings_in_openais_form():
+  body = {"model": "m", "input": ["the star", "gold"], "user": "u"}
+  results = ask_each(
+    embedder(),
+    [
+      ("/v1/embeddings", body),
+      ("/v1/embeddings", {**body, "encoding_format": "base64"}),
+      ("/v1/embeddings", {"model": "m", "input": "gold", "dimensions": 2}),
+      ("/v1/models", None),
+    ],
+  )
+  assert [status for status, _ in results] == [200] * 4
+  first, second, third, models = (answer for _, answer in results)
+  assert first["object"] == "list" and first["model"] == "m"
+  assert first["data"] == [
+    {"object": "embedding", "index": 0, "embedding": [8.0, 4.0]},
+    {"object": "embedding", "index": 1, "embedding": [4.0, 4.0]},
+  ]
+  # [CLS] the star [SEP], [CLS] gold [SEP]
+  assert first["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
+  vectors = [
+    np.frombuffer(base64.b64decode(row["embedding"]), "<f4").tolist()
+    for row in second["data"]
+  ]
+  assert vectors == [[8.0, 4.0], [4.0, 4.0]]
+  assert third["data"][0]["embedding"] == [4.0, 4.0]
+  assert [row["id"] for row in models["data"]] == ["m"]
+
+
+def test_vectors_in_the_form_of_tei():
+  results = ask_each(
+    embedder(),
+    [
+      ("/embed", {"inputs": "him"}),
+      ("/embed", {"inputs": ["him", "gold"], "normalize": False}),
+      ("/embed", {"inputs": "him " * 9, "truncate": False}),
+      ("/embed", {"inputs": "him " * 9, "truncate": True}),
+    ],
+  )
+  np.testing.assert_allclose(results[0][1], [[0.6, 0.8]], atol=1e-6)
+  assert results[1] == (200, [[3.0, 4.0], [4.0, 4.0]])
+  assert results[2][0] == 413 and "11 tokens" in results[2][1]["error"]
+  assert results[3][0] == 200
+
+
+def test_rerank_in_two_forms():
+  passages = ["the", "the gold star was", "the star"]
+  request = {"query": "who ?", "texts": passages}
+  documents = {"model": "m", "query": "who ?", "documents": passages}
+  results = ask_each(
+    reranker(),
+    [
+      ("/rerank", {**request, "raw_scores": True}),
+      ("/rerank", {**request, "return_text": True}),
+      ("/v1/rerank", {**documents, "top_n": 1, "return_documents": True}),
+    ],
+  )
+  assert [status for status, _ in results] == [200] * 3
+  # The passage and its [SEP] have 2, 5 and 3 tokens.
+  assert results[0][1] == [
+    {"index": 1, "score": 2.0},
+    {"index": 2, "score": 0.0},
+    {"index": 0, "score": -1.0},
+  ]
+  sigmoid = 1 / (1 + math.exp(-2))
+  best = results[1][1][0]
+  assert best["text"] == passages[1] and best["index"] == 1
+  assert best["score"] == pytest.approx(sigmoid)
+  (best,) = results[2][1]["results"]
+  assert best["relevance_score"] == pytest.approx(sigmoid)
+  assert best["document"] == {"text": passages[1]}
+
+
+@pytest.mark.parametrize(
+  "path, body, status, fact",
+  [
+    ("/v1/embeddings", {"model": "e"}, 400, '"input"'),
+    ("/v1/embeddings", {"model": "e", "input": []}, 400, '"input"'),
+    ("/v1/embeddings", {"model": "e", "input": [[1, 2]]}, 400, "LangChain"),
+    ("/v1/embeddings", {"model": "e", "input": "a", "x": 1}, 400, "'x'"),
+    (
+      "/v1/embeddings",
+      {"model": "e", "input": "a", "dimensions": 1},
+      400,
+      "have 2",
+    ),
+    (
+      "/v1/embeddings",
+      {"model": "e", "input": "a", "encoding_format": "hex"},
+      400,
+      "hex",
+    ),
+    ("/v1/embeddings", {"model": "r", "input": "a"}, 400, "for vectors"),
+    ("/v1/embeddings", {"model": "gpt", "input": "a"}, 404, "e, r, c"),
+    ("/v1/embeddings", {"model": 5, "input": "a"}, 400, '"model"'),
+    ("/embed", {"inputs": "a", "normalize": 1}, 400, "bool"),
+    ("/zero-shot", {"inputs": "a"}, 400, "none"),
+    ("/rerank", {"model": "c", "query": "a", "texts": ["b"]}, 400, "reranker"),
+    ("/rerank", {"model": "r", "texts": ["b"]}, 400, '"query"'),
+    ("/rerank", {"model": "r", "query": ["a"], "texts": ["b"]}, 400, "a list"),
+    ("/rerank", {"model": "r", "query": " ", "texts": ["b"]}, 400, "empty"),
+    (
+      "/rerank",
+      {"model": "r", "query": "a", "texts": ["b"], "truncate": False},
+      400,
+      "truncate",
+    ),
+    (
+      "/v1/rerank",
+      {"model": "r", "query": "a", "documents": ["b"], "top_n": 0},
+      400,
+      '"top_n"',
+    ),
+  ],
+)
+def test_invalid_requests(path, body, status, fact):
+  models = {
+    "e": embedder(),
+    "r": reranker(),
+    "c": served.model(lambda rows: [{"score": 1.0}] * len(rows), labels=["x"]),
+  }
+  ((got, answer),) = ask_each(models, [(path, body)])
+  error = answer["error"]
+  if path == "/v1/embeddings":  # As OpenAI's clients expect it.
+    assert error["code"] == status
+    error = error["message"]
+  assert got == status and fact in error, answer
+
+
+def test_several_models_share_the_server():
+  models = {"a": embedder(), "b": served.model(embed, "embedding")}
+  results = ask_each(
+    models,
+    [
+      ("a:predict", {"instances": ["x"]}),
+      ("b:predict", {"instances": ["xy"]}),
+      ("c:predict", {"instances": ["x"]}),
+      ("/v1/embeddings", {"model": "b", "input": "xyz"}),
+      ("b", None),
+    ],
+  )
+  assert [status for status, _ in results] == [200, 200, 404, 200, 200]
+  assert results[1][1] == {"predictions": [[2.0, 4.0]]}
+  assert "'a' with version 1, 'b' with version 1" in results[2][1]["error"]
+
+
+def test_openapi_describes_every_path():
+  ((status, document),) = ask_each(embedder(), [("/openapi.json", None)])
+  assert status == 200 and document["openapi"] == "3.1.0"
+  site = served.site({"m": embedder()}, work_queue.Limits())
+  resources = {r.canonical for r in site.application.router.resources()}
+  assert document["paths"].keys() == {
+    re.sub(r"{(\w+):[^}]*}", r"{\1}", path) for path in resources
+  }
+  operation = document["paths"]["/v1/models/{name}:predict"]["post"]
+  assert operation["parameters"][0]["name"] == "name"
+  (content,) = operation["requestBody"]["content"].values()
+  assert "instances" in content["schema"]["properties"]
+  for operations in document["paths"].values():
+    for operation in operations.values():
+      assert operation["summary"] and "200" in operation["responses"]
+
+
+def basic(password):
+  return "Basic " + base64.b64encode(f"anyone:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+  "sent, status",
+  [
+    (None, 401),
+    ("", 401),
+    ("Bearer", 401),
+    ("Bearer ", 401),
+    ("Bearer kéy2", 401),
+    ("Bearer ké", 401),
+    ("kéy", 401),
+    ("Basic kéy", 401),
+    ("Basic !!!", 401),
+    (basic("wrong"), 401),
+    ("Bearer kéy", 200),
+    ("bearer   kéy ", 200),
+    (basic("kéy"), 200),
+  ],
+)
+def test_an_api_key_is_asked_for(sent, status):
+  headers = {} if sent is None else {"Authorization": sent}
+  requests = [
+    ("/embed", {"inputs": "a"}, headers),
+    ("/v1/models", None, headers),
+    ("/nothing", None, headers),
+    ("/healthz", None, headers),
+  ]
+  results = ask_each(embedder(), requests, api_key="kéy")
+  unknown = 404 if status == 200 else status
+  assert [code for code, _ in results] == [status, status, unknown, 200]
+
+
+def test_the_key_of_a_file(tmp_path):
+  path = tmp_path / "key"
+  path.write_text("secret\n")
+  requests = [("/v1/models", None, {"Authorization": "Bearer secret"})]
+  for options in ({"api_key_file": str(path)}, {"api_key": "secret"}, {}):
+    assert ask_each(embedder(), requests, **options)[0][0] == 200
+  path.write_text("\n")
+  for options in (
+    {"api_key": ""},
+    {"api_key_file": str(path)},
+    {"api_key_file": str(tmp_path / "none")},
+    {"api_key": "a", "api_key_file": str(path)},
+  ):
+    with pytest.raises(errors.InputError):
+      served.site({"m": embedder()}, work_queue.Limits(), **options)
