@@ -46,7 +46,7 @@ from common import errors
 # As in the original: BertConfig can be imported from modeling.
 BertConfig = configuration.BertConfig
 # The sites in a layer where dropout is applied.
-_LAYER_SITES = ("attention/probs", "attention/output", "output")
+LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 # One layer
@@ -117,7 +117,7 @@ def transformer_layer(
     weights: {name below "layer_<n>/": tensor}.
     rows: maps the rows of x to positions of the batch; see unpadding.py.
     bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
-    dropout: {name in _LAYER_SITES: dropout}.
+    dropout: {name in LAYER_SITES: dropout}.
     to_states, to_rows: the hidden states to which x attends, and their rows;
       None means x itself.
     return_attention: whether to return the attention probabilities.
@@ -322,7 +322,7 @@ class BertModel(named_weights.Weights):
         rows=rows,
         bias=bias,
         positions=computed,
-        dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
+        dropout={s: dropout.at(f"layer_{number}/{s}") for s in LAYER_SITES},
         return_attention=return_attention,
       )
       if computed is not None:

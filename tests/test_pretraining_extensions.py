@@ -64,6 +64,11 @@ CASES = {
     {"objectives": "distillation", "teacher_checkpoint": "TEACHER"},
     "masked_lm",
   ),
+  "token_dropping": (
+    {"packing": "full_sentences"},
+    {"network": "token_dropping", "objectives": "masked_lm"},
+    "masked_lm",
+  ),
   "next_word": (
     {"masking": "pieces"},
     {"variant": "left_to_right", "use_next_sentence_loss": False},
@@ -125,6 +130,7 @@ def configuration(folder, variant):
   config = tiny_model.tiny(
     vocab_size=vocab_size,
     max_position_embeddings=32,
+    num_hidden_layers=3,
     initializer_range=0.02,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,

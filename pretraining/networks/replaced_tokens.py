@@ -133,7 +133,7 @@ class Generator(electra.ElectraModel):
     """Creates the variables that are not the discriminator's."""
     super().__init__(config, scope=_GENERATOR, **options)
     # The function keeps the embeddings out of this model's variables.
-    self._shared = lambda: discriminator.embeddings
+    self._shared = lambda: discriminator
 
   @classmethod
   def shapes(
@@ -147,15 +147,16 @@ class Generator(electra.ElectraModel):
       if name.startswith(starts)
     }
 
-  @property
-  def embeddings(self) -> dict[str, tf.Variable]:
-    """{name below "embeddings/": variable} of the discriminator."""
-    return self._shared()
+  def weights_below(self, prefix: str) -> dict[str, tf.Variable]:
+    """Returns {rest of the name: variable}; embeddings are shared."""
+    if prefix == f"{_GENERATOR}/embeddings/":
+      return self._shared().weights_below("bert/embeddings/")
+    return super().weights_below(prefix)
 
   @property
   def word_embeddings(self) -> tf.Variable:
     """The discriminator's table of words [V, E]."""
-    return self.embeddings["word_embeddings"]
+    return self._shared().word_embeddings
 
   def pool(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
     """Returns the states unchanged: nothing reads the pooled output."""
