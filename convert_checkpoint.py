@@ -76,6 +76,12 @@ flags.DEFINE_integer(
   "repeat the learned embeddings of positions 1 and later.",
   lower_bound=1,
 )
+flags.DEFINE_list(
+  "keep_layers",
+  None,
+  "Numbers of the layers to keep, from 0: 0,2,4,6,8,10 is the start of a "
+  "student of half the depth.",
+)
 flags.DEFINE_bool(
   "verify",
   False,
@@ -90,7 +96,13 @@ import tempfile
 
 import numpy as np
 
-from checkpoints import comparison, converter, growth, model_folder
+from checkpoints import (
+  comparison,
+  converter,
+  growth,
+  layer_choice,
+  model_folder,
+)
 from common import console, errors, file_io
 from variants import vocabulary_files
 
@@ -168,6 +180,8 @@ def main(_) -> None:
   source = converter.open_source(
     settings.input, **settings.pick("bert_config_file vocab_file")
   )
+  if settings.keep_layers:
+    source = layer_choice.keep(source, settings.keep_layers)
   # The folder holds the vocabulary with the new words until convert copies it.
   with tempfile.TemporaryDirectory() as folder:
     source, words = growth.grow(

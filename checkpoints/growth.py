@@ -27,7 +27,8 @@ from variants import registry, vocabularies, vocabulary_files
 
 # Weights with a row or a value per vocabulary entry.
 _WORDS = re.compile(
-  r"bert/embeddings/word_embeddings|cls/predictions/output_bias"
+  r"bert/embeddings/word_embeddings|"
+  r"cls/(pair_target_)?predictions/output_bias"
 )
 _POSITIONS = "bert/embeddings/position_embeddings"
 _UNUSED = re.compile(r"\[unused\d+\]")

@@ -198,6 +198,7 @@ _RENAMED = {
     ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
     ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
     # Model Garden's pretrainer has no heads for other tasks.
+    ("cls/pair_target_predictions/.*", ""),
     (".*output_(weights|bias)$", ""),
   ),
 }
@@ -283,6 +284,8 @@ def _tf1_names(variant: str, numbers: Sequence[str]) -> list[str]:
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
     shapes.update(heads.replaced_token_shapes(config))
+  if variant == "bert":
+    shapes.update(heads.pair_target_shapes(config))
   for head in ("cls/seq_relationship/", "", "cls/squad/"):
     shapes.update(heads.output_shapes(config, head, 1))
   of_layer = "encoder/(layer|transformer/group)_0/"
@@ -340,6 +343,7 @@ _TABLE = "{}.embeddings.word_embeddings.weight"
 _TIED = {
   "cls.predictions.decoder.weight": _TABLE,
   "cls.predictions.decoder.bias": "cls.predictions.bias",
+  "cls.pair_target_predictions.decoder.weight": _TABLE,
   "predictions.decoder.weight": _TABLE,
   "predictions.decoder.bias": "predictions.bias",
   "vocab_projector.weight": _TABLE,
@@ -352,6 +356,8 @@ _SPELLINGS = (
   # Old PyTorch files have TensorFlow's names for these two weights.
   (r"(?<=LayerNorm\.)gamma$", "weight"),
   (r"(?<=LayerNorm\.)beta$", "bias"),
+  (r"\b(layer_norm\d\.)gamma$", r"\1weight"),
+  (r"\b(layer_norm\d\.)beta$", r"\1bias"),
   # NVIDIA's programs compute a dense layer and its activation in one module.
   (r"\bdense_act\.", "dense."),
   # The layer before the output in ELECTRA's class for multiple choice.

@@ -16,11 +16,12 @@ NAMES = {
   **heads.output_shapes(CONFIG, "cls/seq_relationship/", 2),
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
+  **heads.pair_target_shapes(CONFIG),
 }
 # The number of weights without a counterpart: in Model Garden, the heads of
 # classifiers and of SQuAD; in DistilBERT, segment embeddings and the
-# next-sentence head.
-MISSING = {"bert": 0, "model_garden": 4, "distilbert": 3}
+# next-sentence head; in both, the span boundary head.
+MISSING = {"bert": 0, "model_garden": 14, "distilbert": 13}
 
 
 @pytest.mark.parametrize("program", MISSING)

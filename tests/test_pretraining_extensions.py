@@ -9,6 +9,7 @@ import pathlib
 
 import numpy as np
 import pytest
+import safetensors
 
 import modeling
 import resumed_runs
@@ -237,5 +238,30 @@ def test_electra_writes_both_models(folder, tmp_path):
 def test_all_variables_of_a_head_are_saved(folder, tmp_path):
   pretrain(folder, "spanbert", tmp_path, num_train_steps=1)
   stored = stored_weights.read(str(tmp_path / "final_model"))
-  heads = {name for name in stored if name.startswith("cls/span_boundary/")}
+  heads = {name for name in stored if "/pair_target_" in name}
   assert len(heads) == 10
+  # Hugging Face's format keeps the authors' names, and comes back.
+  for source, output, to in (
+    ("final_model", "hf", "huggingface"),
+    ("hf", "again", "tf1"),
+  ):
+    succeed(
+      "convert_checkpoint.py",
+      input=tmp_path / source,
+      output=tmp_path / output,
+      to=to,
+      verify=True,
+    )
+  with safetensors.safe_open(tmp_path / "hf/model.safetensors", "np") as file:
+    prefix = "cls.pair_target_predictions."
+    names = {n.removeprefix(prefix) for n in file.keys() if prefix in n}
+  layers = [
+    f"mlp_layer_norm.{layer}{number}.{end}"
+    for layer in ("linear", "layer_norm")
+    for number in (1, 2)
+    for end in ("weight", "bias")
+  ]
+  assert names == {"bias", "position_embeddings.weight", *layers}
+  again = stored_weights.read(str(tmp_path / "again"))
+  for name in heads:
+    np.testing.assert_array_equal(again[name], stored[name])

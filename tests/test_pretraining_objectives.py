@@ -82,23 +82,23 @@ def numpy_span_loss(states, values, table, labels):
 
   Args:
     states: [B, T, H].
-    values: {name below cls/span_boundary/: array}.
+    values: {last parts of the name: array}.
     table: [V, H].
     labels: integers [number of SPANS].
   """
 
   def normalized_gelu(x, layer):
-    x = x @ values[f"{layer}/dense/kernel"] + values[f"{layer}/dense/bias"]
+    x = x @ values[f"linear{layer}/kernel"] + values[f"linear{layer}/bias"]
     x = x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
     x = (x - x.mean()) / np.sqrt(x.var() + 1e-12)
-    gamma = values[f"{layer}/LayerNorm/gamma"]
-    return x * gamma + values[f"{layer}/LayerNorm/beta"]
+    gamma = values[f"layer_norm{layer}/gamma"]
+    return x * gamma + values[f"layer_norm{layer}/beta"]
 
   losses = []
   for (row, left, right, place), label in zip(SPANS, labels):
     place_vector = values["position_embeddings"][place]
     x = np.concatenate([states[row, left], states[row, right], place_vector])
-    x = normalized_gelu(normalized_gelu(x, "layer_0"), "layer_1")
+    x = normalized_gelu(normalized_gelu(x, 1), 2)
     logits = table @ x + values["output_bias"]
     losses.append(np.log(np.exp(logits).sum()) - logits[label])
   return np.mean(losses)
@@ -108,12 +108,14 @@ def test_the_span_loss_is_that_of_the_formula():
   model, data = span_model(), batch()
   states = model.bert.encode(data).sequence_output.numpy().astype(np.float64)
   values = {
-    named_weights.variable_name(v).removeprefix("cls/span_boundary/"): v.numpy()
+    named_weights.variable_name(v)
+    .removeprefix("cls/pair_target_predictions/")
+    .removeprefix("mlp_layer_norm/"): v.numpy()
     for v in model.objectives[1].variables
   }
   shapes = {name: value.shape for name, value in values.items()}
   assert shapes["position_embeddings"] == (20, 200) and len(shapes) == 10
-  assert shapes["layer_0/dense/kernel"] == (2 * 16 + 200, 16)
+  assert shapes["linear1/kernel"] == (2 * 16 + 200, 16)
   labels = [
     data["masked_lm_ids"].numpy()[row, number]
     for row, count in enumerate(COUNTS)

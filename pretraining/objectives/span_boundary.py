@@ -16,23 +16,18 @@ and the tokens around a span are not masked.
 Letters: B sequences in a batch, P masked tokens of each, H width, V words.
 """
 
-import itertools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 import configuration
+import heads
 import layers
 import modeling
 import named_weights
 from pretraining import objectives
 
-# As in the authors' program: embeddings of places are 200 wide, and tokens
-# after the 20th of a span are not predicted.
-_PLACE_WIDTH = 200
-_NUM_PLACES = 20
-
-_SCOPE = "cls/span_boundary"
+_SCOPE = "cls/pair_target_predictions/"  # As in the authors' file.
 
 
 class Spans(NamedTuple):
@@ -76,9 +71,8 @@ def find_spans(batch: dict) -> Spans:
 class SpanBoundary(named_weights.Weights, objectives.Objective):
   """Predicts the words of spans; see objectives.Objective.
 
-  Variables, below cls/span_boundary/: position_embeddings [20, 200];
-  layer_0 and layer_1, each with dense (kernel, bias) and LayerNorm (beta,
-  gamma); output_bias [V]. The table of words is the encoder's.
+  The variables are those of heads.pair_target_shapes. The table of words is the
+  encoder's.
   """
 
   name = "span_boundary"
@@ -92,16 +86,7 @@ class SpanBoundary(named_weights.Weights, objectives.Objective):
     seed: int,
   ):
     """Creates the variables for word embeddings [V, E]; in BERT, E is H."""
-    width = config.hidden_size
-    widths = (2 * width + _PLACE_WIDTH, width, word_embeddings.shape[1])
-    shapes: dict[str, tuple] = {
-      f"{_SCOPE}/position_embeddings": (_NUM_PLACES, _PLACE_WIDTH)
-    }
-    for number, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-      layer = f"{_SCOPE}/layer_{number}"
-      shapes |= configuration.dense_shapes(f"{layer}/dense", inputs, outputs)
-      shapes |= configuration.norm_shapes(f"{layer}/LayerNorm", outputs)
-    shapes[f"{_SCOPE}/output_bias"] = (config.vocab_size,)
+    shapes = heads.pair_target_shapes(config, word_embeddings.shape[1])
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act)
@@ -117,20 +102,26 @@ class SpanBoundary(named_weights.Weights, objectives.Objective):
   def logits(self, states: tf.Tensor, pooled: Any, batch: dict) -> tf.Tensor:
     """Returns logits [B, P, V] from states [B, 2 P, H]."""
     del pooled
-    weights = self.weights_below(f"{_SCOPE}/")
-    places = tf.minimum(find_spans(batch).places, _NUM_PLACES - 1)  # [B, P]
+    weights = self.weights_below(_SCOPE)
+    table = weights["position_embeddings"]
+    places = tf.minimum(find_spans(batch).places, table.shape[0] - 1)  # [B, P]
     # A matrix product, because each of the few rows is looked up many times.
-    place = layers.one_hot_lookup(places, weights["position_embeddings"])
+    place = layers.one_hot_lookup(places, table)
     left, right = tf.split(states, 2, axis=1)
     x = tf.concat([left, right, tf.cast(place, states.dtype)], axis=-1)
-    for layer in ("layer_0", "layer_1"):
-      x = layers.dense(x, weights, f"{layer}/dense", self._activation)
-      x = layers.layer_norm(x, weights, f"{layer}/LayerNorm", self._epsilon)
+    for number in (1, 2):
+      dense, norm = (
+        f"mlp_layer_norm/{name}{number}" for name in ("linear", "layer_norm")
+      )
+      x = layers.dense(x, weights, dense, self._activation)
+      x = layers.layer_norm(x, weights, norm, self._epsilon)
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
   def labels(self, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the masked tokens; those far into a span have weight 0."""
-    is_near = tf.cast(find_spans(batch).places < _NUM_PLACES, tf.float32)
+    # As in the authors' program: tokens after the 20th have no label.
+    count = self.weights_below(_SCOPE)["position_embeddings"].shape[0]
+    is_near = tf.cast(find_spans(batch).places < count, tf.float32)
     return batch["masked_lm_ids"], batch["masked_lm_weights"] * is_near
 
 
