@@ -83,7 +83,10 @@ def test_a_notebook_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
     notebook,
     timeout=600,
     kernel_name="python3",
-    resources={"metadata": {"path": os.path.dirname(path)}},
+    # Outside the clone, the kernel imports the installed package.
+    resources={
+      "metadata": {"path": os.environ.get("NOTEBOOK_FOLDER", path.parent)}
+    },
   ).execute()
   assert any(cell.get("outputs") for cell in notebook.cells)
   assert (tmp_path / "out").is_dir()
