@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from absl import logging
 
@@ -67,6 +67,10 @@ class BertConfig:
   # Added to the variance in layer norms. It is no field, because the original's
   # file lacks this key; a variant's file may have it.
   layer_norm_eps: ClassVar[float] = 1e-12
+
+  if TYPE_CHECKING:
+
+    def __getattr__(self, name: str) -> Any: ...  # A variant's field.
 
   def check(self) -> None:
     """Raises InputError for an invalid field, with its value and the range."""
@@ -462,7 +466,7 @@ def from_huggingface(values: dict) -> dict:
   return {**config, **_with_defaults(values)}
 
 
-def _with_defaults(values):
+def _with_defaults(values: dict) -> dict:
   """Returns of_a_task(values) plus the defaults that transformers omits."""
   task, head = of_a_task(values), head_of(values)
   if head:
@@ -512,7 +516,7 @@ def head_of(values: dict) -> str | None:
   return problem.head if problem else None
 
 
-def _rows_before(config):
+def _rows_before(config: dict) -> int:
   """Returns how many rows of the position table precede position 0."""
   return json_files.field(config, "pad_token_id", int, _SOURCE, -1) + 1
 

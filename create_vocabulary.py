@@ -12,6 +12,8 @@ The vocabulary starts like the released ones: [PAD], up to 99 [unused] tokens,
 frequent first.
 """
 
+from collections.abc import Iterator
+
 from common import command, flags
 from pretraining import text_flags
 from training import common_flags
@@ -93,7 +95,7 @@ def main(_) -> None:
     )
 
 
-def read_lines(paths):
+def read_lines(paths: list[str]) -> Iterator[str]:
   """Yields the lines of text in files, and shows the progress.
 
   Raises InputError: a line is not UTF-8, or is a tag of wikiextractor.

@@ -206,7 +206,7 @@ def check_flags(settings: run_settings.Settings) -> None:
     )
 
 
-def read_settings():
+def read_settings() -> run_settings.Settings:
   """Returns the settings from the flags and the model's folder.
 
   Raises InputError: see model_settings and run_settings.

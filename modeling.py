@@ -239,7 +239,7 @@ class BertModel(named_weights.Weights):
     self._recompute_activations = recompute_activations
 
   @property
-  def word_embeddings(self):
+  def word_embeddings(self) -> tf.Variable:
     """The word embedding table, a variable [V, H] in storage_dtype."""
     return self._weights[0]
 
@@ -425,11 +425,11 @@ class BertModel(named_weights.Weights):
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
     return tf.cast(x, self.compute_dtype)
 
-  def _position_table(self, weights) -> tf.Tensor:
+  def _position_table(self, weights: dict[str, tf.Variable]) -> tf.Tensor:
     """Returns the table [T or more, H], whose row t belongs to position t."""
     return tf.convert_to_tensor(weights["position_embeddings"])
 
-  def _layer_weights(self, number: int):
+  def _layer_weights(self, number: int) -> dict[str, tf.Variable]:
     """Returns {name: variable} of a layer, for `layer`."""
     return self.weights_below(f"{self._scope}/encoder/layer_{number}/")
 

@@ -33,7 +33,7 @@ def _scaled(grad: tf.Tensor | tf.IndexedSlices, scale):
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
-def _kernel_share(beta):
+def _kernel_share(beta: float) -> float:
   """Returns 1 - float32(beta), as in the kernel, divided by 1 - beta."""
   rounded = float(np.float32(beta))
   return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
@@ -141,7 +141,7 @@ class AdamWeightDecay:
     else:
       self._update_in_place(pairs, **options)
 
-  def _multiplier(self, variable):
+  def _multiplier(self, variable: tf.Variable) -> float:
     return self._rate_multipliers.get(
       named_weights.variable_name(variable), 1.0
     )
@@ -242,7 +242,14 @@ class AdamWeightDecay:
         grad=_scaled(grad, grad_scale),
       )
 
-  def apply_gradients(self, grads, variables, *, learning_rate, step):
+  def apply_gradients(
+    self,
+    grads: list,
+    variables: list[tf.Variable],
+    *,
+    learning_rate: float | tf.Tensor,
+    step: int | tf.Tensor,
+  ) -> tf.Tensor:
     """Clips and applies all gradients of one device.
 
     Returns the global norm before clipping. Skips gradients that are None.

@@ -292,7 +292,7 @@ def run_model(settings: run_settings.Settings, run):
   return report.results
 
 
-def read_settings():
+def read_settings() -> run_settings.Settings:
   """Returns the settings from the flags and a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings())
   if settings.do_train:

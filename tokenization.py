@@ -316,7 +316,7 @@ class FullTokenizer:
     """Returns the tokens; raises UnknownTokenError for an unknown id."""
     return self._convert(self.inv_vocab, ids)
 
-  def _convert(self, vocab, items):
+  def _convert(self, vocab: Mapping, items: Iterable) -> list:
     try:
       return convert_by_vocab(vocab, items)
     except UnknownTokenError as error:

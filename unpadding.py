@@ -52,7 +52,7 @@ class PaddedRows(_Rows, namedtuple("PaddedRows", "batch_size length")):
   Like TokenRows, it is a tuple, so it can be passed to a tf.function.
   """
 
-  def unpad(self, values) -> tf.Tensor:
+  def unpad(self, values: tf.Tensor) -> tf.Tensor:
     """Converts values [B, T, ...] to rows [S, ...]."""
     return tf.reshape(values, [-1, *values.shape[2:]])
 
@@ -120,11 +120,11 @@ class TokenRows(_Rows, namedtuple("TokenRows", "position_of row_of is_row")):
   # TensorFlow's gradient of a gather sums rows one by one. In this class, each
   # row has one position, so the gradient of `unpad` is `pad`, and vice versa.
 
-  def unpad(self, values):
+  def unpad(self, values: tf.Tensor):
     """Converts values [B, T, ...] to rows [S, ...]."""
 
     @tf.custom_gradient
-    def unpad(values) -> tuple:
+    def unpad(values: tf.Tensor) -> tuple:
       flat = tf.reshape(values, [-1, *values.shape[2:]])
       return tf.gather(flat, self.position_of), self.pad
 

@@ -98,6 +98,7 @@ class BiEncoder(model.Network):
 
   def example_losses(self, vectors, label_ids):
     """Returns the squared errors of the pairs' cosines, float32 [B]."""
+    assert self._scores  # Tasks of similarity have scores.
     low, high = self._scores
     cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     return tf.square(cosines - (label_ids - low) / (high - low))

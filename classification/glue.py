@@ -158,8 +158,7 @@ def _splits(*columns, files=None, folders=("",), **options):
     split: Layout(
       tuple(f"{folder}{n}" for folder in folders for n in names.split()),
       *columns,
-      has_labels=not split.startswith("test"),
-      **options,
+      **{"has_labels": not split.startswith("test"), **options},
     )
     for split, names in files.items()
   }
@@ -456,7 +455,8 @@ def _read_table(task, layout, table, prefix, language):
       place,
     )
 
-  examples, bad = [], []
+  examples: list = []
+  bad: list = []
   for result in data.examples_of(table, make, has_ids, label):
     (bad if isinstance(result, data.BadRow) else examples).append(result)
   _report(path, bad, len(examples), layout)

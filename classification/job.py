@@ -324,6 +324,7 @@ class ModelRun:
 
   def load_weights(self):
     """Loads the weights, for evaluation or prediction without training."""
+    assert self._start.path  # Without training, a random start is refused.
     weight_files.load(
       self._model.variables,
       self._start.path,

@@ -17,7 +17,7 @@ class Reranker(model.ClassifierModel):
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 
-  def example_losses(self, logits, label_ids):
+  def example_losses(self, logits, label_ids, class_weights=None):
     """Returns the loss of each example, float32 [B].
 
     `label_ids` are relevances, float32 [B, W], padded with -1. The loss of a

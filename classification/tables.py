@@ -234,7 +234,7 @@ def _csv_rows(path, lines, delimiter, names):
     try:
       with _long_fields():
         # csv returns [] for an empty line, which is one empty cell.
-        row = next(reader) or [""]
+        row: list[str] | str = next(reader) or [""]
     except csv.Error as error:
       row = (
         f"not CSV: {error}; quote a text that contains quotes, separators or "

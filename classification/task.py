@@ -137,7 +137,8 @@ def _read_official(settings, config, purposes):
       "files"
     )
   task_kind = _official_kind(settings, official)
-  splits, labels = {}, tuple(official.labels)
+  splits: dict = {}
+  labels = tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
   # Without training, the classes have the order of the model's outputs.
@@ -212,7 +213,7 @@ def _are_generic(names):
 
 
 def _official_splits(settings, official, purpose):
-  splits = {}
+  splits: dict = {}
   for split in glue.splits(official, purpose):
     # As in the original: the first split is named "eval" or "predict". Other
     # splits, such as MNLI's mismatched ones, are optional.
@@ -254,7 +255,8 @@ def _read_own(settings, config, purposes):
 
 def _own_examples(settings, config, purposes, task_kind):
   """Returns the examples of each purpose, and the classes."""
-  examples, fraction = {}, settings.eval_fraction
+  examples: dict = {}
+  fraction = settings.eval_fraction
   classes = settings.labels or settings.get("label_columns")
   if "train" in purposes:
     examples["train"] = data.read(

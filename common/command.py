@@ -79,7 +79,7 @@ def _check_paths(values) -> None:
     check()
 
 
-def _parse(arguments):
+def _parse(arguments: list[str]):
   if "--version" in arguments:
     print(program.version())
     sys.exit()
@@ -187,7 +187,7 @@ def ending_at_once() -> Iterator[None]:
   within them, so the process would go on.
   """
 
-  def end(*_):
+  def end(*_) -> None:
     os._exit(errors.report(KeyboardInterrupt()))
 
   before = signal.getsignal(signal.SIGINT)
@@ -229,7 +229,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   app.run(errors.report_input_errors(checked_main), flags_parser=parse)
 
 
-def _screen_level():
+def _screen_level() -> int:
   """Returns the screen's log level, from --verbose and absl's --verbosity."""
   verbosity = flags.FLAGS["verbosity"]
   value = verbosity.value if verbosity.present else logging.INFO

@@ -38,7 +38,7 @@ def print_line(text: str, *, flush: bool = False) -> None:
 class _Screen(logging.Handler):
   """A handler for standard error that keeps a progress bar below the text."""
 
-  def filter(self, record):
+  def filter(self, record: logging.LogRecord):
     is_tensorflow = _TENSORFLOW in record.pathname
     return self.level <= logging.DEBUG or not (
       is_tensorflow and record.levelno < logging.ERROR
@@ -75,7 +75,7 @@ class _QuietFile(logging.FileHandler):
 class _Line(logging.Formatter):
   """Adds the level to warnings and errors; without a terminal, adds times."""
 
-  def format(self, record):
+  def format(self, record: logging.LogRecord) -> str:
     is_problem = record.levelno > logging.INFO
     text = f"{record.levelname.lower()}: " if is_problem else ""
     text += super().format(record)
@@ -84,7 +84,7 @@ class _Line(logging.Formatter):
     return f"{self.formatTime(record, '%H:%M:%S')} {text}"
 
 
-def _make_keeper():
+def _make_keeper() -> logging.handlers.MemoryHandler:
   """Returns the handler that stores records until a file is open."""
   keeper = logging.handlers.MemoryHandler(1)
   # The limit matters for a server, which never opens a file.

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 
 from common import extension_points, flags
 
@@ -46,7 +47,7 @@ _DEFINE = {
 }
 
 
-def _own_names(kind):
+def _own_names(kind) -> Iterator[str]:
   """Yields the users' own files that the command line names.
 
   The flags are not parsed yet, because their files define further flags.

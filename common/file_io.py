@@ -237,7 +237,7 @@ class _LocalFile(io.FileIO):
     with _named(self.name):
       return super().readinto(buffer)
 
-  def readall(self):
+  def readall(self) -> bytes:
     with _named(self.name):
       return super().readall()
 
@@ -275,7 +275,7 @@ class _RemoteFile(io.RawIOBase):
     buffer[: len(data)] = data
     return len(data)
 
-  def seek(self, offset, whence=os.SEEK_SET):
+  def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
     self._file.seek(offset, whence)
     return self._file.tell()
 
@@ -378,7 +378,7 @@ def _cut(name: str) -> str:
 
 
 @functools.cache
-def _machine():
+def _machine() -> str:
   """Returns a name of the machine or container that process ids belong to.
 
   It is the host's name and, on Linux, the number of the PID namespace, because

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
@@ -40,7 +41,7 @@ _FILE = "flags.txt"
 _PATHS = "(.*_)?(dir|file|checkpoint|html|input|output|search)|add_tokens"
 
 
-def _with_rule(define):
+def _with_rule(define: Callable) -> Callable:
   @functools.wraps(define)
   def define_flag(
     name: str,
@@ -59,7 +60,7 @@ def _with_rule(define):
 class _Integer(flags.IntegerParser):
   """Parses an integer of at most 64 bits, TensorFlow's largest size."""
 
-  def convert(self, argument):
+  def convert(self, argument: str):
     value = super().convert(argument)
     if not -(2**63) <= value < 2**63:
       raise ValueError("expected an integer of at most 64 bits")
@@ -69,14 +70,14 @@ class _Integer(flags.IntegerParser):
 class _Float(flags.FloatParser):
   """Parses a number that is neither NaN nor infinite."""
 
-  def convert(self, argument):
+  def convert(self, argument: str):
     value = super().convert(argument)
     if not math.isfinite(value):
       raise ValueError("expected a finite number")
     return value
 
 
-def _numbers(parser):
+def _numbers(parser: flags.ArgumentParser) -> Callable:
   def define(
     name: str, default, meaning, lower_bound=None, upper_bound=None
   ) -> None:

@@ -39,7 +39,7 @@ def _is_shallow(value, levels) -> bool:
   return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
 
 
-def read(path: str, json_type: type = dict):
+def read(path: str, json_type: type | tuple[type, ...] = dict):
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, is an LFS pointer or not JSON, is
@@ -143,7 +143,7 @@ def field(
   )
 
 
-def _type_name(expected_type):
+def _type_name(expected_type) -> str:
   if isinstance(expected_type, types.UnionType):
     return " or ".join(map(_type_name, typing.get_args(expected_type)))
   outer = typing.get_origin(expected_type)
@@ -152,7 +152,7 @@ def _type_name(expected_type):
   return _TYPE_NAMES[outer or expected_type] + (inner or "")
 
 
-def _fits(value, expected_type):
+def _fits(value, expected_type) -> bool:
   if isinstance(expected_type, types.UnionType):
     return any(_fits(value, part) for part in typing.get_args(expected_type))
   outer = typing.get_origin(expected_type)
@@ -191,7 +191,7 @@ def read_sealed(path: str) -> dict:
   return values
 
 
-def _checksum(values):
+def _checksum(values: dict) -> str:
   text = json.dumps(plain(values), sort_keys=True)
   return hashlib.sha256(text.encode("utf-8")).hexdigest()
 

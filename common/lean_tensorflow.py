@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import types
+from collections.abc import Iterator
 
 from common import errors, native_messages, program
 
@@ -17,7 +18,7 @@ _VERSIONS = ("2.20", "2.21")
 
 
 @contextlib.contextmanager
-def _without_keras():
+def _without_keras() -> Iterator[None]:
   # None makes `import keras` fail as if Keras were not installed.
   sys.modules["keras"] = None  # type: ignore[assignment]
   try:

@@ -4,7 +4,7 @@ A script's `main` reads the flags, and passes a `Settings` to all other code,
 which can then be called and tested without a command line.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from common import errors
@@ -53,7 +53,7 @@ class Settings:
   def __contains__(self, name: str) -> bool:
     return name in self._values
 
-  def __iter__(self):
+  def __iter__(self) -> Iterator[str]:
     return iter(self._values)
 
   def __repr__(self) -> str:
@@ -150,7 +150,7 @@ def _is_on(settings: "Settings", condition) -> bool:
   return is_on != condition.startswith("!")
 
 
-def _listed(condition):
+def _listed(condition: str) -> str:
   """Returns "--a and --b=c" for "a b=c", and "--a or no --b" for "a|!b"."""
   return (", and " if "|" in condition else " and ").join(
     names.replace("|", " or --").replace("--!", "no --")

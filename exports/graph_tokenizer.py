@@ -254,7 +254,8 @@ class _Rules:
   def __init__(self, lowers, strips, isolates_han):
     """Derives the rules of a BasicTokenizer with these options."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
-    numbers = {((_ITSELF,), _STARTER, 0): 0}  # {rule: its class}
+    # {rule: its class}
+    numbers: dict[tuple, int] = {((_ITSELF,), _STARTER, 0): 0}
     for char, text in _replaced_by(lowers, strips, isolates_han).items():
       # With _ITSELF, thousands of characters share one rule.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)

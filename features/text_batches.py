@@ -61,8 +61,8 @@ def make_encoder(
       input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
     else:
       # Without a second [SEP], there is room for one more word piece.
-      ids_a, ids_b = ids_a[: frame.room(max_seq_length, False)], None
-    return input_sequences.build_inputs(ids_a, ids_b, frame=frame)
+      ids_a = ids_a[: frame.room(max_seq_length, False)]
+    return input_sequences.build_inputs(ids_a, ids_b or None, frame=frame)
 
   return encode
 

@@ -133,7 +133,7 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
       yield ""
 
 
-def _piece_lines(piece):
+def _piece_lines(piece) -> Iterator[str]:
   offset = piece.start
   with text_files.open_text(piece.path) as stream:
     stream.seek(offset)

@@ -41,7 +41,7 @@ class Shard(NamedTuple):
     return os.path.basename(self.output)
 
   @property
-  def text_bytes(self):
+  def text_bytes(self) -> int:
     """Size of the text in bytes."""
     return sum(piece.end - piece.start for piece in self.pieces)
 
@@ -177,7 +177,7 @@ class ShardedRun:
     self._write_manifest(results)
     return list(results.values())
 
-  def _make_missing(self, recorded, in_order):
+  def _make_missing(self, recorded, in_order) -> dict:
     """Makes the shards that are not recorded; returns ShardResults by name."""
     missing = [shard for shard in self.shards if shard.name not in recorded]
     existing, total = self._existing(), len(self.shards)
@@ -208,7 +208,7 @@ class ShardedRun:
     """Returns the names in the output folder, with a single request."""
     return set(file_io.names_in(os.path.dirname(self.manifest) or "."))
 
-  def _recorded(self):
+  def _recorded(self) -> dict:
     """Returns the ShardResults in an earlier run's manifest, by file name.
 
     Shards without their files are left out. Files of a wrong size are removed.

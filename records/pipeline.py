@@ -156,7 +156,7 @@ def _openable(files: list[str]) -> tf.Tensor:
 
 
 @tf.autograph.experimental.do_not_convert
-def _open(path_and_compression):
+def _open(path_and_compression) -> tf.data.Dataset:
   return tf.data.TFRecordDataset(*tf.unstack(path_and_compression))
 
 
@@ -183,7 +183,7 @@ def shuffled_records(
   first_epoch, offset = divmod(first_record, num_records)
 
   @tf.autograph.experimental.do_not_convert
-  def one_epoch(epoch):
+  def one_epoch(epoch) -> tf.data.Dataset:
     # Skip records only in the epoch in which the run resumes.
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
@@ -197,7 +197,7 @@ def shuffled_records(
     windows = records.skip(whole * window).batch(window)
 
     @tf.autograph.experimental.do_not_convert
-    def shuffle(index, strings):
+    def shuffle(index: tf.Tensor, strings: tf.Tensor):
       # The order depends on the seed, the epoch and the window's index.
       salt = tf.random.experimental.stateless_fold_in(
         tf.stack([tf.cast(seed, tf.int64), epoch]), index
@@ -321,7 +321,7 @@ def distributed_batches(
       batch = transform(batch, step, rows=batch_size, first_row=first_row)
     return trim_to_longest(batch) if trim else batch
 
-  def make_input(context):
+  def make_input(context: tf.distribute.InputContext) -> tf.data.Dataset:
     # The number of replicas in this process, which has one input pipeline.
     local = replicas // context.num_input_pipelines
 

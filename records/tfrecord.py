@@ -13,7 +13,7 @@ import re
 import struct
 import typing
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import google_crc32c
 import numpy as np
@@ -89,7 +89,7 @@ class RecordWriter:
       self._writer.close()
 
   @contextlib.contextmanager
-  def _errors_named(self):
+  def _errors_named(self) -> Iterator[None]:
     try:
       yield
     except self._faults as error:
@@ -113,7 +113,7 @@ def _header(length: int):
   return data + _masked_crc(data)
 
 
-def _masked_crc(data):
+def _masked_crc(data: bytes) -> bytes:
   """Returns 4 bytes: the CRC-32C, rotated by 15 bits, plus a constant.
 
   Without this masking, data that end with their own CRC have a constant CRC.
@@ -205,7 +205,7 @@ def _shards_of(manifest) -> list:
   ]
 
 
-def serialize_example(features: dict[str, Sequence]) -> bytes:
+def serialize_example(features: Mapping[str, Sequence | np.ndarray]) -> bytes:
   """Returns the bytes of a tf.train.Example with lists of ints or floats."""
   rows = {name: np.asarray(values)[None] for name, values in features.items()}
   return serialize_examples(rows)[0]
@@ -252,7 +252,7 @@ def _bytes_of_rows(values):
   return np.ascontiguousarray(values).view(f"V{size}")[:, 0].tolist()
 
 
-def _delimited(tag, data):
+def _delimited(tag: bytes, data: bytes) -> bytes:
   return tag + _length_bytes(len(data)) + data
 
 
@@ -261,7 +261,7 @@ def _length_bytes(length: int):
   return _varints(np.array([[length]]))[0]
 
 
-def _varints(values):
+def _varints(values: np.ndarray) -> list[bytes]:
   """Returns the bytes of each row of integers [B, n] as varints.
 
   Each byte has 7 bits of the number, the lowest bits first, and its top bit

@@ -50,7 +50,7 @@ def read_groups(name: str) -> Iterator[list[dict]]:
       yield list(group)
 
 
-def _read(kind):
+def _read(kind: str) -> dict[str, Entry]:
   """Returns {name: Entry} for a kind; a name's first line has the fields."""
   entries = {}
   for lines in read_groups("catalog.csv"):

@@ -13,6 +13,7 @@ import time
 import urllib.parse
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator
 
 import requests
 import tqdm
@@ -251,7 +252,7 @@ def split_wikitext(folder: str) -> None:
     file_io.remove(path)
 
 
-def _sentences(lines):
+def _sentences(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
   """Yields paragraphs, one sentence per line, and a blank line per article."""
   for _, line in lines:
     # "= Title =", "= = Heading = =".

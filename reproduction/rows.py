@@ -45,7 +45,7 @@ class Row(NamedTuple):
     return any("{before}" in flag for flag in self.flags)
 
 
-def _row(lines):
+def _row(lines: list[dict]) -> Row:
   """Builds a Row from its lines in the CSV file, one line per metric."""
   text_fields = "name source model data script hours after note"
   number_fields = "published low high scale"

@@ -221,7 +221,7 @@ def run(plan: Plan, seed: int) -> None:
   )
 
 
-def _call(arguments):
+def _call(arguments: list[str]) -> int:
   """Runs a command and returns its exit code; SIGTERM ends both processes."""
   # The default action would end only this process.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -12,6 +12,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from answering import export_options
 from common import command, errors, file_io, flags
@@ -83,7 +84,7 @@ def _check():
       "have no effect; leave it out"
     )
   texts = [flags.FLAGS[name].value for name in _names]
-  if sum(texts, []).count("-") > 1:
+  if [*itertools.chain(*texts)].count("-") > 1:
     raise errors.InputError("- is given twice, but there is one standard input")
   first, second = [*map(len, texts), 0][:2]
   if not first or (second > 1 and first not in (1, second)):
@@ -103,7 +104,7 @@ def _print_answers(settings, head):
   if threshold := options.get("null_score_diff_threshold"):
     options["null_score_diff_threshold"] = _number(threshold)
   sizes = sorted(settings.given & {"predict_batch_size", "batch_size"})
-  model = text_models.load(
+  model: Any = text_models.load(
     options.pop("model_dir", None),
     batch_size=settings.get(*sizes or ["", 32]),
     **options,

@@ -216,7 +216,8 @@ def _distinct(ranked, find, number):
   The results are {text: (start logit, end logit)} and {text: span in the
   passage}; the span of "" is None.
   """
-  kept, places = {}, {}
+  kept: dict[str, tuple] = {}
+  places: dict[str, tuple | None] = {}
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break

@@ -199,10 +199,10 @@ class _Passage(NamedTuple):
 def _paragraphs(path, version_2):
   """Yields (place, paragraph) for a file's paragraphs, in the nested format."""
   # Consecutive flat questions about one context become one paragraph.
-  for context, entries in itertools.groupby(
+  for context, group in itertools.groupby(
     _entries(path), lambda entry: entry[1].get("context")
   ):
-    entries = list(entries)
+    entries = list(group)
     if context is not None:
       questions = [_nested(entry, place, version_2) for place, entry in entries]
       yield entries[0][0], {"context": context, "qas": questions}

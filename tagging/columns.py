@@ -148,7 +148,9 @@ class _Kinds:
   def is_blank(self, line: _Line) -> bool:
     """Returns whether the word of a line is white space."""
     is_indented = line.text[:1] in tuple(_SPACE)
-    return bool(self.width) and is_indented and len(line.row) == self.width - 1
+    if not self.width:
+      return False
+    return is_indented and len(line.row) == self.width - 1
 
 
 def _is_conllu_extra(row):

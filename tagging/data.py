@@ -132,7 +132,8 @@ def _text_lines(path):
   ends each sentence, like an empty line in columns. Raises InputError: a line
   is empty.
   """
-  split, rows = tokenization.BasicTokenizer(do_lower_case=False).tokenize, []
+  split = tokenization.BasicTokenizer(do_lower_case=False).tokenize
+  rows: list = []
   faults = errors.Faults()
   for number, line in file_io.read_lines(path):
     with faults.collected():
@@ -264,7 +265,8 @@ def _json_lines(path):
 
 
 def _parse_json(path, labelled, reader, label_names):
-  sentences, document, last, faults = [], 0, None, errors.Faults()
+  sentences: list = []
+  document, last, faults = 0, None, errors.Faults()
   # Prediction needs every line, so only training and evaluation skip examples.
   is_for_training, num_refused = bool(labelled), 0
   for number, line in _json_lines(path):

@@ -277,6 +277,22 @@ def test_functions_are_short():
   assert sorted(lengths.values())[len(lengths) * 9 // 10] <= 30
 
 
+def test_functions_have_types():
+  """Of 100 functions, at least 80 have types."""
+  untyped, count = [], 0
+  for path in SOURCES:
+    for function in nodes(path, ast.FunctionDef):
+      count += 1
+      annotations = [function.returns] + [
+        argument.annotation
+        for argument in ast.walk(function.args)
+        if isinstance(argument, ast.arg)
+      ]
+      if not any(annotations):
+        untyped.append(f"{place(path, function.lineno)} {function.name}")
+  assert len(untyped) <= 0.2 * count, untyped
+
+
 def test_functions_take_few_positional_arguments():
   """At most five, not counting self; the others are keyword-only."""
   violations = []

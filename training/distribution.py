@@ -82,7 +82,7 @@ def _strategy_without_tpu(name: str):
   return tf.distribute.get_strategy()
 
 
-def _multi_worker_strategy():
+def _multi_worker_strategy() -> tf.distribute.Strategy:
   if "TF_CONFIG" not in os.environ:
     config = cluster_environments.tf_config(os.environ)
     if config:
@@ -96,7 +96,9 @@ def _multi_worker_strategy():
     ) from error
 
 
-def _tpu_strategy(address, zone, project, num_cores):
+def _tpu_strategy(
+  address: str | None, zone: str | None, project: str | None, num_cores: int
+) -> tf.distribute.Strategy:
   """Connects to a TPU and returns a strategy over `num_cores` of its cores."""
   try:
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(

@@ -86,7 +86,7 @@ def train(
   trainer.start_from(start, allowed_missing=spec.new_variables)
   data = spec.data()
 
-  def batches_from(step):
+  def batches_from(step: int):
     spec.begins()
     return pipeline.training_batches(
       spec.strategy,

@@ -300,7 +300,7 @@ class Trainer:
     if saved_step != step:
       self.save()
 
-  def _weights_norm(self):
+  def _weights_norm(self) -> float:
     return math.sqrt(float(optimization.squared_norm(self._variables)))
 
   def _check_weights(self, step) -> None:
@@ -404,6 +404,6 @@ class Trainer:
     return min(ends) - step
 
 
-def _next_multiple(step, interval):
+def _next_multiple(step: int, interval: int) -> int:
   # 7, 5 -> 10; 10, 5 -> 15, because step 10 is already done.
   return (step // interval + 1) * interval

@@ -393,7 +393,7 @@ def _write_state(folder: str, steps) -> None:
   file_io.write_text(os.path.join(folder, _STATE), _state_of(steps))
 
 
-def _state_of(steps):
+def _state_of(steps: list[int]) -> str:
   """Returns the text of the file `checkpoint` for ascending steps."""
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]

@@ -16,7 +16,7 @@ import pathlib
 import shlex
 import string
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -144,7 +144,7 @@ def _advice(settings: run_settings.Settings, report, last_step: int):
 # The page.
 
 
-def _table(rows, *head):
+def _table(rows: Iterable, *head) -> str:
   """Returns an HTML table, "None." without rows; `head`: a row of names."""
   rows = list(rows)
   lines = [f"<tr>{''.join(map(_cell, row))}</tr>" for row in (*head, *rows)]
@@ -158,7 +158,7 @@ def _cell(value) -> str:
   return f"<td>{html.escape(str(value))}</td>"
 
 
-def _curves(lines):
+def _curves(lines: list[dict]) -> Iterator[str]:
   """Yields a curve for the loss, and one for each evaluation score, by step."""
   series: dict[str, list] = {}
   for line in lines:

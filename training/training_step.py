@@ -56,7 +56,7 @@ class _LossScale:
   non-finite step.
   """
 
-  def __init__(self, enabled):
+  def __init__(self, enabled: bool):
     self.enabled = enabled
     self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
     self.finite_steps = _counter("loss_scale/finite_steps", 0)
@@ -85,7 +85,7 @@ def _counter(name: str, value):
   )
 
 
-def _are_finite(loss, norm):
+def _are_finite(loss: tf.Tensor, norm: tf.Tensor) -> tf.Tensor:
   return tf.math.is_finite(loss) & tf.math.is_finite(norm)
 
 
@@ -241,7 +241,9 @@ class TrainingStep:
     )
     return whole_loss, metrics, rate, norm
 
-  def _global_norm(self, grads, squared_rows):
+  def _global_norm(
+    self, grads: list, squared_rows: dict[str, tf.Tensor]
+  ) -> tf.Tensor:
     """Returns the norm of all gradients; see optimization.rows_squared_norm."""
     dense = [
       grad
@@ -251,7 +253,9 @@ class TrainingStep:
     squares = [*squared_rows.values(), optimization.squared_norm(dense)]
     return tf.sqrt(tf.add_n(squares))
 
-  def _gradients(self, batch, weights, step, replica_id):
+  def _gradients(
+    self, batch, weights: dict[str, tf.Tensor], step: tf.Tensor, replica_id
+  ) -> tuple:
     """Computes the gradients of a replica's share, one part after another.
 
     Returns:

@@ -7,6 +7,7 @@ group share one set of weights; released models have one group.
 import copy
 import re
 
+import configuration
 from variants import factorized
 
 # Maps BERT's names below "layer_<n>/" to ALBERT's below "inner_group_0/".
@@ -36,7 +37,7 @@ class AlbertModel(factorized.FactorizedModel):
   mapping = "encoder/embedding_hidden_mapping_in"
   shares_layers = True
 
-  def __init__(self, config, **options):
+  def __init__(self, config: configuration.BertConfig, **options):
     """Creates the variables; for the options see modeling.BertModel."""
     super().__init__(config, **options)
     config.check_number(
@@ -44,7 +45,9 @@ class AlbertModel(factorized.FactorizedModel):
     )
 
   @classmethod
-  def shapes(cls, config, scope="bert"):
+  def shapes(
+    cls, config: configuration.BertConfig, scope: str = "bert"
+  ) -> dict[str, tuple]:
     """Returns {name: shape}: embeddings of width E, and one layer per group.
 
     Raises InputError: num_hidden_groups or embedding_size is not valid.
@@ -55,7 +58,7 @@ class AlbertModel(factorized.FactorizedModel):
     shapes = super().shapes(groups, scope)
     return {tf1_name(name): shape for name, shape in shapes.items()}
 
-  def _layer_weights(self, number):
+  def _layer_weights(self, number: int) -> dict:
     config = self.config
     # A group has consecutive layers: 12 layers and 4 groups give 3 per group.
     group = number * config.num_hidden_groups // config.num_hidden_layers

@@ -16,7 +16,9 @@ class DistilBertModel(modeling.BertModel):
   predicts_next_sentence = False
 
   @staticmethod
-  def shapes(config, scope="bert"):
+  def shapes(
+    config: configuration.BertConfig, scope: str = "bert"
+  ) -> dict[str, tuple]:
     """Returns {name: shape}: BERT's without the segment embeddings."""
     shapes = configuration.bert_shapes(config, scope)
     del shapes[f"{scope}/embeddings/token_type_embeddings"]

@@ -7,6 +7,7 @@ transformers, a classifier has a dense layer with GELU; in this project, that
 layer has the pooler's name.
 """
 
+import configuration
 from variants import factorized
 
 
@@ -21,7 +22,9 @@ class ElectraModel(factorized.FactorizedModel):
   predicts_next_sentence = False
 
   @classmethod
-  def shapes(cls, config, scope="bert"):
+  def shapes(
+    cls, config: configuration.BertConfig, scope: str = "bert"
+  ) -> dict[str, tuple]:
     """Returns {name: shape}; raises InputError like FactorizedModel."""
     shapes = super().shapes(config, scope)
     if config.embedding_size == config.hidden_size:

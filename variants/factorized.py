@@ -3,6 +3,8 @@
 E is the width of the embeddings, H the width of the hidden states.
 """
 
+import tensorflow as tf
+
 import configuration
 import layers
 import modeling
@@ -19,7 +21,9 @@ class FactorizedModel(modeling.BertModel):
   mapping: str
 
   @classmethod
-  def shapes(cls, config, scope="bert"):
+  def shapes(
+    cls, config: configuration.BertConfig, scope: str = "bert"
+  ) -> dict[str, tuple]:
     """Returns {name: shape}, in the order of the released checkpoints.
 
     Raises InputError: embedding_size is missing or invalid.
@@ -37,7 +41,7 @@ class FactorizedModel(modeling.BertModel):
         )
     return shapes
 
-  def _embed(self, *arguments):
+  def _embed(self, *arguments) -> tf.Tensor:
     embedded = super()._embed(*arguments)  # [S, E]
     weights = self.weights_below(f"{self._scope}/")
     # ELECTRA has no dense layer if E equals H.

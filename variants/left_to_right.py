@@ -24,18 +24,22 @@ class LeftToRightModel(modeling.BertModel):
   predicts_next_word = True
   pretraining_network = "next_word"
 
-  def _attention_bias(self, input_ids, input_mask):
+  def _attention_bias(
+    self, input_ids: tf.Tensor, input_mask: tf.Tensor
+  ) -> tf.Tensor:
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
     later = layers.later_tokens_bias(layers.sizes(input_ids)[1])
     return super()._attention_bias(input_ids, input_mask) + later
 
-  def pooled_positions(self, input_mask):
+  def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns int32 [B, 1], the last token's position; 0 if all is padding."""
     ends = unpadding.token_ends(tf.convert_to_tensor(input_mask))
     return tf.maximum(ends - 1, 0)[:, tf.newaxis]
 
-  def pooled_states(self, states, input_mask):
+  def pooled_states(
+    self, states: tf.Tensor, input_mask: tf.Tensor | None
+  ) -> tf.Tensor:
     """Returns the hidden states [B, H] of the last tokens."""
     if input_mask is None:
       return states[:, -1]

@@ -11,6 +11,8 @@ dropout only to the layer's output; transformers applies it to the input too.
 The models are not trained to predict next sentences.
 """
 
+import tensorflow as tf
+
 import configuration
 import modeling
 
@@ -21,7 +23,9 @@ class RobertaModel(modeling.BertModel):
   predicts_next_sentence = False
 
   @staticmethod
-  def shapes(config, scope="bert"):
+  def shapes(
+    config: configuration.BertConfig, scope: str = "bert"
+  ) -> dict[str, tuple]:
     """Returns {name: shape}: BERT's, with more rows of position embeddings.
 
     Raises InputError: pad_token_id is missing or invalid.
@@ -31,11 +35,11 @@ class RobertaModel(modeling.BertModel):
     rows, width = shapes[name]
     return {**shapes, name: (_first_position(config) + rows, width)}
 
-  def _position_table(self, weights):
+  def _position_table(self, weights: dict[str, tf.Variable]) -> tf.Tensor:
     return super()._position_table(weights)[_first_position(self.config) :]
 
 
-def _first_position(config):
+def _first_position(config: configuration.BertConfig) -> int:
   """Returns the first token's row in the position embeddings."""
   config.check_number("pad_token_id", int, low=0)
   return config.pad_token_id + 1

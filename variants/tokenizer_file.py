@@ -66,7 +66,7 @@ class FileTokenizer(tokenization.FullTokenizer):
       mask=_first_of(_MASKS, vocab)
     )
 
-  def __reduce__(self):
+  def __reduce__(self) -> tuple:
     # For pickling: each worker process loads the file.
     return FileTokenizer, (self.vocab_file,)
 
@@ -166,22 +166,22 @@ class FileTokenizer(tokenization.FullTokenizer):
     )
 
 
-def _is_same_word(word, previous):
+def _is_same_word(word: int | None, previous) -> bool:
   return word is not None and word == previous
 
 
-def _valid(text):
+def _valid(text: str | bytes) -> str:
   """Replaces lone surrogates with "?", which keeps the text's offsets valid."""
   text = tokenization.convert_to_unicode(text)
   return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _first_of(tokens, vocab):
+def _first_of(tokens: Sequence[str], vocab: dict[str, int]):
   """Returns the first token that a vocabulary contains, or else tokens[0]."""
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
-def _open(vocab_file, values):
+def _open(vocab_file: str, values: dict):
   """Returns the library's tokenizer for the entries of a tokenizer.json."""
   # Imported here because BERT's tokenizer does not need this package.
   import tokenizers
@@ -210,7 +210,7 @@ def _open(vocab_file, values):
   return tokenizer
 
 
-def _specials(vocab_file, tokenizer):
+def _specials(vocab_file: str, tokenizer):
   """Returns the special tokens that the file's rules put around two texts."""
   pair = tokenizer.encode("a", "b")
   # <s> a </s></s> b </s> has runs of 1, 2 and 1 special tokens.
